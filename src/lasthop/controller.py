@@ -9,7 +9,6 @@ source ──batch──> engine ──update──> xDS server ──> Envoy
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -17,7 +16,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from lasthop import logs
+from lasthop import garbage, logs
 from lasthop.api.meta import Key
 from lasthop.engine import Engine, Update
 from lasthop.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
@@ -100,11 +99,8 @@ class Controller:
             self.dirty.set()
             return
         SYSTEM_STORE.set(self.engine.graph, self._system_store())
-        # Everything made here stays, so looking through it for garbage, now or later, is a third of the time wasted.
-        gc.disable()
-        self.settle()
-        gc.freeze()
-        gc.enable()
+        with garbage.kept():
+            self.settle()
         self.loaded.set()
 
     def tick(self) -> None:

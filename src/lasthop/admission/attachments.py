@@ -6,6 +6,7 @@ the YAML file. `local_files.py` reads the files.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -29,17 +30,13 @@ class Attachment(msgspec.Struct, frozen=True):
         return PREFIX + self.key
 
 
-def attachments(metadata: Json) -> tuple[Attachment, ...]:
-    return tuple(
-        Attachment(name.removeprefix(PREFIX), path)
-        for name, path in sorted(metadata["annotations"].items())
-        if name.startswith(PREFIX)
-    )
+def attachments(annotations: Iterable[tuple[str, str]]) -> tuple[Attachment, ...]:
+    return tuple(Attachment(name.removeprefix(PREFIX), path) for name, path in sorted(annotations) if name.startswith(PREFIX))
 
 
 def check(document: Json, problems: Problems) -> set[str]:
     """Checks the annotations, and returns the keys that files supply."""
-    attached = attachments(document["metadata"])
+    attached = attachments(document["metadata"]["annotations"].items())
     for attachment in attached:
         path = ("metadata", "annotations", attachment.annotation)
         keys = KEYS[document["kind"]]

@@ -21,7 +21,7 @@ from lasthop.admission.schema import schema_of
 from lasthop.admission.structural import CLOSE, structured
 from lasthop.admission.validation import TOO_LARGE, schema_problems, type_name
 from lasthop.api.documents import Json
-from lasthop.api.kinds import KINDS, Kind, decode
+from lasthop.api.kinds import KINDS, Kind, decode, decode_json
 from lasthop.api.meta import Key, Object
 from lasthop.suggestions import closest
 
@@ -75,14 +75,20 @@ def _without_empty_trust(content: Json) -> Json:
 
 def admitted(stored: Json) -> AdmittedObject:
     """Decodes a stored document. Raises `msgspec.ValidationError` if the struct rejects what the schema allows."""
-    kind, metadata = stored["kind"], stored["metadata"]
     content = {name: value for name, value in stored.items() if name not in ("apiVersion", "kind", "metadata")}
-    return AdmittedObject(
-        key=Key(kind, metadata["namespace"], metadata["name"]),
-        object=decode(kind, stored),
-        digest=hashlib.blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=16).digest(),
-        attachments=attachments(metadata) if kind in ("ConfigMap", "Secret") else (),
-    )
+    digest = hashlib.blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=16).digest()
+    return _admitted(stored["kind"], decode(stored["kind"], stored), digest)
+
+
+def admitted_again(kind: str, stored: bytes, digest: bytes) -> AdmittedObject:
+    """Decodes a stored document that was admitted before, from JSON. Raises as `admitted` does."""
+    return _admitted(kind, decode_json(kind, stored), digest)
+
+
+def _admitted(kind: str, obj: Object, digest: bytes) -> AdmittedObject:
+    metadata = obj.metadata
+    attached = attachments(metadata.annotations) if kind in ("ConfigMap", "Secret") else ()
+    return AdmittedObject(Key(kind, metadata.namespace, metadata.name), obj, digest, attached)
 
 
 def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:

@@ -38,9 +38,11 @@ def foreign_kind(document: Any) -> str:
         return "" if any(isinstance(each, dict) and _may_be_object(each) for each in document) else UNTYPED
     if not isinstance(document, dict):
         return ""
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if isinstance(kind, str) and (own := KINDS.get(kind)) and version in own.api_versions:
+        return ""
     if document and not _may_be_object(document):
         return UNTYPED
-    kind, version = document.get("kind"), document.get("apiVersion")
     if not (isinstance(kind, str) and KIND.fullmatch(kind) and isinstance(version, str) and VERSION.fullmatch(version)):
         return ""
     return f"{kind} ({version})" if _is_foreign(kind, version.rpartition("/")[0]) else ""

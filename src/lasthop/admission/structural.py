@@ -11,6 +11,7 @@ from lasthop.admission.schema import Node
 from lasthop.api.documents import Json
 from lasthop.suggestions import closest
 
+_COMPOUND: Final = (dict, list)
 CLOSE: Final = 0.7
 """Minimum similarity of a suggested word: typos in files are usually small."""
 
@@ -45,13 +46,17 @@ def _object(node: Node, value: Json, path: Path, problems: Problems) -> Json:
             break
         if below is None:
             problems.append(unknown_field(name, node.properties, path))
-        elif item is not None:
+        elif isinstance(item, _COMPOUND):
             result[name] = structured(below, item, (*path, name), problems)
+        elif item is not None:
+            result[name] = item
     for name, default in node.defaults.items():
-        if name not in result:
-            below = node.properties[name]
-            # A default may itself be an object with defaults inside.
-            result[name] = structured(below, deepcopy(default), (*path, name), problems)
+        if name in result:
+            continue
+        if isinstance(default, _COMPOUND):  # it may have defaults inside
+            result[name] = structured(node.properties[name], deepcopy(default), (*path, name), problems)
+        else:
+            result[name] = default
     return result
 
 

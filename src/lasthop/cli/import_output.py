@@ -1,18 +1,14 @@
-"""Writes what an import leaves: the folder, its decisions, and a line of progress on a terminal."""
+"""Writes what an import leaves: the folder and its decisions."""
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import click
 import msgspec
 
-from lasthop import terminal
 from lasthop.cli.import_check import check, way_of
 from lasthop.cli.render import import_report
 from lasthop.importers.decisions import DecisionError, Decisions, appended, read_decisions
@@ -25,35 +21,6 @@ from lasthop.importers.writer.text import render
 DECISIONS: Final = "decisions.yaml"
 REPORT: Final = "REPORT.md"
 OBJECTS: Final = "objects"
-BAR: Final = 24
-
-
-class ProgressLine:
-    """Shows what is being done, and how much of it, in one line of a terminal; elsewhere nothing."""
-
-    def __init__(self) -> None:
-        self._shown = terminal.moves(sys.stderr)
-        self._last = 0.0
-        self._stage = ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if not self._shown or (stage == self._stage and now - self._last < 0.1):
-            return
-        self._last, self._stage = now, stage
-        filled = BAR * done // total if total else 0
-        self._overwrite(f"{stage} [{'#' * filled}{'.' * (BAR - filled)}] {done}/{total}")
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._shown:
-            self._overwrite("")
-
-    def _overwrite(self, line: str) -> None:
-        """Replaces the last line of the terminal. Erasing is no colour, which whoever sets NO_COLOR does not want."""
-        click.echo(f"\r\x1b[K{line}", err=True, nl=False, color=True)
 
 
 def load_decisions(file: Path | None, folder: Path | None) -> Decisions:

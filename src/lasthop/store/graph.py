@@ -83,8 +83,9 @@ class Graph:
         self._revision = 1
         self._sets = 0
         """How often an input has changed."""
-        self._stack: list[dict[Node, None]] = []
-        self._running: list[NodeId] = []
+        self._running: Node | None = None
+        """The query that is being computed, and what it has read so far."""
+        self._reading: dict[Node, None] | None = None
         self._deadlines: list[float] = []
 
     # --- what queries call -------------------------------------------------------------------------------------------
@@ -97,8 +98,8 @@ class Graph:
         if node.state != CLEAN:
             self.refresh(node)
         self.reads += 1
-        if self._stack:
-            self._stack[-1][node] = None
+        if self._reading is not None:
+            self._reading[node] = None
         else:
             self.drop_if_unread(node)
         return node.value
@@ -110,8 +111,8 @@ class Graph:
             return fn(self, *args)
         except Exception as error:
             crash = Crash.of(error)
-            if self._stack:
-                self._note(self._running[-1], crash, self._stack[-1])
+            if self._running is not None and self._reading is not None:
+                self._note(self._running.id, crash, self._reading)
             return crash
 
     def before(self, deadline: float) -> bool:
@@ -169,18 +170,17 @@ class Graph:
                 continue
             reader.marked = owner
             if reader.pinned is not None:
-                turns, member = reader.pinned
-                turns.mark(member, owner)
+                reader.pinned.mark(reader.id[1:], owner)
             todo.extend(reader.readers)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
-    def pin(self, id: NodeId, turns: Turns, member: Member) -> Node:
-        """Returns a node that is up to date and stays so: `turns` hears when it may have changed."""
+    def pin(self, id: NodeId, turns: Turns) -> Node:
+        """Returns a node that is up to date and stays so: `turns` hears when that member may have changed."""
         node = self.nodes.get(id)
         if node is None:
             node = self.nodes[id] = Node(id)
-        node.pinned = (turns, member)
+        node.pinned = turns
         self.refresh(node)
         return node
 
@@ -209,25 +209,25 @@ class Graph:
         if not isinstance(source, Query):
             value = source.current(self, node.id)
         else:
+            if self.crashes:
+                self.crashes.pop(node.id, None)
             reads: dict[Node, None] = {}
-            self.crashes.pop(node.id, None)
-            self._stack.append(reads)
-            self._running.append(node.id)
+            outer = self._running, self._reading
+            self._running, self._reading = node, reads
             try:
                 value = source.fn(self, *node.id[1:])
             except Exception as error:
                 value = Crash.of(error)
                 self._note(node.id, value, reads)
             finally:
-                self._stack.pop()
-                self._running.pop()
+                self._running, self._reading = outer
             self.recomputed += 1
             old, node.deps = node.deps, tuple(reads)
-            for dep in node.deps:
-                dep.readers.add(node)
+            for dep in reads:
+                dep.add_reader(node)
             for dep in old:
                 if dep not in reads:
-                    dep.readers.discard(node)
+                    dep.remove_reader(node)
                     self.drop_if_unread(dep)
         if node.changed == 0 or value != node.value:
             node.value = value
@@ -246,7 +246,7 @@ class Graph:
         del self.nodes[node.id]
         self.crashes.pop(node.id, None)
         for dep in node.deps:
-            dep.readers.discard(node)
+            dep.remove_reader(node)
             self.drop_if_unread(dep)
 
     # --- what recorded reads are good for ----------------------------------------------------------------------------

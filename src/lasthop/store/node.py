@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from lasthop.api.meta import Key
-from lasthop.store.turns import Member, Turns
+from lasthop.store.turns import Turns
 
 NodeId = tuple[Any, ...]
 """(query or source, *key)."""
@@ -43,6 +43,9 @@ MAYBE: Final = 1
 """Something that it read, directly or not, may have changed."""
 DIRTY: Final = 2
 
+FEW: Final = 8
+"""Readers up to which a tuple is used: most nodes have one or none, and a set for each would be half of all memory."""
+
 
 class Node:
     __slots__ = ("changed", "deps", "id", "marked", "pinned", "readers", "state", "value", "verified")
@@ -51,14 +54,28 @@ class Node:
         self.id = id
         self.value: Any = None
         self.deps: tuple[Node, ...] = ()
-        self.readers: set[Node] = set()
+        self.readers: tuple[Node, ...] | set[Node] = ()
         self.state: int = DIRTY
         self.changed = 0
         self.verified = 0
         self.marked: str | None = None
         """Whose change was the last to reach it, while it is not clean."""
-        self.pinned: tuple[Turns, Member] | None = None
-        """Where this node is the value of a stage's member."""
+        self.pinned: Turns | None = None
+        """Of the stage where this node is the value of a member, which is the rest of its id."""
+
+    def add_reader(self, reader: Node) -> None:
+        readers = self.readers
+        if isinstance(readers, set):
+            readers.add(reader)
+        elif reader not in readers:
+            self.readers = (*readers, reader) if len(readers) < FEW else {*readers, reader}
+
+    def remove_reader(self, reader: Node) -> None:
+        readers = self.readers
+        if isinstance(readers, set):
+            readers.discard(reader)
+        else:
+            self.readers = tuple(each for each in readers if each is not reader)
 
     def __repr__(self) -> str:
         return f"<{self.id} {('clean', 'maybe', 'dirty')[self.state]}>"
@@ -66,4 +83,7 @@ class Node:
 
 def owner_of(key: tuple[object, ...]) -> str:
     """Returns the namespace of the last object in a key; empty if it has none."""
-    return next((part.namespace for part in reversed(key) if isinstance(part, Key)), "")
+    for part in reversed(key):
+        if isinstance(part, Key):
+            return part.namespace
+    return ""

@@ -70,7 +70,8 @@ class Index(Generic[*Ts, T]):
         return (self, *key), value
 
     def current(self, g: Graph, id: NodeId, /) -> tuple[object, ...]:
-        return tuple(value for _, value in sorted(g.listed.get(id, {}).items()))
+        listed = g.listed.get(id, {})
+        return tuple(listed.values()) if len(listed) < 2 else tuple(value for _, value in sorted(listed.items()))
 
     def __repr__(self) -> str:
         return f"index {self.name}"

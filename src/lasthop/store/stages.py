@@ -7,7 +7,7 @@ those that have changed. What an index lists under a key is itself a source for 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar, TypeVarTuple, overload
 
@@ -34,6 +34,7 @@ class Gone:
 
 
 GONE: Final = Gone()
+UNCHANGED: Final = object()
 
 
 class Indexer(msgspec.Struct, frozen=True):
@@ -119,14 +120,16 @@ class Stages:
                 self._domains.setdefault(domain, []).append(state)
 
     def enter(self, domain: Domain, member: Member, owner: str | None = None) -> None:
+        owner = owner_of(member) if owner is None else owner
         for state in self._domains.get(domain, ()):
             state.members.add(member)
-            state.turns.mark(member, owner_of(member) if owner is None else owner)
+            state.turns.mark(member, owner)
 
     def leave(self, domain: Domain, member: Member, owner: str | None = None) -> None:
+        owner = owner_of(member) if owner is None else owner
         for state in self._domains.get(domain, ()):
             state.members.discard(member)
-            state.turns.mark(member, owner_of(member) if owner is None else owner)
+            state.turns.mark(member, owner)
 
     def settle(
         self,
@@ -191,32 +194,34 @@ class Stages:
 
     # --- members -----------------------------------------------------------------------------------------------------
 
-    def _changed(self, state: _State, member: Member) -> Iterator[object]:
-        """Yields the value of a member if it is another than what was told, GONE if it has left."""
+    def _changed(self, state: _State, member: Member) -> object:
+        """Returns the value of a member, UNCHANGED if it is what was told, GONE if the member has left."""
         id = (state.query, *member)
         if member not in state.members:
             self.graph.unpin(id)
-            if state.told.pop(member, None) is not None:
-                yield GONE
-            return
-        node = self.graph.pin(id, state.turns, member)
-        if state.told.get(member) != node.changed:
-            state.told[member] = node.changed
-            yield node.value
+            return UNCHANGED if state.told.pop(member, None) is None else GONE
+        node = self.graph.pin(id, state.turns)
+        if state.told.get(member) == node.changed:
+            return UNCHANGED
+        state.told[member] = node.changed
+        return node.value
 
     def _report(self, state: _State, member: Member, changes: dict[str, dict[Member, object]]) -> None:
-        for value in self._changed(state, member):
+        value = self._changed(state, member)
+        if value is not UNCHANGED:
             changes.setdefault(state.stage.name, {})[member] = None if isinstance(value, Crash) else value
 
     def _index(self, state: _State, stage: Indexer, member: Member) -> None:
-        for value in self._changed(state, member):
-            if not (isinstance(value, Crash) and stage.keeps):
-                self._list(state, member, value if isinstance(value, dict) else {})
+        value = self._changed(state, member)
+        if value is not UNCHANGED and not (isinstance(value, Crash) and stage.keeps):
+            self._list(state, member, value if isinstance(value, dict) else {})
 
     def _list(self, state: _State, member: Member, new: dict[NodeId, object]) -> None:
         """Moves a member from where it was listed to where it is listed now."""
-        touch, listed = self.graph.touch, self.graph.listed
-        old, owner = state.entries.pop(member, {}), owner_of(member)
+        old = state.entries.pop(member, {})
+        if not old and not new:
+            return
+        touch, listed, owner = self.graph.touch, self.graph.listed, owner_of(member)
         if new:
             state.entries[member] = new
         for id in old.keys() - new.keys():

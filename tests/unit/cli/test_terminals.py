@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
-from lasthop.cli.import_output import ProgressLine
+from lasthop.cli.render.progress import FolderProgress, ProgressLine
 from lasthop.terminal import STAND_INS
 from tests.folders import BASE, config_map, policy
 
@@ -98,3 +100,47 @@ def test_progress_is_shown_where_a_line_can_be_erased(
     with ProgressLine() as progress:
         progress("reading", 1, 2)
     assert capsys.readouterr().err.startswith("\r\x1b[Kreading [") is erased
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the clock of the progress shows."""
+    now = [0.0]
+    monkeypatch.setattr("lasthop.cli.render.progress.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_a_folder_that_is_read_at_once_is_not_worth_a_word(seconds: list[float]) -> None:
+    with capture_logs() as logs:
+        told = FolderProgress(structlog.get_logger())
+        for read in range(1, 11):
+            told(read, 10)
+    assert logs == []
+
+
+def test_a_log_says_every_few_seconds_how_much_of_a_folder_is_read(seconds: list[float]) -> None:
+    with capture_logs() as logs:
+        told = FolderProgress(structlog.get_logger())
+        for read in range(1, 13):
+            seconds[0] += 1
+            told(read, 12)
+    assert [(line["event"], line.get("files_read"), line["files"]) for line in logs] == [
+        ("reading the folder", 1, 12),
+        ("reading the folder", 6, 12),
+        ("reading the folder", 11, 12),
+        ("folder read", None, 12),
+    ]
+
+
+def test_a_terminal_shows_how_much_of_a_folder_is_read_in_one_line(
+    seconds: list[float], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with capture_logs() as logs:
+        told = FolderProgress(structlog.get_logger())
+        for read in range(1, 5):
+            seconds[0] += 1
+            told(read, 4)
+    assert [line.partition(" [")[0] for line in capsys.readouterr().err.split("\r\x1b[K")] == ["", *["reading files"] * 3, ""]
+    assert [line["event"] for line in logs] == ["folder read"]

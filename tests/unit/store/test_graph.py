@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lasthop.api.meta import Key
 from lasthop.store.graph import Graph, query
-from lasthop.store.node import Crash
+from lasthop.store.node import FEW, Crash
 from lasthop.store.sources import Entry, Index, Input
 from lasthop.store.stages import GONE, Changes, Output, Stage, Stages, indexer
 
@@ -87,6 +87,26 @@ def test_a_change_that_is_taken_back_before_anyone_looks_is_no_change() -> None:
     WORDS.set(g.graph, "x", "a")
     assert g.settle() == {}
     assert calls == []
+
+
+@pytest.mark.parametrize("readers", [1, FEW, FEW + 1, 3 * FEW])
+def test_every_reader_hears_of_a_change_and_what_nobody_reads_any_more_is_forgotten(readers: int) -> None:
+    g = graph()
+    members = [(f"m{number}",) for number in range(readers)]
+    for member in members:
+        g.enter("things", member)
+    g.settle()
+    for suffix in ("x", "y"):  # the second time they are its readers already
+        WORDS.set(g.graph, suffix, "suffix")
+        assert g.settle() == {"out": {member: f"even {suffix}" for member in members}}
+    assert len(g.graph.readers_at((WORDS, "suffix"))) == readers
+    for member in members[1:]:
+        g.leave("things", member)
+    g.settle()
+    assert g.graph.readers_at((WORDS, "suffix")) == ((both, "m0"),)
+    g.leave("things", members[0])
+    g.settle()
+    assert not g.graph.nodes
 
 
 def test_a_member_that_leaves_is_gone_and_forgotten() -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from lasthop import garbage
 from lasthop.cli.args import target
+from lasthop.cli.render.progress import ProgressLine
 from lasthop.cli.render.terminal import note
 from lasthop.importers.model import ObjectName
 from lasthop.importers.registry import AUTO, SYSTEMS
@@ -164,7 +164,7 @@ def command(
 
     settings = _settings(options, in_cluster=not paths)
     decisions = import_output.load_decisions(decisions_file, folder)
-    with import_output.ProgressLine() as progress, _no_garbage():
+    with ProgressLine() as progress, garbage.not_collected():
         systems, found = _read(system, paths, settings, cluster, progress)
         assert found.reading is not None
         names = [each.name for each in systems]
@@ -194,17 +194,6 @@ def command(
         note(line)
     if code:
         raise click.exceptions.Exit(code)
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Keeps Python from looking for garbage, also later on among what was made here: an import needs it to the end."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def _read(

@@ -13,11 +13,13 @@ from typing import Final
 
 import click
 
+from lasthop import logs
 from lasthop.api.addresses import split_port
 from lasthop.cli.args import local, logging, paths, target
 from lasthop.cli.endings import Ending, Endings, leave, start_anew, tell_systemd
 from lasthop.cli.process import first_error
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
+from lasthop.cli.render.progress import FolderProgress
 from lasthop.engine import Engine
 from lasthop.host import HostRuntime
 from lasthop.infra import memory
@@ -123,7 +125,7 @@ async def _run(
     # Before anything is read that the other one may still write.
     if replace and not await asyncio.to_thread(local.take_over, run_dir, TAKE_OVER_SECONDS):
         raise click.ClickException(f"the Lasthop that runs on {folder} (pid {local.holder(run_dir)}) does not end")
-    source = FilesSource(folder, state, target.allowed_files())
+    source = FilesSource(folder, state, target.allowed_files(), FolderProgress(logs.get()))
 
     def logged(entry: AccessLogEntry) -> None:
         printer(entry)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lasthop.admission.chain import AdmittedObject, admit, admitted, kind_of
+from lasthop.admission.chain import AdmittedObject, admit, admitted, admitted_again, kind_of
 from lasthop.admission.foreign import foreign_kind
 from lasthop.admission.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
 from lasthop.admission.problem import Path, Problem, field
@@ -70,11 +70,14 @@ class BrokenFile(msgspec.Struct, frozen=True):
 
 
 class StoredDocument(msgspec.Struct, frozen=True, array_like=True):
-    """Keeps an admitted document on disk, so that an unchanged file need not be admitted again at the next start."""
+    """Keeps an admitted object on disk, so that an unchanged file need not be admitted again at the next start."""
 
     span: Span
     base: Path
-    value: Json
+    kind: str
+    digest: bytes
+    value: msgspec.Raw
+    """The whole document as JSON, which is decoded without a detour through dicts."""
 
 
 def digest(text: bytes) -> bytes:
@@ -106,7 +109,8 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
             except msgspec.ValidationError as error:
                 wrong = [Problem(str(error))]
             else:
-                stored.append(StoredDocument(span, base, kept))
+                done = entry.admitted
+                stored.append(StoredDocument(span, base, done.key.kind, done.digest, _raw(kept)))
                 entries.append(entry)
                 if first.setdefault(entry.admitted.key, entry) is not entry:
                     wrong = [Problem("is already in this file", ("metadata", "name"), "Remove one.", "DuplicateObject")]
@@ -128,9 +132,17 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
     return BrokenFile(digest(text), tuple(findings), policies, opaque or not parsed.complete), ()
 
 
-def restore(text: bytes, stored: Iterable[StoredDocument]) -> Content:
-    """Restores a file that this same version has admitted before."""
-    return Content(digest(text), text, tuple(ObjectEntry(admitted(s.value), s.span, s.base) for s in stored))
+def restore(text: bytes, stored: Iterable[StoredDocument]) -> Content | None:
+    """Restores a file that this same version has admitted before; None if it cannot have, whatever the state says."""
+    try:
+        entries = [ObjectEntry(admitted_again(s.kind, s.value, s.digest), s.span, s.base) for s in stored]
+    except (msgspec.MsgspecError, KeyError):
+        return None
+    return Content(digest(text), text, tuple(entries))
+
+
+def _raw(value: Json) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
 
 
 def _of_text(file: str, mistake: Mistake) -> Finding:

@@ -15,7 +15,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -44,11 +44,16 @@ AT_ONCE_SECONDS: Final = 0.3
 """The same in time of the CPU: a file whose lists are as long as they may be takes a hundred times as long as others."""
 
 
+Progress = Callable[[int, int], None]
+"""Called with the number of files that have been read, and of those to be read."""
+
+
 class Loader:
     def __init__(self, directory: Path, state: NoState | None = None, allowed: Iterable[Path] = ()) -> None:
         """Local files may be below the folder or below `allowed`."""
         self.root = Path(os.path.abspath(directory))
         self._directory = directory
+        self._shown_prefix = str(directory / "_").removesuffix("_")
         self._state = state or NoState()
         self._lock = threading.Lock()
         """Readings are applied in a worker thread while others locate objects."""
@@ -80,12 +85,13 @@ class Loader:
         *,
         before: Readings | None = None,
         leave_large: bool = False,
+        progress: Progress = lambda read, files: None,
     ) -> Readings:
         """Reads these files (paths below the folder) and local files, or everything that has changed.
 
         A file that has not changed since the readings `before` is not examined again. With `leave_large` large files, and
-        those that are too many at once, are only named. Raises `FilesError` if the folder cannot be read the first time; later
-        that is a reading like any other.
+        those that are too many at once, are only named. `progress` is called after each file. Raises `FilesError` if the
+        folder cannot be read the first time; later that is a reading like any other.
         """
         large: set[str] = set()
         later: set[str] = set()
@@ -101,6 +107,7 @@ class Loader:
                 else:
                     found[path] = self._read(path, before)
                     self._last_team = team_of(path)
+                    progress(len(found), len(paths))
             # What a file has lost may have moved into one that is yet to be read.
             teams = {team_of(path) for path in later}
             later.update(path for path in found if team_of(path) in teams and self._files.loses(path, found[path].result))
@@ -168,8 +175,8 @@ class Loader:
         seen, saved = digest(text), None if path in self._files else self._saved(path)
         if (known := self._files.get(path)) and (result := known.of_text(seen)):
             reading = Reading(result, stamp, known.written)
-        elif saved and saved.digest == seen and saved.stored is not None:
-            reading = Reading(restore(text, saved.stored), stamp, saved.written)
+        elif saved and saved.digest == seen and saved.stored is not None and (again := restore(text, saved.stored)):
+            reading = Reading(again, stamp, saved.written)
         else:
             result, stored = examine(self._shown(path), text)
             reading = Reading(result, stamp, stamp.mtime, stored)
@@ -179,14 +186,14 @@ class Loader:
         return reading
 
     def _saved(self, path: str) -> SavedFile | None:
-        return self._state.last_good(str(self.root / path))
+        return self._state.last_good(os.path.join(self.root, path))
 
     def _before(self, path: str) -> File | None:
         """Returns the file's previous state, possibly saved before a restart."""
         if (file := self._files.get(path)) or (saved := self._saved(path)) is None:
             return file
-        if saved.stored is not None:
-            return File(restore(saved.text, saved.stored), written=saved.written)
+        if saved.stored is not None and (good := restore(saved.text, saved.stored)):
+            return File(good, written=saved.written)
         again, _ = examine(self._shown(path), saved.text)
         return File(again, written=saved.written) if isinstance(again, Content) else None
 
@@ -295,7 +302,7 @@ class Loader:
 
     def save(self) -> None:
         """Writes to the state directory. An error becomes a finding of the next batch."""
-        contents = {str(self.root / path): saved for path, saved in self._unsaved.items()}
+        contents = {os.path.join(self.root, path): saved for path, saved in self._unsaved.items()}
         local, pairs = self._local.unsaved, self._local.pairs.unsaved
         try:
             if contents or local or pairs:
@@ -361,7 +368,7 @@ class Loader:
             yield str(self.root / path)
 
     def _shown(self, path: str) -> str:
-        return str(self._directory / path)
+        return f"{self._shown_prefix}{path}"
 
 
 def _closed_above(path: str, closed: dict[str, str]) -> str:

@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lasthop import garbage
 from lasthop.admission.limits import LARGE_FILE
 from lasthop.api.meta import Key
 from lasthop.sources.files.folder import is_manifest, is_read, is_text, stamp_of
-from lasthop.sources.files.loader import Loader
+from lasthop.sources.files.loader import Loader, Progress
 from lasthop.sources.files.local_file import folders_to_watch
 from lasthop.sources.files.reading import Readings
 from lasthop.sources.files.state import StateDirectory
@@ -46,13 +47,20 @@ EVERYWHERE: Final = Look(None)
 
 
 class FilesSource:
-    def __init__(self, directory: Path, state: Path | None = None, allow_files: Iterable[Path] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        state: Path | None = None,
+        allow_files: Iterable[Path] = (),
+        progress: Progress = lambda read, files: None,
+    ) -> None:
         """`state` keeps last good contents; without it they last as long as the process. `allow_files` are files and folders
-        outside the folder that `lasthop.dev/file.KEY` may name.
+        outside the folder that `lasthop.dev/file.KEY` may name. `progress` hears how far the first reading is.
 
         Raises `FilesError` if the state directory cannot be used.
         """
         self._loader = Loader(directory, StateDirectory(state) if state is not None else None, tuple(allow_files))
+        self._progress = progress
         self._followed: frozenset[str] = frozenset()
         self._large: dict[str, asyncio.Task[Readings]] = {}
         """Large files that are being read, one after the other, while edits of other files take effect."""
@@ -66,7 +74,7 @@ class FilesSource:
 
         Raises `FilesError` if the folder cannot be read.
         """
-        batch = self._loader.apply(self._loader.look())
+        batch = self._loader.apply(self._loader.look(progress=self._progress))
         assert batch is not None  # the first batch never is
         return batch
 
@@ -83,7 +91,7 @@ class FilesSource:
     async def batches(self) -> AsyncIterator[Batch]:
         """Yields batches without end. Raises `FilesError` at the start if the folder cannot be read."""
         loader = self._loader
-        yield await asyncio.to_thread(self.load)
+        yield await asyncio.to_thread(self._load_to_keep)
         await asyncio.to_thread(loader.save)
         watcher = Watcher(loader.root)
         try:
@@ -112,6 +120,10 @@ class FilesSource:
             for task in self._large.values():
                 task.cancel()
             loader.save()
+
+    def _load_to_keep(self) -> Batch:
+        with garbage.kept():
+            return self.load()
 
     async def _settled(self, look: Look, leave_large: bool = True) -> Readings:
         """Reads the files, again while they seem to be only partly written."""

@@ -1,12 +1,14 @@
 """Keeps the last good content of every file on disk, so that it stays in force if the file is broken at the next start.
 
 One SQLite database, mode 0600 in a folder of mode 0700: it contains copies of the files, including Secrets and local key
-files. Deleted content is overwritten. Beside each text are its admitted documents and the version of the rules that admitted
-them, so that an unchanged file need not be parsed and admitted again.
+files. Deleted content is overwritten. Beside each text are its admitted documents, so that an unchanged file need not be
+parsed and admitted again. A seal says that this version of the rules has admitted them and that they are as they were
+written: without it, or where the database is damaged, the files are read as if for the first time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sqlite3
@@ -25,15 +27,15 @@ from lasthop.sources.files.folder import FilesError
 
 _TABLES: Final = """
 create table if not exists last_good (
-  path text primary key, digest blob, text blob, written integer, rules text, stored blob
+  path text primary key, digest blob, text blob, written integer, seal blob, stored blob
 ) without rowid;
 create table if not exists local_file (path text primary key, content blob) without rowid;
 create table if not exists pair (
   certificate_path text, key_path text, certificate blob, key blob, written integer, primary key (certificate_path, key_path)
 ) without rowid;
-pragma user_version = 2;
+pragma user_version = 3;
 """
-_LAYOUT: Final = 2
+_LAYOUT: Final = 3
 """The version of these tables: a database with another one is discarded."""
 _DOCUMENTS: Final = msgspec.json.Decoder(tuple[StoredDocument, ...])
 
@@ -44,7 +46,7 @@ class SavedFile(NamedTuple):
     written: int
     """The file's modification time, in nanoseconds."""
     stored: tuple[StoredDocument, ...] | None
-    """None if another version of the rules admitted it."""
+    """None if another version of the rules admitted it, or it is damaged."""
 
 
 class PairPaths(NamedTuple):
@@ -95,8 +97,10 @@ class StateDirectory(NoState):
             try:
                 self._database = _open(path)
             except sqlite3.DatabaseError:
-                # Not a database, or a damaged one. Its content is lost, which is no reason not to start.
-                path.unlink()
+                # Not a database, a damaged one, or not ours. Its content is lost, which is no reason not to start. So is its
+                # journal, which SQLite would otherwise bring into the new one.
+                for suffix in ("", "-wal", "-shm"):
+                    Path(f"{path}{suffix}").unlink(missing_ok=True)
                 self._database = _open(path)
         except (OSError, sqlite3.Error) as error:
             raise FilesError(f"Cannot keep state in {directory}: {error}.") from error
@@ -108,9 +112,12 @@ class StateDirectory(NoState):
         return [path for (path,) in self._rows("select path from last_good")]
 
     def last_good(self, path: str) -> SavedFile | None:
-        query = "select digest, text, written, rules, stored from last_good where path = ?"
-        for digest, text, written, rules, stored in self._rows(query, path):
-            return SavedFile(digest, text, written, _DOCUMENTS.decode(stored) if rules == rules_version() else None)
+        query = "select digest, text, written, seal, stored from last_good where path = ?"
+        for row in self._rows(query, path):
+            if tuple(map(type, row)) != (bytes, bytes, int, bytes, bytes):  # a column of SQLite may hold anything
+                return None
+            digest, text, written, seal, stored = row
+            return SavedFile(digest, text, written, _DOCUMENTS.decode(stored) if seal == _seal(digest, stored) else None)
         return None
 
     def local_file(self, path: str) -> bytes | None:
@@ -134,9 +141,10 @@ class StateDirectory(NoState):
             database.executemany(
                 "insert or replace into last_good values (?, ?, ?, ?, ?, ?)",
                 (
-                    (path, saved.digest, saved.text, saved.written, rules_version(), msgspec.json.encode(saved.stored))
+                    (path, saved.digest, saved.text, saved.written, _seal(saved.digest, stored), stored)
                     for path, saved in contents.items()
                     if saved is not None
+                    for stored in [msgspec.json.encode(saved.stored)]
                 ),
             )
             database.executemany(
@@ -150,12 +158,23 @@ class StateDirectory(NoState):
             )
 
     def _rows(self, query: str, *values: str) -> list[Any]:
-        with self._lock:
+        """Of a database that is damaged, nothing: that it cannot be saved to either is reported."""
+        with self._lock, contextlib.suppress(sqlite3.DatabaseError):
             return self._database.execute(query, values).fetchall()
+        return []
+
+
+def _seal(digest: bytes, stored: bytes) -> bytes:
+    """Returns what only these documents have, of a file with this digest, admitted by these rules."""
+    return hashlib.blake2b(digest + stored, key=rules_version().encode(), digest_size=16).digest()
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    owner = os.fstat(descriptor).st_uid
+    os.close(descriptor)
+    if owner != os.geteuid():
+        raise sqlite3.DatabaseError("it belongs to another user")
     database = sqlite3.connect(path, check_same_thread=False)
     database.execute("pragma journal_mode = wal")
     database.execute("pragma synchronous = normal")
