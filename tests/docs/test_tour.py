@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from lasthop.host import HostRuntime
 from lasthop.loop import run
@@ -19,7 +20,7 @@ from lasthop.outputs.envoy.resource import CLUSTER
 from lasthop.proxy.binary import Envoy
 from lasthop.sources.files.source import FilesSource
 from tests.folders import good_folder, policy
-from tests.xds_client import proxy
+from tests.xds_client import Proxy, proxy
 from tests.xds_envoy import short_directory, until
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +85,15 @@ class Calls:
             threading.setprofile(None)
 
 
+async def told(envoy: Proxy, hostname: str) -> Any:
+    """Returns the answer to an edit. Where an edit is settled in parts, the rest of the one before comes first."""
+    while True:
+        answer = await envoy.hear()
+        if answer.resources and all(hostname.encode() in each.resource.value for each in answer.resources):
+            return answer
+        await envoy.ask(CLUSTER, answer.nonce)
+
+
 async def edited_policy(directory: Path, calls: Calls) -> None:
     """Runs a controller on a folder, edits a policy in it, and acknowledges what comes of that."""
     folder = good_folder(directory / "objects")
@@ -101,8 +111,7 @@ async def edited_policy(directory: Path, calls: Calls) -> None:
                 calls.begin()
                 (directory / "policy.yaml").write_text(policy().replace("api.internal", hostname))
                 (directory / "policy.yaml").rename(folder / "policy.yaml")
-                answer = await envoy.hear()
-                assert answer.resources and all(hostname.encode() in each.resource.value for each in answer.resources)
+                answer = await told(envoy, hostname)
                 await until(lambda: ("outputs/status/policies.py", "policy_status") in calls.times)
                 await envoy.ask(CLUSTER, answer.nonce)
                 await until(lambda: ("fleet.py", "acked") in calls.times)
