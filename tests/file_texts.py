@@ -8,6 +8,7 @@ from typing import Any
 from lasthop.admission.chain import admit
 from lasthop.admission.problem import field
 from lasthop.admission.yaml import parse
+from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.source import Batch
@@ -96,3 +97,10 @@ def write(folder: Path, **texts: str) -> None:
 
 def reasons(batch: Batch) -> list[str]:
     return [finding.reason for finding in batch.findings]
+
+
+def port(batch: Batch) -> int:
+    """Returns the port of the Service in a batch."""
+    found = batch.changes[SERVICE]
+    assert isinstance(found, Service)
+    return found.spec.ports[0].port

@@ -44,7 +44,7 @@ class NewLevel(StrEnum):
     WAIVED_ALL = "waived: all"
     PASSTHROUGH = "passthrough"
     TODO = "TODO"
-    """It fails closed until somebody decides."""
+    """It fails closed until somebody decides: work for the reader of the report, who finds it by this word."""
     DROPPED = "dropped"
     """There is no reference to it: nothing is sent there."""
 

@@ -18,7 +18,7 @@ class Category(StrEnum):
     DECISION = "decision"
     """The import cannot choose; the hop fails closed until somebody does."""
     TODO = "todo"
-    """Something is missing from the output, and a placeholder is written."""
+    """Work for the reader of the report: something is missing from the output, and a placeholder is written."""
     BELIEVED = "believed"
     """The old gateway did less than its configuration seems to say."""
     ACCESS_CONTROL = "access-control"

@@ -8,23 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.plan.not_applied import NotApplied
-from lasthop.sources.files import FilesError
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.files.state import StateDirectory
 from lasthop.sources.source import Batch
-from tests.file_texts import POLICY, SERVICE, policy, reasons, reload, service, write
+from tests.file_texts import POLICY, SERVICE, policy, port, reasons, reload, service, write
 
 BROKEN = "a: [\n"
-
-
-def port(batch: Batch) -> int:
-    found = batch.changes[SERVICE]
-    assert isinstance(found, Service)
-    return found.spec.ports[0].port
 
 
 def rejected(batch: Batch, key: Key = POLICY) -> list[str]:
@@ -327,7 +319,7 @@ def test_policies_before_a_syntax_error_guard_their_targets(tmp_path: Path) -> N
     assert not batch.policies_known  # there may be more behind the error
 
 
-def test_an_unparsable_file_without_last_good_content_leaves_policies_unknown_until_mended(tmp_path: Path) -> None:
+def test_an_unparsable_file_without_last_good_content_leaves_policies_unknown_until_it_is_corrected(tmp_path: Path) -> None:
     write(tmp_path, a=BROKEN, b=service())
     loader = Loader(tmp_path)
     batch = reload(loader)
@@ -368,147 +360,3 @@ def test_documents_of_other_programs_are_counted_and_left_out(tmp_path: Path) ->
     assert (batch.policies_known, reasons(batch)) == (True, [])
     assert loader.others == {"Deployment (apps/v1)": 1}
     assert Key("Service", "shop", "web") in batch.changes
-
-
-# -- files that cannot be read
-
-
-def test_a_missing_folder_is_an_error_in_words(tmp_path: Path) -> None:
-    with pytest.raises(FilesError, match=r"Cannot read the folder .*/nowhere: no such file or directory"):
-        Loader(tmp_path / "nowhere").look()
-    (tmp_path / "file").touch()
-    with pytest.raises(FilesError, match="not a directory"):
-        Loader(tmp_path / "file").look()
-
-
-def test_a_folder_that_vanishes_while_running_keeps_everything(tmp_path: Path) -> None:
-    files = tmp_path / "files"
-    files.mkdir()
-    write(files, a=service())
-    loader = Loader(files)
-    reload(loader)
-    files.rename(tmp_path / "away")
-    batch = reload(loader)
-    assert (batch.changes, reasons(batch)) == ({}, ["FolderLost"])
-    (tmp_path / "away").rename(files)
-    assert reload(loader).findings == ()
-
-
-def test_files_that_go_with_their_folder_are_not_taken_as_deleted(tmp_path: Path) -> None:
-    files = tmp_path / "files"
-    files.mkdir()
-    write(files, a=service())
-    loader = Loader(files)
-    reload(loader)
-    files.rename(tmp_path / "away")
-    batch = loader.apply(loader.look(["a.yaml"]))
-    assert batch is not None
-    assert (batch.changes, reasons(batch)) == ({}, ["FolderLost"])
-
-
-def test_a_symlink_loop_of_files_is_a_finding_and_the_rest_is_read(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").symlink_to("b.yaml")
-    (tmp_path / "b.yaml").symlink_to("a.yaml")
-    (tmp_path / "dangling.yaml").symlink_to("nowhere")
-    write(tmp_path, c=service())
-    batch = reload(Loader(tmp_path))
-    assert port(batch) == 80
-    said = [f.message for f in batch.findings if f.reason == "Unreadable"]
-    assert said == [
-        "cannot be read: its links form a loop.",
-        "cannot be read: its links form a loop.",
-        "cannot be read: it is a dangling link.",
-    ]
-    assert not batch.policies_known
-
-
-def test_a_symlink_loop_of_folders_is_read_once(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "up").symlink_to("..")
-    (tmp_path / "again").symlink_to("sub")
-    (tmp_path / "sub" / "a.yaml").write_text(service())
-    batch = reload(Loader(tmp_path))
-    assert port(batch) == 80
-    assert reasons(batch) == ["RepeatedFolder", "RepeatedFolder"]
-    assert batch.policies_known
-
-
-def test_a_pipe_does_not_block(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.yaml")
-    batch = reload(Loader(tmp_path))
-    assert batch.findings[0].message == "cannot be read: it is not a regular file."
-
-
-def test_a_file_removed_while_read_is_just_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, a=service(), b=service("b"))
-    opened = os.open
-
-    def removing(path: str | os.PathLike[str], *rest: int) -> int:
-        if os.fspath(path).endswith("a.yaml"):
-            os.unlink(path)
-        return opened(path, *rest)
-
-    monkeypatch.setattr(os, "open", removing)
-    batch = reload(Loader(tmp_path))
-    assert SERVICE not in batch.changes
-    assert Key("Service", "shop", "b") in batch.changes
-    assert batch.findings == ()
-    assert batch.policies_known
-
-
-def deny(monkeypatch: pytest.MonkeyPatch, name: str, ending: str) -> None:
-    """Root may read everything, so permission is denied at the boundary of the operating system."""
-    real = getattr(os, name)
-
-    def denied(path: str | os.PathLike[str], *rest: int) -> object:
-        if os.fspath(path).endswith(ending):
-            raise PermissionError(13, "Permission denied", path)
-        return real(path, *rest)
-
-    monkeypatch.setattr(os, name, denied)
-
-
-def test_an_unreadable_file_is_a_finding_and_keeps_its_last_good_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path, a=service("web", 80))
-    loader = Loader(tmp_path)
-    reload(loader)
-    write(tmp_path, a=service("web", 81))
-    with monkeypatch.context() as patch:
-        deny(patch, "open", "a.yaml")
-        batch = reload(loader)
-        assert batch.changes == {}
-        assert batch.findings[0].message == "cannot be read: permission denied."
-        assert batch.policies_known
-        assert not reload(Loader(tmp_path)).policies_known  # without a last good content nobody knows
-    assert port(reload(loader)) == 81
-
-
-def test_an_unreadable_sub_folder_keeps_what_it_held_also_after_a_restart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files, state = tmp_path / "files", tmp_path / "state"
-    (files / "sub").mkdir(parents=True)
-    (files / "sub" / "a.yaml").write_text(service())
-    loader = Loader(files, StateDirectory(state))
-    reload(loader)
-    deny(monkeypatch, "scandir", "/sub")
-    batch = reload(loader)
-    assert (batch.changes, batch.policies_known) == ({}, True)
-    assert "Unreadable" in reasons(batch)
-    assert port(reload(Loader(files, StateDirectory(state)))) == 80
-    assert not reload(Loader(files)).policies_known
-
-
-def test_a_mounted_config_map_is_read_through_its_links_and_seen_to_change(tmp_path: Path) -> None:
-    for version, number in ("..v1", 80), ("..v2", 81):
-        (tmp_path / version).mkdir()
-        (tmp_path / version / "a.yaml").write_text(service("web", number))
-    (tmp_path / "..data").symlink_to("..v1")
-    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
-    loader = Loader(tmp_path)
-    assert port(reload(loader)) == 80
-    (tmp_path / "..new").symlink_to("..v2")
-    (tmp_path / "..new").rename(tmp_path / "..data")
-    assert port(reload(loader)) == 81
