@@ -1,4 +1,4 @@
-"""`make bench`, or `python -m bench --sizes 100,5000 --edits 20 --json FILE`."""
+"""`python -m bench --sizes 100,5000 --edits 20 --json FILE`: a part of `make bench`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from types import FrameType
 import click
 from rich.console import Console
 
+from bench import machine
 from bench.measure import Result, measure
 from bench.probe import NotEffective
-from bench.report import as_json, kept, show
+from bench.report import as_json, rows, show
+from bench.rows import growth, verdict, write
+from bench.table import judgement, number
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:
@@ -41,8 +44,12 @@ def command(sizes: str, edits: int, json_file: str | None) -> None:
     if json_file:
         with click.open_file(json_file, "w") as file:
             json.dump(as_json(results), file, indent=1)
-    if not kept(results):
-        sys.exit(1)
+    found = rows(results)
+    write("files", machine.run("files", max(result.others for result in results)), found)
+    for row in [*found, *growth(found)]:
+        if row.met is not None:
+            console.print(f"{row.what}, N={row.n:,}: {number(row.ours)} {row.unit}; goal {row.goal}: {judgement(row.met)}")
+    sys.exit(verdict(found))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A TLS backend in a process of its own: says to each request which SNI it saw, on which port, and on which connection.
+It ends the connection after a request for /close, so that the next one needs a handshake.
 
-Run as `python -m bench.backend CERTIFICATE KEY`; prints its two ports and ends when its standard input does.
+Run as `python -m bench.backend CERTIFICATE KEY ADDRESS`; prints its two ports and ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -32,17 +33,22 @@ class Echo(asyncio.Protocol):
         body = f"{seen} {port} {next(self._numbers)}".encode()
         self._transport = transport
         self._answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        self._last_answer = self._answer.replace(b"\r\n", b"\r\nconnection: close\r\n", 1)
         self._unread = b""
 
     def data_received(self, data: bytes) -> None:
         *requests, self._unread = (self._unread + data).split(b"\r\n\r\n")
+        if any(request.startswith(b"GET /close") for request in requests):
+            self._transport.write(self._last_answer)
+            self._transport.close()
+            return
         self._transport.write(self._answer * len(requests))
 
 
-async def main(certificate: str, key: str) -> None:
+async def main(certificate: str, key: str, address: str) -> None:
     loop = asyncio.get_running_loop()
     tls = context(certificate, key)
-    servers = [await loop.create_server(Echo, "127.0.0.1", 0, ssl=tls, backlog=BACKLOG) for _ in range(2)]
+    servers = [await loop.create_server(Echo, address, 0, ssl=tls, backlog=BACKLOG) for _ in range(2)]
     print(*(server.sockets[0].getsockname()[1] for server in servers), flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
 

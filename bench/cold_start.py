@@ -18,6 +18,7 @@ import aiohttp
 import click
 
 from bench import objects
+from bench.loading import create
 from bench.processes import cpu, resident
 from conformance import lasthop, sandbox
 from conformance.build import build
@@ -28,8 +29,6 @@ from examples.quickstart.certificates import Issued
 
 WRITES = "lasthop_status_writes_total"
 ADMIN = "http://127.0.0.1:19000"
-AT_ONCE = 24
-"""Objects being created at the same time."""
 PATIENCE = 900.0
 SECONDS = 30.0
 """What "starts in seconds" may mean at 5,000, until it serves proxies."""
@@ -55,20 +54,7 @@ async def _create(cluster: Cluster, size: int) -> int:
     ca = Issued("bench CA")
     await cluster.apply([*objects.gateway(), objects.ca(ca.pem.decode())])
     sets = (objects.backend(f"s{n}", f"h{n}.bench.example", NODE_IP, 8443, f"h{n}.bench.example") for n in range(size))
-    documents = itertools.chain.from_iterable(sets)
-    created = 0
-
-    async def worker() -> None:
-        nonlocal created
-        for document in documents:
-            path = (await cluster.api.path(document)).rpartition("/")[0]
-            await cluster.api.create(path, document)
-            created += 1
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(AT_ONCE):
-            tasks.create_task(worker())
-    return created
+    return await create(cluster.api, itertools.chain.from_iterable(sets))
 
 
 async def _watch(controller: Server, statuses: int, name: str) -> float:

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from bench.folder import Folder, PolicySet, own_ca
 from bench.probe import Answer, Probe
 from bench.processes import Gateway, backend, busy, cpu, free_port, main_thread_cpu, resident
+from bench.sampler import Sampler
 from examples.quickstart.certificates import Issued
 
 READY_WITHIN = 180.0
@@ -293,7 +293,7 @@ class Bench:
     def _rotate(self, pem: str) -> Rotation:
         shared = [each for each in self._folder.sets if each.number not in self._folder.targets]
         sample = shared[:: max(1, len(shared) // SAMPLED)]
-        sampler = _Sampler(Probe(self._listen), [each.host for each in sample])
+        sampler = Sampler(Probe(self._listen), [each.host for each in sample])
         before = self._probe.seen.copy()
         began = self._folder.edit_shared_ca(pem)
         sampler.start()
@@ -311,36 +311,3 @@ class Bench:
         self._count_failed("rotation, sampled hosts", sampler.seen)
         self._count_failed("rotation, edited hosts", self._probe.seen - before)
         return Rotation(sampler.last - began, confirmed, urgent)
-
-
-class _Sampler(threading.Thread):
-    """Asks all its hosts until each is served over a new connection: a changed cluster never uses an old one."""
-
-    def __init__(self, probe: Probe, hosts: list[str]) -> None:
-        super().__init__(daemon=True)
-        self._probe = probe
-        self._connections = {host: probe.ask(host).connection for host in hosts}
-        self.last = 0.0
-        self.error: Exception | None = None
-
-    @property
-    def seen(self) -> Counter[int]:
-        return self._probe.seen
-
-    def run(self) -> None:
-        end = time.perf_counter() + READY_WITHIN
-        waiting = dict(self._connections)
-        try:
-            while waiting:
-                for host, connection in list(waiting.items()):
-                    answer = self._probe.ask(host)
-                    if answer.status == 200 and answer.connection != connection:
-                        self.last = answer.at
-                        del waiting[host]
-                if time.perf_counter() > end:
-                    raise RuntimeError(f"the shared CA is not effective after {READY_WITHIN:.0f} s for {', '.join(waiting)}")
-                time.sleep(0.002)
-        except Exception as error:
-            self.error = error
-        finally:
-            self._probe.close()

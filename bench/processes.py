@@ -27,9 +27,9 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def backend(certificate: Path, key: Path) -> Iterator[tuple[int, tuple[int, int]]]:
+def backend(certificate: Path, key: Path, address: str = "127.0.0.1") -> Iterator[tuple[int, tuple[int, int]]]:
     """Its process id and two ports. It ends with our end of its standard input, so also if we are killed."""
-    command = [sys.executable, "-m", "bench.backend", str(certificate), str(key)]
+    command = [sys.executable, "-m", "bench.backend", str(certificate), str(key), address]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0)
     try:
         assert process.stdout is not None
@@ -116,8 +116,7 @@ class Gateway:
     # --- what the kernel says of it ----------------------------------------------------------------------------------
 
     def _find_proxies(self) -> None:
-        found = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _parent(int(pid)) == self.pid]
-        self._proxies = found or self._proxies
+        self._proxies = children(self.pid) or self._proxies
 
 
 def cpu(pid: int) -> float:
@@ -140,6 +139,10 @@ def resident(pid: int) -> float:
     """MiB."""
     found = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     return int(found[1]) / 1024 if found else 0.0
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in os.listdir("/proc") if each.isdigit() and _parent(int(each)) == pid]
 
 
 def _parent(pid: int) -> int:

@@ -35,11 +35,15 @@ async def install(cluster: Cluster, way: str) -> None:
         case "process":
             await cluster.apply(document for document in documents(MANIFESTS) if document["kind"] != "Deployment")
             kubeconfig = await cluster.service_account_kubeconfig(NAMESPACE, CONTROLLER)
-            program = Path(sys.executable).parent / "lasthop"
             flags = [f"--kubeconfig={kubeconfig}", f"--namespace={NAMESPACE}", f"--xds-address={NODE_IP}:18000"]
-            await cluster.start(CONTROLLER, [program, "controller", *flags])
+            await cluster.start(CONTROLLER, [program(), "controller", *flags])
         case "none":
             await _accept_by_hand(cluster)
+
+
+def program() -> Path:
+    """The command of the environment that runs this."""
+    return Path(sys.executable).parent / "lasthop"
 
 
 def gateway_class() -> Object:

@@ -1,0 +1,49 @@
+"""`make bench`: every part in turn, then the report. `make bench-quick`: the same with few and small."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import click
+
+
+@dataclass(frozen=True)
+class Part:
+    module: str
+    full: tuple[str, ...]
+    quick: tuple[str, ...]
+
+
+PARTS = (
+    Part("bench", ("--sizes", "100,5000", "--edits", "10"), ("--sizes", "20", "--edits", "2")),
+    Part(
+        "bench.control",
+        ("--sizes", "100,1000,5000"),
+        ("--sizes", "20", "--edits", "2", "--peer-edits", "1"),
+    ),
+)
+
+
+@click.command("bench.all")
+@click.option("--quick", is_flag=True, help="Small sizes and few edits: whether everything still runs, in 2 minutes.")
+def command(quick: bool) -> None:
+    """Runs every part of the bench, then writes the report. The exit status is 1 if any missed a goal or failed."""
+    failed = []
+    for part in PARTS:
+        arguments = part.quick if quick else part.full
+        began = time.monotonic()
+        click.echo(f"--- python -m {part.module} {' '.join(arguments)}", err=True)
+        status = subprocess.run([sys.executable, "-m", part.module, *arguments]).returncode
+        click.echo(f"--- {part.module}: status {status} after {time.monotonic() - began:.0f} s", err=True)
+        failed += [part.module] if status else []
+    if not quick:  # the report is about the sizes that the goals are about
+        subprocess.run([sys.executable, "-m", "bench.results"])
+    if failed:
+        raise click.ClickException(f"missed goals or failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,62 @@
+"""`python -m bench.control --sizes 100,1000,5000`: Lasthop's controller beside Envoy Gateway's. Needs root, and Go once."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from bench import machine
+from bench.control import envoy_gateway
+from bench.control.scenario import FOUND
+from bench.rows import Row, growth, verdict, write
+from bench.table import show
+from conformance import build, sandbox
+from conformance.preflight import Missing
+
+
+@click.command("bench.control")
+@click.option("--sizes", default="100,1000,5000", show_default=True, help="Numbers of policies; each on a cluster of its own.")
+@click.option("--edits", default=10, show_default=True, type=click.IntRange(1), help="Of each kind, of each system.")
+@click.option(
+    "--peer-edits",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Policy edits of Envoy Gateway, which takes 15 s for each.",
+)
+@click.option("--peer/--no-peer", default=True, show_default=True, help="Whether Envoy Gateway takes part.")
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON instead of a table.")
+def command(sizes: str, edits: int, peer_edits: int, peer: bool, as_json: bool) -> None:
+    """Lasthop's controller and Envoy Gateway's on a real API server, on the same objects and edits, in turn.
+
+    The exit status is 1 if a figure misses its goal (bench/goals.py). Rows go to bench/out/control.json, for the report."""
+    build.build()
+    if peer:
+        envoy_gateway.build()
+    rows: list[Row] = []
+    others: list[float] = []
+    for size in [int(each) for each in sizes.split(",")]:
+        with tempfile.TemporaryDirectory(prefix="bench-") as home:
+            arguments = {"size": size, "edits": edits, "peer_edits": peer_edits, "peer": peer, "home": home}
+            if status := sandbox.run("bench.control.scenario:scenario", arguments):
+                sys.exit(status)
+            content = json.loads((Path(home) / FOUND).read_text())
+            rows += [Row(**row) for row in content["rows"]]
+            others.append(content["others"])
+    write("control", machine.run("control", max(others)), rows)
+    if as_json:
+        click.echo(json.dumps([row.__dict__ for row in [*rows, *growth(rows)]], indent=1))
+    else:
+        show([*rows, *growth(rows)])
+    sys.exit(verdict(rows))
+
+
+if __name__ == "__main__":
+    try:
+        command(standalone_mode=False)
+    except (click.ClickException, Missing) as error:
+        sys.exit(f"bench.control: {error}")

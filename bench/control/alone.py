@@ -1,0 +1,74 @@
+"""What only Lasthop is asked: what an edit sends, one CA of everybody, and objects that nobody references."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from bench.control import objects
+from bench.control.edits import Editor
+from bench.control.side_by_side import Figures, Say
+from bench.control.systems import lasthop_get
+from bench.probe import Probe
+from bench.sampler import Sampler
+
+UNREFERENCED = 20
+SAMPLED = 24
+"""Hosts watched while the CA of all is rotated."""
+
+
+def measure(editor: Editor, figures: Figures, say: Say) -> None:
+    endpoint_bytes(editor, figures, say)
+    unreferenced(editor, figures, say)
+    rotation(editor, figures, say)
+
+
+def sent() -> dict[str, int]:
+    """Returns the xDS bytes since the start, by type."""
+    text = lasthop_get("/metrics")[1].decode()
+    found = re.findall(r'^lasthop_xds_bytes_total\{type="(\w+)"\} (\S+)', text, re.MULTILINE)
+    return {type_: int(float(count)) for type_, count in found}
+
+
+def endpoint_bytes(editor: Editor, figures: Figures, say: Say) -> None:
+    say("what an endpoint edit sends")
+    before = sent()
+    for number in (0, 0):  # there and back
+        editor.endpoint(number)
+        editor.quiet(0.5)
+    grown = {type_: count - before.get(type_, 0) for type_, count in sent().items()}
+    figures.add("endpoint edit: xDS bytes", "B", grown.pop("endpoints", 0) / 2)
+    figures.add("endpoint edit: xDS bytes that are not endpoints", "B", sum(grown.values()) / 2)
+
+
+def unreferenced(editor: Editor, figures: Figures, say: Say) -> None:
+    say("an object that nobody references")
+    before, cpu, began = sent(), editor.system.cpu(), time.perf_counter()
+    for count in range(UNREFERENCED):
+        editor.writers[0].ca("nobody", f"not a certificate {count}")
+        time.sleep(0.05)
+    editor.quiet(0.5)
+    spent = editor.system.cpu() - cpu - editor.idle * (time.perf_counter() - began)
+    figures.add("unreferenced ConfigMap: xDS bytes", "B", sum(sent().values()) - sum(before.values()))
+    figures.add("unreferenced ConfigMap: controller CPU", "ms", 1000 * spent / UNREFERENCED)
+
+
+def rotation(editor: Editor, figures: Figures, say: Say) -> None:
+    """The CA of all policies is renewed, and what it has signed stays valid: no request may fail."""
+    numbers, name = range(editor.size), f"shared-{editor.size}"
+    say("one CA for all policies")
+    editor.share_ca(numbers, name)
+    say("rotation of the CA of all")
+    hosts = [objects.host(number) for number in numbers[:: max(1, len(numbers) // SAMPLED)]]
+    sampler = Sampler(Probe(editor.system.port), hosts)
+    cpu = editor.system.cpu()
+    began = editor.writers[0].ca(name, editor.fitting())
+    sampler.start()
+    sampler.join()
+    if sampler.error is not None:
+        raise sampler.error
+    editor.quiet()
+    failed = sum(count for status, count in sampler.seen.items() if status != 200)
+    figures.add("CA of all policies: effective", "s", sampler.last - began)
+    figures.add("CA of all policies: failed requests", "", failed)
+    figures.add("CA of all policies: controller CPU", "s", editor.system.cpu() - cpu)

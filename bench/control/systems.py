@@ -1,0 +1,124 @@
+"""The two controllers under test, each with its Envoy: started, ended, and what the kernel charges them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.control import envoy_gateway, objects
+from bench.processes import children, cpu, resident
+from conformance import lasthop
+from conformance.api import documents
+from conformance.children import Server
+from conformance.cluster import Cluster
+
+ADMIN = "127.0.0.1:29000"
+"""Lasthop's; Envoy Gateway has 19000 to 19002."""
+STOP_WITHIN = 20.0
+
+
+class System:
+    """One controller. What differs between the two is given; nothing else knows which one it measures."""
+
+    def __init__(
+        self,
+        name: str,
+        namespace: str,
+        port: int,
+        gateway: objects.Object,
+        server: Server,
+        ready: Callable[[], bool] | None = None,
+    ) -> None:
+        """`ready` says whether it serves proxies, if it says so itself."""
+        self.name, self.namespace, self.port, self.gateway, self.ready = name, namespace, port, gateway, ready
+        self._server = server
+        self._proxies: list[int] = []
+        self.started = 0.0
+
+    async def start(self) -> None:
+        self.started = time.perf_counter()
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Ends the controller, and what is left of its proxies."""
+        self.find_proxies()
+        await self._server.stop(STOP_WITHIN)
+        for pid in self._proxies:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._proxies = []
+
+    @property
+    def pid(self) -> int:
+        assert self._server.pid is not None
+        return self._server.pid
+
+    @property
+    def running(self) -> bool:
+        return self._server.running
+
+    def find_proxies(self) -> list[int]:
+        self._proxies = children(self.pid) or self._proxies
+        return self._proxies
+
+    def cpu(self) -> float:
+        return cpu(self.pid)
+
+    def memory(self) -> float:
+        """MiB."""
+        return resident(self.pid)
+
+    def envoy_memory(self) -> float:
+        return sum(resident(pid) for pid in self.find_proxies())
+
+    def log_tail(self) -> str:
+        return self._server.log_tail()
+
+
+async def make_lasthop(cluster: Cluster, home: Path, namespace: str, port: int) -> System:
+    """`home` has a short path: unix sockets live in it."""
+    await cluster.apply([lasthop.gateway_class()])
+    await cluster.apply(each for each in documents(lasthop.MANIFESTS) if each["kind"] != "Deployment")
+    kubeconfig = await cluster.service_account_kubeconfig(lasthop.NAMESPACE, lasthop.CONTROLLER)
+    flags = [f"--kubeconfig={kubeconfig}", "--infrastructure=process", "--address=127.0.0.1", f"--admin={ADMIN}"]
+    flags += [f"--namespace={lasthop.NAMESPACE}", f"--namespaces={namespace}", "--log-level=warning"]
+    environment = {"LASTHOP_RUN_DIR": str(home / "run"), "LASTHOP_STATE_DIR": str(home / "state")}
+    server = Server(
+        "lasthop", [lasthop.program(), "controller", *flags], cluster.logs / "lasthop.log", os.environ | environment
+    )
+    gateway = objects.gateway(namespace, objects.GATEWAY, lasthop.GATEWAY_CLASS, port)
+    return System("Lasthop", namespace, port, gateway, server, lambda: lasthop_get("/readyz")[0] == 200)
+
+
+async def make_envoy_gateway(cluster: Cluster, namespace: str, port: int) -> System:
+    await cluster.install_crds(envoy_gateway.crds())
+    namespaces = (envoy_gateway.NAMESPACE, namespace)
+    await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}} for each in namespaces)
+    await cluster.apply([envoy_gateway.gateway_class(), envoy_gateway.envoy_proxy(namespace)])
+    home = cluster.scratch / "envoy-gateway"
+    home.mkdir()
+    command = envoy_gateway.command(home, envoy_gateway.configure(home, [namespace]))
+    environment = {"KUBECONFIG": str(cluster.kubeconfig), "ENVOY_GATEWAY_NAMESPACE": envoy_gateway.NAMESPACE}
+    log = cluster.logs / "envoy-gateway.log"
+    server = Server("envoy-gateway", command, log, os.environ | environment)
+    parameters = {"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": "proxy"}
+    infrastructure = {"parametersRef": parameters}
+    gateway = objects.gateway(namespace, objects.GATEWAY, "envoy-gateway", port, infrastructure=infrastructure)
+    return System(f"Envoy Gateway {envoy_gateway.VERSION}", namespace, port, gateway, server)
+
+
+def lasthop_get(path: str) -> tuple[int, bytes]:
+    """Asks Lasthop's admin API; (0, b"") while nothing answers."""
+    try:
+        with urllib.request.urlopen(f"http://{ADMIN}{path}", timeout=20) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+    except OSError:
+        return 0, b""

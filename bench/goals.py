@@ -1,0 +1,69 @@
+"""The goals of the bench, all in one place. A part that misses one ends with status 1."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Final, Literal
+
+Of = Literal["ours", "ratio", "growth"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    of: Of
+    """Our own figure, its ratio to the peer's, or its ratio between the largest and the smallest size."""
+    limit: float
+    from_n: int = 0
+    """Sizes below this are shown and not judged."""
+    peer: str = ""
+    """Only beside this peer."""
+    at_least: bool = False
+
+    def holds_at(self, n: int, peer: str) -> bool:
+        return n >= self.from_n and self.peer in ("", peer)
+
+    def met(self, value: float) -> bool:
+        return value >= self.limit if self.at_least else value <= self.limit
+
+    def words(self, unit: str) -> str:
+        sign = "≥" if self.at_least else "≤"
+        if self.of == "ours":
+            return f"{sign} {self.limit:g} {unit}"
+        return f"{sign} 1/{round(1 / self.limit)}" if self.limit <= 1 / 3 else f"{sign} {self.limit:g}"
+
+
+def _ours(limit: float, from_n: int = 0) -> Goal:
+    return Goal("ours", limit, from_n)
+
+
+def _ratio(limit: float, from_n: int = 0) -> Goal:
+    return Goal("ratio", limit, from_n)
+
+
+FLAT: Final = Goal("growth", 1.5)
+MANY: Final = 5_000
+"""The size that goals in multiples of a peer are about: what a peer does with few objects is quick anyway."""
+
+GOALS: Final[Mapping[tuple[str, str], tuple[Goal, ...]]] = {
+    ("control", "first start: controller CPU"): (_ratio(1 / 8, MANY),),
+    ("control", "restart: controller CPU"): (_ratio(1 / 8, MANY),),
+    ("control", "restart: serves proxies after"): (_ours(3),),
+    ("control", "controller RSS after all edits"): (_ratio(1 / 3, MANY),),
+    ("control", "policy edit: controller CPU"): (_ratio(1 / 300, MANY), FLAT),
+    ("control", "policy edit: effective"): (_ours(30), FLAT),
+    ("control", "CA edit: effective"): (_ours(30), FLAT),
+    ("control", "CA of 100 policies: effective"): (_ours(0.2),),
+    ("control", "CA of all policies: effective"): (_ours(5),),
+    ("control", "CA of all policies: failed requests"): (_ours(0),),
+    ("control", "burst of 100 policy edits: all effective"): (_ours(1),),
+    ("control", "endpoint edit: xDS bytes that are not endpoints"): (_ours(0),),
+    ("control", "endpoint edit: effective"): (_ours(30), FLAT),
+    ("control", "unreferenced ConfigMap: xDS bytes"): (_ours(0),),
+    ("control", "100 proxies: policy edit received by all"): (_ours(100),),
+    ("control", "endpoint storm: policy edit effective"): (_ours(50),),
+    ("control", "endpoint storm: behind at its end"): (_ours(1),),
+    ("files", "policy hostname: effective"): (_ours(30), FLAT),
+    ("files", "policy hostname: controller CPU"): (FLAT,),
+    ("files", "failed requests"): (_ours(0),),
+}
