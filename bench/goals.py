@@ -54,6 +54,7 @@ GOALS: Final[Mapping[tuple[str, str], tuple[Goal, ...]]] = {
     ("control", "policy edit: effective"): (_ours(30), FLAT),
     ("control", "CA edit: effective"): (_ours(30), FLAT),
     ("control", "CA of 100 policies: effective"): (_ours(0.2),),
+    ("control", "CA of 100 policies: failed requests"): (_ours(0),),
     ("control", "CA of all policies: effective"): (_ours(5),),
     ("control", "CA of all policies: failed requests"): (_ours(0),),
     ("control", "burst of 100 policy edits: all effective"): (_ours(1),),

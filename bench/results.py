@@ -18,7 +18,7 @@ HEAD = """\
 # Results
 
 Written by `python -m bench.results` from the last run of each part; [README.md](README.md) says what runs. `ours : other` is
-what Lasthop takes divided by what the other takes, so below 1 is less. A goal that is missed says so, and makes `make bench` fail.
+what Lasthop takes divided by what the other takes, so below 1 is less. A missed goal says so, and makes `make bench` fail.
 """
 
 TITLES = {

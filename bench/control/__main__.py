@@ -28,9 +28,10 @@ from conformance.preflight import Missing
     type=click.IntRange(1),
     help="Policy edits of Envoy Gateway, which takes 15 s for each.",
 )
+@click.option("--storm", default=30.0, show_default=True, help="Seconds during which endpoints change all the time.")
 @click.option("--peer/--no-peer", default=True, show_default=True, help="Whether Envoy Gateway takes part.")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON instead of a table.")
-def command(sizes: str, edits: int, peer_edits: int, peer: bool, as_json: bool) -> None:
+def command(sizes: str, edits: int, peer_edits: int, storm: float, peer: bool, as_json: bool) -> None:
     """Lasthop's controller and Envoy Gateway's on a real API server, on the same objects and edits, in turn.
 
     The exit status is 1 if a figure misses its goal (bench/goals.py). Rows go to bench/out/control.json, for the report."""
@@ -41,7 +42,8 @@ def command(sizes: str, edits: int, peer_edits: int, peer: bool, as_json: bool) 
     others: list[float] = []
     for size in [int(each) for each in sizes.split(",")]:
         with tempfile.TemporaryDirectory(prefix="bench-") as home:
-            arguments = {"size": size, "edits": edits, "peer_edits": peer_edits, "peer": peer, "home": home}
+            arguments: dict[str, object] = {"size": size, "edits": edits, "peer_edits": peer_edits, "peer": peer}
+            arguments |= {"home": home, "storm": storm}
             if status := sandbox.run("bench.control.scenario:scenario", arguments):
                 sys.exit(status)
             content = json.loads((Path(home) / FOUND).read_text())

@@ -80,7 +80,7 @@ def command(home: Path, config: Path) -> list[str | Path]:
     root = home / "root"
     root.mkdir(exist_ok=True)
     certificates = home / "config" / "certs" / "envoy-gateway"
-    private = ["unshare", "--mount", "--propagation", "private", "sh", PRIVATE_ROOT, root, certificates]
+    private: list[str | Path] = ["unshare", "--mount", "--propagation", "private", "sh", PRIVATE_ROOT, root, certificates]
     return [*private, path_of(PROGRAM), "server", "--config-path", config]
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.control import alone, objects, side_by_side
+from bench.control import alone, many, objects, side_by_side
 from bench.control.edits import Editor
 from bench.control.side_by_side import Counts, Figures
 from bench.control.systems import System, make_envoy_gateway, make_lasthop
@@ -25,6 +25,8 @@ from examples.quickstart.certificates import Issued
 OURS, PEER = "bench-lasthop", "bench-envoy-gateway"
 PORTS = (28080, 28081)
 FOUND = "found.json"
+STORM_RATE = 1_000.0
+"""Changes of endpoints a second that are attempted."""
 
 
 async def scenario(cluster: Cluster, arguments: dict[str, Any]) -> int:
@@ -49,7 +51,7 @@ async def scenario(cluster: Cluster, arguments: dict[str, Any]) -> int:
         editors = [Editor(cluster, system, size, ports, lambda: objects.edition(ca), other.pem.decode()) for system in systems]
         others = Others()
         figures = Figures(size, systems[-1].name)
-        rows = await _measure(editors, arguments, figures, progress)
+        rows = await _measure(cluster, editors, arguments, figures, progress)
         for editor in editors:
             await editor.system.stop()
     found = {"rows": [row.__dict__ for row in rows], "others": others.cores()}
@@ -57,16 +59,21 @@ async def scenario(cluster: Cluster, arguments: dict[str, Any]) -> int:
     return 0
 
 
-async def _measure(editors: list[Editor], arguments: dict[str, Any], figures: Figures, say: Any) -> list[Row]:
+async def _measure(
+    cluster: Cluster, editors: list[Editor], arguments: dict[str, Any], figures: Figures, say: Any
+) -> list[Row]:
     counts = Counts(arguments["edits"], arguments["peer_edits"])
     await side_by_side.starts(editors, figures, say, restart=False)
     await side_by_side.starts(editors, figures, say, restart=True)
     await asyncio.to_thread(side_by_side.edits, editors, counts, figures, say)
     await asyncio.to_thread(side_by_side.bursts, editors, figures, say)
-    await asyncio.to_thread(side_by_side.shared, editors, min(100, editors[0].size), "CA of 100 policies", figures, say)
+    await asyncio.to_thread(side_by_side.shared, editors, min(100, editors[0].size), figures, say)
     for editor in editors[1:]:
         await editor.system.stop()
     await asyncio.to_thread(alone.measure, editors[0], figures, say)
+    socket = Path(arguments["home"]) / "run" / "controller" / "xds.sock"
+    await asyncio.to_thread(many.proxies, editors[0], socket, figures, say)
+    await asyncio.to_thread(many.storm, cluster, editors[0], STORM_RATE, arguments["storm"], figures, say)
     return figures.rows()
 
 
