@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fmt typecheck lint docs stubs update-cases fuzz promtool bench import-traefik conformance cluster lock
+.PHONY: help setup run test fmt typecheck lint docs stubs update-cases fuzz promtool bench bench-quick import-traefik conformance cluster lock
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -59,8 +59,16 @@ fuzz: setup ## Try random objects on a real Envoy: SEED, FIRST, ITERATIONS, SECO
 promtool: setup ## Check metrics, alert rules and their tests with Prometheus' promtool: PROMTOOL
 	@$(if $(PROMTOOL),PROMTOOL=$(PROMTOOL)) $(BIN)/python -m tests.promtool
 
-bench: setup ## Measure how long an edit takes to reach the backend
-	@$(BIN)/python -m bench
+# Only for the plots, so not a part of setup.
+.venv/.plots: .venv/.installed bench/requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r bench/requirements.lock
+	@touch $@
+
+bench: setup .venv/.plots ## Measure everything beside its competitors, 20 minutes; writes bench/RESULTS.md (root, Go)
+	@$(BIN)/python -m bench.all
+
+bench-quick: setup ## The same with few objects, 2 minutes: whether it runs, and the goals that hold at any size (root, Go)
+	@$(BIN)/python -m bench.all --quick
 
 import-traefik: setup ## Compare a real Traefik with what the import says of it (needs Go; builds it once)
 	@$(BIN)/python -m bench.import_traefik
@@ -77,6 +85,7 @@ cluster: setup ## Bring up a cluster with Lasthop: SUITE, CHANNEL, WAY (root)
 
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --all-extras pyproject.toml
 
-lock: ## Write both requirements.lock files anew from pyproject.toml (needs uv)
+lock: ## Write all requirements.lock files anew from pyproject.toml (needs uv)
 	@$(LOCK) --group dev --output-file requirements.lock
 	@$(LOCK) --constraint requirements.lock --output-file deploy/requirements.lock
+	@$(filter-out --all-extras pyproject.toml,$(LOCK)) --constraint requirements.lock --group bench --output-file bench/requirements.lock
