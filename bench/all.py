@@ -22,7 +22,7 @@ PARTS = (
     Part(
         "bench.control",
         ("--sizes", "100,1000,5000"),
-        ("--sizes", "20", "--edits", "2", "--peer-edits", "1"),
+        ("--sizes", "20", "--edits", "2", "--peer-edits", "1", "--storm", "3", "--gateways", "3x5"),
     ),
 )
 

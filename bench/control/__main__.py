@@ -11,7 +11,7 @@ import click
 
 from bench import machine
 from bench.control import envoy_gateway
-from bench.control.scenario import FOUND
+from bench.control.ground import kept
 from bench.rows import Row, growth, verdict, write
 from bench.table import show
 from conformance import build, sandbox
@@ -29,32 +29,38 @@ from conformance.preflight import Missing
     help="Policy edits of Envoy Gateway, which takes 15 s for each.",
 )
 @click.option("--storm", default=30.0, show_default=True, help="Seconds during which endpoints change all the time.")
+@click.option(
+    "--gateways", default="20x500", show_default=True, help="So many Gateways with so many policies each; empty: none."
+)
 @click.option("--peer/--no-peer", default=True, show_default=True, help="Whether Envoy Gateway takes part.")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON instead of a table.")
-def command(sizes: str, edits: int, peer_edits: int, storm: float, peer: bool, as_json: bool) -> None:
+def command(sizes: str, edits: int, peer_edits: int, storm: float, gateways: str, peer: bool, as_json: bool) -> None:
     """Lasthop's controller and Envoy Gateway's on a real API server, on the same objects and edits, in turn.
 
     The exit status is 1 if a figure misses its goal (bench/goals.py). Rows go to bench/out/control.json, for the report."""
     build.build()
     if peer:
         envoy_gateway.build()
+    common = {"edits": edits, "peer_edits": peer_edits, "peer": peer, "storm": storm}
+    orders = [("scenario", common | {"size": int(each)}) for each in sizes.split(",")]
+    if gateways:
+        count, _, each = gateways.partition("x")
+        orders.append(("gateways", {"gateways": int(count), "policies": int(each)}))
     rows: list[Row] = []
     others: list[float] = []
-    for size in [int(each) for each in sizes.split(",")]:
+    failed = 0
+    for module, arguments in orders:
         with tempfile.TemporaryDirectory(prefix="bench-") as home:
-            arguments: dict[str, object] = {"size": size, "edits": edits, "peer_edits": peer_edits, "peer": peer}
-            arguments |= {"home": home, "storm": storm}
-            if status := sandbox.run("bench.control.scenario:scenario", arguments):
-                sys.exit(status)
-            content = json.loads((Path(home) / FOUND).read_text())
-            rows += [Row(**row) for row in content["rows"]]
-            others.append(content["others"])
+            failed |= sandbox.run(f"bench.control.{module}:scenario", arguments | {"home": home})
+            found, taken = kept(Path(home))
+            rows += found
+            others.append(taken)
     write("control", machine.run("control", max(others)), rows)
     if as_json:
         click.echo(json.dumps([row.__dict__ for row in [*rows, *growth(rows)]], indent=1))
     else:
         show([*rows, *growth(rows)])
-    sys.exit(verdict(rows))
+    sys.exit(failed or verdict(rows))
 
 
 if __name__ == "__main__":

@@ -39,11 +39,20 @@ class Editor:
     """All edits of one system."""
 
     def __init__(
-        self, cluster: Cluster, system: System, size: int, ports: tuple[int, int], fitting: Callable[[], str], other: str
+        self,
+        cluster: Cluster,
+        system: System,
+        size: int,
+        ports: tuple[int, int],
+        fitting: Callable[[], str],
+        other: str,
+        listen: int = 0,
     ) -> None:
+        """`ports` are the backend's; `fitting` makes a CA that fits, `other` does not; `listen` is the Gateway's port if not
+        the system's."""
         self.system, self.size, self.ports = system, size, ports
         self.writers = [Writer(cluster, system.namespace) for _ in range(WRITERS)]
-        self.probe = Probe(system.port)
+        self.probe = Probe(listen or system.port)
         self.fitting, self._other = fitting, other
         self._editions: dict[int, int] = {}
         self._port: dict[int, int] = {}

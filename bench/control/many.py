@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import statistics
 import subprocess
 import sys
 import threading
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from bench.control import objects
 from bench.control.edits import Editor
-from bench.control.side_by_side import Figures, Say
+from bench.control.side_by_side import Figures, Say, median_ms
 from bench.control.writer import Writer
 from conformance.cluster import Cluster
 
@@ -45,8 +44,8 @@ def proxies(editor: Editor, socket: Path, figures: Figures, say: Say) -> None:
             times.append(received - written)
             editor.quiet(0.5)
             cpus.append(system.cpu() - cpu - editor.idle * (time.perf_counter() - began))
-    figures.add(f"{PROXIES} proxies: policy edit received by all", "ms", 1000 * statistics.median(times))
-    figures.add(f"{PROXIES} proxies: policy edit, controller CPU", "ms", 1000 * statistics.median(cpus))
+    figures.add(f"{PROXIES} proxies: policy edit received by all", "ms", median_ms(times))
+    figures.add(f"{PROXIES} proxies: policy edit, controller CPU", "ms", median_ms(cpus))
 
 
 @contextlib.contextmanager
@@ -104,6 +103,6 @@ def storm(cluster: Cluster, editor: Editor, rate: float, seconds: float, figures
     behind = editor.all_show(last, lambda number, answer: answer.port == last[number]) - ended
     changes = sum(thread.changes for thread in threads)
     figures.add("endpoint storm: changes a second", "/s", changes / (ended - began))
-    figures.add("endpoint storm: policy edit effective", "ms", 1000 * statistics.median(times))
+    figures.add("endpoint storm: policy edit effective", "ms", median_ms(times))
     figures.add("endpoint storm: behind at its end", "s", behind)
     figures.add("endpoint storm: controller CPU for each", "ms", 1000 * (editor.system.cpu() - cpu) / changes)

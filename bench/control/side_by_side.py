@@ -90,9 +90,13 @@ def edits(editors: Sequence[Editor], counts: Counts, figures: Figures, say: Say)
     for kind in ("policy", "CA", "endpoint"):
         for editor in editors:
             of = seen[editor.system.name, kind]
-            figures.add(f"{kind} edit: effective", "ms", 1000 * statistics.median(of.effective))
+            figures.add(f"{kind} edit: effective", "ms", median_ms(of.effective))
             figures.add(f"{kind} edit: effective, slowest", "ms", 1000 * max(of.effective))
-            figures.add(f"{kind} edit: controller CPU", "ms", 1000 * statistics.median(of.cpu))
+            figures.add(f"{kind} edit: controller CPU", "ms", median_ms(of.cpu))
+
+
+def median_ms(seconds: list[float]) -> float:
+    return 1000 * statistics.median(seconds)
 
 
 def bursts(editors: Sequence[Editor], figures: Figures, say: Say) -> None:

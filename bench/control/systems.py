@@ -83,7 +83,7 @@ class System:
 
 async def make_lasthop(cluster: Cluster, home: Path, namespace: str, port: int) -> System:
     """`home` has a short path: unix sockets live in it."""
-    await cluster.apply([lasthop.gateway_class()])
+    await cluster.apply([lasthop.gateway_class(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}])
     await cluster.apply(each for each in documents(lasthop.MANIFESTS) if each["kind"] != "Deployment")
     kubeconfig = await cluster.service_account_kubeconfig(lasthop.NAMESPACE, lasthop.CONTROLLER)
     flags = [f"--kubeconfig={kubeconfig}", "--infrastructure=process", "--address=127.0.0.1", f"--admin={ADMIN}"]
