@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ class Proxy:
         self._stream = stream
         self._node = node
 
-    async def ask(self, type_url: str, nonce: str = "", error: str = "") -> None:
-        request = discovery_pb2.DeltaDiscoveryRequest(type_url=type_url, response_nonce=nonce)
+    async def ask(self, type_url: str, nonce: str = "", error: str = "", subscribe: Sequence[str] = ()) -> None:
+        request = discovery_pb2.DeltaDiscoveryRequest(
+            type_url=type_url, response_nonce=nonce, resource_names_subscribe=subscribe
+        )
         request.node.id = self._node
         if error:
             request.error_detail.message = error

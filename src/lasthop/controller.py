@@ -210,7 +210,7 @@ class Controller:
         self.do(self.fleet.disconnected(gateway, time.monotonic(), last=last))
 
     def acked(self, gateway: Key, event: Acked) -> None:
-        synced = self.server.state(gateway).synced
+        synced = self.server.synced(gateway)
         self.log.debug("acknowledged", gateway=gateway.path, type=type_name(event.type_url), synced=synced)
         self.do(self.fleet.acked(gateway, event, time.monotonic(), synced=synced))
         if event.type_url == ROUTES and self.engine.unsettled:

@@ -95,10 +95,25 @@ class _Gateway:
     def __init__(self) -> None:
         self.cache = Cache()
         self.streams: set[_Stream] = set()
+        self.unsure: set[_Stream] = set()
+        """Streams that may lack something. One that does not comes to lack it only by a request or a change of the cache."""
+        self._generation = self.cache.generation
 
     def wake(self) -> None:
         for stream in self.streams:
             stream.wake.set()
+
+    @property
+    def synced(self) -> bool:
+        """Asked at every acknowledgement of every proxy, so it looks at no stream again that it has found in order."""
+        if self._generation != self.cache.generation:
+            self.unsure, self._generation = set(self.streams), self.cache.generation
+        while self.unsure:
+            stream = self.unsure.pop()
+            if stream in self.streams and not stream.session.synced:
+                self.unsure.add(stream)
+                return False
+        return bool(self.streams)
 
 
 class Server:
@@ -202,11 +217,15 @@ class Server:
         known, now = self._gateways.get(gateway), self._clock()
         return known is not None and bool(known.streams) and all(s.session.busy(now) for s in known.streams)
 
+    def synced(self, gateway: Key) -> bool:
+        """Returns whether there is a proxy, and each has acknowledged everything."""
+        known = self._gateways.get(gateway)
+        return known is not None and known.synced
+
     def state(self, gateway: Key) -> SyncState:
         known = self._gateways.get(gateway)
         sessions = [stream.session for stream in known.streams] if known else []
-        synced, decided = all(session.synced for session in sessions), all(session.decided for session in sessions)
-        return SyncState(len(sessions), bool(sessions) and synced, bool(sessions) and decided)
+        return SyncState(len(sessions), self.synced(gateway), bool(sessions) and all(session.decided for session in sessions))
 
     async def _serve(self, identify: Identify, requests: AsyncIterator[DeltaDiscoveryRequest], context: Context) -> None:
         first = await anext(aiter(requests), None)
@@ -231,7 +250,7 @@ class Server:
         try:
             async with asyncio.TaskGroup() as tasks:
                 writer = tasks.create_task(self._write(stream, context))
-                reader = tasks.create_task(self._read(gateway, stream, first, requests))
+                reader = tasks.create_task(self._read(gateway, known, stream, first, requests))
                 await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
                 reader.cancel()
                 writer.cancel()
@@ -242,15 +261,17 @@ class Server:
     async def _read(
         self,
         gateway: Key,
+        known: _Gateway,
         stream: _Stream,
         first: DeltaDiscoveryRequest,
         requests: AsyncIterator[DeltaDiscoveryRequest],
     ) -> None:
-        self._receive(gateway, stream, first)
+        self._receive(gateway, known, stream, first)
         async for request in requests:
-            self._receive(gateway, stream, request)
+            self._receive(gateway, known, stream, request)
 
-    def _receive(self, gateway: Key, stream: _Stream, request: DeltaDiscoveryRequest) -> None:
+    def _receive(self, gateway: Key, known: _Gateway, stream: _Stream, request: DeltaDiscoveryRequest) -> None:
+        known.unsure.add(stream)
         for event in stream.session.receive(request, self._clock()):
             match event:
                 case Acked():

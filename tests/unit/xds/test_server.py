@@ -12,10 +12,10 @@ from typing import Any
 import grpc
 import pytest
 
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
 from lasthop.xds.server import Server, SyncState
 from tests.unit.xds.playbook import clusters, withdrawn
-from tests.xds_client import proxy
+from tests.xds_client import Proxy, proxy
 from tests.xds_envoy import GATEWAY, NODE, Heard, short_directory, until
 
 
@@ -96,6 +96,40 @@ async def test_two_proxies_of_a_gateway_get_the_same(socket: Path) -> None:
         server.update(GATEWAY, withdrawn(CLUSTER, "a", urgent=True))
         for envoy in (one, two):
             assert (await envoy.hear()).removed_resources == ["a"]
+
+
+async def test_proxies_are_synced_when_each_of_them_has_acknowledged_everything_and_not_before(socket: Path) -> None:
+    async with serving(socket, Heard()) as server, proxy(socket) as one, proxy(socket) as two:
+        server.update(GATEWAY, clusters("a=1"))
+        server.open()
+
+        async def confirm(envoy: Proxy, type_url: str) -> None:
+            await envoy.ask(type_url, nonce=(await envoy.hear()).nonce)
+
+        for envoy in (one, two):
+            assert not server.synced(GATEWAY)
+            for type_url in (CLUSTER, LISTENER):
+                await envoy.ask(type_url)
+                await confirm(envoy, type_url)
+        await until(lambda: server.synced(GATEWAY))
+        for number, envoys in enumerate(((one, two), (two, one)), 2):
+            server.update(GATEWAY, clusters(f"a={number}"))
+            for envoy in envoys:
+                assert not server.synced(GATEWAY)
+                await confirm(envoy, CLUSTER)
+            await until(lambda: server.synced(GATEWAY))
+        async with proxy(socket) as three:
+            await three.ask(CLUSTER)
+            response = await three.hear()
+            assert not server.synced(GATEWAY), "a third one has come"
+            await three.ask(CLUSTER, nonce=response.nonce, error="no")
+            await until(lambda: server.traffic[CLUSTER].nacks)
+            assert not server.synced(GATEWAY), "and refuses"
+        await until(lambda: server.synced(GATEWAY))
+        await one.ask(ROUTES, subscribe=["table"])
+        await until(lambda: not server.synced(GATEWAY))
+        await confirm(one, ROUTES)
+        await until(lambda: server.synced(GATEWAY))
 
 
 async def test_a_gateway_that_is_removed_lets_go_of_its_proxies_without_emptying_them(socket: Path) -> None:
