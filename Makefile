@@ -64,10 +64,10 @@ promtool: setup ## Check metrics, alert rules and their tests with Prometheus' p
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r bench/requirements.lock
 	@touch $@
 
-bench: setup .venv/.plots ## Measure everything beside its competitors, 20 minutes; writes bench/RESULTS.md (root, Go)
+bench: setup .venv/.plots ## Measure everything beside its competitors, and write bench/RESULTS.md: 20 minutes (root, Go)
 	@$(BIN)/python -m bench.all
 
-bench-quick: setup ## The same with few objects, 2 minutes: whether it runs, and the goals that hold at any size (root, Go)
+bench-quick: setup ## Measure the same with few objects: 2 minutes (root, Go)
 	@$(BIN)/python -m bench.all --quick
 
 import-traefik: setup ## Compare a real Traefik with what the import says of it (needs Go; builds it once)
