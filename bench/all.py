@@ -18,11 +18,12 @@ class Part:
 
 
 PARTS = (
+    Part("bench.storm", ("--seconds", "60"), ("--policies", "100", "--seconds", "5")),
     Part("bench", ("--sizes", "100,5000", "--edits", "10"), ("--sizes", "20", "--edits", "2")),
     Part(
         "bench.control",
         ("--sizes", "100,1000,5000"),
-        ("--sizes", "20", "--edits", "2", "--peer-edits", "1", "--storm", "3", "--gateways", "3x5"),
+        ("--sizes", "20", "--edits", "2", "--peer-edits", "1", "--gateways", "3x5"),
     ),
 )
 

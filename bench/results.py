@@ -24,6 +24,7 @@ what Lasthop takes divided by what the other takes, so below 1 is less. A missed
 TITLES = {
     "control": "Control plane, on a Kubernetes API server",
     "data": "Data plane",
+    "storm": "Control plane, endpoints changing all the time",
     "files": "Control plane, on a folder of files",
 }
 

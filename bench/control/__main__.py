@@ -28,20 +28,19 @@ from conformance.preflight import Missing
     type=click.IntRange(1),
     help="Policy edits of Envoy Gateway, which takes 15 s for each.",
 )
-@click.option("--storm", default=30.0, show_default=True, help="Seconds during which endpoints change all the time.")
 @click.option(
     "--gateways", default="20x500", show_default=True, help="So many Gateways with so many policies each; empty: none."
 )
 @click.option("--peer/--no-peer", default=True, show_default=True, help="Whether Envoy Gateway takes part.")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON instead of a table.")
-def command(sizes: str, edits: int, peer_edits: int, storm: float, gateways: str, peer: bool, as_json: bool) -> None:
+def command(sizes: str, edits: int, peer_edits: int, gateways: str, peer: bool, as_json: bool) -> None:
     """Lasthop's controller and Envoy Gateway's on a real API server, on the same objects and edits, in turn.
 
     The exit status is 1 if a figure misses its goal (bench/goals.py). Rows go to bench/out/control.json, for the report."""
     build.build()
     if peer:
         envoy_gateway.build()
-    common = {"edits": edits, "peer_edits": peer_edits, "peer": peer, "storm": storm}
+    common = {"edits": edits, "peer_edits": peer_edits, "peer": peer}
     orders = [("scenario", common | {"size": int(each)}) for each in sizes.split(",")]
     if gateways:
         count, _, each = gateways.partition("x")

@@ -74,13 +74,17 @@ def validation(number: int, edition: int = 0, ca: str = "") -> Object:
     return {"hostname": sni(number, edition), "caCertificateRefs": [reference]}
 
 
-def policy_set(namespace: str, number: int, port: int, ca: Issued, parent: str = GATEWAY) -> Iterator[Object]:
+def policy_set(
+    namespace: str, number: int, port: int, ca: Issued, parent: str = GATEWAY, address: str = NODE_IP
+) -> Iterator[Object]:
     """Yields a Service with one endpoint, its route, its policy and the CA of that policy."""
     name, make = set_name(number), functools.partial(mk, namespace)
     yield make(
         "v1", "Service", name, spec={"clusterIP": "None", "ports": [{"name": "https", "port": 443, "targetPort": port}]}
     )
-    yield make("discovery.k8s.io/v1", "EndpointSlice", name, labels={"kubernetes.io/service-name": name}, **endpoints(port))
+    yield make(
+        "discovery.k8s.io/v1", "EndpointSlice", name, labels={"kubernetes.io/service-name": name}, **endpoints(port, address)
+    )
     rules = [{"backendRefs": [{"name": name, "port": 443}]}]
     yield make(API, "HTTPRoute", name, spec={"parentRefs": [{"name": parent}], "hostnames": [host(number)], "rules": rules})
     target = {"group": "", "kind": "Service", "name": name}
@@ -88,7 +92,7 @@ def policy_set(namespace: str, number: int, port: int, ca: Issued, parent: str =
     yield config_map(namespace, name, edition(ca))
 
 
-def endpoints(port: int) -> Object:
-    """On the node's own address: API servers refuse loopback."""
-    address = {"addresses": [NODE_IP], "conditions": {"ready": True}}
-    return {"addressType": "IPv4", "ports": [{"name": "https", "port": port, "protocol": "TCP"}], "endpoints": [address]}
+def endpoints(port: int, address: str = NODE_IP) -> Object:
+    """By default on the node's own address: API servers refuse loopback."""
+    endpoint = {"addresses": [address], "conditions": {"ready": True}}
+    return {"addressType": "IPv4", "ports": [{"name": "https", "port": port, "protocol": "TCP"}], "endpoints": [endpoint]}

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from typing import Any
 
-from bench.control import alone, many, objects, side_by_side
+from bench.control import alone, fleet, objects, side_by_side
 from bench.control.edits import Editor
 from bench.control.ground import Ground, ground
 from bench.control.side_by_side import Counts, Figures
@@ -16,8 +16,6 @@ from conformance.cluster import Cluster
 
 OURS, PEER = "bench-lasthop", "bench-envoy-gateway"
 PORTS = (28080, 28081)
-STORM_RATE = 1_000.0
-"""Changes of endpoints a second that are attempted."""
 PROXIES_UP_TO = 1_000
 """Policies. The simulated proxies run on the same machine, and each of them takes everything."""
 
@@ -35,15 +33,13 @@ async def scenario(cluster: Cluster, arguments: dict[str, Any]) -> int:
         editors = [Editor(cluster, system, size, place.ports, place.fitting, place.other_ca) for system in systems]
         figures = Figures(size, systems[-1].name)
         with place.keeping(figures):
-            await _measure(cluster, editors, arguments, figures, place)
+            await _measure(editors, arguments, figures, place)
         for editor in editors:
             await editor.system.stop()
     return 0
 
 
-async def _measure(
-    cluster: Cluster, editors: list[Editor], arguments: dict[str, Any], figures: Figures, place: Ground
-) -> None:
+async def _measure(editors: list[Editor], arguments: dict[str, Any], figures: Figures, place: Ground) -> None:
     say, size = place.say, editors[0].size
     counts = Counts(arguments["edits"], arguments["peer_edits"])
     await side_by_side.starts(editors, figures, say, restart=False)
@@ -54,10 +50,9 @@ async def _measure(
     for editor in editors[1:]:
         await editor.system.stop()
     await asyncio.to_thread(alone.measure, editors[0], figures, say)
-    await asyncio.to_thread(many.storm, cluster, editors[0], STORM_RATE, arguments["storm"], figures, say)
     if size <= PROXIES_UP_TO:
         socket = place.home / "run" / "controller" / "xds.sock"
-        await asyncio.to_thread(many.proxies, editors[0], socket, figures, say)
+        await asyncio.to_thread(fleet.proxies, editors[0], socket, figures, say)
 
 
 async def _load(cluster: Cluster, system: System, size: int, place: Ground) -> None:
