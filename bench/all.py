@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 
 import click
+
+from bench.rows import OUT
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ PARTS = (
 @click.option("--quick", is_flag=True, help="Small sizes and few edits: whether everything still runs, in 2 minutes.")
 def command(quick: bool) -> None:
     """Runs every part of the bench, then writes the report. The exit status is 1 if any missed a goal or failed."""
+    shutil.rmtree(OUT, ignore_errors=True)  # figures of other sizes and other code
     failed = []
     for part in PARTS:
         arguments = part.quick if quick else part.full

@@ -95,7 +95,7 @@ def lines(run: Run, rows: Iterable[Row]) -> str:
 
 def write(name: str, run: Run, rows: Iterable[Row], folder: Path = OUT) -> Path:
     """Replaces what the same part has written before."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     path.write_text(lines(run, rows))
     return path

@@ -19,7 +19,12 @@ from conformance.preflight import Missing
 
 
 @click.command("bench.control")
-@click.option("--sizes", default="100,1000,5000", show_default=True, help="Numbers of policies; each on a cluster of its own.")
+@click.option(
+    "--sizes",
+    default="100,1000,5000",
+    show_default=True,
+    help="Numbers of policies, each on a cluster of its own; empty: none.",
+)
 @click.option("--edits", default=10, show_default=True, type=click.IntRange(1), help="Of each kind, of each system.")
 @click.option(
     "--peer-edits",
@@ -36,25 +41,24 @@ from conformance.preflight import Missing
 def command(sizes: str, edits: int, peer_edits: int, gateways: str, peer: bool, as_json: bool) -> None:
     """Lasthop's controller and Envoy Gateway's on a real API server, on the same objects and edits, in turn.
 
-    The exit status is 1 if a figure misses its goal (bench/goals.py). Rows go to bench/out/control.json, for the report."""
+    The exit status is 1 if a figure misses its goal (bench/goals.py). Rows go to bench/out, for the report."""
     build.build()
     if peer:
         envoy_gateway.build()
     common = {"edits": edits, "peer_edits": peer_edits, "peer": peer}
-    orders = [("scenario", common | {"size": int(each)}) for each in sizes.split(",")]
+    orders = [("scenario", common | {"size": int(each)}) for each in sizes.split(",") if each]
     if gateways:
         count, _, each = gateways.partition("x")
         orders.append(("gateways", {"gateways": int(count), "policies": int(each)}))
     rows: list[Row] = []
-    others: list[float] = []
     failed = 0
     for module, arguments in orders:
         with tempfile.TemporaryDirectory(prefix="bench-") as home:
             failed |= sandbox.run(f"bench.control.{module}:scenario", arguments | {"home": home})
-            found, taken = kept(Path(home))
-            rows += found
-            others.append(taken)
-    write("control", machine.run("control", max(others)), rows)
+            found, others = kept(Path(home))
+        rows += found
+        # A file for each, so that one size can be measured again without the others.
+        write(f"control-{arguments.get('size', 'gateways')}", machine.run("control", others), found)
     if as_json:
         click.echo(json.dumps([row.__dict__ for row in [*rows, *growth(rows)]], indent=1))
     else:
