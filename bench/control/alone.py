@@ -14,6 +14,8 @@ from bench.sampler import Sampler
 from lasthop.outputs.envoy.resource import ENDPOINTS, type_name
 
 UNREFERENCED = 20
+TOLD_WITHIN = 1.5
+"""Seconds."""
 SAMPLED = 24
 """Hosts watched while the CA of all is rotated."""
 
@@ -26,7 +28,16 @@ def measure(editor: Editor, figures: Figures, say: Say) -> None:
 
 
 def sent() -> dict[str, int]:
-    """Returns the xDS bytes since the start, by type."""
+    """Returns the xDS bytes since the start, by type, once they are told: what is asked for metrics may be some moments old."""
+    told = _told()
+    time.sleep(TOLD_WITHIN)
+    while (now := _told()) != told:
+        told = now
+        time.sleep(TOLD_WITHIN)
+    return told
+
+
+def _told() -> dict[str, int]:
     text = lasthop_get("/metrics")[1].decode()
     found = re.findall(r'^lasthop_xds_bytes_total\{type="(\w+)"\} (\S+)', text, re.MULTILINE)
     return {type_: int(float(count)) for type_, count in found}
