@@ -28,7 +28,7 @@ def measure(editor: Editor, figures: Figures, say: Say) -> None:
 
 
 def sent() -> dict[str, int]:
-    """Returns the xDS bytes since the start, by type, once they are told: what is asked for metrics may be some moments old."""
+    """Returns the xDS bytes since the start, by type, once they are told: metrics may be some moments old."""
     told = _told()
     time.sleep(TOLD_WITHIN)
     while (now := _told()) != told:
