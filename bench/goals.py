@@ -30,7 +30,7 @@ class Goal:
         sign = "≥" if self.at_least else "≤"
         if self.of == "ours":
             return f"{sign} {self.limit:g} {unit}"
-        return f"{sign} 1/{round(1 / self.limit)}" if self.limit <= 1 / 3 else f"{sign} {self.limit:g}"
+        return f"{sign} 1/{round(1 / self.limit)}" if self.limit <= 1 / 3 else f"{sign} {self.limit:.4g}"
 
 
 def _ours(limit: float, from_n: int = 0) -> Goal:
