@@ -107,10 +107,13 @@ async def test_proxies_are_synced_when_each_of_them_has_acknowledged_everything_
             await envoy.ask(type_url, nonce=(await envoy.hear()).nonce)
 
         for envoy in (one, two):
+            await envoy.ask(CLUSTER)
+        await until(lambda: server.state(GATEWAY).proxies == 2)
+        for envoy in (one, two):
             assert not server.synced(GATEWAY)
-            for type_url in (CLUSTER, LISTENER):
-                await envoy.ask(type_url)
-                await confirm(envoy, type_url)
+            await confirm(envoy, CLUSTER)
+            await envoy.ask(LISTENER)
+            await confirm(envoy, LISTENER)
         await until(lambda: server.synced(GATEWAY))
         for number, envoys in enumerate(((one, two), (two, one)), 2):
             server.update(GATEWAY, clusters(f"a={number}"))
