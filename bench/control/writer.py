@@ -37,12 +37,19 @@ class Writer:
         path = f"{root}/namespaces/{self._namespace}/{plural}/{name}"
         headers = {"Content-Type": MERGE, "Authorization": f"Bearer {self._token}"}
         began = time.perf_counter()
-        self._connection.request("PATCH", path, json.dumps(body), headers)
+        try:
+            self._send(path, json.dumps(body), headers)
+        except (OSError, http.client.HTTPException):  # the server has closed a connection that was idle for minutes
+            self._connection = self._connect()
+            self._send(path, json.dumps(body), headers)
+        return began
+
+    def _send(self, path: str, body: str, headers: dict[str, str]) -> None:
+        self._connection.request("PATCH", path, body, headers)
         answer = self._connection.getresponse()
         said = answer.read()
         if answer.status >= 300:
             raise RuntimeError(f"PATCH {path}: {answer.status} {said[:300].decode(errors='replace')}")
-        return began
 
     def policy(self, number: int, edition: int = 0, ca: str = "") -> float:
         spec = {"validation": objects.validation(number, edition, ca)}
