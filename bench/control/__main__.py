@@ -54,7 +54,7 @@ def command(sizes: str, edits: int, peer_edits: int, gateways: str, peer: bool, 
     failed = 0
     for module, arguments in orders:
         with tempfile.TemporaryDirectory(prefix="bench-") as home:
-            failed |= sandbox.run(f"bench.control.{module}:scenario", arguments | {"home": home})
+            failed |= sandbox.run(f"bench.control.{module}:scenario", arguments | {"home": home, "cluster": {"node": False}})
             found, others = kept(Path(home))
         rows += found
         # A file for each, so that one size can be measured again without the others.
