@@ -48,6 +48,9 @@ def _draw(part: str, rows: Sequence[Row], folder: Path) -> str:
         if beside:
             axis.plot([row.n for row in beside], [row.other for row in beside], "s--", label=beside[0].peer)
         axis.set(title=what, xlabel="policies", ylabel=own[0].unit, xscale="log", yscale="log")
+        for ticks in (axis.xaxis, axis.yaxis):
+            ticks.set_major_formatter("{x:g}")
+            ticks.set_minor_formatter("")
         axis.grid(True, which="both", alpha=0.25)
         axis.legend(fontsize="small")
     folder.mkdir(exist_ok=True)
