@@ -14,7 +14,7 @@ PLOTTED = (
     ("control", "CA edit: effective"),
     ("control", "restart: controller CPU"),
     ("control", "restart: effective"),
-    ("control", "controller RSS after all edits"),
+    ("control", "restart: controller RSS"),
 )
 """Two rows of three."""
 ACROSS = 3
@@ -47,7 +47,10 @@ def _draw(part: str, rows: Sequence[Row], folder: Path) -> str:
         beside = [row for row in own if row.other is not None]
         if beside:
             axis.plot([row.n for row in beside], [row.other for row in beside], "s--", label=beside[0].peer)
-        axis.set(title=what, xlabel="policies", ylabel=own[0].unit, xscale="log", yscale="log")
+        scale = "linear" if own[0].unit == "MiB" else "log"  # memory is compared as it is paid for
+        axis.set(title=what, xlabel="policies", ylabel=own[0].unit, xscale="log", yscale=scale)
+        if scale == "linear":
+            axis.set_ylim(bottom=0)
         for ticks in (axis.xaxis, axis.yaxis):
             ticks.set_major_formatter("{x:g}")
             ticks.set_minor_formatter("")
