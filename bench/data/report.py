@@ -1,0 +1,58 @@
+"""Figures of the data plane bench: what a side costs beside another, and whether that is as good as wanted."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any, NamedTuple
+
+from bench.data.rows import Row
+from bench.routes import interval
+
+
+class Figure(NamedTuple):
+    row: Row
+    other: str
+    ours_us: float
+    other_us: float
+    ratio: float
+    low: float
+    high: float
+    rounds: int
+
+    @property
+    def goal(self) -> float | None:
+        return self.row.goals[self.other]
+
+    def line(self) -> str:
+        costs = f"{self.ours_us:7.1f} µs against {self.other_us:7.1f}"
+        wanted = "" if self.goal is None else f", goal {self.goal:.2f}: {'met' if met(self) else 'MISSED'}"
+        return f"{self.other:30} {costs}: {self.ratio:.3f} ({self.low:.3f} to {self.high:.3f}){wanted}"
+
+
+def figure(row: Row, other: str, ours: list[float], others: list[float]) -> Figure:
+    """The ratio is the median of those of the rounds, which noise reaches less than the ratio of medians."""
+    ratios = [one / two for one, two in zip(ours, others, strict=True)]
+    medians = (1e6 * statistics.median(values) for values in (ours, others))
+    return Figure(row, other, *medians, statistics.median(ratios), *interval(ratios), len(ratios))
+
+
+def met(figure: Figure) -> bool:
+    """A goal is missed where the ratio is above it with 95 % confidence."""
+    return figure.goal is None or figure.low <= figure.goal
+
+
+def result(figure: Figure) -> dict[str, Any]:
+    return {
+        "part": "data",
+        "what": f"{figure.row.name}: {figure.other}",
+        "n": figure.row.routes,
+        "ours": round(figure.ours_us, 2),
+        "other": round(figure.other_us, 2),
+        "ratio": round(figure.ratio, 4),
+        "goal": figure.goal,
+        "met": met(figure),
+        "unit": "µs of CPU for a request",
+        "low": round(figure.low, 4),
+        "high": round(figure.high, 4),
+        "rounds": figure.rounds,
+    }
