@@ -9,20 +9,31 @@ import json
 from pathlib import Path
 from typing import Any
 
+from lasthop.outputs.envoy.access_log import SAMPLES_SHARE
 from lasthop.proxy.admin import Admin
+from lasthop.proxy.sampler import ALL, SAMPLES
 
 Json = dict[str, Any]
+SAMPLED = round(ALL * SAMPLES / 10_000)
 
 
-def emitted(run_dir: Path) -> Json:
+def emitted(run_dir: Path, admin: Path, pair: tuple[Path, Path]) -> Json:
     """Returns what the Envoy of a running Gateway is configured with, as a bootstrap that needs no control plane.
 
-    `run_dir` is the `LASTHOP_RUN_DIR` of a `lasthop run` with one Gateway. Everything that reaches a request is as emitted;
-    what Envoy asks the control plane for (routes, endpoints) is written where it is asked for.
+    `run_dir` is the `LASTHOP_RUN_DIR` of a `lasthop run` with one Gateway; `admin` is the new Envoy's socket; `pair` is the
+    certificate and the key of its listeners. Everything that reaches a request is as emitted; what Envoy asks the control
+    plane for (routes, endpoints, keys) is written where it is asked for.
     """
     (bootstrap,) = run_dir.rglob("bootstrap-*.json")
     dump = json.loads(asyncio.run(Admin(bootstrap.parent / "admin.sock").config_dump()))
-    return as_static(json.loads(bootstrap.read_text()), dump)
+    found = as_static(json.loads(bootstrap.read_text()), dump)
+    found["admin"]["address"] = {"pipe": {"path": str(admin)}}
+    # Of so many in a million, which is what `proxy/sampler.py` comes to at 10,000 requests a second.
+    found["layered_runtime"]["layers"][0]["static_layer"][SAMPLES_SHARE] = SAMPLED
+    for listener in found["static_resources"]["listeners"]:
+        for chain in listener["filter_chains"]:
+            _with_pair(chain, *pair)
+    return found
 
 
 def as_static(bootstrap: Json, dump: Json) -> Json:
@@ -47,6 +58,13 @@ def connection_managers(config: Json) -> list[Json]:
     chains = (chain for listener in config["static_resources"]["listeners"] for chain in listener["filter_chains"])
     filters = (filter["typed_config"] for chain in chains for filter in chain.get("filters", ()))
     return [each for each in filters if each["@type"].endswith(".HttpConnectionManager")]
+
+
+def _with_pair(chain: Json, certificate: Path, key: Path) -> None:
+    common = chain.get("transport_socket", {}).get("typed_config", {}).get("common_tls_context", {})
+    if common.pop("tls_certificate_sds_secret_configs", None):
+        pair = {"certificate_chain": {"filename": str(certificate)}, "private_key": {"filename": str(key)}}
+        common["tls_certificates"] = [pair]
 
 
 def _untyped(message: Json) -> Json:

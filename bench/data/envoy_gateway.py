@@ -1,5 +1,5 @@
-"""Envoy as Envoy Gateway v1.9.1 configures it for the same objects: a reproduction, with the settings that its translator emits
-by default, written as one file.
+"""Envoy as Envoy Gateway v1.9.1 configures it for the same objects: a reproduction, with the settings that its translator
+emits by default, written as one file.
 
     listener    32 KiB of buffer, one connection accepted at a time; to log connections without a route
     HTTP        a JSON line of 24 fields for each request, request ids, Envoy's statistics of codes and times, 15 s a request
@@ -174,8 +174,9 @@ def _cluster(places: Places, label: str) -> Json:
     }
     if label == "echo":
         return found
-    http1, http2 = {"http_protocol_options": {}}, {"http2_protocol_options": WINDOWS}
-    options = {"explicit_http_config": http2} if label == "grpc" else {"auto_config": {**http1, **http2}}
+    http2 = {"http2_protocol_options": WINDOWS}
+    either: Json = {"http_protocol_options": {}, **http2}
+    options = {"explicit_http_config": http2} if label == "grpc" else {"auto_config": either}
     kind = "extensions.upstreams.http.v3.HttpProtocolOptions"
     found["typed_extension_protocol_options"] = {f"envoy.{kind}": typed(kind, **options)}
     # Without it Envoy would refuse `auto_config`; endpoints use the one that matches.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,20 +50,14 @@ def pinned(core: int) -> list[str]:
     return ["taskset", "--cpu-list", str(core)]
 
 
-def pin(pid: int, core: int) -> None:
-    """Pins a process that runs already, with all of its threads."""
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(ProcessLookupError):
-            os.sched_setaffinity(int(thread), {core})
-
-
 @contextlib.contextmanager
 def places(home: Path, traffic: Path) -> Iterator[Places]:
     """Makes the certificates and starts the backends."""
     ca = Issued("bench CA")
     (home / "ca.crt").write_bytes(ca.pem)
     Issued(f"*.{DOMAIN}", ca).write(home, "server")
-    command = [*pinned(OTHER_CORE), traffic, "serve", "-certificate", home / "server.crt", "-key", home / "server.key"]
+    command = [*pinned(OTHER_CORE), str(traffic), "serve"]
+    command += ["-certificate", str(home / "server.crt"), "-key", str(home / "server.key")]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0)
     try:
         assert process.stdout is not None

@@ -32,8 +32,9 @@ class Figure(NamedTuple):
 def figure(row: Row, other: str, ours: list[float], others: list[float]) -> Figure:
     """The ratio is the median of those of the rounds, which noise reaches less than the ratio of medians."""
     ratios = [one / two for one, two in zip(ours, others, strict=True)]
-    medians = (1e6 * statistics.median(values) for values in (ours, others))
-    return Figure(row, other, *medians, statistics.median(ratios), *interval(ratios), len(ratios))
+    ours_us, other_us = (1e6 * statistics.median(values) for values in (ours, others))
+    low, high = interval(ratios)
+    return Figure(row, other, ours_us, other_us, statistics.median(ratios), low, high, len(ratios))
 
 
 def met(figure: Figure) -> bool:

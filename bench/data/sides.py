@@ -11,11 +11,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from bench.data.emitted import Json, emitted
 from bench.data.envoy_gateway import envoy_gateway
 from bench.data.others import haproxy, nginx
-from bench.data.places import BACKENDS, OTHER_CORE, PROXY_CORE, Places, host, pin, pinned
+from bench.data.places import BACKENDS, PROXY_CORE, Places, host, pinned
 from bench.data.rows import ENVOY_GATEWAY, HAPROXY, LASTHOP, NGINX, ONE_ROUTE, TUNED, TUNED_STATS
 from bench.data.tuned import tuned
 from bench.processes import free_port
@@ -50,21 +51,29 @@ def side(name: str, places: Places, routes: int) -> Iterator[Side]:
 
 @contextlib.contextmanager
 def _lasthop(places: Places, routes: int) -> Iterator[Side]:
-    """Runs the real `lasthop run`, which keeps reading what its Envoy counts and samples, on the other core."""
+    """Runs the configuration that `lasthop run` emits, without the control plane, which would take all of the requests of each
+    round's first second for samples: it is told how many there are once a second, and rounds are shorter than that."""
+    ports = _ports()
+    home = Path(tempfile.mkdtemp(dir=places.home))
+    config = home / "envoy.json"
+    config.write_text(json.dumps(configured(places, ports, routes, home / "admin.sock")))
+    with _started(envoy_command(config, home / "base"), home, ports) as pid:
+        yield Side(pid, ports)
+
+
+def configured(places: Places, ports: dict[str, int], routes: int, admin: Path) -> Json:
+    """Returns what Lasthop emits for these objects, taken from the Envoy of a real `lasthop run`."""
     root = Path(tempfile.mkdtemp(prefix="lh-", dir="/tmp"))
     running = Lasthop(root)
-    ports = {"http": running.port, "http2": running.port, "stream": free_port()}
+    running.port = ports["http"]
     running.write("bench.yaml", *objects(places, ports, routes))
-    with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, root, ignore_errors=True)
-        stack.enter_context(contextlib.closing(running))
+    try:
         running.start()
         running.settle()
-        assert running.process is not None
-        (envoy,) = running.envoys()
-        pin(running.process.pid, OTHER_CORE)
-        pin(envoy, PROXY_CORE)
-        yield Side(envoy, ports)
+        return emitted(root / "r", admin, (places.certificate, places.key))
+    finally:
+        running.close()
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def objects(places: Places, ports: dict[str, int], routes: int) -> list[Document]:
@@ -96,18 +105,20 @@ def _many(routes: int) -> Iterator[Document]:
 # --- the others ------------------------------------------------------------------------------------------------------
 
 
+def _ports() -> dict[str, int]:
+    port = free_port()
+    return {"http": port, "http2": port, "stream": free_port()}
+
+
 def envoy_command(config: Path, base: Path) -> list[str]:
     options = ["--concurrency", "1", "--use-dynamic-base-id", "--base-id-path", str(base), "--log-level", "error"]
     return [str(find_envoy().path), "--config-path", str(config), *options]
 
 
-def _envoy(
-    build: Callable[[Places, dict[str, int]], dict[str, Any]],
-) -> Start:
+def _envoy(build: Callable[[Places, dict[str, int]], Json]) -> Start:
     @contextlib.contextmanager
     def run(places: Places, routes: int) -> Iterator[Side]:
-        port = free_port()
-        ports = {"http": port, "http2": port, "stream": free_port()}
+        ports = _ports()
         home = Path(tempfile.mkdtemp(dir=places.home))
         config = home / "envoy.json"
         config.write_text(json.dumps(build(places, ports)))

@@ -100,7 +100,7 @@ def _cluster(places: Places, label: str, http: str) -> Json:
         "transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": context},
     }
     if http:
-        options = {"explicit_http_config": {f"{http.replace('http1', 'http')}_protocol_options": {}}}
+        options: Json = {"explicit_http_config": {f"{http.replace('http1', 'http')}_protocol_options": {}}}
         kind = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
         cluster["typed_extension_protocol_options"] = {
             kind: typed("extensions.upstreams.http.v3.HttpProtocolOptions", **options)
