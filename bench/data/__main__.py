@@ -37,7 +37,7 @@ class Failed(RuntimeError):
 
 def cost(places: Places, row: Row, name: str, found: Side, length: float) -> float:
     """Has a side serve a row for a while; returns seconds of CPU for a request."""
-    port = "stream" if row.kind == "stream" else "http2" if row.kind in ("h2", "grpc") else "http"
+    port = {"stream": "stream", "h2": "http2", "grpc": "grpc"}.get(row.kind, "http")
     host = "one.bench.example" if name == ONE_ROUTE else row.host
     command = [*pinned(OTHER_CORE), str(places.traffic), "load", "-kind", row.kind, "-host", host, "-path", row.path]
     command += ["-address", f"127.0.0.1:{found.ports[port]}", "-connections", str(row.connections)]

@@ -1,12 +1,14 @@
-"""Envoy as Envoy Gateway v1.9.1 configures it for the same objects: a reproduction, with the settings that its translator
-emits by default, written as one file.
+"""Envoy as Envoy Gateway v1.9.1 configures it for the same objects: a reproduction of what its `egctl x translate` emits by
+default for such a Gateway, routes, policies and `Backend`s, written as one file.
 
-    listener    32 KiB of buffer, one connection accepted at a time; to log connections without a route
+    listener    32 KiB of buffer, one connection accepted at a time, a log of connections without a route
     HTTP        a JSON line of 24 fields for each request, request ids, Envoy's statistics of codes and times, 15 s a request
     cluster     one for each rule, 32 KiB of buffer, TLS by `transport_socket_matches` with the CA from SDS, 10 s to connect
+    gRPC        filters for gRPC-Web and statistics of methods, on a listener that has a GRPCRoute
     statistics  all, with Envoy's tags
 
-What it leaves to Envoy's defaults is left out here, too. Its log goes to /dev/null and not to standard output, in its favour.
+What it leaves to Envoy's defaults is left out here, too. In its favour its log goes to /dev/null and not to standard output,
+and gRPC has a listener of its own, so that only gRPC pays for its filters.
 """
 
 from __future__ import annotations
@@ -45,7 +47,21 @@ LOG = {
 }
 VERSIONS = {"tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_3"}
 WINDOWS = {"initial_connection_window_size": 1 << 20, "initial_stream_window_size": 1 << 16}
-ROUTED = ("h1", "h2", "close", "grpc")
+HTTP = ("h1", "h2", "close")
+_GRPC_WEB: Json = {
+    "name": "envoy.filters.http.grpc_web",
+    "typed_config": typed("extensions.filters.http.grpc_web.v3.GrpcWeb"),
+}
+_GRPC_STATS: Json = {
+    "name": "envoy.filters.http.grpc_stats",
+    "typed_config": typed(
+        "extensions.filters.http.grpc_stats.v3.FilterConfig", emit_filter_state=True, stats_for_all_methods=True
+    ),
+}
+_CONNECTIONS = typed(
+    "extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+    max_active_downstream_connections=50000,
+)
 
 
 def envoy_gateway(places: Places, ports: dict[str, int]) -> Json:
@@ -53,16 +69,27 @@ def envoy_gateway(places: Places, ports: dict[str, int]) -> Json:
     return {
         "deferred_stat_options": {"enable_deferred_creation_stats": True},
         "stats_config": {"use_all_default_tags": True},
+        "overload_manager": {
+            "refresh_interval": "0.25s",
+            "resource_monitors": [
+                {"name": "envoy.resource_monitors.global_downstream_max_connections", "typed_config": _CONNECTIONS}
+            ],
+        },
         "static_resources": {
-            "listeners": [_http(ports["http"]), _stream(places, ports["stream"])],
-            "clusters": [_cluster(places, label) for label in (*ROUTED, "echo")],
+            "listeners": [
+                _http(ports["http"], HTTP),
+                _http(ports["grpc"], ("grpc",), _GRPC_WEB, _GRPC_STATS),
+                _stream(places, ports["stream"]),
+            ],
+            "clusters": [_cluster(places, label) for label in (*HTTP, "grpc", "echo")],
             "secrets": [trust],
         },
     }
 
 
 def _name(label: str) -> str:
-    return f"{'grpcroute' if label == 'grpc' else 'httproute'}/shop/{label}/rule/0"
+    kind = {"grpc": "grpcroute", "echo": "tlsroute"}.get(label, "httproute")
+    return f"{kind}/shop/{label}/rule/0"
 
 
 def _log(**filter: Any) -> Json:
@@ -82,7 +109,8 @@ def _listener(name: str, port: int, **fields: Any) -> Json:
     }
 
 
-def _http(port: int) -> Json:
+def _http(port: int, labels: tuple[str, ...], *filters: Json) -> Json:
+    upgrades = {"upgrade_configs": [{"upgrade_type": "websocket"}]}
     hosts = [
         {
             "name": f"shop/web/http/{label}",
@@ -91,11 +119,11 @@ def _http(port: int) -> Json:
                 {
                     "name": f"{_name(label)}/match/0/{label}",
                     "match": {"prefix": "/"},
-                    "route": {"cluster": _name(label), "upgrade_configs": [{"upgrade_type": "websocket"}]},
+                    "route": {"cluster": _name(label), **({} if label == "grpc" else upgrades)},
                 }
             ],
         }
-        for label in ROUTED
+        for label in labels
     ]
     router = typed("extensions.filters.http.router.v3.Router", suppress_envoy_headers=True)
     manager = typed(
@@ -104,7 +132,7 @@ def _http(port: int) -> Json:
         access_log=[_log()],
         common_http_protocol_options={"headers_with_underscores_action": "REJECT_REQUEST"},
         http2_protocol_options={**WINDOWS, "max_concurrent_streams": 100},
-        http_filters=[{"name": "envoy.filters.http.router", "typed_config": router}],
+        http_filters=[*filters, {"name": "envoy.filters.http.router", "typed_config": router}],
         merge_slashes=True,
         normalize_path=True,
         path_with_escaped_slashes_action="UNESCAPE_AND_REDIRECT",
@@ -112,8 +140,8 @@ def _http(port: int) -> Json:
         server_header_transformation="PASS_THROUGH",
         use_remote_address=True,
     )
-    filters = [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]
-    return _listener("shop/web/http", port, default_filter_chain={"name": "shop/web/http", "filters": filters})
+    chain = [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]
+    return _listener(f"shop/web/{port}", port, default_filter_chain={"name": "shop/web/http", "filters": chain})
 
 
 def _stream(places: Places, port: int) -> Json:

@@ -131,7 +131,7 @@ SETTINGS = (
     Setting("overload manager, buffers by stream", _no_overload_manager),
     Setting("log of failures", _no_log(0)),
     Setting("log of samples, none taken", _no_log(1)),
-    Setting("statistics, all", _no_stats),
+    Setting("statistics", _no_stats),
     Setting("ports and trailing dots in Host", _hosts),
     Setting("underscores in headers", _underscores),
     Setting("WebSocket", _managers("upgrade_configs", "access_log_options")),
@@ -227,7 +227,7 @@ def main(kind: str, large: bool, rounds: int, only: str) -> None:
         there = stack.enter_context(places(home, installed(())))
         port = free_port()
         base = 0.0
-        for name, config in variants(there, {"http": port, "http2": port, "stream": free_port()}):
+        for name, config in variants(there, {"http": port, "grpc": free_port(), "stream": free_port()}):
             if base and only and not any(word.strip() in name for word in only.split(",")):
                 continue
             found = price(config, home / "envoy", port, asked, rounds)

@@ -26,8 +26,8 @@ from tests.proxy.documents import Document
 from tests.proxy.lasthop import Lasthop
 
 STARTED_WITHIN = 30.0
-PORTS = ("http", "http2", "stream")
-"""Of each side: HTTP/1.1, HTTP/2 without TLS, which is the same port where one port can have both, and TLS."""
+PORTS = ("http", "http2", "grpc", "stream")
+"""Of each side: HTTP/1.1, HTTP/2 without TLS, gRPC, which may all be the same port, and TLS."""
 RULES = 16
 """Of one HTTPRoute: as many as it may have."""
 
@@ -107,7 +107,7 @@ def _many(routes: int) -> Iterator[Document]:
 
 def _ports() -> dict[str, int]:
     port = free_port()
-    return {"http": port, "http2": port, "stream": free_port()}
+    return {"http": port, "http2": port, "grpc": port, "stream": free_port()}
 
 
 def envoy_command(config: Path, base: Path) -> list[str]:
@@ -115,10 +115,10 @@ def envoy_command(config: Path, base: Path) -> list[str]:
     return [str(find_envoy().path), "--config-path", str(config), *options]
 
 
-def _envoy(build: Callable[[Places, dict[str, int]], Json]) -> Start:
+def _envoy(build: Callable[[Places, dict[str, int]], Json], *apart: str) -> Start:
     @contextlib.contextmanager
     def run(places: Places, routes: int) -> Iterator[Side]:
-        ports = _ports()
+        ports = {**_ports(), **{name: free_port() for name in apart}}
         home = Path(tempfile.mkdtemp(dir=places.home))
         config = home / "envoy.json"
         config.write_text(json.dumps(build(places, ports)))
@@ -132,6 +132,7 @@ def _program(build: Callable[[Places, dict[str, int]], str], *command: str) -> S
     @contextlib.contextmanager
     def run(places: Places, routes: int) -> Iterator[Side]:
         ports = {name: free_port() for name in PORTS}
+        ports["grpc"] = ports["http2"]
         home = Path(tempfile.mkdtemp(dir=places.home))
         config = home / "config"
         config.write_text(build(places, ports))
@@ -169,7 +170,7 @@ SIDES: dict[str, Start] = {
     LASTHOP: _lasthop,
     TUNED: _envoy(lambda places, ports: tuned(places, ports, stats=False)),
     TUNED_STATS: _envoy(lambda places, ports: tuned(places, ports, stats=True)),
-    ENVOY_GATEWAY: _envoy(envoy_gateway),
+    ENVOY_GATEWAY: _envoy(envoy_gateway, "grpc"),
     NGINX: _program(nginx, "nginx", "-e", "stderr", "-c"),
     HAPROXY: _program(haproxy, "haproxy", "-db", "-f"),
 }

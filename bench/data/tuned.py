@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench.data.places import Places, host
-from lasthop.proxy.counters import HOP_STATS
+from lasthop.outputs.envoy.statistics import stats_config
 
 Json = dict[str, Any]
 _TYPES = "type.googleapis.com/envoy"
@@ -20,9 +20,8 @@ _HCM = "extensions.filters.network.http_connection_manager.v3.HttpConnectionMana
 def tuned(places: Places, ports: dict[str, int], *, stats: bool) -> Json:
     clusters = [_cluster(places, label, "http1") for label in ("h1", "close")]
     clusters += [_cluster(places, label, "http2") for label in ("h2", "grpc")]
-    kept = {"inclusion_list": {"patterns": [{"safe_regex": {"regex": HOP_STATS.removeprefix("^").removesuffix("$")}}]}}
     return {
-        "stats_config": {"stats_matcher": kept if stats else {"reject_all": True}},
+        "stats_config": stats_config() if stats else {"stats_matcher": {"reject_all": True}},
         "static_resources": {
             "listeners": [_http(ports["http"]), _stream(places, ports["stream"])],
             "clusters": [*clusters, _cluster(places, "echo", "")],
