@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
+import os
+import platform
+import resource
 import statistics
+import subprocess
+import sys
+import time
 from typing import Any, NamedTuple
 
 from bench.data.rows import Row
+from bench.processes import busy
 from bench.routes import interval
 
 
@@ -45,7 +53,8 @@ def met(figure: Figure) -> bool:
 def result(figure: Figure) -> dict[str, Any]:
     return {
         "part": "data",
-        "what": f"{figure.row.name}: {figure.other}",
+        "what": figure.row.name,
+        "peer": figure.other,
         "n": figure.row.routes,
         "ours": round(figure.ours_us, 2),
         "other": round(figure.other_us, 2),
@@ -56,4 +65,34 @@ def result(figure: Figure) -> dict[str, Any]:
         "low": round(figure.low, 4),
         "high": round(figure.high, 4),
         "rounds": figure.rounds,
+    }
+
+
+class Clock:
+    """Tells what other processes took of the machine meanwhile. All that the bench has started must have ended by then."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic(), busy() - _own()
+
+    def others(self) -> float:
+        """Returns cores."""
+        begun, before = self._begun
+        return max(0.0, (busy() - _own() - before) / (time.monotonic() - begun))
+
+
+def _own() -> float:
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def run(part: str, others: float) -> dict[str, Any]:
+    """Returns how it was measured."""
+    asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return {
+        "part": part,
+        "command": f"python -m bench.{part} {' '.join(sys.argv[1:])}".strip(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Linux {platform.release()}",
+        "commit": asked.stdout.strip(),
+        "others": round(others, 2),
     }

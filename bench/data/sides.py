@@ -17,7 +17,7 @@ from bench.data.emitted import Json, emitted
 from bench.data.envoy_gateway import envoy_gateway
 from bench.data.others import haproxy, nginx
 from bench.data.places import BACKENDS, PROXY_CORE, Places, host, pinned
-from bench.data.rows import ENVOY_GATEWAY, HAPROXY, LASTHOP, NGINX, ONE_ROUTE, TUNED, TUNED_STATS
+from bench.data.rows import ENVOY_GATEWAY, HAPROXY, LASTHOP, NGINX, ONE_ROUTE, TUNED, TUNED_SAFE, TUNED_STATS
 from bench.data.tuned import tuned
 from bench.processes import free_port
 from lasthop.proxy.binary import find_envoy
@@ -170,6 +170,7 @@ SIDES: dict[str, Start] = {
     LASTHOP: _lasthop,
     TUNED: _envoy(lambda places, ports: tuned(places, ports, stats=False)),
     TUNED_STATS: _envoy(lambda places, ports: tuned(places, ports, stats=True)),
+    TUNED_SAFE: _envoy(lambda places, ports: tuned(places, ports, stats=True, protected=True)),
     ENVOY_GATEWAY: _envoy(envoy_gateway, "grpc"),
     NGINX: _program(nginx, "nginx", "-e", "stderr", "-c"),
     HAPROXY: _program(haproxy, "haproxy", "-db", "-f"),
