@@ -41,7 +41,16 @@ def cost(places: Places, row: Row, name: str, found: Side, length: float) -> flo
     host = "one.bench.example" if name == ONE_ROUTE else row.host
     command = [*pinned(OTHER_CORE), str(places.traffic), "load", "-kind", row.kind, "-host", host, "-path", row.path]
     command += ["-address", f"127.0.0.1:{found.ports[port]}", "-connections", str(row.connections)]
-    command += ["-routes", str(row.routes if row.routes > 1 else 0), "-length", f"{length}s", "-pids", str(found.pid)]
+    command += [
+        "-routes",
+        str(row.routes if row.routes > 1 else 0),
+        "-warm",
+        f"{length / 2}s",
+        "-length",
+        f"{length}s",
+        "-pids",
+        str(found.pid),
+    ]
     seen = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
     if seen["failed"] or not seen["answers"]:
         raise Failed(f"{row.name}, {name}: {seen['answers']} answers, {seen['failed']} failures, {seen['reason']!r}")
@@ -69,9 +78,9 @@ def interrupted(number: int, frame: FrameType | None) -> None:
 @click.command("data")
 @click.option("--rows", "wanted", default=",".join(ROWS), show_default=True, help="Which, separated by commas.")
 @click.option("--sides", "against", default="", help="Others to compare with, by a part of their names; all by default.")
-@click.option("--rounds", default=24, show_default=True, type=click.IntRange(6), help="Of each side, for each row.")
-@click.option("--length", default=0.8, show_default=True, help="Seconds of a round.")
-@click.option("--quick", is_flag=True, help="8 rounds of 0.4 s: shows large differences.")
+@click.option("--rounds", default=12, show_default=True, type=click.IntRange(6), help="Of each side, for each row.")
+@click.option("--length", default=0.5, show_default=True, help="Seconds of a round, after half as many that are not counted.")
+@click.option("--quick", is_flag=True, help="6 rounds of 0.2 s: shows large differences.")
 @click.option(
     "--json", "json_file", default=OUT, show_default=True, type=click.Path(path_type=Path), help="Where to write all."
 )
@@ -82,7 +91,7 @@ def command(wanted: str, against: str, rounds: int, length: float, quick: bool, 
     if (os.cpu_count() or 1) < 2:
         raise click.ClickException("it needs two cores: one for the proxy, one for both ends")
     if quick:
-        rounds, length = 8, 0.4
+        rounds, length = 6, 0.2
     rows = {name: ROWS[name] for name in wanted.split(",")}
     chosen = {name: [other for other in row.goals if _named(other, against)] for name, row in rows.items()}
     needed = {LASTHOP, *(SHARED.get(other, other) for others in chosen.values() for other in others)}
