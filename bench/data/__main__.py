@@ -41,16 +41,8 @@ def cost(places: Places, row: Row, name: str, found: Side, length: float) -> flo
     host = "one.bench.example" if name == ONE_ROUTE else row.host
     command = [*pinned(OTHER_CORE), str(places.traffic), "load", "-kind", row.kind, "-host", host, "-path", row.path]
     command += ["-address", f"127.0.0.1:{found.ports[port]}", "-connections", str(row.connections)]
-    command += [
-        "-routes",
-        str(row.routes if row.routes > 1 else 0),
-        "-warm",
-        f"{length / 2}s",
-        "-length",
-        f"{length}s",
-        "-pids",
-        str(found.pid),
-    ]
+    command += ["-routes", str(row.routes if row.routes > 1 else 0), "-pids", str(found.pid)]
+    command += ["-warm", f"{length / 2}s", "-length", f"{length}s"]
     seen = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
     if seen["failed"] or not seen["answers"]:
         raise Failed(f"{row.name}, {name}: {seen['answers']} answers, {seen['failed']} failures, {seen['reason']!r}")
