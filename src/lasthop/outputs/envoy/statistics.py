@@ -1,7 +1,7 @@
 """Envoy's statistics: which it keeps.
 
-Of a hop only what `proxy/counters.py` reads: Envoy has some 150 for a cluster, which half of its memory for a hop went to, and
-which all had to be walked for each reading (docs/performance.md#a-request). Everything else there is once, and stays.
+Of a hop only what `proxy/counters.py` reads: Envoy has some 150 for a cluster, to which a quarter of its memory for a hop with
+traffic went, and all of which were walked for each reading (docs/performance.md#a-request). Everything else stays.
 """
 
 from __future__ import annotations
