@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import os
 import re
@@ -18,13 +19,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from bench.observe import CLIENTS, WITHOUT, Load, gateway
-from bench.processes import Gateway, backend
+from bench.processes import backend
 from examples.quickstart.certificates import Issued
 from lasthop.proxy.binary import OVERRIDE, find_envoy
 from lasthop.proxy.sampler import SAMPLES
@@ -92,10 +93,10 @@ class Paused(Load):
         self._again()
 
 
-async def asked(running: Gateway, port: int, host: str) -> int:
-    """Has the instructions counted that some hundred requests need; returns how many there were."""
+async def asked(pid: int, port: int, makers: Sequence[Callable[[], Paused]], warm: int, requests: int) -> int:
+    """Has the instructions of a process counted that so many requests need; returns how many there were."""
     loop = asyncio.get_running_loop()
-    made = [await loop.create_connection(lambda: Paused(host), "127.0.0.1", port) for _ in range(CLIENTS)]
+    made = [await loop.create_connection(maker, "127.0.0.1", port) for maker in makers]
     clients = [client for _, client in made]
 
     async def after(requests: int, *commands: str) -> int:
@@ -106,15 +107,15 @@ async def asked(running: Gateway, port: int, host: str) -> int:
             client.waits = True
         await _until(lambda: all(client.held for client in clients))
         for command in commands:
-            await asyncio.to_thread(_control, running.envoy, command)
+            await asyncio.to_thread(_control, pid, command)
         answers = sum(client.answers for client in clients)
         for client in clients:
             client.resume()
         return answers
 
     async with asyncio.timeout(PATIENCE):
-        before = await after(WARM, "--instr=on", "--zero")
-        counted = await after(REQUESTS, "--dump", "--instr=off") - before
+        before = await after(warm, "--instr=on", "--zero")
+        counted = await after(requests, "--dump", "--instr=off") - before
     for transport, _ in made:
         transport.close()
     return counted
@@ -127,10 +128,12 @@ async def _until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def instructions(running: Gateway, port: int, host: str, home: Path) -> float:
-    """Returns those of a request."""
-    answers = asyncio.run(asked(running, port, host))
-    dumps = list(home.glob(f"counted.{running.envoy}.*-*"))
+def counted_instructions(
+    pid: int, port: int, home: Path, makers: Sequence[Callable[[], Paused]], warm: int = WARM, requests: int = REQUESTS
+) -> float:
+    """Returns those of a request, of an Envoy whose callgrind writes `counted.*` to `home`."""
+    answers = asyncio.run(asked(pid, port, makers, warm, requests))
+    dumps = list(home.glob(f"counted.{pid}.*-*"))
     total = sum(_total(dump) for dump in dumps if not dump.name.endswith(MAIN_THREAD))
     for dump in dumps:
         dump.unlink()
@@ -164,7 +167,8 @@ def main(rounds: int) -> None:
         }
         for _ in range(rounds):
             for name, (running, folder, listen) in sides.items():
-                counted[name].append(instructions(running, listen, folder.sets[0].host, home))
+                makers = [functools.partial(Paused, folder.sets[0].host)] * CLIENTS
+                counted[name].append(counted_instructions(running.envoy, listen, home, makers))
     base = statistics.mean(counted["without"])
     click.echo(f"instructions of a request without a log of samples: {base:,.0f}")
     taken_none = _difference(counted["none taken"], counted["without"], base)

@@ -58,6 +58,10 @@ class Load(asyncio.Protocol):
         self._unread = b""
         self._due = 0.0
 
+    def path(self, path: bytes) -> None:
+        """Asks for another one than /x."""
+        self._request = self._request.replace(b" /x ", b" %b " % path)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport

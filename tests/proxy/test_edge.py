@@ -8,6 +8,7 @@ import http.client
 import json
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,9 +27,9 @@ from tests.proxy.lasthop import Lasthop
 SPELLINGS = ("//admin", "/%2fadmin", "/x/..%2fadmin", "/x%2f..%2fadmin", "/\\admin", "http://edge.test//admin", "/%5cadmin")
 
 
-def raw(port: int, path: str, *headers: str) -> tuple[int, dict[str, str], str]:
+def raw(port: int, path: str, *headers: str, patience: float = 10) -> tuple[int, dict[str, str], str]:
     """(status, headers, body) of a request that is sent as it is written."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=patience) as connection:
         lines = [f"GET {path} HTTP/1.1", "Host: edge.test", "Connection: close", *headers, "", ""]
         connection.sendall("\r\n".join(lines).encode())
         response = http.client.HTTPResponse(connection)
@@ -116,6 +117,25 @@ def test_a_profile_lets_through_what_a_backend_needs(loose: Lasthop) -> None:
 def test_a_connection_without_a_request_is_closed(loose: Lasthop) -> None:
     with socket.create_connection(("127.0.0.1", loose.port), timeout=10) as connection:
         assert connection.recv(1) == b""
+
+
+def test_headers_that_are_not_complete_after_ten_seconds_end_the_request(strict: Lasthop) -> None:
+    """However busily they arrive."""
+    with socket.create_connection(("127.0.0.1", strict.port), timeout=1) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: edge.test\r\n")
+        begun, answer = time.monotonic(), b""
+        while not answer and time.monotonic() < begun + 30:
+            with contextlib.suppress(TimeoutError):
+                answer = connection.recv(4096)
+            if not answer:
+                connection.sendall(b"X-More: headers\r\n")
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert 9 < time.monotonic() - begun < 25
+
+
+def test_a_backend_may_take_longer_than_headers_may(strict: Lasthop) -> None:
+    status, _, _ = raw(strict.port, "/", "X-Plan: 200:12000", patience=25)
+    assert status == 200
 
 
 def test_a_handshake_that_stops_after_the_client_hello_is_ended(loose: Lasthop) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
+import re
 import socket
 import ssl
 import time
@@ -13,6 +15,9 @@ from typing import Any, NamedTuple
 import grpc
 import pytest
 
+from lasthop.outputs.envoy.statistics import HOP_STATS
+from lasthop.proxy.admin import Admin
+from lasthop.proxy.directory import folder_name
 from tests.backends import Backend, until
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port
@@ -92,6 +97,15 @@ def test_a_success_shows_the_certificate_of_the_backend(gateway: Lasthop, serve:
     assert leaf["not_after"] == pytest.approx((NOW + DAY).timestamp(), abs=2)
     assert abs(time.time() - observed["last_success"]) < 60
     assert not failing(gateway, "seen-good")
+
+
+def test_of_a_hop_envoy_counts_what_is_read_and_nothing_else(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
+    gateway.load("seen-counted.yaml", *hop("seen-counted", serve(issued()).port))
+    assert gateway.get("seen-counted").status == 200
+    (admin,) = gateway.root.glob(f"r/**/{folder_name('shop/web')}/admin.sock")
+    counted = asyncio.run(Admin(admin).stats(r"^cluster\.shop/web/shop/seen-counted/"))
+    assert counted["cluster.shop/web/shop/seen-counted/443/auto.ssl.handshake"] == 1
+    assert [name for name in counted if not re.search(HOP_STATS, name)] == []
 
 
 FAILURES: dict[str, tuple[Callable[[], ssl.SSLContext], str, str]] = {

@@ -13,8 +13,9 @@ import msgspec
 from lasthop.api.addresses import with_port
 from lasthop.api.documents import Json
 from lasthop.observe.evidence import Counts, EndpointsCounted
+from lasthop.outputs.envoy.statistics import HOP_STATS
 from lasthop.plan.upstream import Hop
-from lasthop.proxy.counters import HOP_STATS, endpoint_counts, hop_counts
+from lasthop.proxy.counters import endpoint_counts, hop_counts
 from lasthop.unix_http import BadResponse, request
 
 

@@ -10,12 +10,6 @@ from lasthop.api.addresses import with_port
 from lasthop.observe.evidence import Counts, EndpointCounts, EndpointsCounted, HopCounts
 from lasthop.plan.upstream import Hop
 
-HOP_STATS: Final = (
-    r"^cluster\..*/.*\."
-    r"(ssl\.(handshake|connection_error|fail_verify_[a-z_]+)"
-    r"|upstream_(cx_(total|connect_fail|connect_timeout|active)|rq_(total|active))"
-    r"|outlier_detection\.ejections_active)$"
-)
 _SSL: Final = "ssl."
 
 
@@ -57,7 +51,7 @@ class _Clusters(msgspec.Struct, frozen=True):
 
 
 def hop_counts(body: bytes) -> Counts:
-    """Reads an answer of `/stats?format=json`, filtered by `HOP_STATS`."""
+    """Reads an answer of `/stats?format=json`, filtered by `outputs/envoy/statistics.py`."""
     found: dict[Hop, dict[str, int]] = {}
     for stat in msgspec.json.decode(body, type=_Stats).stats:
         if parsed := Hop.parse_stat(stat.name):

@@ -267,7 +267,9 @@ def tree(paths: list[str], protocol: str) -> Any:
     found.matcher_tree.input.CopyFrom(header(":path"))
     cluster = f"a/gw/evil/s/443/{protocol}"
     not_found = rc.RouteAction.INTERNAL_SERVER_ERROR
-    action = rc.RouteAction(cluster=cluster, timeout=Duration(), cluster_not_found_response_code=not_found)
+    action = rc.RouteAction(
+        cluster=cluster, timeout=Duration(), idle_timeout=Duration(seconds=300), cluster_not_found_response_code=not_found
+    )
     expression = rc.Route(name=str(EVIL), match=rc.RouteMatch(safe_regex=regex_pb2.RegexMatcher(regex="/.*")), route=action)
     for path in paths:
         fitting = sorted((other for other in paths if path.startswith(other)), key=len, reverse=True)

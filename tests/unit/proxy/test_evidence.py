@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from lasthop.api.meta import Key
+from lasthop.outputs.envoy.statistics import HOP_STATS
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.proxy.counters import HOP_STATS, endpoint_counts, hop_counts
+from lasthop.proxy.counters import endpoint_counts, hop_counts
 from lasthop.proxy.entry import AccessLogEntry, parse
 from lasthop.proxy.evidence import Sample, failure, moment, observed, parse_sample, request, success
 from lasthop.proxy.failures import explain_failure

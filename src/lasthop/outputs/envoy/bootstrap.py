@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from lasthop.outputs.envoy.statistics import stats_config
 from lasthop.outputs.envoy.xds_cluster import XDS_CLUSTER, LocalXds, RemoteXds, xds_cluster
 from lasthop.plan.limits import REGEX_CEILING
 
@@ -58,8 +59,8 @@ def bootstrap(
             "cds_config": {"ads": {}, "resource_api_version": "V3"},
         },
         "static_resources": {"clusters": [xds_cluster(xds)]},
-        # Plain statistics stay on (0.4 % of a request): they carry the reasons of failed handshakes. Those of a cluster
-        # without traffic are not made, and they are not walked every 5 s unless the admin API asks.
+        # Those of a cluster without traffic are not made, and they are not walked every 5 s unless the admin API asks.
+        "stats_config": stats_config(),
         "deferred_stat_options": {"enable_deferred_creation_stats": True},
         "stats_flush_on_admin": True,
         "overload_manager": _overload_manager(max_connections, max_heap),

@@ -37,7 +37,7 @@ from lasthop.store.stages import Output
 CONNECT_TIMEOUT: Final = 5.0
 """Covers TCP and the TLS handshake."""
 BUFFER_LIMIT: Final = 65536
-"""A slow client then costs 130 KiB instead of 905, at the same speed (docs/measurements.md#buffer-limits)."""
+"""Of a connection to a backend. A slow client then costs some 130 KiB instead of 900 (docs/measurements.md#buffer-limits)."""
 NO_LIMIT: Final = 1_000_000
 """Envoy's breakers default to 1,024 requests, which users meet as 503 without a reason."""
 ENDPOINTS_TIMEOUT: Final = 5.0

@@ -24,7 +24,7 @@ from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, sock
 from lasthop.outputs.envoy.quarantine import part_quarantined
 from lasthop.outputs.envoy.resource import LISTENER, Resource, content_hash
 from lasthop.outputs.envoy.route_filters import optional_filters
-from lasthop.outputs.envoy.route_messages import INTERNAL_ERROR, NO_ROUTE
+from lasthop.outputs.envoy.route_messages import IDLE, INTERNAL_ERROR, NO_ROUTE
 from lasthop.outputs.envoy.routes import table_name
 from lasthop.outputs.envoy.tls import TLS, secret_config
 from lasthop.outputs.envoy.tracing import trace
@@ -51,7 +51,12 @@ NOT_SERVED: Final = "The gateway cannot serve this call as its route asks."
 UNAVAILABLE: Final = 503
 """What Envoy tells a gRPC client as UNAVAILABLE; a 500 would become UNKNOWN."""
 INSUFFICIENT_STORAGE: Final = 507
+CLIENT_BUFFER_LIMIT: Final = 4 * BUFFER_LIMIT
+"""Of a client's connection. With less, large bodies cost more CPU; a slow client costs no more memory, since what Envoy reads
+for it is bounded by the connection to the backend (docs/measurements.md#buffer-limits)."""
 HEADERS_TIMEOUT: Final = 10.0
+"""How long a request may take until its headers are complete. Envoy has a limit for that, whose timer costs 1.5 % of every
+request; the listener's idle limit does the same for nothing, because what routes say takes its place once one is found."""
 MAX_STREAMS: Final = 100
 
 
@@ -111,7 +116,7 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
         additional_addresses=[
             listener_pb2.AdditionalAddress(address=socket_address(address, port, transport)) for address in rest
         ],
-        per_connection_buffer_limit_bytes=UInt32Value(value=BUFFER_LIMIT),
+        per_connection_buffer_limit_bytes=UInt32Value(value=CLIENT_BUFFER_LIMIT),
         filter_chains=chains.values(),
     )
     if listeners[0].protocol in ("HTTPS", "TLS"):
@@ -202,7 +207,8 @@ def _connection_manager(key: Key, table: str, rules: HttpRules, mode: AccessLog)
         ),
         strip_trailing_host_dot=True,
         generate_request_id=BoolValue(value=False),
-        request_headers_timeout=seconds(HEADERS_TIMEOUT),
+        stream_idle_timeout=seconds(HEADERS_TIMEOUT),
+        stream_flush_timeout=seconds(IDLE),
         http2_protocol_options=protocol_pb2.Http2ProtocolOptions(
             max_concurrent_streams=UInt32Value(value=MAX_STREAMS),
             initial_stream_window_size=UInt32Value(value=BUFFER_LIMIT),

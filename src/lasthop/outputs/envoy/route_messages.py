@@ -245,8 +245,9 @@ def _action(
     )
     if forward.timeout is not None and not 0 < forward.timeout <= IDLE:
         action.idle_timeout.CopyFrom(seconds(forward.timeout))
-    elif protocol is Protocol.H2:
-        action.idle_timeout.CopyFrom(seconds(GRPC_IDLE))
+    else:
+        # Always there: without it the listener's, which is short (see HEADERS_TIMEOUT).
+        action.idle_timeout.CopyFrom(seconds(GRPC_IDLE if protocol is Protocol.H2 else IDLE))
     if forward.retry:
         action.retry_policy.CopyFrom(route_retry(forward.retry, forward.try_timeout))
     if rewrite:

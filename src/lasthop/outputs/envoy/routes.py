@@ -12,6 +12,7 @@ import msgspec
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 
 from lasthop.api.meta import Key
+from lasthop.outputs.envoy.clusters import BUFFER_LIMIT
 from lasthop.outputs.envoy.encode import enclosed, encode, field
 from lasthop.outputs.envoy.encoded_routes import Entry, served_route
 from lasthop.outputs.envoy.resource import ROUTES, Joined, Resource, content_hash
@@ -76,7 +77,10 @@ def refused_host(hostname: str) -> EncodedHost:
 
 def _head(hostname: str, asked: Sequence[ExternalAuth]) -> bytes:
     name, filters = hostname or "*", per_host_filters(asked)
-    return encode(route_components_pb2.VirtualHost(name=name, domains=[name], typed_per_filter_config=filters))
+    host = route_components_pb2.VirtualHost(name=name, domains=[name], typed_per_filter_config=filters)
+    # Of a request's body, for another try; without it as much as of a client's connection.
+    host.per_request_buffer_limit_bytes.value = BUFFER_LIMIT
+    return encode(host)
 
 
 def _last_resort() -> Entry:

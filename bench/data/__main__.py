@@ -1,0 +1,126 @@
+"""`python -m bench.data`: CPU of the proxy for a request, with the configuration that Lasthop emits and beside others.
+
+Every proxy has one worker on a core of its own, serves the same hosts from the same backends, and verifies their
+certificates by CA and name. They take turns in short rounds, in changing order, so that whatever else the machine does falls
+on all; each round gives a ratio, and the median of all counts, with the interval in which it lies with 95 % confidence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from bench.data.install import installed
+from bench.data.places import OTHER_CORE, Places, pinned, places
+from bench.data.report import Clock, Figure, figure, met, result, run
+from bench.data.rows import LASTHOP, ONE_ROUTE, ROWS, Row
+from bench.data.sides import SHARED, Side, side
+
+OUT = Path(__file__).resolve().parents[1] / "out" / "data.json"
+Costs = dict[str, list[float]]
+"""Seconds of CPU for a request, by side and round."""
+
+
+class Failed(RuntimeError):
+    """A side does not serve what it is asked for."""
+
+
+def cost(places: Places, row: Row, name: str, found: Side, length: float) -> float:
+    """Has a side serve a row for a while; returns seconds of CPU for a request."""
+    port = {"stream": "stream", "h2": "http2", "grpc": "grpc"}.get(row.kind, "http")
+    host = "one.bench.example" if name == ONE_ROUTE else row.host
+    command = [*pinned(OTHER_CORE), str(places.traffic), "load", "-kind", row.kind, "-host", host, "-path", row.path]
+    command += ["-address", f"127.0.0.1:{found.ports[port]}", "-connections", str(row.connections)]
+    command += ["-routes", str(row.routes if row.routes > 1 else 0), "-pids", str(found.pid)]
+    command += ["-warm", f"{length / 2}s", "-length", f"{length}s"]
+    seen = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
+    if seen["failed"] or not seen["answers"]:
+        raise Failed(f"{row.name}, {name}: {seen['answers']} answers, {seen['failed']} failures, {seen['reason']!r}")
+    spent: float = seen["cpu"] / seen["answers"]
+    return spent
+
+
+def measure(places: Places, row: Row, sides: dict[str, Side], rounds: int, length: float) -> Costs:
+    costs: Costs = {name: [] for name in sides}
+    names = list(sides)
+    for number in range(-1, rounds):
+        turn = number % len(names)
+        for name in (names[turn:] + names[:turn])[:: 1 if number % 2 else -1]:
+            spent = cost(places, row, name, sides[name], length)
+            if number >= 0:  # the first round warms up
+                costs[name].append(spent)
+    return costs
+
+
+def interrupted(number: int, frame: FrameType | None) -> None:
+    """As Ctrl-C: everything that was started is ended on the way out."""
+    raise KeyboardInterrupt
+
+
+@click.command("data")
+@click.option("--rows", "wanted", default=",".join(ROWS), show_default=True, help="Which, separated by commas.")
+@click.option("--sides", "against", default="", help="Others to compare with, by a part of their names; all by default.")
+@click.option("--rounds", default=12, show_default=True, type=click.IntRange(6), help="Of each side, for each row.")
+@click.option("--length", default=0.5, show_default=True, help="Seconds of a round, after half as many that are not counted.")
+@click.option("--quick", is_flag=True, help="6 rounds of 0.2 s: shows large differences.")
+@click.option(
+    "--json", "json_file", default=OUT, show_default=True, type=click.Path(path_type=Path), help="Where to write all."
+)
+def command(wanted: str, against: str, rounds: int, length: float, quick: bool, json_file: Path) -> None:
+    """CPU of the proxy for a request, beside others that do the same work (see bench/README.md)."""
+    if unknown := [name for name in wanted.split(",") if name not in ROWS]:
+        raise click.BadParameter(f"no such row: {', '.join(unknown)}; there are {', '.join(ROWS)}", param_hint="--rows")
+    if (os.cpu_count() or 1) < 2:
+        raise click.ClickException("it needs two cores: one for the proxy, one for both ends")
+    if quick:
+        rounds, length = 6, 0.2
+    rows = {name: ROWS[name] for name in wanted.split(",")}
+    chosen = {name: [other for other in row.goals if _named(other, against)] for name, row in rows.items()}
+    needed = {LASTHOP, *(SHARED.get(other, other) for others in chosen.values() for other in others)}
+    traffic = installed(needed)
+    figures: list[Figure] = []
+    clock = Clock()
+    with contextlib.ExitStack() as stack:
+        home = Path(tempfile.mkdtemp(prefix="bench-data-", dir="/tmp"))
+        stack.callback(shutil.rmtree, home, ignore_errors=True)
+        there = stack.enter_context(places(home, traffic))
+        routes = max(row.routes for row in ROWS.values())
+        started = {name: stack.enter_context(side(name, there, routes)) for name in sorted(needed)}
+        for name, row in rows.items():
+            click.echo(f"{row.name}: {', '.join(chosen[name])}", err=True)
+            sides = {each: started[SHARED.get(each, each)] for each in (LASTHOP, *chosen[name])}
+            costs = measure(there, row, sides, rounds, length)
+            for other in chosen[name]:
+                figures.append(figure(row, other, costs[LASTHOP], costs[other]))
+                click.echo(f"  {figures[-1].line()}")
+    json_file.parent.mkdir(parents=True, exist_ok=True)
+    others = clock.others()
+    content = [{"run": run("data", others)}, *map(result, figures)]
+    json_file.write_text("".join(json.dumps(each) + "\n" for each in content))
+    click.echo(f"other processes took {others:.2f} of {os.cpu_count()} cores; written to {json_file}")
+    sys.exit(0 if all(map(met, figures)) else 1)
+
+
+def _named(other: str, against: str) -> bool:
+    return not against or any(part.strip().lower() in other.lower() for part in against.split(","))
+
+
+if __name__ == "__main__":
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, interrupted)
+    try:
+        command(standalone_mode=False)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(130)
+    except (click.ClickException, RuntimeError, subprocess.SubprocessError) as error:
+        sys.exit(f"bench.data: {error.format_message() if isinstance(error, click.ClickException) else error}")

@@ -1,0 +1,3 @@
+module traffic
+
+go 1.24
