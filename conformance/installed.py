@@ -7,6 +7,7 @@ the controller: none may be refused, and every right that it was given must have
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,8 @@ def unused(right: Right) -> str:
         return "for servers that know no streaming list, or cannot give one while they start"
     if group == "certificates.k8s.io":
         return "this cluster does not serve ClusterTrustBundles"
+    if group == "multicluster.x-k8s.io":
+        return "this cluster does not serve ServiceImports"
     if group in (GATEWAY_API, EXPERIMENTAL) and verb == "get":
         return "reads an object again if another controller has written its status at the same time"
     if resource.endswith("/status"):
@@ -85,20 +88,21 @@ async def check_rights(cluster: Cluster, arguments: dict[str, Any]) -> int:
 
 
 async def serves(cluster: Cluster) -> None:
-    """A Gateway in a watched namespace is programmed, and requests reach the backend."""
+    """A Gateway in a watched namespace is programmed, and requests reach the backend by its Service and by its Pods."""
     await eventually(lambda: _programmed(cluster, "shop", "web"), 60)
     address = (await cluster.api.get(GATEWAYS.format("shop", "web")))["status"]["addresses"][0]["value"]
 
-    async def answered() -> bool:
+    async def answered(path: str) -> bool:
         timeout = aiohttp.ClientTimeout(total=2)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             try:
-                async with session.get(f"http://{address}/") as response:
+                async with session.get(f"http://{address}{path}") as response:
                     return response.status == 200
             except aiohttp.ClientError:
                 return False
 
-    await eventually(answered, 30)
+    for path in ("/", "/pods"):
+        await eventually(functools.partial(answered, path), 30)
 
 
 async def left_alone(cluster: Cluster) -> None:
@@ -211,7 +215,8 @@ async def _programmed(cluster: Cluster, namespace: str, name: str) -> bool:
 
 
 def _gateway(namespace: str) -> list[Object]:
-    """A Gateway, a route to echo-basic, and a policy that cannot be fulfilled on a port of its own."""
+    """A Gateway, a route to echo-basic, by its Service and by its Pods, and a policy that cannot be fulfilled on a port of its
+    own."""
     api = "gateway.networking.k8s.io/v1"
     env = [
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -223,8 +228,13 @@ def _gateway(namespace: str) -> list[Object]:
     listener = {"name": "http", "port": 80, "protocol": "HTTP"}
     rules = [
         {"matches": [{"path": {"value": "/tls"}}], "backendRefs": [{"name": "echo", "port": 443}]},
+        {
+            "matches": [{"path": {"value": "/pods"}}],
+            "backendRefs": [{"group": EXPERIMENTAL, "kind": "XBackend", "name": "pods"}],
+        },
         {"backendRefs": [{"name": "echo", "port": 80}]},
     ]
+    pods = {"type": "EndpointSelector", "port": {"number": 3000}, "endpointSelector": {"matchLabels": {"app": "echo"}}}
     target = {"group": "", "kind": "Service", "name": "echo", "sectionName": "https"}
     trust = {"hostname": "echo.example", "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "nowhere"}]}
     return [
@@ -238,5 +248,6 @@ def _gateway(namespace: str) -> list[Object]:
         mk_object("v1", "Service", namespace, "echo", spec={"selector": {"app": "echo"}, "ports": ports}),
         mk_object(api, "Gateway", namespace, "web", spec={"gatewayClassName": GATEWAY_CLASS, "listeners": [listener]}),
         mk_object(api, "HTTPRoute", namespace, "echo", spec={"parentRefs": [{"name": "web"}], "rules": rules}),
+        mk_object(f"{EXPERIMENTAL}/v1alpha1", "XBackend", namespace, "pods", spec=pods),
         mk_object(api, "BackendTLSPolicy", namespace, "echo", spec={"targetRefs": [target], "validation": trust}),
     ]

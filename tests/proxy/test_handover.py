@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
@@ -26,6 +27,10 @@ OK = (200, "backend")
 @pytest.fixture
 def lasthop(own: Callable[..., Lasthop], serve: Callable[..., Backend]) -> Lasthop:
     return serving(own("--concurrency", "2", "--handover", "120"), serve)
+
+
+def says(lasthop: Lasthop, what: str, times: int = 1) -> bool:
+    return lasthop.log.count(what) == times
 
 
 def serving(made: Lasthop, serve: Callable[..., Backend]) -> Lasthop:
@@ -85,6 +90,33 @@ def test_no_request_fails_while_it_starts_itself_anew(lasthop: Lasthop, load: Lo
     assert lasthop.envoys() == [envoy]
     load.more()
     lasthop.settle()
+
+
+def test_a_sigterm_while_it_starts_itself_anew_is_not_lost(lasthop: Lasthop, load: Load) -> None:
+    (envoy,) = lasthop.envoys()
+    for times in (1, 2, 3):
+        process = lasthop.process
+        assert process
+        process.send_signal(signal.SIGHUP)
+        until(functools.partial(says, lasthop, "starting anew", times), "it leaves")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) in (0, -signal.SIGTERM)  # the latter while it is neither the old one nor yet the new one
+        assert lasthop.envoys() == [envoy]
+        load.more()
+        lasthop.start()
+    assert lasthop.envoys() == [envoy]
+
+
+def test_a_ctrl_c_while_it_starts_itself_anew_ends_the_proxies_too(
+    own: Callable[..., Lasthop], serve: Callable[..., Backend]
+) -> None:
+    lasthop = serving(own("--concurrency", "1", "--handover", "5"), serve)
+    assert lasthop.process
+    lasthop.process.send_signal(signal.SIGHUP)
+    until(functools.partial(says, lasthop, "starting anew"), "it leaves")
+    lasthop.process.send_signal(signal.SIGINT)
+    lasthop.process.wait(30)
+    until(lambda: lasthop.envoys() == [], "whoever cares for what is left has ended it")
 
 
 def test_no_request_fails_while_another_binary_of_envoy_replaces_the_old_one(lasthop: Lasthop, load: Load) -> None:

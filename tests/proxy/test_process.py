@@ -133,6 +133,15 @@ def test_told_to_end_it_leaves_nothing_running(lasthop: Lasthop, number: signal.
     assert list((lasthop.root / "r").glob("*/*.sock")) == []
 
 
+def test_told_to_end_as_soon_as_it_starts_it_ends_what_an_earlier_one_left(lasthop: Lasthop) -> None:
+    lasthop.kill()
+    assert len(lasthop.envoys()) == 1
+    lasthop.start(ready=False)
+    until(lambda: lasthop.log.count('"running"') == 2, "it hears signals")
+    assert lasthop.stop() == 0
+    assert lasthop.envoys() == []
+
+
 def test_a_deleted_gateway_loses_its_envoy(lasthop: Lasthop) -> None:
     lasthop.write("more.yaml", docs.gateway("more", docs.http(free_port())))
     until(lambda: len(lasthop.envoys()) == 2)

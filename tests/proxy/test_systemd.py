@@ -66,6 +66,9 @@ class Systemd:
         done = self.ctl(*args)
         assert done.returncode == 0, f"{args}: {done.stderr}{self.lasthop.log}"
 
+    def until_started(self, times: int) -> None:
+        until(lambda: self.lasthop.log.count('"running"') == times, "it has started again")
+
     def install(self, **more: str) -> None:
         run = f"{self.lasthop.folder} --admin 127.0.0.1:{self.lasthop.admin} --concurrency 2"
         settings = [line for line in UNIT.read_text().splitlines() if line.split("=")[0] in COMMON]
@@ -100,8 +103,9 @@ def test_no_request_fails_while_systemd_restarts_and_reloads_the_unit_and_a_stop
     until(lambda: lasthop.get("nobody").status == 404, "it serves: systemd was told when it is ready")
     (first,) = lasthop.envoys()
     with Load(lasthop, "nobody", keep_alive=False) as load:
-        for verb in ("restart", "reload", "restart"):
+        for starts, verb in enumerate(("restart", "reload", "restart"), 2):
             systemd.do(verb, "lasthop")
+            systemd.until_started(starts)
             load.more()
             assert lasthop.envoys() == [first], f"{verb}: {lasthop.log}"
         binary = lasthop.root / "envoy"
@@ -111,8 +115,8 @@ def test_no_request_fails_while_systemd_restarts_and_reloads_the_unit_and_a_stop
         until(lambda: len(found := lasthop.envoys()) == 1 and found != [first], "the new Envoy has replaced the old one")
         systemd.do("kill", "--signal=KILL", "--kill-whom=main", "lasthop")
         load.more()
-        until(lambda: lasthop.log.count('"running"') == 6, "systemd has started it again")
+        systemd.until_started(6)
         load.more()
     assert {taken.what for taken in load.taken} == {(404, "No route of this gateway matches the request.\n")}
     systemd.do("stop", "lasthop")
-    assert lasthop.envoys() == []
+    assert lasthop.envoys() == [], lasthop.log

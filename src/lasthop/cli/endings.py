@@ -6,6 +6,9 @@
 | SIGTERM | drains; with --handover it leaves, unless systemd stops the unit for good |
 | SIGUSR2 (`lasthop run --replace`) | leaves |
 | SIGHUP | leaves, and starts itself anew in the same process; if a terminal has closed, drains |
+
+Whatever comes after a SIGHUP has the last word: then no new one is started, and proxies that would be drained are ended by
+the one who cares for those that are left.
 """
 
 from __future__ import annotations
@@ -41,8 +44,10 @@ class Endings:
 
     def __init__(self, runtime: HostRuntime, seconds: int) -> None:
         """`seconds` as of --handover; 0: SIGTERM drains."""
-        self._runtime, self._seconds = runtime, seconds
+        self._runtime, self._handover = runtime, bool(seconds)
         self.ending = Ending.DRAINED
+        self._seconds = seconds or handover.DEFAULT_SECONDS
+        """That proxies which are left serve without a Lasthop."""
         self._terminated = asyncio.Event()
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -56,28 +61,39 @@ class Endings:
             if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, handler)
 
-    @property
-    def seconds(self) -> int:
-        """How long proxies that are left serve without a Lasthop."""
-        return self._seconds or handover.DEFAULT_SECONDS
-
     def _drain(self) -> None:
         systemd.notify("STOPPING=1")
-        self._runtime.stop()
+        if self.ending is Ending.DRAINED:
+            self._runtime.stop()
+        else:
+            self.ending, self._seconds = Ending.LEFT, 0
 
     def _terminate(self) -> None:
-        if self._seconds and not self._runtime.processes.stopping:
+        if self._handover and (self.ending is not Ending.DRAINED or not self._runtime.processes.stopping):
             self._terminated.set()
         else:
             self._drain()
 
     async def run(self) -> None:
-        """Decides what a SIGTERM means: `systemctl stop` and `systemctl restart` send the same."""
+        """Heeds SIGTERM."""
         await self._terminated.wait()
+        await self._decide()
+
+    async def _decide(self) -> None:
+        """Decides what a SIGTERM means: `systemctl stop` and `systemctl restart` send the same."""
         if await asyncio.to_thread(systemd.is_stopped_for_good):
             self._drain()
         else:
             self._leave(Ending.LEFT)
+
+    async def leave(self, run_dir: Path) -> None:
+        """Leaves the proxies for a while, and somebody who ends them if no Lasthop comes; heeds what it is told meanwhile."""
+        told = None
+        while told != self._seconds:
+            told = self._seconds
+            await asyncio.to_thread(_leave, run_dir, told)
+            if self.ending is Ending.AGAIN and self._terminated.is_set():
+                await self._decide()
 
     def _hang_up(self) -> None:
         if any(stream.isatty() for stream in (sys.stdin, sys.stderr)):
@@ -87,15 +103,14 @@ class Endings:
             self._leave(Ending.AGAIN)
 
     def _leave(self, ending: Ending) -> None:
-        if not self._runtime.processes.stopping:
+        if self.ending is Ending.AGAIN or not self._runtime.processes.stopping:
             self.ending = ending
-            what = "starting anew" if ending is Ending.AGAIN else f"left to the next Lasthop for {self.seconds} s"
+            what = "starting anew" if ending is Ending.AGAIN else f"left to the next Lasthop for {self._seconds} s"
             self._runtime.controller.log.info(f"the proxies serve on, {what}")
             self._runtime.leave()
 
 
-def leave(run_dir: Path, seconds: int) -> None:
-    """Leaves the proxies for so long, and somebody who ends them if no Lasthop comes."""
+def _leave(run_dir: Path, seconds: int) -> None:
     left = handover.leave(run_dir, seconds)
     command = [sys.executable, "-m", "lasthop.cli.main", "stop", str(run_dir), "--left", left.token]
     quiet = subprocess.DEVNULL

@@ -56,7 +56,7 @@ class Processes:
         self._wanted: set[Socket] = set()
         self._results: dict[Socket, Probe] = {}
         self._news = asyncio.Event()
-        self._stopping = False
+        self._stopping = self._leaving = False
         self.feed = RequestFeed()
         """Of requests, for those who look at them."""
 
@@ -114,12 +114,7 @@ class Processes:
 
     def _is_ours(self, key: Key, port: int, transport: str) -> bool:
         """Returns whether an Envoy of this Gateway has the port: one that will be adopted or replaced."""
-        envoys = find_envoys(self._proxies[key].folder.path)
-        try:
-            return not {envoy.pid for envoy in envoys}.isdisjoint(ports.holders(port, transport))
-        finally:
-            for envoy in envoys:
-                envoy.close()
+        return not _envoys(self._proxies[key]).isdisjoint(ports.holders(port, transport))
 
     async def run(self) -> None:
         """Runs until `stop`, and then until the last proxy has exited; or until `leave`."""
@@ -138,6 +133,9 @@ class Processes:
                 waiting.cancel()
                 running = {proxy: task for proxy, task in running.items() if not task.done()}
             watching.cancel()
+        if not self._leaving:
+            # An Envoy of an earlier Lasthop is still there if it was told to end before it could adopt it.
+            await end_orphans(self._run_dir, [key.path for key, proxy in self._proxies.items() if not _envoys(proxy)])
 
     def stop(self) -> None:
         """Drains and stops every proxy; called again, at once."""
@@ -148,7 +146,7 @@ class Processes:
 
     def leave(self) -> None:
         """Leaves every proxy serving, for the next Lasthop; one whose Gateway is gone still drains."""
-        self._stopping = True
+        self._stopping = self._leaving = True
         for proxy in self._proxies.values():
             proxy.leave()
         self._news.set()
@@ -180,3 +178,10 @@ class Processes:
         async for entry in follow(proxy.folder.access_log, from_end=True, skipped=skipped):
             observer.failed(entry)
             self._entry(msgspec.structs.replace(entry, stands_for=observer.stands_for()))
+
+
+def _envoys(proxy: Proxy) -> set[int]:
+    envoys = find_envoys(proxy.folder.path)
+    for envoy in envoys:
+        envoy.close()
+    return {envoy.pid for envoy in envoys}

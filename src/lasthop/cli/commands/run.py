@@ -16,7 +16,7 @@ import click
 from lasthop import logs
 from lasthop.api.addresses import split_port
 from lasthop.cli.args import local, logging, paths, target
-from lasthop.cli.endings import Ending, Endings, leave, start_anew, tell_systemd
+from lasthop.cli.endings import Ending, Endings, start_anew, tell_systemd
 from lasthop.cli.process import first_error
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.cli.render.progress import FolderProgress
@@ -170,7 +170,7 @@ async def _run(
         if endings.ending is Ending.DRAINED:
             local.clear(run_dir)
         else:
-            leave(run_dir, endings.seconds)
+            await endings.leave(run_dir)
     return endings.ending
 
 
