@@ -107,13 +107,13 @@ def test_the_filter_is_off_in_the_listener_and_before_everything_that_acts_on_a_
     assert names[-1] == ("envoy.filters.http.router", False)
 
 
-def test_every_message_of_a_rule_asks_also_where_a_request_wants_an_upgrade() -> None:
-    """Backends that rewrite paths have a message each, and upgrades have their own."""
+def test_every_message_of_a_rule_asks() -> None:
+    """Backends that rewrite paths have a message each."""
     rewrite = {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/x"}}}
     backends = [{**API[0], "filters": [rewrite]}, {"name": "other", "port": 443}]
     _, snapshot = running(guarded(mk_external_auth("HTTP", AUTH), backendRefs=backends))
     found = messages(snapshot)
-    assert len(found) == 4
+    assert len(found) == 2
     for message in found:
         assert asked_by(message).http_service.server_uri.cluster == "shop/web/shop/auth/443/auto"
 
