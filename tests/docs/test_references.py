@@ -50,6 +50,8 @@ def test_files_and_headings_that_prose_names_exist() -> None:
 def comments(path: Path) -> Iterator[tuple[int, str]]:
     """Yields comments and docstrings, each with its line."""
     source = path.read_text()
+    if not FILE.search(source):
+        return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string

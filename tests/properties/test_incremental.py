@@ -15,7 +15,7 @@ from tests.snapshot import Snapshot, said, settle, settled, told
 from tests.world import NOW, STORE, key
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(EDITS)
 def test_incremental_equals_from_scratch(edits: list[Edit]) -> None:
     objects: dict[Key, Object | None] = dict(BASE)

@@ -56,7 +56,7 @@ def sets(objects: Objects) -> dict[Key, ListenerSet]:
     return {k: v for k, v in objects.items() if isinstance(v, ListenerSet)}
 
 
-slow = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+slow = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @slow

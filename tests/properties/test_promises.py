@@ -65,8 +65,14 @@ slow = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCh
 @slow
 @given(EDITS)
 def test_no_plaintext_to_a_targeted_port_and_never_a_weaker_check_than_asked(edits: list[Edit]) -> None:
+    """And what else must hold of all that Envoy is told."""
     objects, engine, snapshot = walk(edits)
-    check(objects, snapshot)
+    for promise in (
+        *(check, private_keys_travel_only_as_secrets, everything_that_is_named_is_there),
+        *(connections_go_where_their_listener_may_send_them, no_request_goes_around_the_server_that_its_rule_asks),
+        no_request_goes_around_the_servers_that_its_listener_asks,
+    ):
+        promise(objects, snapshot)
     later = NOW + timedelta(days=10)
     engine.advance(later.timestamp())
     settle(engine, snapshot)
@@ -150,12 +156,8 @@ def _ways(snapshot: Snapshot) -> Any:
     return sockets, routes
 
 
-@slow
-@given(EDITS)
-def test_private_keys_travel_only_as_secrets_and_only_to_gateways_that_name_them(
-    edits: list[Edit],
-) -> None:
-    objects, _, snapshot = walk(edits)
+def private_keys_travel_only_as_secrets(objects: Objects, snapshot: Snapshot) -> None:
+    """And only to Gateways that name them."""
     check_keys(objects, snapshot)
     for (_, type_url, _), resource in snapshot.xds.items():
         if type_url != SECRET:
@@ -164,12 +166,8 @@ def test_private_keys_travel_only_as_secrets_and_only_to_gateways_that_name_them
         assert "PRIVATE KEY" not in repr(status)
 
 
-@slow
-@given(EDITS)
-def test_everything_that_is_named_in_a_table_and_may_be_served_has_its_endpoints(
-    edits: list[Edit],
-) -> None:
-    _, _, snapshot = walk(edits)
+def everything_that_is_named_is_there(_objects: Objects, snapshot: Snapshot) -> None:
+    """Clusters have their endpoints, and listeners their route tables."""
     names: dict[tuple[Key, str], set[str]] = {}
     for gateway, type_url, name in snapshot.xds:
         names.setdefault((gateway, type_url), set()).add(name)
@@ -302,12 +300,9 @@ def test_a_policy_or_ca_or_endpoint_edit_changes_neither_routes_nor_listeners(ed
             assert before == after
 
 
-@slow
-@given(EDITS)
-def test_connections_go_where_their_listener_may_send_them(edits: list[Edit]) -> None:
+def connections_go_where_their_listener_may_send_them(_objects: Objects, snapshot: Snapshot) -> None:
     """Only a passthrough chain names hops that are exempt from policies, and no two chains of a port match the same, for
     which Envoy would refuse the whole port."""
-    _, _, snapshot = walk(edits)
     for (_, type_url, _), resource in snapshot.xds.items():
         if type_url != LISTENER:
             continue
@@ -323,16 +318,9 @@ def test_connections_go_where_their_listener_may_send_them(edits: list[Edit]) ->
                 assert protocol == "refused" or protocol == ("passthrough" if tls_without_end else "tcp")
 
 
-@slow
-@given(EDITS)
-def test_no_request_goes_around_the_server_that_its_rule_asks(edits: list[Edit]) -> None:
-    """Whatever state that server, its policy or its grant is in: a route asks it, and fails if it cannot, or answers 500."""
-    objects, _, snapshot = walk(edits)
-    check_asked(objects, snapshot)
-
-
-def check_asked(objects: Objects, snapshot: Snapshot) -> int:
-    """How many routes ask. The rules of a route of a random world all ask the same."""
+def no_request_goes_around_the_server_that_its_rule_asks(objects: Objects, snapshot: Snapshot) -> int:
+    """Whatever state that server, its policy or its grant is in: a route asks it, and fails if it cannot, or answers 500.
+    Returns how many routes ask. The rules of a route of a random world all ask the same."""
     asking = 0
     for (gateway, type_url, _), resource in snapshot.xds.items():
         hosts = route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts if type_url == ROUTES else ()
@@ -369,12 +357,9 @@ def _named(found: Any) -> tuple[str, str]:
     return found.http_service.server_uri.cluster, found.grpc_service.envoy_grpc.cluster_name
 
 
-@slow
-@given(EDITS)
-def test_no_request_goes_around_the_servers_that_its_listener_asks(edits: list[Edit]) -> None:
+def no_request_goes_around_the_servers_that_its_listener_asks(objects: Objects, snapshot: Snapshot) -> None:
     """Every virtual host asks what the listener with the most specific hostname asks, in its order, and what no other listener
     of the port asks; each server fails closed, and a route is chosen anew, with all its own filters."""
-    objects, _, snapshot = walk(edits)
     for (gateway, type_url, name), resource in snapshot.xds.items():
         table = name.removeprefix(f"{gateway.path}/").split("/")
         for host in route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts if type_url == ROUTES else ():
@@ -462,7 +447,7 @@ def test_the_audit_says_what_envoy_has(edits: list[Edit]) -> None:
 def test_the_world_is_rich_enough_to_mean_something() -> None:
     """The base world has hops of every manner; a policy that loses its CA loses its cluster, and only it."""
     objects, engine, snapshot = walk([])
-    assert check_asked(objects, snapshot)
+    assert no_request_goes_around_the_server_that_its_rule_asks(objects, snapshot)
     assert {(hop.gateway.path, hop.backend.path, hop.port, hop.mode) for hop in engine.hops()} == {
         ("a/g0", "a/s0", 443, "Verified"),
         ("a/g0", "a/s1", 80, "Plaintext"),

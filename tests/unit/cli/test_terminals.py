@@ -65,13 +65,11 @@ def test_every_command_heeds_what_the_terminal_can_show(command: str, folder: Pa
     assert "\x1b[" in coloured or command == "status", "there is no gateway to show the status of"
     marks = set(coloured) & STAND_INS.keys()
     assert marks or command not in MARKED
-    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        plain = shown(folder, command, **env)
-        assert "\x1b" not in plain
-        assert set(plain) & STAND_INS.keys() == marks
-    for encoding in ("latin-1", "ascii"):
-        plain = shown(folder, command, PYTHONIOENCODING=encoding, NO_COLOR="1")
-        assert plain.isascii()
+    plain = shown(folder, command, TERM="dumb")
+    assert "\x1b" not in plain
+    assert set(plain) & STAND_INS.keys() == marks
+    plain = shown(folder, command, PYTHONIOENCODING="ascii", NO_COLOR="1")
+    assert plain.isascii() and "\x1b" not in plain
 
 
 def test_stand_ins_keep_the_columns(folder: Path) -> None:
