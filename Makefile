@@ -27,7 +27,7 @@ run: setup ## Run the demo: a gateway and three backends on this machine
 
 # One worker more than cores: many tests wait for an Envoy.
 test: setup ## Run all tests, or some: PYTEST='tests/cases -k waiver'
-	@$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadfile $(PYTEST)
+	@$(BIN)/pytest -n $$(($$(nproc) + 2)) --dist loadfile $(PYTEST)
 
 fmt: setup ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix .
