@@ -186,8 +186,8 @@ def test_a_rule_that_asks_for_what_cannot_be_done_says_so_and_refuses(name: str)
     assert message in said
     assert served(snapshot)[HOST] == [
         ("HTTPRoute team/odd", "direct_response"),
-        *[("HTTPRoute shop/own", "route")] * 2,
-        *[("HTTPRoute team/odd", "route")] * 2,
+        ("HTTPRoute shop/own", "route"),
+        ("HTTPRoute team/odd", "route"),
     ]
 
 
@@ -234,8 +234,8 @@ def test_a_match_that_envoy_cannot_be_asked_for_matches_nothing_and_the_rest_of_
     assert message in conditions(snapshot)["PartiallyInvalid"][2]
     assert served(snapshot)[HOST] == [
         ("HTTPRoute team/odd", "direct_response"),
-        *[("HTTPRoute shop/own", "route")] * 2,
-        *[("HTTPRoute team/odd", "route")] * 2,
+        ("HTTPRoute shop/own", "route"),
+        ("HTTPRoute team/odd", "route"),
     ]
 
 
@@ -306,7 +306,7 @@ def test_expressions_past_the_number_that_a_route_may_have_are_not_compiled_and_
     said = conditions(snapshot)["PartiallyInvalid"][2]
     assert [f"rules[{n}]" in said for n in range(5)] == [False, False, True, True, True]
     assert "spec.limits.regexesPerRoute" in said
-    assert [name for name, _ in served(snapshot)[HOST]].count("HTTPRoute team/odd") == 2 * 2
+    assert [name for name, _ in served(snapshot)[HOST]].count("HTTPRoute team/odd") == 2
     assert program_size.cache_info().misses == 2
 
 
