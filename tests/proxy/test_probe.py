@@ -217,10 +217,10 @@ ROWS = {
     "h2-only-and-http-1-1-is-wanted": Row(
         GOOD, "alpn", alpn=("h2",), behaves=(("h2_only", True),), options=H1, says="lasthop.dev/alpn"
     ),
-    "http-1-1-only-and-h2-is-wanted": Row(GOOD, "alpn", alpn=("http/1.1",), options=H2, status=502),
+    "http-1-1-only-and-h2-is-wanted": Row(GOOD, alpn=("http/1.1",), options=H2, warns="alpn", says="HTTP/1.1 is used"),
     "no-alpn": Row(GOOD),
     "no-alpn-and-http-1-1-is-wanted": Row(GOOD, options=H1),
-    "no-alpn-and-h2-is-wanted": Row(GOOD, "alpn", options=H2, status=502, says="HTTP/2"),
+    "no-alpn-and-h2-is-wanted": Row(GOOD, options=H2, warns="alpn", says="HTTP/1.1 is used"),
     "no-alpn-and-h2c": Row(GOOD, "alpn", app_protocol="kubernetes.io/h2c", status=502, says="HTTP/2"),
     "alpn-refused": Row(GOOD, "alpn", behaves=(("alert", 120),), says="lasthop.dev/alpn"),
     "sni-refused": Row(

@@ -178,6 +178,8 @@ def _alpn(address: tuple[str, int], expected: Expectation, seen: Handshake, time
         return Check("alpn", State.PASS, f"{seen.alpn}, of {offered}")
     if not expected.http:
         return Check("alpn", State.PASS, f"it picks none of {offered}")
+    if expected.falls_back:
+        return Check("alpn", State.WARN, "it does not pick h2, which is all that is offered; HTTP/1.1 is used", CHOOSE_ALPN)
     if expected.alpn == ("h2",):
         return Check(
             "alpn", State.FAIL, "it does not pick h2, so it does not speak HTTP/2, which is all that is offered", CHOOSE_ALPN

@@ -57,6 +57,8 @@ class Expectation(NamedTuple):
     """The Gateway's own certificate."""
     http: bool = True
     """Whether HTTP follows the handshake, so that what ALPN picks matters."""
+    falls_back: bool = False
+    """Whether HTTP/1.1 is spoken to a backend that does not pick h2, though that is all that it is offered."""
 
 
 class Handshake(msgspec.Struct, frozen=True):

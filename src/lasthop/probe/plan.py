@@ -15,7 +15,7 @@ from lasthop.api.policies import BackendTLSPolicy
 from lasthop.api.profiles import PREFIX
 from lasthop.api.routes import GRPCRoute, HTTPRoute, StreamRoute
 from lasthop.engine import Engine
-from lasthop.outputs.envoy.clusters import CLUSTERS, CONNECT_TIMEOUT, offered
+from lasthop.outputs.envoy.clusters import CLUSTERS, CONNECT_TIMEOUT, h2_but_upgrades, offered
 from lasthop.plan.reasons import CONFLICTED
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.tls_options import OPTIONS
@@ -175,15 +175,16 @@ def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str)
         return Target(by, hop.backend, hop.port, None, unused="nothing requires TLS there, so it is plaintext")
     if not isinstance(tls, BackendTLS) or refused:
         return Target(by, hop.backend, hop.port, None, refused)
-    alpn = tls.options.alpn
+    alpn, h2c = tls.options.alpn, backends.speaks_h2c(g, hop.backend, hop.port)
     if hop.protocol.http:
-        protocols = offered(hop, backends.speaks_h2c(g, hop.backend, hop.port), tls)
+        protocols = offered(hop, h2c, tls)
         alpn = tuple(each for each in ("h2", "http/1.1") if each in protocols)
     secret = engine.store.get(tls.client_certificate) if tls.client_certificate else None
     own = None
     if isinstance(secret, Secret):
         own = identity(secret.data.get("tls.crt") or b"", secret.data.get("tls.key") or b"")
-    return Target(by, hop.backend, hop.port, Expectation(tls, alpn, own, hop.protocol.http), "", found.endpoints)
+    expected = Expectation(tls, alpn, own, hop.protocol.http, h2_but_upgrades(hop, h2c, tls))
+    return Target(by, hop.backend, hop.port, expected, "", found.endpoints)
 
 
 # --- trying it -------------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def build(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None, rules: Conn
     if hop.protocol.http:
         message.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(packed(_http_options(hop, h2c, tls)))
     if isinstance(tls, BackendTLS):
-        alpn = ("h2",) if _h2_but_upgrades(hop, h2c, tls) else () if hop.protocol.http else tls.options.alpn
+        alpn = ("h2",) if h2_but_upgrades(hop, h2c, tls) else () if hop.protocol.http else tls.options.alpn
         message.transport_socket.CopyFrom(upstream_transport_socket(tls, alpn))
         message.metadata.CopyFrom(_metadata(tls))
     if names is not None:
@@ -128,7 +128,7 @@ def _http_options(hop: Hop, h2c: bool, tls: HopTLS) -> http_protocol_options_pb2
     options = http_protocol_options_pb2.HttpProtocolOptions()
     http1, http2 = protocol_pb2.Http1ProtocolOptions(), protocol_pb2.Http2ProtocolOptions()
     protocols = offered(hop, h2c, tls)
-    if len(protocols) == 2 or _h2_but_upgrades(hop, h2c, tls):
+    if len(protocols) == 2 or h2_but_upgrades(hop, h2c, tls):
         options.auto_config.http_protocol_options.CopyFrom(http1)
         options.auto_config.http2_protocol_options.CopyFrom(http2)
     elif "h2" in protocols:
@@ -138,8 +138,9 @@ def _http_options(hop: Hop, h2c: bool, tls: HopTLS) -> http_protocol_options_pb2
     return options
 
 
-def _h2_but_upgrades(hop: Hop, h2c: bool, tls: HopTLS) -> bool:
-    """Returns whether a backend is offered h2 alone, and yet http/1.1 by requests that ask for an upgrade."""
+def h2_but_upgrades(hop: Hop, h2c: bool, tls: HopTLS) -> bool:
+    """Returns whether a backend is offered h2 alone, and yet http/1.1 by requests that ask for an upgrade: then one that picks
+    nothing is spoken to in HTTP/1.1."""
     of_requests = hop.protocol is Protocol.AUTO and isinstance(tls, BackendTLS) and not h2c
     return of_requests and offered(hop, h2c, tls) == {"h2"}
 
