@@ -25,9 +25,9 @@ setup: .venv/.installed ## Create .venv with everything that the other targets n
 run: setup ## Run the demo: a gateway and three backends on this machine
 	@$(BIN)/python -m examples.quickstart
 
-# One worker more than cores: many tests wait for an Envoy.
+# More workers than cores, because many tests wait for an Envoy; files in the order of tests/conftest.py.
 test: setup ## Run all tests, or some: PYTEST='tests/cases -k waiver'
-	@$(BIN)/pytest -n $$(($$(nproc) + 2)) --dist loadfile $(PYTEST)
+	@$(BIN)/pytest -n $$(($$(nproc) + 2)) --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 fmt: setup ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix .
