@@ -74,6 +74,10 @@ class Output(msgspec.Struct, Generic[*Ts, T_co], frozen=True):
     """In a limited `settle()` it is held back for those by whose changes a named output has members that are
     not reported yet."""
 
+    beside: str = ""
+    """The name of an output of the same domain: a member is reported of both or of neither, limits or not. Where the value of
+    one leads to the other, as a cluster to its endpoints, half of it would be followed to where there is nothing yet."""
+
     @property
     def domains(self) -> tuple[Domain, ...]:
         return (self.domain,)
@@ -113,6 +117,11 @@ class Stages:
         self.graph = graph
         self._states = [_State(stage) for stage in stages]
         self._by_name = {state.stage.name: state for state in self._states}
+        self._beside: dict[str, list[_State]] = {name: [] for name in self._by_name}
+        for state in self._states:
+            if isinstance(state.stage, Output) and state.stage.beside:
+                self._beside[state.stage.name].append(self._by_name[state.stage.beside])
+                self._beside[state.stage.beside].append(state)
         self._domains: dict[Domain, list[_State]] = {}
         for state in self._states:
             for domain in state.stage.domains:
@@ -156,6 +165,9 @@ class Stages:
                 waiting = introducing if stage.names else frozenset()
                 for member in self._taken(state, limit, enough, hold, waiting):
                     self._report(state, member, changes)
+                    for other in self._beside[stage.name]:
+                        if (only is None or other.stage.name in only) and other.turns.drop(member):
+                            self._report(other, member, changes)
                 if stage.named:
                     introducing |= state.turns.owners_of_new(state.told)
             limited = limit is not None or only is not None

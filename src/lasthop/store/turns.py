@@ -56,6 +56,12 @@ class Turns:
         for owner, member in reversed(passed):
             self.mark(member, owner)
 
+    def drop(self, member: Member) -> bool:
+        """Takes one member, whoever's turn it is; returns whether it was to be looked at."""
+        marked = member in self.dirty
+        self.dirty.pop(member, None)
+        return marked
+
     def owners_of_new(self, known: Container[Member]) -> frozenset[str]:
         """Returns those by whose changes there are members that are not known yet."""
         queues, dirty = self._queues.items(), self.dirty

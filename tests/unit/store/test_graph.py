@@ -417,6 +417,22 @@ def test_once_there_is_enough_each_output_still_gets_on_by_one_member() -> None:
     assert {name: len(found) for name, found in changes.items()} == {"urgent": 1, "out": 1}
 
 
+def test_two_outputs_of_which_one_leads_to_the_other_report_a_member_together_or_not_at_all() -> None:
+    clusters = Output("clusters", "things", shown)
+    g = Stages(Graph(), [clusters, Output("endpoints", "things", shown, beside="clusters")])
+    for number in range(20):
+        WORDS.set(g.graph, 0, thing("a", number))
+        g.enter("things", (thing("a", number),))
+    left = iter((False, False, True))
+    first = g.settle(limit=8, enough=lambda: next(left, True))
+    assert 1 < len(first["clusters"]) < 20
+    assert first["clusters"].keys() == first["endpoints"].keys()
+    while g.unsettled:
+        changes = g.settle(limit=8, enough=lambda: True)
+        assert changes["clusters"].keys() == changes["endpoints"].keys()
+    assert len(g.members(clusters)) == 20
+
+
 def test_only_some_outputs_and_the_others_later() -> None:
     g = tenants("a")
     WORDS.set(g.graph, 1, thing("a", 1))

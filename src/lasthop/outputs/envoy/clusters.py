@@ -188,4 +188,4 @@ def load_assignment(g: Graph, gateway: Key, backend: Key, port: int, protocol: P
 
 
 CLUSTERS = Output("clusters", HOPS, cluster, named=True)
-LOAD_ASSIGNMENTS = Output("endpoints", HOPS, load_assignment, named=True)
+LOAD_ASSIGNMENTS = Output("endpoints", HOPS, load_assignment, named=True, beside=CLUSTERS.name)
