@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import textwrap
 from pathlib import Path
 
 import pytest
 
+from examples.quickstart.certificates import Issued
 from lasthop.engine import Engine
+from lasthop.outputs.envoy.resource import ENDPOINTS
 from lasthop.resolve.settings import POLICIES_DOUBTFUL
 from lasthop.sources.files.loader import Loader
 from tests.snapshot import Snapshot, settle, tls_context
@@ -111,3 +115,52 @@ def test_a_policy_that_nobody_looked_at_counts_too(folder: Folder) -> None:
     assert batch is not None
     folder.engine.apply(batch.changes)  # not settled
     assert folder.write(policy=None) == "nothing"
+
+
+def test_a_cluster_never_goes_out_before_its_endpoints_however_little_time_there_is(folder: Folder) -> None:
+    """Envoy asks for the endpoints that a new cluster names; told that there are none, it serves without any."""
+    names = [f"s{number:02}" for number in range(20)]
+    sets = "\n---\n".join(_policed(name) for name in names)
+    folder.write(sets=sets, ca=_config_map(Issued("a CA").pem.decode()))
+    (folder.path / "ca.yaml").write_text(_config_map(Issued("another CA").pem.decode()))
+    batch = folder.loader.apply(folder.loader.look())
+    assert batch is not None
+    folder.engine.apply(batch.changes)
+    rounds = 0
+    while folder.engine.unsettled:
+        looks = itertools.count()
+        folder.snapshot.take(folder.engine.settle(8, urgent=True, enough=lambda looks=looks: next(looks) > 3))
+        known = {name for _, type_url, name in folder.snapshot.xds if type_url == ENDPOINTS}
+        wanted = {cluster.eds_cluster_config.service_name for cluster in folder.snapshot.clusters().values()}
+        assert wanted <= known
+        folder.snapshot.take(folder.engine.settle(8, enough=lambda: True))
+        rounds += 1
+    assert rounds > 1, "it was not done all at once"
+
+
+def _policed(name: str) -> str:
+    policy = POLICY.replace("name: api", f"name: {name}")
+    rules = f"[{{backendRefs: [{{name: {name}, port: 443}}]}}]"
+    return f"""
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: {name}}}
+spec: {{parentRefs: [{{name: web}}], hostnames: [{name}.example], rules: {rules}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}}}
+spec: {{ports: [{{name: https, port: 443}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: {name}, labels: {{kubernetes.io/service-name: {name}}}}}
+addressType: IPv4
+ports: [{{name: https, port: 8443}}]
+endpoints: [{{addresses: [192.0.2.1]}}]
+---
+{policy}"""
+
+
+def _config_map(pem: str) -> str:
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: ca}}\ndata:\n  ca.crt: |\n{textwrap.indent(pem, '    ')}"
