@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/reference.md and docs/not-here.md (`make docs`). A test fails when they are out of date."""
+"""Writes the generated parts of docs/reference.md and docs/not-here.md (`make docs`). A test fails if they are out of date."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Builds the documentation as a site (`make site`): a folder for each version, and nothing that is loaded from elsewhere.
 
-The pages are copied into a folder that is laid out like the repository, with the files that they link to, and MkDocs makes HTML of
-that. A link that leads nowhere ends the build.
+The pages are copied into a folder that is laid out like the repository, with the files that they link to, and MkDocs makes HTML
+of that. A link that leads nowhere ends the build.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ import yaml
 ROOT: Final = Path(__file__).parents[1]
 CONFIG: Final = ROOT / "docs" / "mkdocs.yml"
 LINK: Final = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
-LOADED: Final = re.compile(rb"""(?:<(?:script|img|iframe|source)\b[^>]*?\bsrc|<link\b[^>]*?\bhref)=["']?((?:https?:)?//[^"'\s>]+)""")
+LOADED: Final = re.compile(
+    rb"""(?:<(?:script|img|iframe|source)\b[^>]*?\bsrc|<link\b[^>]*?\bhref)=["']?((?:https?:)?//[^"'\s>]+)"""
+)
 STYLED: Final = re.compile(rb"""(?:url\(|@import\s)["']?((?:https?:)?//[^"')\s]+)""")
 
 
@@ -128,5 +130,7 @@ def build(target: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", type=Path, nargs="?", default=ROOT / "site", help="the folder that has a folder for each version")
+    parser.add_argument(
+        "target", type=Path, nargs="?", default=ROOT / "site", help="the folder that has a folder for each version"
+    )
     build(parser.parse_args().target)

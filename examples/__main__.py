@@ -17,7 +17,9 @@ async def run(name: str) -> int:
     prepare(folder, story)
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     async with serving(folder, story):
-        print(f"Backends are running. In another terminal, see {shown}/README.md, or try:", *story.tries, sep="\n  ", flush=True)
+        print(
+            f"Backends are running. In another terminal, see {shown}/README.md, or try:", *story.tries, sep="\n  ", flush=True
+        )
         # A process group of its own, so that one Ctrl-C reaches it once: through us.
         command = (sys.executable, "-m", "lasthop.cli.main", "run", str(shown))
         lasthop = await asyncio.create_subprocess_exec(*command, process_group=0)

@@ -72,7 +72,10 @@ STORIES: Final = {
         pinned="erp",
     ),
     "tls-terminate": Story(
-        ("openssl s_client -quiet -connect 127.0.0.1:6432 -servername orders.db.example -CAfile examples/tls-terminate/certs/ca.crt",),
+        (
+            "openssl s_client -quiet -connect 127.0.0.1:6432 -servername orders.db.example "
+            "-CAfile examples/tls-terminate/certs/ca.crt",
+        ),
         (6432,),
         (Server(18459, "orders", lines=True),),
         {"orders": "orders.internal", "db": "orders.db.example"},
@@ -163,7 +166,8 @@ async def _answer_line(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
         if line:
             writer.write(b"you said: " + line)
             await writer.drain()
-    writer.close()
+        writer.close()
+        await writer.wait_closed()
 
 
 class _Echo(asyncio.DatagramProtocol):
