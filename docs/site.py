@@ -1,7 +1,7 @@
 """Builds the documentation as a site (`make site`): a folder for each version, and nothing that is loaded from elsewhere.
 
-The pages are copied into a folder that is laid out like the repository, with the files that they link to, and MkDocs makes HTML
-of that. A link that leads nowhere ends the build.
+The pages are copied into a folder that is laid out like the repository, with the files that they link to, and MkDocs makes
+HTML of that. A link that leads nowhere ends the build.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def loaded_from_elsewhere(site: Path) -> list[str]:
     """Returns what a browser would fetch from other hosts, as `file: address`."""
     found = []
     for path in sorted(site.rglob("*")):
-        pattern = {".html": LOADED, ".css": STYLED}.get(path.suffix)
+        pattern = {".html": LOADED, ".css": STYLED, ".svg": STYLED}.get(path.suffix)
         if pattern is not None:
             found += [f"{path.relative_to(site)}: {address.decode()}" for address in pattern.findall(path.read_bytes())]
     return found

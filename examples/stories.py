@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from aiohttp import web
 
@@ -172,8 +172,7 @@ async def _answer_line(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 
 class _Echo(asyncio.DatagramProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        self._transport = cast("asyncio.DatagramTransport", transport)  # of Python 3.11's own only by its methods
 
     def datagram_received(self, data: bytes, addr: tuple[str | int, ...]) -> None:
         self._transport.sendto(b"you said: " + data[:LONGEST], addr)

@@ -49,7 +49,7 @@ from lasthop.resolve.verification import index_ports, index_weakened
 from lasthop.resolve.xbackends import index_labels, index_pods
 from lasthop.store.graph import Graph
 from lasthop.store.node import Crash, NodeId
-from lasthop.store.stages import Changes, Gone, Output, Stage, Stages
+from lasthop.store.stages import Changes, Gone, Indexer, Output, Stage, Stages
 from lasthop.store.store import Store
 from lasthop.verification_memory import VERIFICATIONS, VerificationMemory
 
@@ -80,6 +80,11 @@ STAGES: tuple[Stage, ...] = (
     WEAKENED_BACKENDS,
 )
 
+
+JUDGED: tuple[Stage, ...] = tuple(
+    stage for stage in STAGES if isinstance(stage, Indexer) or stage is CLUSTERS or stage in FINDINGS
+)
+"""Enough to say what is wrong and how hops are verified, without what Envoy and the API server are told."""
 
 URGENT = (CLUSTERS.name, LOAD_ASSIGNMENTS.name, SECRETS.name, CLIENT_SECRETS.name)
 

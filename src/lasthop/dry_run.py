@@ -1,0 +1,35 @@
+"""An engine without proxies that is told that everything works, so that what remains wrong is wrong with the objects."""
+
+from __future__ import annotations
+
+from lasthop.api.meta import Key
+from lasthop.engine import Engine
+from lasthop.plan.infrastructure import Infrastructure
+from lasthop.plan.proxy import ProxyState
+from lasthop.resolve.gateways import gateway
+from lasthop.resolve.ports import PROBE, Probe
+from lasthop.resolve.settings import INFRASTRUCTURE, PROXY
+from lasthop.store.graph import Graph
+from lasthop.store.node import Crash
+
+
+def serve_all(engine: Engine) -> None:
+    """Settles the engine as if every Gateway had its ports, an address and a proxy that acknowledges everything."""
+    engine.settle()
+    for key in engine.store.keys("Gateway"):
+        serve(engine.graph, key)
+    engine.settle()
+
+
+def serve(graph: Graph, key: Key) -> None:
+    """Says that a Gateway has its ports, an address and a proxy, as far as it is one of ours now."""
+    found = gateway.attempt(graph, key)
+    if found is None or isinstance(found, Crash):
+        return
+    for address in found.addresses:
+        for listener in found.listeners:
+            PROBE.set(graph, Probe(), key, address, listener.port, listener.transport)
+    inside = ("::",) if found.requested.inside else ()
+    given = (("IPAddress", each) for each in ("0.0.0.0", *inside))
+    INFRASTRUCTURE.set(graph, Infrastructure(tuple(given), inside=inside), key)
+    PROXY.set(graph, ProxyState.serving(found.listeners), key)
