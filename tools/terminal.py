@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import pty
 import re
@@ -67,7 +68,7 @@ def typed(command: str, folder: Path, env: dict[str, str]) -> str:
 
 
 def recorded(folder: Path, env: dict[str, str]) -> str:
-    console = Console(record=True, width=WIDTH, file=open(os.devnull, "w"), force_terminal=True)
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     for number, command in enumerate(STEPS):
         output, end = typed(command, folder, env), time.monotonic() + PATIENCE
         while ANSWERS.get(number, "") not in output and time.monotonic() < end:

@@ -3,7 +3,7 @@
 The live engine is never touched. Beside it there is a second graph over the same objects, which are frozen and so shared, with
 the stages that judge and none of those that tell Envoy or the API server:
 
-    changes of the cluster ──> a copy that keeps up ──> + the candidate ──> findings, hops ──> - the candidate ──> hops as they are
+    changes ──> a copy that keeps up ──> + the candidate ──> findings, hops ──> - the candidate ──> hops as they are
 
 Everything is a generator that yields often: whoever runs it decides how much at once, and may stop at any point.
 """

@@ -1,4 +1,4 @@
-"""Answers the API server's admission reviews: warnings from a rehearsal of the edit, and a refusal where an operator wants one.
+"""Answers the API server's admission reviews: warnings from a rehearsal of the edit; a refusal where an operator wants one.
 
 Bounded in every way, because whoever reaches the port may ask: one review at a time, a few waiting, two seconds each, and no
 more of the event loop at once than a step of a rehearsal. What is not judged in time is an error, so that the `failurePolicy`
@@ -60,7 +60,7 @@ class Reviews:
     def __init__(
         self, rehearsal: Rehearsal, live: Graph, namespaces: tuple[str, ...] = (), clock: Callable[[], float] = time.time
     ) -> None:
-        """`live` is the graph of the engine that serves, of which only inputs are looked at; `namespaces` those that it watches."""
+        """`live` is the graph of the engine that serves, of which only inputs are looked at; `namespaces` what it watches."""
         self._rehearsal, self._live, self._namespaces, self._clock = rehearsal, live, namespaces, clock
         self._turn, self._asked = asyncio.Lock(), 0
 
@@ -113,11 +113,8 @@ class Reviews:
         return decoded.object
 
     def _judged(self, uid: str, verdict: Verdict) -> Json:
-        warnings = [
-            *(f"lasthop: {hop_words(change)}" for change in verdict.weaker),
-            *(f"lasthop: {f}" for f in verdict.introduced),
-        ]
-        return _answer(uid, warnings, verdict.refused)
+        texts = (*map(hop_words, verdict.weaker), *map(str, verdict.introduced))
+        return _answer(uid, [f"lasthop: {text}" for text in texts], verdict.refused)
 
 
 def _answer(uid: str, warnings: list[str] | None = None, refused: tuple[str, ...] = ()) -> Json:

@@ -222,7 +222,7 @@ def _pins(lock: Path) -> set[str]:
 
 
 def test_the_monitors_select_ports_that_exist_and_the_rules_are_those_of_the_file() -> None:
-    text = files()[MONITORING]
+    text = files()[OPTIONAL[0]]
     assert text.startswith("{{- if .Values.monitoring.enabled }}\n") and text.endswith("{{- end }}\n")
     assert not yaml.safe_load(files()["chart/values.yaml"])["monitoring"]["enabled"]
     text = re.sub(r"{{`(.*?)`}}", lambda found: found[1].replace("{", "<").replace("}", ">"), text)

@@ -94,9 +94,7 @@ def command(
     """
     site = _site(image, xds_address) if infrastructure == "deployment" else None
     if webhook and (site is None or not split_port(webhook)[1].isdigit()):
-        why = (
-            f"{webhook} is not HOST:PORT" if site else "the webhook needs proxies in the cluster (--infrastructure=deployment)"
-        )
+        why = f"{webhook} is not HOST:PORT" if site else "the webhook needs --infrastructure=deployment"
         raise click.BadParameter(why, param_hint="--webhook")
     watched = tuple(name for name in namespaces.split(",") if name)
     own = namespace or os.environ.get("POD_NAMESPACE") or "lasthop-system"
