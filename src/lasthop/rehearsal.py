@@ -5,7 +5,8 @@ the stages that judge and none of those that tell Envoy or the API server:
 
     changes ──> a copy that keeps up ──> + the candidate ──> findings, hops ──> - the candidate ──> hops as they are
 
-Everything is a generator that yields often: whoever runs it decides how much at once, and may stop at any point.
+Everything is a generator that yields often, so that whoever runs it may stop at any point. An edit that concerns thousands of
+hops has long steps all the same, because indexes are brought up to date at once: run it in a thread of its own.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ class Rehearsal:
         SETTINGS.set(self._graph, settings)
 
     def changed(self, changes: Mapping[Key, Object | None]) -> None:
-        """Takes what has changed in the cluster; it counts from the next rehearsal on."""
+        """Takes what has changed in the cluster; it counts from the next rehearsal on. May be called while one goes on in
+        another thread."""
         self._waiting.update(changes)
 
     def follow(self, live: Graph, now: float) -> None:
@@ -106,8 +108,8 @@ class Rehearsal:
         """Brings the copy up to date with the cluster."""
         while self._waiting:
             for _ in range(min(MEMBERS, len(self._waiting))):
-                key = next(iter(self._waiting))
-                self._store.put(key, self._waiting.pop(key))
+                self._store.put(*self._waiting.popitem())
+            self._take(self._stages.settle(0))  # indexes, which take all there is at once: so it must not be all
             yield
         yield from self._settle()
 

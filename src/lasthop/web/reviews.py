@@ -1,16 +1,19 @@
 """Answers the API server's admission reviews: warnings from a rehearsal of the edit; a refusal where an operator wants one.
 
-Bounded in every way, because whoever reaches the port may ask: one review at a time, a few waiting, two seconds each, and no
-more of the event loop at once than a step of a rehearsal. What is not judged in time is an error, so that the `failurePolicy`
-of the webhook decides.
+Bounded in every way, because whoever reaches the port may ask: one review at a time, a few waiting, two seconds each, in a
+thread of its own beside the event loop. What is not judged in time is an error, so that the webhook's `failurePolicy`
+decides.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -21,8 +24,8 @@ from lasthop.kubernetes.objects import read_object
 from lasthop.printable import clean
 from lasthop.rehearsal import Rehearsal, Verdict, hop_words
 from lasthop.store.graph import Graph
-from lasthop.web.slices import step_by_step
 
+T = TypeVar("T")
 WITHIN: Final = 2.0
 """Seconds for a review, its turn included; the API server waits for 5."""
 WAITING: Final = 8
@@ -58,17 +61,21 @@ class NotJudged(Exception):
 
 class Reviews:
     def __init__(
-        self, rehearsal: Rehearsal, live: Graph, namespaces: tuple[str, ...] = (), clock: Callable[[], float] = time.time
+        self,
+        rehearsal: Rehearsal,
+        live: Graph,
+        namespaces: tuple[str, ...] = (),
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """`live` is the graph of the engine that serves, of which only inputs are looked at; `namespaces` what it watches."""
         self._rehearsal, self._live, self._namespaces, self._clock = rehearsal, live, namespaces, clock
-        self._turn, self._asked = asyncio.Lock(), 0
+        # One thread: rehearsals take turns, and the event loop has its own however long one of their steps takes.
+        self._thread = ThreadPoolExecutor(1, "rehearsal")
+        self._asked = 0
 
     async def warm_up(self) -> None:
         """Takes in everything there is, before anybody waits for an answer."""
-        async with self._turn:
-            self._rehearsal.follow(self._live, self._clock())
-            await step_by_step(self._rehearsal.catch_up())
+        await self._run(self._rehearsal.catch_up(), math.inf)
 
     async def answer(self, body: bytes) -> Json:
         """Returns the AdmissionReview that answers one. Raises NotJudged."""
@@ -82,26 +89,32 @@ class Reviews:
             return _answer(request.uid)
         if self._asked >= WAITING:
             raise NotJudged(f"{WAITING} edits are being judged already; try again")
+        key = Key(request.kind.kind, request.namespace if kind.namespaced else "", request.name)
+        obj = self._candidate(request, key) if request.operation != "DELETE" else None
         self._asked += 1
         try:
-            async with asyncio.timeout(WITHIN), self._turn:
-                return self._judged(request.uid, await self._rehearsed(request))
+            async with asyncio.timeout(WITHIN):
+                return self._judged(request.uid, await self._run(self._rehearsal.edit(key, obj), time.monotonic() + WITHIN))
         except TimeoutError:
-            raise NotJudged(
-                f"it could not be judged within {WITHIN:g} s; the edit concerns too much, or too much has changed"
-            ) from None
+            raise NotJudged(f"it could not be judged within {WITHIN:g} s: it concerns too much, or too much changes") from None
         finally:
             self._asked -= 1
 
-    async def _rehearsed(self, request: Request) -> Verdict:
-        key = Key(request.kind.kind, request.namespace if KINDS[request.kind.kind].namespaced else "", request.name)
-        obj = self._candidate(request, key) if request.operation != "DELETE" else None
-        self._rehearsal.follow(self._live, self._clock())
-        steps = self._rehearsal.edit(key, obj)
-        try:
-            return await step_by_step(steps)
-        finally:
-            steps.close()  # stopped halfway, it takes the candidate back now and not when it is collected
+    async def _run(self, steps: Generator[None, None, T], end: float) -> T:
+        """Runs steps in the thread. Once nobody waits any more it stops after the one under way; the candidate is taken back."""
+
+        def run() -> T:
+            with contextlib.closing(steps):
+                self._rehearsal.follow(self._live, self._clock())
+                while time.monotonic() < end:
+                    try:
+                        next(steps)
+                    except StopIteration as done:
+                        found: T = done.value
+                        return found
+            raise TimeoutError
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
     def _candidate(self, request: Request, key: Key) -> Object | None:
         try:

@@ -43,7 +43,7 @@ def load(context: ssl.SSLContext, pair: PemKeyPair) -> None:
     """Has new connections use this certificate; those that are open keep theirs."""
     # OpenSSL reads files only; this one is in memory, and the file system of a Pod is read-only.
     with open(os.memfd_create("webhook", os.MFD_CLOEXEC), "wb", buffering=0) as file:
-        file.write(pair.certificate + pair.key)
+        file.write(pair.certificate + pair.private_key)
         context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
 
 
