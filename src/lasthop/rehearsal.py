@@ -201,7 +201,7 @@ def _refusals(compared: Comparison, before: list[_Hop], after: list[_Hop]) -> It
 
 
 def hop_words(change: HopChange) -> str:
-    return f"{change.gateway} to {change.backend}:{change.port} would be {change.after}; now it is {change.before}"
+    return f"{change.gateway} to {change.backend}:{change.port} would be {change.after}; now: {change.before}"
 
 
 def _used_up(seconds: float) -> Callable[[], bool]:

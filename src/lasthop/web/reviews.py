@@ -101,7 +101,7 @@ class Reviews:
             self._asked -= 1
 
     async def _run(self, steps: Generator[None, None, T], end: float) -> T:
-        """Runs steps in the thread. Once nobody waits any more it stops after the one under way; the candidate is taken back."""
+        """Runs steps in the thread. Once nobody waits any more it stops after the one under way, candidate taken back."""
 
         def run() -> T:
             with contextlib.closing(steps):

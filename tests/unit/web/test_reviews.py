@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import ssl
 import time
@@ -211,5 +212,5 @@ async def test_it_is_served_over_tls_with_our_own_certificate_which_is_replaced_
             pass
         async with aiohttp.ClientSession() as session:
             for body, status in ((reviewed, 200), (b"x" * (LARGEST + 1), 413), (b"{", 503)):
-                async with session.post(url, data=body, ssl=trusting, server_hostname=name) as response:
+                async with session.post(url, data=io.BytesIO(body), ssl=trusting, server_hostname=name) as response:
                     assert response.status == status
