@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lasthop.api.meta import Object
 from tests.world import (
     ca_pem,
@@ -22,7 +24,7 @@ REFUSING = {"admission": {"refuse": ["WeakerVerification", "NotPermitted", "Waiv
 
 
 def world(**profile: object) -> tuple[Object, ...]:
-    named = {"infrastructure": {"parametersRef": profile_ref("rules")}} if profile else {}
+    named: dict[str, Any] = {"infrastructure": {"parametersRef": profile_ref("rules")}} if profile else {}
     return (
         mk("Namespace", "shop"),
         mk_class(),

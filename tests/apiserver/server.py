@@ -40,12 +40,12 @@ class ApiServer:
             status, answer, _ = await self.ask("POST", path, document)
             assert status == 201, answer
 
-    async def until(self, path: str, **params: str) -> None:
+    async def until(self, path: str) -> None:
         """Waits until a path is served."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 with contextlib.suppress(aiohttp.ClientError, ValueError):
-                    if (await self.ask("GET", path, **params))[0] == 200:
+                    if (await self.ask("GET", path))[0] == 200:
                         return
                 await asyncio.sleep(0.1)
 
@@ -69,7 +69,7 @@ async def api_server(folder: Path) -> AsyncIterator[ApiServer]:
         "authorization-mode": "RBAC",
         "service-cluster-ip-range": "10.99.0.0/24",
     }
-    etcd = [PROGRAMS["etcd"], "--data-dir", folder / "etcd", "--log-level", "warn", "--unsafe-no-fsync"]
+    etcd: list[str | Path] = [PROGRAMS["etcd"], "--data-dir", folder / "etcd", "--log-level", "warn", "--unsafe-no-fsync"]
     etcd += ["--listen-client-urls", store, "--advertise-client-urls", store, "--listen-peer-urls", peers]
     etcd += ["--initial-advertise-peer-urls", peers, "--initial-cluster", f"default={peers}"]
     servers = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,17 @@ def test_versions_are_listed_newest_first_and_the_front_page_leads_to_the_curren
         text.index(version) for version in ("0.10.0", "0.9.0", "0.2.1")
     )
     assert "url=0.10.0/index.html" in (tmp_path / "index.html").read_text()
+
+
+def test_the_recorded_terminal_shows_what_the_example_says() -> None:
+    """Recorded by tools/terminal.py; if the output is another now, record it again."""
+    picture = (DOCS / "images" / "terminal.svg").read_text()
+    rows: dict[float, str] = {}
+    for y, text in re.findall(r'<text[^>]*? y="([\d.]+)"[^>]*>(.*?)</text>', picture):
+        rows[float(y)] = rows.get(float(y), "") + html.unescape(text).replace("\xa0", " ")
+    words = " ".join(" ".join(rows[y] for y in sorted(rows)).split())
+    shown = (ROOT / "examples" / "failing-policy" / "README.md").read_text()
+    lines = [line for block in re.findall(r"^```\n(.+?)^```$", shown, re.DOTALL | re.MULTILINE) for line in block.splitlines()]
+    assert len(lines) > 5
+    assert [line for line in lines if " ".join(line.split()) not in words] == []
+    assert "url(" not in picture.replace("url(#", "")
