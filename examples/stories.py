@@ -126,8 +126,7 @@ async def serving(folder: Path, story: Story, ports: Mapping[int, int] | None = 
                 transport, _ = await loop.create_datagram_endpoint(_Echo, ("127.0.0.1", port))
                 stack.callback(transport.close)
             elif server.lines:
-                listening = await asyncio.start_server(_answer_line, "127.0.0.1", port, ssl=context)
-                await stack.enter_async_context(listening)
+                await stack.enter_async_context(_line_server(port, context))
             else:
                 runner = web.AppRunner(_app(server.certificate), access_log=None, shutdown_timeout=1)
                 await runner.setup()
@@ -160,14 +159,26 @@ def _app(name: str) -> web.Application:
     return app
 
 
-async def _answer_line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError, ValueError):
-        line = await reader.readline()
-        if line:
-            writer.write(b"you said: " + line)
-            await writer.drain()
-        writer.close()
-        await writer.wait_closed()
+@contextlib.asynccontextmanager
+async def _line_server(port: int, context: ssl.SSLContext | None) -> AsyncIterator[None]:
+    """Answers a line with another; ends connections with itself, also those on which nothing is said."""
+    open_ones: set[asyncio.StreamWriter] = set()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_ones.add(writer)
+        with contextlib.suppress(ConnectionError, ValueError):
+            if line := await reader.readline():
+                writer.write(b"you said: " + line)
+                await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+        open_ones.discard(writer)
+
+    async with await asyncio.start_server(answer, "127.0.0.1", port, ssl=context):
+        yield
+        for writer in open_ones:
+            writer.transport.abort()
+        await asyncio.sleep(0)
 
 
 class _Echo(asyncio.DatagramProtocol):
