@@ -162,23 +162,29 @@ def _app(name: str) -> web.Application:
 @contextlib.asynccontextmanager
 async def _line_server(port: int, context: ssl.SSLContext | None) -> AsyncIterator[None]:
     """Answers a line with another; ends connections with itself, also those on which nothing is said."""
-    open_ones: set[asyncio.StreamWriter] = set()
+    connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        open_ones.add(writer)
-        with contextlib.suppress(ConnectionError, ValueError):
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        connections[task] = writer
+        try:
             if line := await reader.readline():
                 writer.write(b"you said: " + line)
                 await writer.drain()
             writer.close()
             await writer.wait_closed()
-        open_ones.discard(writer)
+        except (ConnectionError, ValueError):
+            writer.transport.abort()
+        finally:
+            del connections[task]
 
     async with await asyncio.start_server(answer, "127.0.0.1", port, ssl=context):
         yield
-        for writer in open_ones:
+        for writer in connections.values():
             writer.transport.abort()
-        await asyncio.sleep(0)
+        if connections:
+            await asyncio.wait(tuple(connections), timeout=5)
+        await asyncio.sleep(0)  # what is closed is gone a turn later
 
 
 class _Echo(asyncio.DatagramProtocol):
