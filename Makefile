@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fmt typecheck lint docs stubs update-cases fuzz promtool bench import-traefik conformance cluster lock
+.PHONY: help setup run test fmt typecheck lint docs site stubs update-cases fuzz promtool bench import-traefik conformance cluster lock
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -46,6 +46,13 @@ docs: setup ## Write the generated parts of docs/reference.md, the manifests and
 	@$(BIN)/python -m docs.generate
 	@$(BIN)/python -m deploy.generate
 
+.venv/.site: .venv/.installed docs/requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r docs/requirements.lock
+	@touch $@
+
+site: .venv/.site ## Build the documentation as a site, in site/: every link is checked
+	@$(BIN)/python -m docs.site site
+
 stubs: setup ## Write stubs/, the types of Envoy's messages that the code uses
 	@$(BIN)/python -m tools.envoy_stubs
 
@@ -77,6 +84,8 @@ cluster: setup ## Bring up a cluster with Lasthop: SUITE, CHANNEL, WAY (root)
 
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --all-extras pyproject.toml
 
-lock: ## Write both requirements.lock files anew from pyproject.toml (needs uv)
+lock: ## Write the three requirements.lock files anew from pyproject.toml (needs uv)
 	@$(LOCK) --group dev --output-file requirements.lock
 	@$(LOCK) --constraint requirements.lock --output-file deploy/requirements.lock
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group site \
+	  --constraint requirements.lock --output-file docs/requirements.lock

@@ -16,6 +16,7 @@ VALUES: Final = {
     "image": "{{ .Values.image }}",
     "replicas": "{{ .Values.replicas }}",
     "watched": '{{ join "," .Values.namespaces }}',
+    "webhook": "{{ if .Values.webhook.enabled }}0.0.0.0:9443{{ end }}",
 }
 INSIDE_RANGE: Final = VALUES | {"namespace": "{{ $.Release.Namespace }}"}
 
@@ -33,9 +34,10 @@ def files() -> dict[str, str]:
         "chart/values.yaml": f"# Controller and proxies run the same image.\nimage: {image}\n"
         f"replicas: {Options(image).replicas}\n"
         "# Only these namespaces, with a Role in each instead of a ClusterRole; empty: all.\nnamespaces: []\n"
-        f"{MONITORING_VALUES}",
+        f"{MONITORING_VALUES}{WEBHOOK_VALUES}",
         "monitoring/dashboard.json": dashboard(),
         "chart/templates/70-monitoring.yaml": _monitoring(),
+        "chart/templates/80-webhook.yaml": _webhook(),
     }
     found |= {f"chart/crds/{name}": text for name, text in crds().items()}
     found |= {f"chart/templates/{name}": _template(name, text) for name, text in sources().items()}
@@ -50,6 +52,21 @@ monitoring:
   labels: {}
   interval: 30s
 """
+
+
+WEBHOOK_VALUES: Final = """\
+# Judges edits before they are written: `kubectl apply` prints warnings. It refuses only what a GatewayProfile says
+# (spec.admission).
+webhook:
+  enabled: false
+  # What happens to edits while no controller answers, or not in time: Ignore lets them through, Fail refuses them.
+  failurePolicy: Ignore
+"""
+
+
+def _webhook() -> str:
+    text = (Path(__file__).parent / "webhook.yaml").read_text()
+    return f"{{{{- if .Values.webhook.enabled }}}}\n{text}{{{{- end }}}}\n"
 
 
 def _monitoring() -> str:

@@ -57,6 +57,7 @@ def rendered(options: Options) -> str:
         "image": options.image,
         "replicas": options.replicas,
         "watched": ",".join(options.watched),
+        "webhook": "",
     }
     texts = [*crds().values(), _namespace(options.namespace)]
     for name, text in sources().items():
