@@ -8,8 +8,18 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
+from deploy import chart
 from deploy.dashboard import dashboard
-from lasthop.infra.kubernetes.installation import GATEWAYS, Options, crds, default_image, for_namespace, rendered, sources
+from lasthop.infra.kubernetes.installation import (
+    GATEWAYS,
+    Options,
+    crd_documents,
+    crds,
+    default_image,
+    for_namespace,
+    rendered,
+    sources,
+)
 
 VALUES: Final = {
     "namespace": "{{ .Release.Namespace }}",
@@ -30,26 +40,16 @@ def files() -> dict[str, str]:
         "chart/Chart.yaml": "apiVersion: v2\nname: lasthop\n"
         "description: A Gateway API implementation that takes the last hop seriously.\n"
         f"type: application\nversion: {release}\nappVersion: {release}\n",
-        "chart/values.yaml": f"# Controller and proxies run the same image.\nimage: {image}\n"
-        f"replicas: {Options(image).replicas}\n"
-        "# Only these namespaces, with a Role in each instead of a ClusterRole; empty: all.\nnamespaces: []\n"
-        f"{MONITORING_VALUES}",
+        "chart/values.yaml": (values := chart.values(image, Options(image).replicas)),
+        "chart/values.schema.json": chart.schema(values),
+        "chart/templates/NOTES.txt": chart.notes(),
+        "chart/templates/05-crds.yaml": chart.crd_hook([document["metadata"]["name"] for document in crd_documents()]),
         "monitoring/dashboard.json": dashboard(),
         "chart/templates/70-monitoring.yaml": _monitoring(),
     }
     found |= {f"chart/crds/{name}": text for name, text in crds().items()}
     found |= {f"chart/templates/{name}": _template(name, text) for name, text in sources().items()}
     return found
-
-
-MONITORING_VALUES: Final = """\
-# For the Prometheus operator, whose CRDs must be there: PodMonitors of the controller and of the proxies, and alert rules.
-monitoring:
-  enabled: false
-  # What your Prometheus selects them by, `release: prometheus` say.
-  labels: {}
-  interval: 30s
-"""
 
 
 def _monitoring() -> str:
@@ -63,10 +63,10 @@ def _monitoring() -> str:
 
 
 def _template(name: str, text: str) -> str:
-    everywhere = Template(text).substitute(VALUES)
+    everywhere = chart.with_values(name, Template(text).substitute(VALUES))
     if name != GATEWAYS:
         return everywhere
-    each = Template(for_namespace(text, "{{ . }}")).substitute(INSIDE_RANGE)
+    each = chart.with_values(name, Template(for_namespace(text, "{{ . }}")).substitute(INSIDE_RANGE))
     return (
         "{{- if not .Values.namespaces }}\n"
         + everywhere

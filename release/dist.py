@@ -49,14 +49,17 @@ def built(root: Path, scratch: Path, epoch: str, umask: int = 0o022) -> dict[str
     for name in tracked(root):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / name, tree / name)
-    subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", str(results)],
         cwd=tree,
         env=os.environ | {"SOURCE_DATE_EPOCH": epoch},
         umask=umask,
-        check=True,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
+    if ran.returncode:
+        sys.exit(f"hatchling failed:\n{ran.stdout}")
     return {file.name: file.read_bytes() for file in sorted(results.iterdir())}
 
 

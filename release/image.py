@@ -1,10 +1,10 @@
 """`make image`: builds deploy/Dockerfile with buildah, writes its SBOM, checks what is in it, and tries it with podman.
 
     Debian's packages ──mmdebstrap──> base ──deploy/Dockerfile──> image ──> dist/lasthop-VERSION.oci.tar, .cdx.json
-                                                                    └─────> ~/.cache/lasthop/image/root, for pods of conformance/
+                                                                    └─────> ~/.cache/lasthop/image/root, for conformance/
 
-The base is made here, from the packages that this system's apt trusts, so no registry is needed; `make image BASE=debian:12-slim`
-takes that one instead. Needs root, on Debian.
+The base is made here, from the packages that this system's apt trusts, so no registry is needed; `make image BASE=NAME` takes
+another one, debian:12-slim for example. Needs root, on Debian.
 """
 
 from __future__ import annotations

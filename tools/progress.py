@@ -1,4 +1,4 @@
-"""Shows how far something long has come: one line that changes on a terminal, and elsewhere (CI logs) a line each 30 seconds."""
+"""Shows how far something long has come: one line that changes on a terminal, and in CI logs a line each 30 seconds."""
 
 from __future__ import annotations
 
