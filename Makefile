@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fmt typecheck lint docs stubs update-cases fuzz promtool bench import-traefik conformance cluster dist wheel-check image lock
+.PHONY: help setup run test fmt typecheck lint docs stubs update-cases fuzz promtool bench import-traefik conformance cluster dist wheel-check image helm release lock
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -79,6 +79,16 @@ wheel-check: dist ## Install the wheel into a new virtual environment, as pipx d
 
 image: setup ## Build deploy/Dockerfile with buildah, write its SBOM and try it: BASE (root, Debian)
 	@$(BIN)/python -m release.image $(if $(BASE),--base $(BASE))
+
+helm: setup ## Check the chart with the real helm (built once) on a real API server, upgrade and rollback under load: SHIPPED=1 (root)
+	@$(BIN)/python -m conformance helm $(if $(SHIPPED),--shipped)
+
+# What is released is checked first as it is installed: a commit, with its date in the changelog. See docs/releasing.md.
+release: setup ## Build and check everything that a release consists of, into dist/: SIGNING_KEY (root, Debian)
+	@$(BIN)/python -m release.check before
+	@$(MAKE) --no-print-directory wheel-check image
+	@$(MAKE) --no-print-directory helm SHIPPED=1
+	@$(BIN)/python -m release.check after
 
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 LOCK := $(COMPILE) --all-extras pyproject.toml

@@ -21,6 +21,7 @@ from typing import Final
 
 from lasthop.infra.kubernetes.pods import USER
 from release.dist import FOLDER, ROOT, source_date_epoch, write_sums
+from release.places import cache, root_folder
 from release.sbom import sbom
 from release.trial import trial
 
@@ -30,16 +31,6 @@ TOOLS: Final = ("buildah", "podman", "crun", "mmdebstrap")
 SOURCES: Final = Path("/etc/apt/sources.list.d/debian.sources")
 FORBIDDEN: Final = ("gcc", "cc", "g++", "clang", "tcc", "as", "ld", "make", "pip", "pip3", "curl", "wget")
 """Programs that the image must not have: what an intruder would build or fetch with."""
-
-
-def cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "lasthop" / "image"
-
-
-def root_folder() -> Path:
-    """Where the image's file system is unpacked."""
-    return cache() / "root"
 
 
 def storage() -> tuple[str, ...]:
