@@ -1,7 +1,7 @@
 """`python -m conformance helm`: the chart with the real helm, on a real API server.
 
 It is linted and rendered; what it renders with every value set is tried on the API server, which refuses unknown fields; then
-it is installed, upgraded to another image, so that controller and proxies are all replaced, and rolled back, while clients ask.
+it is installed, upgraded to another image, which replaces controller and proxies alike, and rolled back, while clients ask.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def main() -> int:
         print(said, end="")
         assert f"Lasthop      {version('lasthop')}\n" in said
         trial(lambda _: [program], env)
-        asking = [program, "install"]
+        asking: list[str | Path] = [program, "install"]
         asked = subprocess.run(asking, env=env | {"KUBECONFIG": "/dev/null"}, stderr=subprocess.PIPE, text=True, cwd="/")
         assert asked.returncode == 1 and NOT_INSTALLED in asked.stderr, asked.stderr
         print(f"Without the extra, what needs a cluster says: {asked.stderr}", end="")
