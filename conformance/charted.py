@@ -7,6 +7,7 @@ it is installed, upgraded to another image, which replaces controller and proxie
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import sys
@@ -136,7 +137,7 @@ async def replaced_under_load(cluster: Cluster, helm: Helm) -> bool:
     for image, command in ((SECOND, ("upgrade", "lasthop", str(CHART), *values)), (FIRST, ("rollback", "lasthop", "1"))):
         await helm.run(*command, "--namespace", NAMESPACE, "--wait", "--timeout=3m")
         await cluster.deployment_ready(NAMESPACE, CONTROLLER)
-        await eventually(lambda image=image: _all_run(cluster, image), 120)
+        await eventually(functools.partial(_all_run, cluster, image), 120)
         await asyncio.sleep(3)
         say(f"ok       helm {command[0]}: controller and proxies run {image}")
     output, _ = await clients.communicate(b"")

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from deploy import chart
+from deploy import helm_chart
 from deploy.dashboard import dashboard
 from lasthop.infra.kubernetes.installation import (
     GATEWAYS,
@@ -40,10 +40,10 @@ def files() -> dict[str, str]:
         "chart/Chart.yaml": "apiVersion: v2\nname: lasthop\n"
         "description: A Gateway API implementation that takes the last hop seriously.\n"
         f"type: application\nversion: {release}\nappVersion: {release}\n",
-        "chart/values.yaml": (values := chart.values(image, Options(image).replicas)),
-        "chart/values.schema.json": chart.schema(values),
-        "chart/templates/NOTES.txt": chart.notes(),
-        "chart/templates/05-crds.yaml": chart.crd_hook([document["metadata"]["name"] for document in crd_documents()]),
+        "chart/values.yaml": (values := helm_chart.values(image, Options(image).replicas)),
+        "chart/values.schema.json": helm_chart.schema(values),
+        "chart/templates/NOTES.txt": helm_chart.notes(),
+        "chart/templates/05-crds.yaml": helm_chart.crd_hook([document["metadata"]["name"] for document in crd_documents()]),
         "monitoring/dashboard.json": dashboard(),
         "chart/templates/70-monitoring.yaml": _monitoring(),
     }
@@ -63,10 +63,10 @@ def _monitoring() -> str:
 
 
 def _template(name: str, text: str) -> str:
-    everywhere = chart.with_values(name, Template(text).substitute(VALUES))
+    everywhere = helm_chart.with_values(name, Template(text).substitute(VALUES))
     if name != GATEWAYS:
         return everywhere
-    each = chart.with_values(name, Template(for_namespace(text, "{{ . }}")).substitute(INSIDE_RANGE))
+    each = helm_chart.with_values(name, Template(for_namespace(text, "{{ . }}")).substitute(INSIDE_RANGE))
     return (
         "{{- if not .Values.namespaces }}\n"
         + everywhere

@@ -90,7 +90,17 @@ def _finish(version: str) -> int:
         print(f"Not signed: there is no key. SIGNING_KEY=ID make release signs dist/{SUMS} with gpg.")
     elif gpg := shutil.which("gpg"):
         signature = f"{FOLDER / SUMS}.asc"
-        command = [gpg, "--yes", "--local-user", key, "--armor", "--output", signature, "--detach-sign", FOLDER / SUMS]
+        command: list[str | Path] = [
+            gpg,
+            "--yes",
+            "--local-user",
+            key,
+            "--armor",
+            "--output",
+            signature,
+            "--detach-sign",
+            FOLDER / SUMS,
+        ]
         subprocess.run(command, check=True)
     else:
         print("SIGNING_KEY is set, and gpg is not installed")

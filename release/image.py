@@ -90,7 +90,7 @@ def own_base() -> str:
 def build(tag: str, base: str) -> None:
     epoch = source_date_epoch(ROOT)
     command = ["build", "--isolation=chroot", "--network=host", f"--timestamp={epoch}", "--layers", f"--tag={tag}"]
-    command += [f"--build-arg=BASE={base}", f"--build-arg=SOURCE_DATE_EPOCH={epoch}", "--file=deploy/Dockerfile", *_pip(), "."]
+    command += [f"--build-arg=BASE={base}", "--file=deploy/Dockerfile", *_pip(), "."]
     subprocess.run(["buildah", *storage(), *command], cwd=ROOT, check=True)
 
 

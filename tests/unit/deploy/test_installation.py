@@ -13,8 +13,8 @@ import yaml
 from click.testing import CliRunner
 from jsonschema_rs import Draft7Validator as Validator
 
-from deploy.chart import BLOCK_LABELS, LABELS, PARAMETERS, PROFILE
 from deploy.generate import files
+from deploy.helm_chart import BLOCK_LABELS, LABELS, PARAMETERS, PROFILE
 from lasthop.api.crds import schema
 from lasthop.api.kinds import KINDS
 from lasthop.cli.main import main
@@ -138,6 +138,15 @@ def test_the_charts_schema_knows_the_values_and_refuses_others() -> None:
     assert not schema.is_valid({**values, "toleration": []})
     assert not schema.is_valid({**values, "crds": {"upgrades": True}})
     assert not schema.is_valid({**values, "replicas": "two"})
+
+
+def test_make_helm_sets_every_value() -> None:
+    values = yaml.safe_load(files()["chart/values.yaml"])
+    tried = yaml.safe_load((DEPLOY.parent / "conformance/chart-values.yaml").read_text())
+    assert tried.keys() == values.keys()
+    for name in ("service", "gatewayClass", "crds", "monitoring"):
+        assert tried[name].keys() == values[name].keys()
+    assert [name for name, value in tried.items() if value == values[name]] == ["namespaces", "crds"]
 
 
 def test_a_namespaced_install_writes_nothing_outside_its_namespaces() -> None:
