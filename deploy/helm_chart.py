@@ -130,6 +130,11 @@ def _schema(name: str, value: Any) -> dict[str, Any]:
             return {"type": "integer", "minimum": 1}
         case str():
             return {"type": "string"}
+        case list() if name == "namespaces":
+            return {
+                "type": "array",
+                "items": {"type": "string", "minLength": 1},
+            }  # `--set namespaces={}` is one without a name
         case list():
             return {"type": "array"}
         case dict() if value and name not in FREE:
