@@ -27,6 +27,11 @@ from release.trial import trial
 
 SUITE: Final = "bookworm"
 OWN_BASE: Final = f"localhost/lasthop-base:{SUITE}"
+SLIM: Final = (
+    *(f"path-exclude=/usr/share/{folder}/*" for folder in ("doc", "info", "locale", "man")),
+    "path-include=/usr/share/doc/*/copyright",
+)
+"""What nobody reads in a container is left out, as in Debian's own slim images; licences stay."""
 TOOLS: Final = ("buildah", "podman", "crun", "mmdebstrap")
 SOURCES: Final = Path("/etc/apt/sources.list.d/debian.sources")
 FORBIDDEN: Final = ("gcc", "cc", "g++", "clang", "tcc", "as", "ld", "make", "pip", "pip3", "curl", "wget")
@@ -78,7 +83,8 @@ def own_base() -> str:
     archive = cache() / "base.tar"
     sources = [str(SOURCES)] if SOURCES.exists() else []
     print(f"Making a base from Debian's packages ({SUITE})", flush=True)
-    subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", SUITE, str(archive), *sources], check=True)
+    command = ["mmdebstrap", "--quiet", "--variant=minbase", *(f"--dpkgopt={option}" for option in SLIM)]
+    subprocess.run([*command, SUITE, str(archive), *sources], check=True)
     container = _buildah("from", "scratch").strip()
     _buildah("add", container, str(archive), "/")
     _buildah("config", "--cmd", "/bin/sh", container)
