@@ -32,7 +32,7 @@ SLIM: Final = (
     "path-include=/usr/share/doc/*/copyright",
 )
 """What nobody reads in a container is left out, as in Debian's own slim images; licences stay."""
-TOOLS: Final = ("buildah", "podman", "crun", "mmdebstrap")
+TOOLS: Final = ("buildah", "podman", "runc", "mmdebstrap")
 SOURCES: Final = Path("/etc/apt/sources.list.d/debian.sources")
 FORBIDDEN: Final = ("gcc", "cc", "g++", "clang", "tcc", "as", "ld", "make", "pip", "pip3", "curl", "wget")
 """Programs that the image must not have: what an intruder would build or fetch with."""
@@ -138,13 +138,25 @@ def _run(tag: str, folder: Path) -> list[str | Path]:
         (folder / name).mkdir(mode=0o700)
         os.chown(folder / name, USER, USER)
     limits = ["--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL", "--security-opt=no-new-privileges"]
-    limits += ["--network=host", "--cgroups=disabled", "--pull=never"]
+    # podman's own defaults for the two ulimits need a capability that root in a virtual machine may lack.
+    limits += ["--network=host", "--pull=never", "--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096"]
     settings = [
         f"--env=LASTHOP_RUN_DIR={folder / 'r'}",
         f"--env=LASTHOP_STATE_DIR={folder / 's'}",
         f"--volume={folder}:{folder}",
     ]
-    return ["podman", *storage(), "run", "--rm", *limits, *settings, tag, "lasthop"]
+    return [
+        "podman",
+        *storage(),
+        "--runtime=runc",
+        "--cgroup-manager=cgroupfs",
+        "run",
+        "--rm",
+        *limits,
+        *settings,
+        tag,
+        "lasthop",
+    ]
 
 
 def _buildah(*command: str) -> str:
