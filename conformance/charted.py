@@ -42,7 +42,7 @@ async def check_chart(cluster: Cluster, arguments: dict[str, Any]) -> int:
     say("ok       helm lint finds nothing, with default values and with every value set")
     await the_same_as_install(helm)
     await refused(helm)
-    await installs(cluster, helm)
+    await installs(helm)
     await accepted(cluster, helm)
     return 0 if await replaced_under_load(cluster, helm) else 1
 
@@ -91,19 +91,25 @@ async def refused(helm: Helm) -> None:
     say("ok       a value that does not exist, and a profile that nobody would read, are refused")
 
 
-async def installs(cluster: Cluster, helm: Helm) -> None:
-    """First with a CRD there that is older, as after an uninstall: the hook brings it up to date."""
-    old = next(each for each in documents(Options(FIRST)) if each["metadata"]["name"] == "pinsets.lasthop.dev")
-    old["metadata"]["annotations"] = {"example.com/from": "before"}
-    del old["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    await cluster.apply([old])
-    flags = ["--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout=3m", f"--set=image={FIRST}"]
+async def installs(helm: Helm) -> None:
+    flags = ["--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout=5m", f"--set=image={FIRST}"]
     await helm.run("install", "lasthop", str(CHART), *flags)
+    say("ok       helm install --wait")
+
+
+def older_crd() -> Object:
+    """Returns a CRD of ours as an older version might have it: without fields that there are now."""
+    found = next(each for each in documents(Options(FIRST)) if each["metadata"]["name"] == "pinsets.lasthop.dev")
+    del found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return found
+
+
+async def crds_are_new(cluster: Cluster) -> None:
     found = await cluster.api.get(f"{CRD}/pinsets.lasthop.dev")
     assert "spec" in found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"], "the CRD is the old one"
     left = (await cluster.api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles"))["items"]
     assert "lasthop-crds" not in [role["metadata"]["name"] for role in left]
-    say("ok       helm install --wait; a CRD that was older is up to date, and the right to change it is gone")
+    say("ok       a CRD that was older is up to date, and the right to change it is gone")
 
 
 async def accepted(cluster: Cluster, helm: Helm) -> None:
@@ -133,12 +139,14 @@ async def replaced_under_load(cluster: Cluster, helm: Helm) -> bool:
     address = (await cluster.api.get(GATEWAY))["status"]["addresses"][0]["value"]
     await _serves(address)
     clients = await _start("bench.clients", f"{address}:80", HOST, CLIENTS)
+    await cluster.apply([older_crd()])
     values = ("--reuse-values", f"--set=image={SECOND}", "--set=podAnnotations.example\\.com/edition=two")
     for image, command in ((SECOND, ("upgrade", "lasthop", str(CHART), *values)), (FIRST, ("rollback", "lasthop", "1"))):
-        await helm.run(*command, "--namespace", NAMESPACE, "--wait", "--timeout=3m")
+        await helm.run(*command, "--namespace", NAMESPACE, "--wait", "--timeout=5m")
         await cluster.deployment_ready(NAMESPACE, CONTROLLER)
         await eventually(functools.partial(_all_run, cluster, image), 120)
         await asyncio.sleep(3)
+        await crds_are_new(cluster)
         say(f"ok       helm {command[0]}: controller and proxies run {image}")
     output, _ = await clients.communicate(b"")
     backend.kill()
