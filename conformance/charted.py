@@ -18,13 +18,13 @@ import yaml
 
 from bench import objects
 from conformance.api import APPLY, Object
-from conformance.checks import eventually
+from conformance.checks import eventually, mk_object
 from conformance.children import say
 from conformance.cluster import REPOSITORY, Cluster, has_condition
 from conformance.lasthop import CONTROLLER, NAMESPACE
 from conformance.network import NODE_IP
 from examples.quickstart.certificates import Issued
-from lasthop.infra.kubernetes.installation import CRDS, Options, documents
+from lasthop.infra.kubernetes.installation import CRDS, Options, crd_documents, documents
 
 CHART = REPOSITORY / "deploy" / "chart"
 EVERY_VALUE = Path(__file__).with_name("chart-values.yaml")
@@ -42,8 +42,8 @@ async def check_chart(cluster: Cluster, arguments: dict[str, Any]) -> int:
     say("ok       helm lint finds nothing, with default values and with every value set")
     await the_same_as_install(helm)
     await refused(helm)
-    await installs(helm)
     await accepted(cluster, helm)
+    await installs(helm)
     return 0 if await replaced_under_load(cluster, helm) else 1
 
 
@@ -113,7 +113,12 @@ async def crds_are_new(cluster: Cluster) -> None:
 
 
 async def accepted(cluster: Cluster, helm: Helm) -> None:
-    """With every value set, the API server accepts all of it, and knows every field."""
+    """With every value set, the API server accepts all of it, and knows every field. Before anything is installed: it would
+    be merged with that."""
+    crds = crd_documents()
+    await cluster.apply([mk_object("v1", "Namespace", "", NAMESPACE), *crds])
+    for crd in crds:
+        await eventually(functools.partial(_established, cluster, crd["metadata"]["name"]), 60)
     rendered = await helm.template("--values", str(EVERY_VALUE))
     rendered += await helm.template("--values", str(EVERY_VALUE), "--set=namespaces={default,lasthop-system}")
     kinds = set()
@@ -170,6 +175,10 @@ async def _start(module: str, *arguments: object) -> asyncio.subprocess.Process:
 
 async def _programmed(cluster: Cluster) -> bool:
     return has_condition(await cluster.api.get(GATEWAY), "Programmed")
+
+
+async def _established(cluster: Cluster, name: str) -> bool:
+    return has_condition(await cluster.api.get(f"{CRD}/{name}"), "Established")
 
 
 async def _serves(address: str) -> None:

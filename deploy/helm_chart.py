@@ -30,6 +30,15 @@ SPREAD: Final = """\
           matchLabels: {app.kubernetes.io/name: lasthop-controller}
 """
 BUDGET: Final = "spec:\n  maxUnavailable: 1\n"
+BUDGET_VALUE: Final = """\
+spec:
+{{- if .Values.podDisruptionBudget }}
+  {{- toYaml .Values.podDisruptionBudget | nindent 2 }}
+{{- else }}
+  maxUnavailable: 1
+{{- end }}
+"""
+"""The default is not in values.yaml: helm would merge it with a `minAvailable`, and there may be only one of them."""
 SERVICE_SPEC: Final = "spec:\n  selector: {app.kubernetes.io/name: lasthop-controller}\n"
 CLASS_NAME: Final = "  name: lasthop\n"
 CLASS_SPEC: Final = "  controllerName: lasthop.dev/gateway-controller\n"
@@ -70,7 +79,7 @@ def with_values(name: str, text: str) -> str:
             text = _replaced(text, RESOURCES, "        resources: {{- toYaml .Values.resources | nindent 10 }}\n")
             spread = "      topologySpreadConstraints: {{- toYaml .Values.topologySpreadConstraints | nindent 6 }}\n"
             text = _replaced(text, SPREAD, spread)
-            text = _replaced(text, BUDGET, "spec:\n  {{- toYaml .Values.podDisruptionBudget | nindent 2 }}\n")
+            text = _replaced(text, BUDGET, BUDGET_VALUE)
             text = _replaced(text, "    spec:\n", _optional("podAnnotations", "annotations", 6) + "    spec:\n")
             anchor = "      enableServiceLinks: false\n"
             scheduling = "".join(_optional(field, field, 6) for field in POD_FIELDS)

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from jsonschema_rs import Draft7Validator as Validator
 
 from deploy.generate import files
-from deploy.helm_chart import BLOCK_LABELS, LABELS, PARAMETERS, PROFILE
+from deploy.helm_chart import BLOCK_LABELS, BUDGET, BUDGET_VALUE, LABELS, PARAMETERS, PROFILE
 from lasthop.api.crds import schema
 from lasthop.api.kinds import KINDS
 from lasthop.cli.main import main
@@ -50,7 +50,7 @@ def helm(options: Options) -> list[dict[str, Any]]:
                 each = [body.replace("{{ . }}", n) for n in options.watched] if conditional == "range" else [body]
                 text = text.replace(block, "" if conditional == "if not" and options.watched else "".join(each))
             text = text.removeprefix("{{- if .Values.gatewayClass.create }}\n").replace(PROFILE.replace("LABELS", LABELS), "")
-            text = text.replace(PARAMETERS, "").replace(PROFILE.replace("LABELS", ""), "")
+            text = text.replace(BUDGET_VALUE, BUDGET).replace(PARAMETERS, "").replace(PROFILE.replace("LABELS", ""), "")
             for block, value in re.findall(r"({{- with (\S+) }}\n.*?{{- end }}\n)", text, re.DOTALL):
                 assert not lookup(values, value), f"{value} is not empty by default"
                 text = text.replace(block, "")
