@@ -39,7 +39,9 @@ class Cluster:
         release: Release,
         channel: str = "experimental",
         apiserver_flags: Sequence[str] = (),
+        shipped: str = "",
     ) -> None:
+        """`shipped`: the file system that Lasthop's pods have, instead of this repository's."""
         self.folder, self.programs, self.release, self.channel = folder, programs, release, channel
         self.logs, self.scratch = folder / "logs", folder / "scratch"
         self.authority = certificates.Authority()
@@ -52,6 +54,7 @@ class Cluster:
         self.kubeconfig = kubeconfig.write(folder / "inside.kubeconfig", API_SERVER, self.authority.pem, token)
         self.started: list[Server] = []
         self._token, self._apiserver_flags = token, apiserver_flags
+        self._shipped = Path(shipped) if shipped else None
         self._exits = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Cluster:
@@ -83,7 +86,7 @@ class Cluster:
         tasks = await self._exits.enter_async_context(asyncio.TaskGroup())
         for work in (port_forward.serve(self.host_socket, NODE_IP, 6443), self._watch_servers()):
             self._exits.callback(tasks.create_task(work).cancel)
-        self.node = Node(self.api, self.scratch / "pods", self.logs / "pods", self.programs)
+        self.node = Node(self.api, self.scratch / "pods", self.logs / "pods", self.programs, self._shipped)
         await self._exits.enter_async_context(self.node)
         versions = f"Kubernetes {build.KUBERNETES_VERSION}, Gateway API {self.release.version} ({self.channel} channel)"
         say(f"Cluster up in {time.monotonic() - begin:.1f} s: {versions}")

@@ -99,5 +99,9 @@ def documents(options: Options) -> list[Json]:
     return [document for document in yaml.safe_load_all(rendered(options)) if document]
 
 
+def crd_documents() -> list[Json]:
+    return [yaml.safe_load(text) for text in crds().values()]
+
+
 def _namespace(name: str) -> str:
     return f"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {name}\n"
