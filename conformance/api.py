@@ -55,7 +55,7 @@ class Api:
         self, method: str, path: str, body: Any = None, content_type: str = "application/json", **params: str
     ) -> Object:
         data = None if body is None else json.dumps(body)
-        timeout = aiohttp.ClientTimeout(total=30)
+        timeout = aiohttp.ClientTimeout(total=120)  # on machines that do much else
         headers = {"Content-Type": content_type}
         async with self.session.request(
             method, self.server + path, data=data, headers=headers, params=params, timeout=timeout

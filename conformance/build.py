@@ -12,15 +12,14 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.preflight import Missing, find
 from conformance.releases import CURRENT, Release
+from tools.progress import Progress
 
 MODULES = Path(__file__).parent / "go"
 CURRENT_CRDS = Path(__file__).parent.parent / "src" / "lasthop" / "api" / "crds" / "gateway-api"
@@ -49,6 +48,8 @@ _SERVERS = (
         "kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", ldflags=_KUBERNETES_LDFLAGS
     ),
 )
+
+HELM = Program("helm", "helm", "helm.sh/helm/v4/cmd/helm", ldflags="-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1")
 
 
 def programs(release: Release) -> tuple[Program, ...]:
@@ -140,8 +141,7 @@ def _build(go: str, program: Program, label: str) -> None:
     target = path_of(program)
     target.parent.mkdir(parents=True, exist_ok=True)
     environment = _environment()
-    started = time.monotonic()
-    progress = _Progress(label, started)
+    progress = Progress(label)
     progress.say("fetching modules")
     folder = program.modules / program.module
     listing = [go, "list", "-deps", *(["-test"] if program.test else []), program.package]
@@ -169,24 +169,3 @@ def _lines(command: list[str], folder: Path, environment: dict[str, str]) -> Ite
             yield last[-1]
     if process.returncode:
         raise Missing(f"`{' '.join(command)}` in {folder} failed:\n" + "\n".join(last))
-
-
-class _Progress:
-    """One line that changes on a terminal; elsewhere (CI logs) one line each 30 seconds."""
-
-    def __init__(self, label: str, started: float) -> None:
-        self.label, self.started, self.last = label, started, started
-        self.terminal = sys.stdout.isatty()
-
-    def say(self, text: str) -> None:
-        elapsed = time.monotonic() - self.started
-        clear = "\r\033[K" if self.terminal else ""
-        print(f"{clear}{self.label}: {text} ({elapsed:.0f} s)", flush=True)
-
-    def step(self, text: str) -> None:
-        now = time.monotonic()
-        if self.terminal:
-            print(f"\r\033[K{self.label}: {text} ({now - self.started:.0f} s)"[:150], end="", flush=True)
-        elif now - self.last >= 30:
-            self.last = now
-            self.say(text)

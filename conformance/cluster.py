@@ -40,8 +40,12 @@ class Cluster:
         channel: str = "experimental",
         apiserver_flags: Sequence[str] = (),
         node: bool = True,
+        shipped: str = "",
     ) -> None:
-        """Without a node nothing runs Pods, and nothing looks at Services: for benches with thousands of them."""
+        """Without a node nothing runs Pods, and nothing looks at Services: for benches with thousands of them.
+
+        `shipped`: the file system that Lasthop's pods have, instead of this repository's.
+        """
         self.folder, self.programs, self.release, self.channel = folder, programs, release, channel
         self.logs, self.scratch = folder / "logs", folder / "scratch"
         self.authority = certificates.Authority()
@@ -54,6 +58,7 @@ class Cluster:
         self.kubeconfig = kubeconfig.write(folder / "inside.kubeconfig", API_SERVER, self.authority.pem, token)
         self.started: list[Server] = []
         self._token, self._apiserver_flags, self._with_node = token, apiserver_flags, node
+        self._shipped = Path(shipped) if shipped else None
         self._exits = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Cluster:
@@ -86,7 +91,7 @@ class Cluster:
         for work in (port_forward.serve(self.host_socket, NODE_IP, 6443), self._watch_servers()):
             self._exits.callback(tasks.create_task(work).cancel)
         if self._with_node:
-            self.node = Node(self.api, self.scratch / "pods", self.logs / "pods", self.programs)
+            self.node = Node(self.api, self.scratch / "pods", self.logs / "pods", self.programs, self._shipped)
             await self._exits.enter_async_context(self.node)
         versions = f"Kubernetes {build.KUBERNETES_VERSION}, Gateway API {self.release.version} ({self.channel} channel)"
         say(f"Cluster up in {time.monotonic() - begin:.1f} s: {versions}")

@@ -21,6 +21,7 @@ _CONTROLLERS = (
     "endpointslice-controller",
     "namespace-controller",
     "garbage-collector-controller",
+    "job-controller",
     "serviceaccount-controller",
     "root-ca-certificate-publisher-controller",
 )

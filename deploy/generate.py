@@ -8,14 +8,25 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
+from deploy import helm_chart
 from deploy.dashboard import dashboard
-from lasthop.infra.kubernetes.installation import GATEWAYS, Options, crds, default_image, for_namespace, rendered, sources
+from lasthop.infra.kubernetes.installation import (
+    GATEWAYS,
+    Options,
+    crd_documents,
+    crds,
+    default_image,
+    for_namespace,
+    rendered,
+    sources,
+)
 
 VALUES: Final = {
     "namespace": "{{ .Release.Namespace }}",
     "image": "{{ .Values.image }}",
     "replicas": "{{ .Values.replicas }}",
     "watched": '{{ join "," .Values.namespaces }}',
+    "webhook": "{{ if .Values.webhook.enabled }}0.0.0.0:9443{{ end }}",
 }
 INSIDE_RANGE: Final = VALUES | {"namespace": "{{ $.Release.Namespace }}"}
 
@@ -30,26 +41,22 @@ def files() -> dict[str, str]:
         "chart/Chart.yaml": "apiVersion: v2\nname: lasthop\n"
         "description: A Gateway API implementation that takes the last hop seriously.\n"
         f"type: application\nversion: {release}\nappVersion: {release}\n",
-        "chart/values.yaml": f"# Controller and proxies run the same image.\nimage: {image}\n"
-        f"replicas: {Options(image).replicas}\n"
-        "# Only these namespaces, with a Role in each instead of a ClusterRole; empty: all.\nnamespaces: []\n"
-        f"{MONITORING_VALUES}",
+        "chart/values.yaml": (values := helm_chart.values(image, Options(image).replicas)),
+        "chart/values.schema.json": helm_chart.schema(values),
+        "chart/templates/NOTES.txt": helm_chart.notes(),
+        "chart/templates/05-crds.yaml": helm_chart.crd_hook([document["metadata"]["name"] for document in crd_documents()]),
         "monitoring/dashboard.json": dashboard(),
         "chart/templates/70-monitoring.yaml": _monitoring(),
+        "chart/templates/80-webhook.yaml": _webhook(),
     }
     found |= {f"chart/crds/{name}": text for name, text in crds().items()}
     found |= {f"chart/templates/{name}": _template(name, text) for name, text in sources().items()}
     return found
 
 
-MONITORING_VALUES: Final = """\
-# For the Prometheus operator, whose CRDs must be there: PodMonitors of the controller and of the proxies, and alert rules.
-monitoring:
-  enabled: false
-  # What your Prometheus selects them by, `release: prometheus` say.
-  labels: {}
-  interval: 30s
-"""
+def _webhook() -> str:
+    text = (Path(__file__).parent / "webhook.yaml").read_text()
+    return f"{{{{- if .Values.webhook.enabled }}}}\n{text}{{{{- end }}}}\n"
 
 
 def _monitoring() -> str:
@@ -63,10 +70,10 @@ def _monitoring() -> str:
 
 
 def _template(name: str, text: str) -> str:
-    everywhere = Template(text).substitute(VALUES)
+    everywhere = helm_chart.with_values(name, Template(text).substitute(VALUES))
     if name != GATEWAYS:
         return everywhere
-    each = Template(for_namespace(text, "{{ . }}")).substitute(INSIDE_RANGE)
+    each = helm_chart.with_values(name, Template(for_namespace(text, "{{ . }}")).substitute(INSIDE_RANGE))
     return (
         "{{- if not .Values.namespaces }}\n"
         + everywhere

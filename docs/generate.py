@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/reference.md (`make docs`). A test fails when they are out of date."""
+"""Writes the generated parts of docs/reference.md and docs/not-here.md (`make docs`). A test fails if they are out of date."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from lasthop.plan.limits import FIELDS, MAX_ENDPOINTS, MESSAGE_LENGTH, ceiling, 
 from lasthop.plan.tls_options import OPTIONS
 
 REFERENCE = Path(__file__).with_name("reference.md")
+NOT_HERE = Path(__file__).with_name("not-here.md")
 WIDTH = 120
 
 
@@ -88,19 +89,22 @@ PARTS = {
     "remedies": remedies,
     "limits": limits,
 }
+PAGES = {REFERENCE: tuple(PARTS), NOT_HERE: ("unserved",)}
 
 
-def generated(text: str) -> str:
-    """`text` with what stands between each pair of markers made anew."""
-    for name, part in PARTS.items():
+def generated(page: Path) -> str:
+    """Returns the page's text with what stands between each pair of markers made anew."""
+    text = page.read_text()
+    for name in PAGES[page]:
         start, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"
-        lines = "\n".join(line.rstrip() for line in "\n".join(part()).splitlines())
+        lines = "\n".join(line.rstrip() for line in "\n".join(PARTS[name]()).splitlines())
         new = f"{start}\n{lines}\n\n{end}".replace("\\", r"\\")
         text, found = re.subn(f"{re.escape(start)}.*?{re.escape(end)}", new, text, flags=re.DOTALL)
         if found != 1:
-            raise SystemExit(f"{REFERENCE} has {found} places for {name}; it needs one")
+            raise SystemExit(f"{page} has {found} places for {name}; it needs one")
     return text
 
 
 if __name__ == "__main__":
-    REFERENCE.write_text(generated(REFERENCE.read_text()))
+    for page in PAGES:
+        page.write_text(generated(page))

@@ -125,6 +125,7 @@ class Container:
         image_files = [(str(source), target, True) for source, target in self.image.files.items()]
         content = {
             "root": str(root),
+            "image": str(self.image.root or ""),
             "hostname": pod["spec"].get("hostname") or pod["metadata"]["name"],
             "etc": _etc(pod, around.network.ip),
             "mounts": image_files + around.volumes.mounts(self.spec),

@@ -1,7 +1,8 @@
 """Images as this node knows them: the last part of the name -> which files of this machine it consists of and what it runs.
 
 `lasthop` is this repository: its virtual environment (with Envoy's binary in site-packages) and its source tree, read-only at
-their own paths, so that pods run exactly the code that is being worked on.
+their own paths, so that pods run exactly the code that is being worked on. Or it is the image that ships (`make image`): its
+own file system, and nothing of this machine's.
 """
 
 from __future__ import annotations
@@ -25,15 +26,23 @@ class Image:
     env: dict[str, str] = field(default_factory=dict)
     user: int = 0
     working_dir: str = "/"
+    root: Path | None = None  # a whole file system; without it, the machine's /usr and the files
 
 
 class Images:
-    def __init__(self, programs: Mapping[str, Path], source: Path = SOURCE) -> None:
+    def __init__(self, programs: Mapping[str, Path], source: Path = SOURCE, shipped: Path | None = None) -> None:
+        """`shipped` is the file system of the image that `make image` has built, if that is to be run."""
         own = {name: Image((f"/{name}",), {programs[name]: f"/{name}"}) for name in BACKENDS if name in programs}
-        self.known = {**own, "lasthop": _lasthop(source)}
+        self.known = {**own, "lasthop": _shipped(shipped) if shipped else _lasthop(source)}
 
     def find(self, name: str) -> Image | None:
         return next((image for known, image in self.known.items() if re.search(rf"(^|/){known}(:|@|$)", name)), None)
+
+
+def _shipped(root: Path) -> Image:
+    """Returns what deploy/Dockerfile says of the image, beside its files."""
+    env = {"PATH": f"/opt/lasthop/bin:{DEFAULT_PATH}", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+    return Image(entrypoint=(), env={**env, "LASTHOP_RUN_DIR": "/run/lasthop"}, user=65532, root=root)
 
 
 def _lasthop(source: Path) -> Image:

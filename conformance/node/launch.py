@@ -1,7 +1,8 @@
 """Becomes the first process of a container. Run by the node as `python -I -S launch.py spec.json` in fresh mount, process and
 UTS namespaces and in the pod's network namespace; needs nothing but the standard library.
 
-Builds the root: a tmpfs with the host's /usr (read-only), a few files of /etc, the image's own files and the volumes. Then
+Builds the root: a tmpfs with the host's /usr (read-only), a few files of /etc, the image's own files and the volumes; or the
+image's whole file system with a layer of its own above it, so that containers do not meet in it. Then
 gives up what the securityContext says it must not have, and executes the command. The file descriptor `report` gets "ok" just
 before that, or what went wrong.
 """
@@ -50,16 +51,10 @@ def find(program: str, path: str) -> str:
 def build_root(spec: dict[str, Any]) -> None:
     root = spec["root"]
     mount("tmpfs", root, "tmpfs", MS_NOSUID, "mode=755")
-    for folder in ("proc", "sys", "dev", "etc", "usr", "tmp", "run", "var", "root"):
-        os.mkdir(f"{root}/{folder}")
-    os.chmod(f"{root}/tmp", 0o1777)
-    bind("/usr", f"{root}/usr", read_only=True)
-    for name in ("bin", "sbin", "lib", "lib64"):
-        if os.path.islink(f"/{name}"):
-            os.symlink(f"usr/{name}", f"{root}/{name}")
-    for name in ETC:
-        if os.path.exists(f"/etc/{name}"):
-            bind_into(root, f"/etc/{name}", f"/etc/{name}", read_only=True)
+    if spec["image"]:
+        lay_over(root, spec["image"])
+    else:
+        borrow_from_host(root)
     for name, content in spec["etc"].items():
         with open(f"{root}/etc/{name}", "w") as file:
             file.write(content)
@@ -71,6 +66,25 @@ def build_root(spec: dict[str, Any]) -> None:
         bind_into(root, source, target, read_only)
     if spec["readOnlyRootFilesystem"]:
         mount("", root, "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID)
+
+
+def lay_over(root: str, image: str) -> None:
+    for folder in ("upper", "work"):
+        os.mkdir(f"{root}/{folder}", 0o755)
+    mount("overlay", root, "overlay", MS_NOSUID, f"lowerdir={image},upperdir={root}/upper,workdir={root}/work")
+
+
+def borrow_from_host(root: str) -> None:
+    for folder in ("proc", "sys", "dev", "etc", "usr", "tmp", "run", "var", "root"):
+        os.mkdir(f"{root}/{folder}")
+    os.chmod(f"{root}/tmp", 0o1777)
+    bind("/usr", f"{root}/usr", read_only=True)
+    for name in ("bin", "sbin", "lib", "lib64"):
+        if os.path.islink(f"/{name}"):
+            os.symlink(f"usr/{name}", f"{root}/{name}")
+    for name in ETC:
+        if os.path.exists(f"/etc/{name}"):
+            bind_into(root, f"/etc/{name}", f"/etc/{name}", read_only=True)
 
 
 def build_devices(folder: str) -> None:
@@ -121,7 +135,7 @@ def set_capabilities(mask: int) -> None:
 
 def bind_into(root: str, source: str, target: str, read_only: bool) -> None:
     """Bind a file or folder of the host, making its mount point."""
-    point = root + target
+    point = inside(root, target)
     if os.path.isdir(source):
         os.makedirs(point, exist_ok=True)
     else:
@@ -129,6 +143,24 @@ def bind_into(root: str, source: str, target: str, read_only: bool) -> None:
         if not os.path.exists(point):
             open(point, "w").close()
     bind(source, point, read_only)
+
+
+def inside(root: str, path: str) -> str:
+    """Return where a path of the container is from outside: a link such as /var/run -> /run must not lead to the host's."""
+    found: list[str] = []
+    parts = [part for part in path.split("/") if part]
+    while parts:
+        part = parts.pop(0)
+        here = "/".join((root, *found, part))
+        if part == "..":
+            found = found[:-1]
+        elif os.path.islink(here):
+            link = os.readlink(here)
+            found = [] if link.startswith("/") else found
+            parts = [each for each in link.split("/") if each not in ("", ".")] + parts
+        else:
+            found.append(part)
+    return "/".join((root, *found))
 
 
 def bind(source: str, target: str, read_only: bool) -> None:

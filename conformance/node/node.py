@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 
 
 class Node:
-    def __init__(self, api: Api, folder: Path, log_folder: Path, programs: Mapping[str, Path]) -> None:
+    def __init__(self, api: Api, folder: Path, log_folder: Path, programs: Mapping[str, Path], shipped: Path | None) -> None:
         self.api, self.folder, self.log_folder = api, folder, log_folder
-        self.images = Images(programs)
+        self.images = Images(programs, shipped=shipped)
         self.pods: dict[str, Pod] = {}  # by uid
         self._uids: dict[Name, str] = {}
         self._addresses = Addresses()

@@ -16,7 +16,7 @@ DAYS = 90
 def ensure(folder: Path) -> None:
     """The private keys of the two CAs are never written: nobody can sign anything else with them."""
     names = ("ca", "right", "wrong-name", "unknown-ca")
-    if all(_lasts(folder / f"{name}.crt") for name in names) and all((folder / f"{n}.key").exists() for n in names[1:]):
+    if all(lasts(folder / f"{name}.crt") for name in names) and all((folder / f"{n}.key").exists() for n in names[1:]):
         return
     folder.mkdir(mode=0o700, exist_ok=True)
     ca = Issued("Lasthop demo CA")
@@ -28,9 +28,9 @@ def ensure(folder: Path) -> None:
 
 
 class Issued:
-    """A certificate and its key: a CA of its own, or a server's that `issuer` has signed."""
+    """A certificate and its key: a CA of its own, or one that `issuer` has signed, for a server or else a client."""
 
-    def __init__(self, name: str, issuer: Issued | None = None) -> None:
+    def __init__(self, name: str, issuer: Issued | None = None, *, client: bool = False) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         signer = issuer or self
@@ -49,7 +49,8 @@ class Issued:
         )
         if issuer is not None:
             builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-            builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            usage = ExtendedKeyUsageOID.CLIENT_AUTH if client else ExtendedKeyUsageOID.SERVER_AUTH
+            builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         self.pem = builder.sign(signer.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def write(self, folder: Path, name: str) -> None:
@@ -61,7 +62,7 @@ class Issued:
         (folder / f"{name}.crt").write_bytes(self.pem)
 
 
-def _lasts(path: Path) -> bool:
+def lasts(path: Path) -> bool:
     """Is it there, and for at least a day more?"""
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from lasthop import loop
 from lasthop.api import gateway as api
-from lasthop.api.meta import Key
+from lasthop.api.meta import Key, Object
 from lasthop.api.profiles import ProxySettings
 from lasthop.controller import Controller
 from lasthop.engine import Engine
@@ -25,13 +25,16 @@ from lasthop.infra.kubernetes.deployments import Deployments
 from lasthop.infra.kubernetes.desired import Site, desired_gateway
 from lasthop.infra.kubernetes.identity import Identity
 from lasthop.infra.kubernetes.verification_memory import VerificationConfigMap
+from lasthop.infra.kubernetes.webhook import WebhookTrust, service_name
 from lasthop.infra.system_store import host_store
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.lease import Leadership
+from lasthop.pki.certificates import PemKeyPair
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.listener import Gateway
 from lasthop.plan.observation import ProxyReport
 from lasthop.proxy.supervisor import Proxy
+from lasthop.rehearsal import Rehearsal
 from lasthop.resolve.profiles import proxy_settings
 from lasthop.resolve.settings import IN_CLUSTER, INFRASTRUCTURE
 from lasthop.sinks.kubernetes.status_updater import StatusUpdater
@@ -57,12 +60,15 @@ class ClusterRuntime(Sink, Leadership):
         xds_listen: str,
         own_address: str,
         namespaces: tuple[str, ...] = (),
+        webhook: bool = False,
     ) -> None:
-        """`identity` is this replica, `own_address` where the others reach it, `namespace` where Lease and CA are kept."""
+        """`identity` is this replica, `own_address` where the others reach it, `namespace` where Lease and CA are kept;
+        `webhook`: edits are to be judged before they are written."""
         self.source = KubernetesSource(client, namespaces=namespaces)
         self.proxies: Mapping[Key, Proxy] = {}
         """Those of this host: none."""
         engine = Engine(IN_CLUSTER, now=time.time())
+        self.rehearsal = Rehearsal(IN_CLUSTER, time.time()) if webhook else None
         self.updater = StatusUpdater(
             client,
             self.source.observed,
@@ -83,7 +89,7 @@ class ClusterRuntime(Sink, Leadership):
         self._identity = Identity(
             client,
             namespace,
-            tuple(dict.fromkeys((server_name, site.xds_host))),
+            tuple(dict.fromkeys((server_name, site.xds_host, *([service_name(namespace)] if webhook else ())))),
             identity,
             may_write=self.updater.may_write,
             problem=lambda text: self._log.error(text) if text else None,
@@ -113,10 +119,30 @@ class ClusterRuntime(Sink, Leadership):
             may_write=self.updater.may_write,
             problem=self._log.warning,
         )
+        self._webhook_trust = WebhookTrust(
+            client,
+            namespace,
+            trusted=lambda: self._identity.authority.bundle if self._identity.authority else b"",
+            may_write=self.updater.may_write,
+            problem=self._log.warning,
+        )
         self._xds_listen = xds_listen
         self._leading, self._lost = asyncio.Event(), asyncio.Event()
         self._uids: dict[str, Key] = {}
         self._stopping = asyncio.Event()
+
+    def objects_changed(self, changes: Mapping[Key, Object | None]) -> None:
+        if self.rehearsal:
+            self.rehearsal.changed(changes)
+
+    @property
+    def certified(self) -> asyncio.Event:
+        """Is set once there is a certificate."""
+        return self._identity.known
+
+    def certificate(self) -> PemKeyPair:
+        """Returns the one that servers of this replica show; its names include the webhook's."""
+        return self._identity.credentials().own
 
     def want(self, gateways: Mapping[Key, Gateway]) -> None:
         found, engine = {}, self.controller.engine
@@ -159,6 +185,8 @@ class ClusterRuntime(Sink, Leadership):
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.
                 server.open()
                 running.append(tasks.create_task(self._reporter.run()))
+                if self.rehearsal:
+                    running.append(tasks.create_task(self._webhook_trust.run()))
                 self._log.info("serving proxies", address=self._xds_listen)
                 await self._stopping.wait()
                 for task in running:

@@ -89,6 +89,8 @@ class Controller:
         CRD_VERSIONS.set(graph, batch.crd_versions)
         set_absent(graph, batch.absent_kinds)
         self.engine.apply(batch.changes)
+        for sink in self._sinks:
+            sink.objects_changed(batch.changes)
         self.log.debug("objects read", objects_changed=len(batch.changes), files_not_applied=len(batch.not_applied))
         self.source_findings, self.not_applied = batch.findings, batch.not_applied
         self._read.say("source", batch.findings)

@@ -49,7 +49,7 @@ from lasthop.resolve.verification import index_ports, index_weakened
 from lasthop.resolve.xbackends import index_labels, index_pods
 from lasthop.store.graph import Graph
 from lasthop.store.node import Crash, NodeId
-from lasthop.store.stages import Changes, Gone, Output, Stage, Stages
+from lasthop.store.stages import Changes, Gone, Indexer, Output, Stage, Stages
 from lasthop.store.store import Store
 from lasthop.verification_memory import VERIFICATIONS, VerificationMemory
 
@@ -81,7 +81,13 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
-JUDGED = (CLUSTERS.name, VERIFICATIONS.name, *(each.name for each in FINDINGS))
+JUDGED: tuple[Stage, ...] = tuple(
+    stage for stage in STAGES if isinstance(stage, Indexer) or stage is CLUSTERS or stage in FINDINGS
+)
+"""Enough to say what is wrong and how hops are verified, without what Envoy and the API server are told."""
+
+ASKED_ONCE = (CLUSTERS.name, VERIFICATIONS.name, *(each.name for each in FINDINGS))
+"""What `Engine.judge` computes."""
 URGENT = (CLUSTERS.name, LOAD_ASSIGNMENTS.name, SECRETS.name, CLIENT_SECRETS.name)
 
 
@@ -148,7 +154,7 @@ class Engine:
     def judge(self) -> None:
         """Brings `findings` and `hops` up to date, and nothing else of what is told to Envoy and to people: for those who ask
         once about many objects that nobody serves."""
-        outputs = self.stages.settle(only=JUDGED)
+        outputs = self.stages.settle(only=ASKED_ONCE)
         self.policies.settled(outputs)
         self.verifications.settled(outputs)
         self._collect_findings(outputs)

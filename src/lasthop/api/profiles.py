@@ -111,8 +111,15 @@ class LimitsProfile(Struct, frozen=True):
     ca_certificates: int | None = None
 
 
+class AdmissionProfile(Struct, frozen=True):
+    """The `admission` part as it is written: what the validating webhook refuses instead of warning."""
+
+    refuse: tuple[str, ...] = ()
+
+
 class GatewayProfileSpec(Struct, frozen=True):
     backend_tls: BackendTLSProfile = msgspec.field(default=BackendTLSProfile(), name="backendTLS")
+    admission: AdmissionProfile = AdmissionProfile()
     external_name_services: str = ""
     external_hostnames: str = ""
     http: HTTPProfile = HTTPProfile()

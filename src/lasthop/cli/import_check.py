@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from lasthop.api.core import Namespace
 from lasthop.api.meta import Key, ObjectMeta, StringMap
-from lasthop.cli.views.dry_run import serve_all
+from lasthop.dry_run import serve_all
 from lasthop.engine import Engine
 from lasthop.importers.result import Result
 from lasthop.importers.settings import Settings as ImportSettings

@@ -39,6 +39,16 @@ class PlaintextBackends(StrEnum):
     DENY = "Deny"
 
 
+class Refusal(StrEnum):
+    """What edits the validating webhook refuses, where an operator says so."""
+
+    WEAKER = "WeakerVerification"
+    """A backend would be verified less than it is now."""
+    NOT_PERMITTED = "NotPermitted"
+    """A backend would be refused, because a profile does not permit it."""
+    ENDLESS_WAIVER = "WaiverWithoutEnd"
+
+
 class BackendRules(msgspec.Struct, frozen=True):
     waivers: bool = False
     """VerificationWaivers have an effect."""

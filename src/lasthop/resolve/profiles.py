@@ -20,7 +20,7 @@ from lasthop.plan import reasons
 from lasthop.plan.connecting import LONGEST_EJECTION, MOST_RETRIES, ConnectRules
 from lasthop.plan.limits import Limits, clamped
 from lasthop.plan.problem import Problem, invalid_kind, not_found
-from lasthop.plan.profile import NOTHING, AccessLog, Acknowledgement, BackendRules, HttpRules, PlaintextBackends
+from lasthop.plan.profile import NOTHING, AccessLog, Acknowledgement, BackendRules, HttpRules, PlaintextBackends, Refusal
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -103,6 +103,13 @@ def _acknowledged(key: Key, said: profiles.BackendTLSProfile) -> Iterator[Acknow
     for each in said.acknowledged[:MAX_ACKNOWLEDGED]:
         if why := " ".join(each.reason.split()):
             yield Acknowledgement(each.kind, each.namespace, each.name, each.port, each.verification, why, str(key))
+
+
+@query
+def refused_edits(g: Graph, gateway: Key) -> frozenset[Refusal]:
+    """Returns what the webhook refuses: what either profile says. A word that is not known refuses nothing."""
+    said = (word for found in _both(g, gateway) if isinstance(found, tuple) for word in found[1].admission.refuse)
+    return frozenset(Refusal(word) for word in said if word in frozenset(Refusal))
 
 
 @query

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lasthop.api.meta import Key
+from lasthop.api.meta import Key, Object
 from lasthop.api.status import Status
 from lasthop.plan.finding import FindingChanges
 from lasthop.plan.listener import Gateway
@@ -13,6 +13,9 @@ from lasthop.plan.upstream import Hop
 
 class Sink:
     """Ignores everything; a sink overrides what it needs. Called on the event loop; must not block."""
+
+    def objects_changed(self, changes: Mapping[Key, Object | None]) -> None:
+        """Takes the objects that have come in; None: it is gone."""
 
     def want(self, gateways: Mapping[Key, Gateway]) -> None:
         """Takes all Gateways that need proxies."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner
+from jsonschema_rs import Draft7Validator as Validator
 
 from deploy.generate import files
+from deploy.helm_chart import BLOCK_LABELS, BUDGET, BUDGET_VALUE, LABELS, PARAMETERS, PROFILE
 from lasthop.api.crds import schema
 from lasthop.api.kinds import KINDS
 from lasthop.cli.main import main
@@ -24,30 +28,55 @@ DEPLOY = Path(__file__).parents[3] / "deploy"
 SOME = Options("registry.example.com/lasthop:7", "gateways", 3, ("shop", "blog"))
 ALL = Options("registry.example.com/lasthop:7", "gateways", 3)
 
-MONITORING = "chart/templates/70-monitoring.yaml"
-"""Off by default, and in none of the other forms: its kinds are the Prometheus operator's."""
+OPTIONAL = ("chart/templates/70-monitoring.yaml", "chart/templates/80-webhook.yaml")
+"""Off by default, and in none of the other forms."""
+CRD_HOOK = "chart/templates/05-crds.yaml"
+"""For Helm alone, which does not upgrade CRDs by itself."""
 Rules = dict[tuple[str, str], set[str]]
 
 
 def helm(options: Options) -> list[dict[str, Any]]:
-    """The little of Helm that the chart uses."""
+    """The little of Helm that the chart uses, with default values; `make helm` renders it with the real one."""
+    values = yaml.safe_load(files()["chart/values.yaml"])
+    values |= {"image": options.image, "replicas": options.replicas, "namespaces": list(options.watched)}
     found = []
     for name, text in sorted(files().items()):
-        if name.startswith("chart/templates/") and name != MONITORING:
+        if name.startswith("chart/templates/") and name.endswith(".yaml") and name not in (*OPTIONAL, CRD_HOOK):
+            text = text.replace(LABELS, "").replace(LABELS.replace("labels", "podLabels"), "").replace(BLOCK_LABELS, "")
             for conditional, body in re.findall(
                 r"{{- (if not|range) .Values.namespaces }}\n(.*?){{- end }}\n", text, re.DOTALL
             ):
                 block = f"{{{{- {conditional} .Values.namespaces }}}}\n{body}{{{{- end }}}}\n"
                 each = [body.replace("{{ . }}", n) for n in options.watched] if conditional == "range" else [body]
                 text = text.replace(block, "" if conditional == "if not" and options.watched else "".join(each))
-            text = text.replace("{{ $.Release.Namespace }}", options.namespace).replace(
-                "{{ .Release.Namespace }}", options.namespace
+            text = text.removeprefix("{{- if .Values.gatewayClass.create }}\n").replace(PROFILE.replace("LABELS", LABELS), "")
+            text = text.replace(BUDGET_VALUE, BUDGET).replace(PARAMETERS, "").replace(PROFILE.replace("LABELS", ""), "")
+            for block, value in re.findall(r"({{- with (\S+) }}\n.*?{{- end }}\n)", text, re.DOTALL):
+                assert not lookup(values, value), f"{value} is not empty by default"
+                text = text.replace(block, "")
+            text = re.sub(r"({{- end }}\n)\Z", "", text)
+            text = re.sub(
+                r"{{- toYaml (\S+) \| nindent (\d+) }}", lambda found: to_yaml(values, found[1], int(found[2])), text
             )
-            text = text.replace("{{ .Values.image }}", options.image).replace("{{ .Values.replicas }}", str(options.replicas))
+            text = text.replace("{{ $.Release.Namespace }}", "{{ .Release.Namespace }}")
+            text = text.replace("{{ .Release.Namespace }}", options.namespace)
             text = text.replace('{{ join "," .Values.namespaces }}', ",".join(options.watched))
-            assert "{{" not in text, f"{name} uses more of Helm than this test knows"
+            text = text.replace("{{ if .Values.webhook.enabled }}0.0.0.0:9443{{ end }}", "")
+            text = re.sub(r"{{ (\.Values\.\S+) }}", lambda found: str(lookup(values, found[1])), text)
+            assert "{{" not in text, f"{name} uses more of Helm than this test knows: {text}"
             found += [document for document in yaml.safe_load_all(text) if document]
     return found
+
+
+def lookup(values: dict[str, Any], path: str) -> Any:
+    found: Any = values
+    for part in path.removeprefix(".Values.").split("."):
+        found = found[part]
+    return found
+
+
+def to_yaml(values: dict[str, Any], path: str, indent: int) -> str:
+    return "\n" + textwrap.indent(yaml.safe_dump(lookup(values, path)).rstrip(), " " * indent)
 
 
 def of_kind(kind: str, options: Options = ALL) -> list[dict[str, Any]]:
@@ -85,6 +114,40 @@ def test_dry_run_prints_what_would_be_applied() -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0
     assert [d for d in yaml.safe_load_all(result.output) if d] == documents(ALL)
+
+
+def test_only_the_crds_can_be_printed_and_applied() -> None:
+    result = CliRunner().invoke(main, ["install", "--dry-run", "--crds-only"])
+    assert result.exit_code == 0
+    assert [document["kind"] for document in yaml.safe_load_all(result.output)] == ["CustomResourceDefinition"] * 3
+
+
+def test_the_hook_may_patch_our_crds_by_name_and_nothing_else() -> None:
+    text = re.sub(r"{{.*?}}", "x", files()[CRD_HOOK].replace("{{-", "#{{-"))
+    (role,) = (document for document in yaml.safe_load_all(text) if document and document["kind"] == "ClusterRole")
+    named, create = role["rules"]
+    assert sorted(named["resourceNames"]) == sorted(yaml.safe_load(text)["metadata"]["name"] for text in crds().values())
+    assert (named["verbs"], create["verbs"]) == (["get", "patch"], ["create"])
+    assert {*named["resources"], *create["resources"]} == {"customresourcedefinitions"}
+
+
+def test_the_charts_schema_knows_the_values_and_refuses_others() -> None:
+    schema = Validator(json.loads(files()["chart/values.schema.json"]))
+    values = yaml.safe_load(files()["chart/values.yaml"])
+    assert schema.is_valid(values)
+    assert schema.is_valid({**values, "tolerations": [{"key": "edge"}], "labels": {"team": "net"}})
+    assert not schema.is_valid({**values, "toleration": []})
+    assert not schema.is_valid({**values, "crds": {"upgrades": True}})
+    assert not schema.is_valid({**values, "replicas": "two"})
+
+
+def test_make_helm_sets_every_value() -> None:
+    values = yaml.safe_load(files()["chart/values.yaml"])
+    tried = yaml.safe_load((DEPLOY.parent / "conformance/chart-values.yaml").read_text())
+    assert tried.keys() == values.keys()
+    for name in ("service", "gatewayClass", "crds", "monitoring"):
+        assert tried[name].keys() == values[name].keys()
+    assert [name for name, value in tried.items() if value == values[name]] == ["namespaces", "crds"]
 
 
 def test_a_namespaced_install_writes_nothing_outside_its_namespaces() -> None:
@@ -221,7 +284,7 @@ def _pins(lock: Path) -> set[str]:
 
 
 def test_the_monitors_select_ports_that_exist_and_the_rules_are_those_of_the_file() -> None:
-    text = files()[MONITORING]
+    text = files()[OPTIONAL[0]]
     assert text.startswith("{{- if .Values.monitoring.enabled }}\n") and text.endswith("{{- end }}\n")
     assert not yaml.safe_load(files()["chart/values.yaml"])["monitoring"]["enabled"]
     text = re.sub(r"{{`(.*?)`}}", lambda found: found[1].replace("{", "<").replace("}", ">"), text)

@@ -12,7 +12,7 @@ from lasthop.cli.views.command_view import View, ask
 from lasthop.printable import clean
 
 if TYPE_CHECKING:
-    from lasthop.cli.comparison import State
+    from lasthop.outputs.comparison import State
 
 WEAKER: Final = 3
 """The exit code if no error is introduced, but a backend is verified less."""
@@ -82,9 +82,9 @@ def command(
 
 
 def _compare(folder: Path | None, files: tuple[Path, ...], against: str, output: str, cluster: target.ClusterOptions) -> None:
-    from lasthop.cli.comparison import compare
     from lasthop.cli.render import comparison_report
     from lasthop.cli.views.selection import at
+    from lasthop.outputs.comparison import compare
 
     base = folder or next(iter(files), None)
     if base is None or cluster.named or target.gateway_named():
@@ -111,8 +111,8 @@ def _asked(view: View) -> State:
 
 async def _state(view: View) -> State:
     from lasthop.cli.broken_files import broken_objects
-    from lasthop.cli.comparison import State
     from lasthop.cli.render.report import Report
+    from lasthop.outputs.comparison import State
     from lasthop.outputs.findings.root_causes import mistakes
 
     findings = await view.findings()

@@ -26,6 +26,8 @@ from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
 from lasthop.proxy.entry import AccessLogEntry
 from lasthop.web.app import AdminUnusable, serving
 from lasthop.web.controller_view import ControllerView
+from lasthop.web.reviews import Reviews
+from lasthop.web.webhook import serving as judging
 
 FROM_CONTROLLER: Final = "Tried from the controller, with its system store; a proxy may reach other addresses and has its own."
 
@@ -55,6 +57,12 @@ FROM_CONTROLLER: Final = "Tried from the controller, with its system store; a pr
 @click.option("--namespaces", default="", metavar="A,B", help="Watch only these namespaces.  [default: all]")
 @click.option("--namespace", help="Namespace of the Lease and the CA.  [default: $POD_NAMESPACE, else lasthop-system]")
 @click.option("--admin", default="0.0.0.0:19000", show_default=True, metavar="HOST:PORT", help="Health, metrics, status.")
+@click.option(
+    "--webhook",
+    default="",
+    metavar="HOST:PORT",
+    help="Judge edits before they are written: serve the validating webhook there.  [default: not]",
+)
 @logging.options
 def command(
     kubeconfig: Path | None,
@@ -67,6 +75,7 @@ def command(
     namespaces: str,
     namespace: str | None,
     admin: str,
+    webhook: str,
     log_format: str,
 ) -> None:
     """Run the control plane of a cluster: it creates a Deployment of proxies for each Gateway and writes status.
@@ -84,11 +93,14 @@ def command(
       lasthop controller --context kind --infrastructure=process --address 192.0.2.10
     """
     site = _site(image, xds_address) if infrastructure == "deployment" else None
+    if webhook and (site is None or not split_port(webhook)[1].isdigit()):
+        why = f"{webhook} is not HOST:PORT" if site else "the webhook needs --infrastructure=deployment"
+        raise click.BadParameter(why, param_hint="--webhook")
     watched = tuple(name for name in namespaces.split(",") if name)
     own = namespace or os.environ.get("POD_NAMESPACE") or "lasthop-system"
     try:
         with printing(log_format) as printer:
-            asyncio.run(_run(kubeconfig, context, site, xds_listen, address, own, watched, admin, printer))
+            asyncio.run(_run(kubeconfig, context, site, xds_listen, address, own, watched, admin, webhook, printer))
     except* (ConfigError, AdminUnusable, EnvoyNotFound, RunDirLocked) as group:
         raise first_error(group) from None
 
@@ -102,6 +114,7 @@ async def _run(
     namespace: str,
     namespaces: tuple[str, ...],
     admin: str,
+    webhook: str,
     printer: AccessLogPrinter,
 ) -> None:
     """Runs the controller until it is told to stop. `site` describes proxies in the cluster; None: they run on this host."""
@@ -137,13 +150,24 @@ async def _run(
                 xds_listen=xds_listen,
                 own_address=_own_address(site, xds_listen),
                 namespaces=namespaces,
+                webhook=bool(webhook),
             )
         on_signals(runtime.stop)
         view = ControllerView(runtime, where=access.name, probe_note="" if site is None else FROM_CONTROLLER)
         with held:
-            async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
+            async with serving(view, admin, run_dir / paths.ADMIN_SOCKET), _judging(runtime, webhook, namespaces):
                 runtime.controller.log.info("running", cluster=access.name, admin=admin)
                 await runtime.run()
+
+
+def _judging(
+    runtime: ClusterRuntime | ClusterHostRuntime, address: str, namespaces: tuple[str, ...]
+) -> contextlib.AbstractAsyncContextManager[None]:
+    """Serves the webhook, if it is asked for."""
+    if not address or not isinstance(runtime, ClusterRuntime) or runtime.rehearsal is None:
+        return contextlib.nullcontext()
+    reviews = Reviews(runtime.rehearsal, runtime.controller.engine.graph, namespaces)
+    return judging(reviews, address, runtime.certificate, runtime.certified)
 
 
 def _site(image: str, xds_address: str | None) -> Site:

@@ -6,6 +6,7 @@ import asyncio
 
 import click
 
+from lasthop.api.documents import Json
 from lasthop.infra.kubernetes import installation
 from lasthop.infra.kubernetes.installation import Options, default_image
 from lasthop.kubernetes import config
@@ -24,9 +25,18 @@ from lasthop.kubernetes.errors import ApiError, ConfigError
     metavar="NAMESPACE",
     help="Watch only this namespace; may be repeated.  [default: all]",
 )
+@click.option("--crds-only", is_flag=True, help="Only Lasthop's own CRDs, as before `helm upgrade`.")
 @click.option("--dry-run", is_flag=True, help="Print the manifests without applying them.")
 @click.option("--context", help="Context of the kubeconfig.")
-def command(namespace: str, image: str, replicas: int, watched: tuple[str, ...], dry_run: bool, context: str | None) -> None:
+def command(
+    namespace: str,
+    image: str,
+    replicas: int,
+    watched: tuple[str, ...],
+    crds_only: bool,
+    dry_run: bool,
+    context: str | None,
+) -> None:
     """Install Lasthop into the cluster of your kubeconfig, or change an existing installation.
 
     With --watch the controller gets a Role in each of these namespaces instead of a ClusterRole: it can neither read Secrets
@@ -37,15 +47,17 @@ def command(namespace: str, image: str, replicas: int, watched: tuple[str, ...],
     Examples:
       lasthop install --dry-run | kubectl diff -f -
       lasthop install --watch shop --watch blog
+      lasthop install --crds-only
 
     The Gateway API CRDs are not included; install those of v1.7.0 first.
     """
     options = Options(image, namespace, replicas, watched)
     if dry_run:
-        click.echo(installation.rendered(options), nl=False)
+        text = "---\n".join(installation.crds().values()) if crds_only else installation.rendered(options)
+        click.echo(text, nl=False)
         return
     try:
-        asyncio.run(_apply(options, context))
+        asyncio.run(_apply_crds(context) if crds_only else _apply(options, context))
     except (ConfigError, ApiError) as error:
         raise click.ClickException(str(error)) from None
 
@@ -53,14 +65,24 @@ def command(namespace: str, image: str, replicas: int, watched: tuple[str, ...],
 async def _apply(options: Options, context: str | None) -> None:
     async with Client(config.load(None, context)) as client:
         for document in installation.documents(options):
-            where = installation.path(document)
-            try:
-                await client.apply(where, document)
-            except ApiError as error:
-                hint = "; install the Gateway API CRDs first" if document["kind"] == "GatewayClass" and error.not_found else ""
-                raise ApiError(error.status, error.reason, f"{where}: {error.message}{hint}") from error
-            click.echo(f"{document['kind'].lower()}/{document['metadata']['name']} applied")
+            await _apply_one(client, document)
         await _take_back(client, options)
+
+
+async def _apply_crds(context: str | None) -> None:
+    async with Client(config.load(None, context)) as client:
+        for document in installation.crd_documents():
+            await _apply_one(client, document)
+
+
+async def _apply_one(client: Client, document: Json) -> None:
+    where = installation.path(document)
+    try:
+        await client.apply(where, document)
+    except ApiError as error:
+        hint = "; install the Gateway API CRDs first" if document["kind"] == "GatewayClass" and error.not_found else ""
+        raise ApiError(error.status, error.reason, f"{where}: {error.message}{hint}") from error
+    click.echo(f"{document['kind'].lower()}/{document['metadata']['name']} applied")
 
 
 async def _take_back(client: Client, options: Options) -> None:

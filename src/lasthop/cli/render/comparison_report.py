@@ -6,8 +6,8 @@ import json
 
 import click
 
-from lasthop.cli.comparison import Comparison, HopChange
 from lasthop.cli.render import report
+from lasthop.outputs.comparison import Comparison, HopChange
 
 
 def text(found: Comparison) -> str:

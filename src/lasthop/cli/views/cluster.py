@@ -21,7 +21,7 @@ from lasthop.cli.guesses import guessed
 from lasthop.cli.rbac_visibility import RBACVisibility
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.command_view import Size
-from lasthop.cli.views.dry_run import serve_all
+from lasthop.dry_run import serve_all
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
 from lasthop.kubernetes.client import Client

@@ -22,8 +22,8 @@ from lasthop.cli.render.report import placed
 from lasthop.cli.render.terminal import note_once
 from lasthop.cli.views.admin_socket import AdminSocketView
 from lasthop.cli.views.command_view import Size
-from lasthop.cli.views.dry_run import serve_all
 from lasthop.cli.views.selection import Selection
+from lasthop.dry_run import serve_all
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
 from lasthop.plan.finding import Finding, Severity

@@ -57,6 +57,7 @@ def rendered(options: Options) -> str:
         "image": options.image,
         "replicas": options.replicas,
         "watched": ",".join(options.watched),
+        "webhook": "",
     }
     texts = [*crds().values(), _namespace(options.namespace)]
     for name, text in sources().items():
@@ -96,6 +97,10 @@ def surplus(options: Options, found: Mapping[str, Iterable[Json]]) -> list[str]:
 
 def documents(options: Options) -> list[Json]:
     return [document for document in yaml.safe_load_all(rendered(options)) if document]
+
+
+def crd_documents() -> list[Json]:
+    return [yaml.safe_load(text) for text in crds().values()]
 
 
 def _namespace(name: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.proxy import ProxyState
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import PROBE, Probe
 from lasthop.resolve.settings import INFRASTRUCTURE, PROXY
+from lasthop.store.graph import Graph
 from lasthop.store.node import Crash
 
 
@@ -19,17 +21,22 @@ def serve_all(engine: Engine, *, judge: bool = False) -> None:
     else:
         engine.settle()
     for key in engine.store.keys("Gateway"):
-        found = gateway.attempt(engine.graph, key)
-        if found is None or isinstance(found, Crash):
-            continue
-        for address in found.addresses:
-            for listener in found.listeners:
-                PROBE.set(engine.graph, Probe(), key, address, listener.port, listener.transport)
-        inside = ("::",) if found.requested.inside else ()
-        given = (("IPAddress", each) for each in ("0.0.0.0", *inside))
-        INFRASTRUCTURE.set(engine.graph, Infrastructure(tuple(given), inside=inside), key)
-        PROXY.set(engine.graph, ProxyState.serving(found.listeners), key)
+        serve(engine.graph, key)
     if judge:
         engine.judge()
     else:
         engine.settle()
+
+
+def serve(graph: Graph, key: Key) -> None:
+    """Says that a Gateway has its ports, an address and a proxy, as far as it is one of ours now."""
+    found = gateway.attempt(graph, key)
+    if found is None or isinstance(found, Crash):
+        return
+    for address in found.addresses:
+        for listener in found.listeners:
+            PROBE.set(graph, Probe(), key, address, listener.port, listener.transport)
+    inside = ("::",) if found.requested.inside else ()
+    given = (("IPAddress", each) for each in ("0.0.0.0", *inside))
+    INFRASTRUCTURE.set(graph, Infrastructure(tuple(given), inside=inside), key)
+    PROXY.set(graph, ProxyState.serving(found.listeners), key)

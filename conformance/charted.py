@@ -1,0 +1,205 @@
+"""`python -m conformance helm`: the chart with the real helm, on a real API server.
+
+It is linted and rendered; what it renders with every value set is tried on the API server, which refuses unknown fields; then
+it is installed, upgraded to another image, which replaces controller and proxies alike, and rolled back, while clients ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench import objects
+from conformance.api import APPLY, Object
+from conformance.checks import eventually, mk_object
+from conformance.children import say
+from conformance.cluster import REPOSITORY, Cluster, has_condition
+from conformance.lasthop import CONTROLLER, NAMESPACE
+from conformance.network import NODE_IP
+from examples.quickstart.certificates import Issued
+from lasthop.infra.kubernetes.installation import CRDS, Options, crd_documents, documents
+
+CHART = REPOSITORY / "deploy" / "chart"
+EVERY_VALUE = Path(__file__).with_name("chart-values.yaml")
+HOST, CLIENTS, PORT, COUNTS = "chart.bench.example", 4, 8443, 8444
+FIRST, SECOND = "registry.example/lasthop:one", "registry.example/lasthop:two"
+GATEWAY = f"/apis/{objects.API}/namespaces/{objects.NAMESPACE}/gateways/{objects.GATEWAY}"
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+async def check_chart(cluster: Cluster, arguments: dict[str, Any]) -> int:
+    helm = Helm(cluster, arguments["helm"])
+    say((await helm.run("version", "--short")).strip())
+    await helm.run("lint", "--strict", str(CHART))
+    await helm.run("lint", "--strict", str(CHART), "--values", str(EVERY_VALUE))
+    say("ok       helm lint finds nothing, with default values and with every value set")
+    await the_same_as_install(helm)
+    await refused(helm)
+    await accepted(cluster, helm)
+    await installs(helm)
+    return 0 if await replaced_under_load(cluster, helm) else 1
+
+
+class Helm:
+    def __init__(self, cluster: Cluster, program: str) -> None:
+        self.program = program
+        home = {f"HELM_{kind}_HOME": str(cluster.scratch / f"helm-{kind.lower()}") for kind in ("CACHE", "CONFIG", "DATA")}
+        self.env = {**os.environ, **home, "KUBECONFIG": str(cluster.kubeconfig)}
+
+    async def run(self, *command: str, fails: bool = False) -> str:
+        """Returns what helm says, on standard output, or as its error if it is to fail."""
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(self.program, *command, env=self.env, stdout=pipe, stderr=pipe)
+        output, errors = (stream.decode() for stream in await process.communicate())
+        assert bool(process.returncode) == fails, f"helm {' '.join(command)}: {output}{errors}"
+        return errors if fails else output
+
+    async def template(self, *flags: str) -> list[Object]:
+        rendered = await self.run("template", "lasthop", str(CHART), "--namespace", NAMESPACE, *flags)
+        return [document for document in yaml.safe_load_all(rendered) if document]
+
+
+async def the_same_as_install(helm: Helm) -> None:
+    """With default values, what `lasthop install` applies."""
+    for watched in ((), ("shop", "blog")):
+        some = [f"--set=namespaces={{{','.join(watched)}}}"] if watched else []
+        rendered = await helm.template(f"--set=image={FIRST}", "--no-hooks", "--include-crds", *some)
+        wanted = [each for each in documents(Options(FIRST, watched=watched)) if each["kind"] != "Namespace"]
+        assert sorted(map(json.dumps, map(_sorted, rendered))) == sorted(map(json.dumps, map(_sorted, wanted)))
+    say("ok       the chart renders what `lasthop install` applies, for all namespaces and for some")
+
+
+def _sorted(document: Object) -> Object:
+    found: Object = json.loads(json.dumps(document, sort_keys=True))
+    return found
+
+
+async def refused(helm: Helm) -> None:
+    """Mistakes that helm itself refuses, in words."""
+    mistyped = await helm.run("template", "x", str(CHART), "--set=toleration=x", fails=True)
+    assert "toleration" in mistyped, mistyped
+    profile = ("--set=gatewayClass.profile.proxy.replicas=2", "--set=namespaces={shop}")
+    unread = await helm.run("template", "x", str(CHART), "--namespace", NAMESPACE, *profile, fails=True)
+    assert "which is not watched" in unread, unread
+    say("ok       a value that does not exist, and a profile that nobody would read, are refused")
+
+
+async def installs(helm: Helm) -> None:
+    flags = ["--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout=5m", f"--set=image={FIRST}"]
+    await helm.run("install", "lasthop", str(CHART), *flags)
+    say("ok       helm install --wait")
+
+
+def older_crd() -> Object:
+    """Returns a CRD of ours as an older version might have it: without fields that there are now."""
+    found = next(each for each in documents(Options(FIRST)) if each["metadata"]["name"] == "pinsets.lasthop.dev")
+    del found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return found
+
+
+async def crds_are_new(cluster: Cluster) -> None:
+    found = await cluster.api.get(f"{CRD}/pinsets.lasthop.dev")
+    assert "spec" in found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"], "the CRD is the old one"
+    left = (await cluster.api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles"))["items"]
+    assert "lasthop-crds" not in [role["metadata"]["name"] for role in left]
+    say("ok       a CRD that was older is up to date, and the right to change it is gone")
+
+
+async def accepted(cluster: Cluster, helm: Helm) -> None:
+    """With every value set, the API server accepts all of it, and knows every field. Before anything is installed: it would
+    be merged with that."""
+    crds = crd_documents()
+    await cluster.apply([mk_object("v1", "Namespace", "", NAMESPACE), *crds])
+    for crd in crds:
+        await eventually(functools.partial(_established, cluster, crd["metadata"]["name"]), 60)
+    rendered = await helm.template("--values", str(EVERY_VALUE))
+    rendered += await helm.template("--values", str(EVERY_VALUE), "--set=namespaces={default,lasthop-system}")
+    kinds = set()
+    for document in rendered:
+        if not document["apiVersion"].startswith("monitoring.coreos.com/"):
+            where = await cluster.api.path(document)
+            question = {"fieldManager": "helm-check", "force": "true", "dryRun": "All", "fieldValidation": "Strict"}
+            await cluster.api.request("PATCH", where, document, APPLY, **question)
+            kinds.add(document["kind"])
+    say(f"ok       the API server accepts all {len(rendered)} objects with every value set ({', '.join(sorted(kinds))})")
+
+
+async def replaced_under_load(cluster: Cluster, helm: Helm) -> bool:
+    ca = Issued("chart CA")
+    Issued("*.bench.example", ca).write(cluster.scratch, "backend")
+    pair = (cluster.scratch / "backend.crt", cluster.scratch / "backend.key")
+    backend = await _start("bench.tls_only_backend", *pair, f"{NODE_IP}:{PORT}", COUNTS)
+    assert backend.stdout is not None
+    await backend.stdout.readline()
+    await cluster.apply(objects.gateway())
+    await cluster.apply([objects.ca(ca.pem.decode()), *objects.backend("erp", HOST, NODE_IP, PORT, "v0.bench.example")])
+    await eventually(lambda: _programmed(cluster), 60)
+    address = (await cluster.api.get(GATEWAY))["status"]["addresses"][0]["value"]
+    await _serves(address)
+    clients = await _start("bench.clients", f"{address}:80", HOST, CLIENTS)
+    await cluster.apply([older_crd()])
+    values = ("--reuse-values", f"--set=image={SECOND}", "--set=podAnnotations.example\\.com/edition=two")
+    for image, command in ((SECOND, ("upgrade", "lasthop", str(CHART), *values)), (FIRST, ("rollback", "lasthop", "1"))):
+        await helm.run(*command, "--namespace", NAMESPACE, "--wait", "--timeout=5m")
+        await cluster.deployment_ready(NAMESPACE, CONTROLLER)
+        await eventually(functools.partial(_all_run, cluster, image), 120)
+        await asyncio.sleep(3)
+        await crds_are_new(cluster)
+        say(f"ok       helm {command[0]}: controller and proxies run {image}")
+    output, _ = await clients.communicate(b"")
+    backend.kill()
+    await backend.wait()
+    seen = json.loads(output)
+    failed = [*seen["lost"], *seen["wrong"]]
+    say(f"requests answered with 200    {seen['ok']:,}, the slowest in {1000 * seen['slowest']:.0f} ms")
+    say(f"connections refused, repeated {len(seen['refused'])}")
+    say(f"requests that failed          {len(failed)} (promised: 0) {failed[:5] or ''}")
+    await helm.run("uninstall", "lasthop", "--namespace", NAMESPACE, "--wait")
+    for name in CRDS:
+        await cluster.api.get(f"{CRD}/{name.removesuffix('.yaml')}.lasthop.dev")
+    say("ok       helm uninstall leaves the CRDs, and with them what users have written")
+    return not failed
+
+
+async def _start(module: str, *arguments: object) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(sys.executable, "-m", module, *map(str, arguments), stdin=pipe, stdout=pipe)
+
+
+async def _programmed(cluster: Cluster) -> bool:
+    return has_condition(await cluster.api.get(GATEWAY), "Programmed")
+
+
+async def _established(cluster: Cluster, name: str) -> bool:
+    return has_condition(await cluster.api.get(f"{CRD}/{name}"), "Established")
+
+
+async def _serves(address: str) -> None:
+    async def answered() -> bool:
+        try:
+            reader, writer = await asyncio.open_connection(address, 80)
+        except OSError:
+            return False
+        writer.write(f"GET / HTTP/1.1\r\nhost: {HOST}\r\nconnection: close\r\n\r\n".encode())
+        head = await reader.read()
+        writer.close()
+        return head.startswith(b"HTTP/1.1 200")
+
+    await eventually(answered, 60)
+
+
+async def _all_run(cluster: Cluster, image: str) -> bool:
+    """Whether every Pod, the proxies' too, is ready and of this image, and none of the other is left."""
+    pods = [
+        pod
+        for namespace in (NAMESPACE, objects.NAMESPACE)
+        for pod in (await cluster.api.get(f"/api/v1/namespaces/{namespace}/pods"))["items"]
+    ]
+    return all(pod["spec"]["containers"][0]["image"] == image and has_condition(pod, "Ready") for pod in pods)

@@ -1,0 +1,52 @@
+"""`make wheel-check`: installs the wheel into a new virtual environment, as pipx and `uv tool` do, and tries it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+from importlib.metadata import version
+from pathlib import Path
+
+from lasthop.kubernetes.config import NOT_INSTALLED
+from release.dist import FOLDER
+from release.trial import trial
+
+
+def main() -> int:
+    (wheel,) = FOLDER.glob("*.whl")
+    with tempfile.TemporaryDirectory(prefix="lasthop-venv-") as folder:
+        program = installed(wheel, Path(folder))
+        # Nothing of this repository: not its source, not its environment.
+        env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        said = subprocess.run([program, "version"], env=env, check=True, stdout=subprocess.PIPE, text=True, cwd="/").stdout
+        print(said, end="")
+        assert f"Lasthop      {version('lasthop')}\n" in said
+        trial(lambda _: [program], env)
+        asking: list[str | Path] = [program, "install"]
+        asked = subprocess.run(asking, env=env | {"KUBECONFIG": "/dev/null"}, stderr=subprocess.PIPE, text=True, cwd="/")
+        assert asked.returncode == 1 and NOT_INSTALLED in asked.stderr, asked.stderr
+        print(f"Without the extra, what needs a cluster says: {asked.stderr}", end="")
+        print(f"It takes {size(Path(folder)) / 1e6:.0f} MB.")
+        installed(Path(f"{wheel}[kubernetes]"), Path(folder))
+        print(f"With the extra `kubernetes` it takes {size(Path(folder)) / 1e6:.0f} MB.")
+    return 0
+
+
+def installed(wheel: Path, folder: Path) -> Path:
+    venv.create(folder, with_pip=True, symlinks=True)
+    subprocess.run(
+        [folder / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "--quiet", str(wheel)], check=True
+    )
+    return folder / "bin" / "lasthop"
+
+
+def size(folder: Path) -> int:
+    """Returns the bytes that a folder takes on a disk."""
+    return sum(512 * file.lstat().st_blocks for file in folder.rglob("*"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""Rehearses an edit: what would be wrong, and how backends would be verified, if an object were written or deleted.
+
+The live engine is never touched. Beside it there is a second graph over the same objects, which are frozen and so shared, with
+the stages that judge and none of those that tell Envoy or the API server:
+
+    changes ──> a copy that keeps up ──> + the candidate ──> findings, hops ──> - the candidate ──> hops as they are
+
+Everything is a generator that yields often, so that whoever runs it may stop at any point. An edit that concerns thousands of
+hops has long steps all the same, because indexes are brought up to date at once: run it in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from lasthop.api.meta import Key, Object
+from lasthop.dry_run import serve
+from lasthop.engine import JUDGED
+from lasthop.outputs.audit.hops import HopReport, hop_report, joined
+from lasthop.outputs.comparison import Comparison, HopChange, State, compare
+from lasthop.outputs.envoy.clusters import CLUSTERS
+from lasthop.outputs.findings.collection import FindingCollection
+from lasthop.outputs.findings.findings import FINDINGS
+from lasthop.outputs.findings.root_causes import mistakes
+from lasthop.plan import reasons
+from lasthop.plan.finding import Finding
+from lasthop.plan.profile import Refusal
+from lasthop.plan.tls import Refused
+from lasthop.plan.upstream import Hop
+from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.profiles import refused_edits
+from lasthop.resolve.settings import CRD_VERSIONS, SETTINGS, SYSTEM_STORE, Settings
+from lasthop.store.graph import Graph
+from lasthop.store.stages import Changes, Gone, Stages
+from lasthop.store.store import Store
+
+MEMBERS: Final = 40
+"""Of each output, at once: as `loop.py` has it."""
+TURN: Final = 0.01
+"""Seconds after which a step is over."""
+GATEWAYS: Final = 20
+"""Looked at in one step."""
+MAX_HOPS: Final = 200
+"""Those whose verification is compared."""
+OPERATORS: Final = frozenset(("GatewayClass", "GatewayProfile"))
+"""What operators write is never refused: they would lock themselves out."""
+LATER: Final = frozenset(("NoEndpoints",))
+"""Findings that are so with almost everything that is new: Pods come after Services."""
+NOT_PERMITTED: Final = frozenset(
+    (
+        reasons.WAIVER_NOT_PERMITTED,
+        reasons.TLS_VERSION_NOT_PERMITTED,
+        reasons.PLAINTEXT_NOT_PERMITTED,
+        reasons.PINNED_ONLY_NOT_PERMITTED,
+        reasons.WEAK_CERTIFICATE_NOT_PERMITTED,
+        reasons.EXTERNAL_HOSTNAME_NOT_PERMITTED,
+    )
+)
+
+Steps = Generator[None, None, None]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    introduced: tuple[Finding, ...]
+    """What would be wrong that is not now, without what only follows from it."""
+    weaker: tuple[HopChange, ...]
+    """Hops that would be verified less."""
+    refused: tuple[str, ...] = ()
+    """Why an operator wants the edit refused, a sentence each."""
+
+
+class _Hop(msgspec.Struct, frozen=True):
+    """How a hop is in one of the two states."""
+
+    report: HopReport
+    not_permitted: str
+    """The reason, if a profile does not permit it."""
+    rules: frozenset[Refusal]
+
+
+class Rehearsal:
+    def __init__(self, settings: Settings, now: float = 0.0) -> None:
+        self._graph = Graph(now)
+        self._stages = Stages(self._graph, JUDGED)
+        self._store = Store(self._stages)
+        self._findings = FindingCollection()
+        self._hops: dict[Hop, None] = {}
+        """Whose clusters have changed since this was last emptied."""
+        self._waiting: dict[Key, Object | None] = {}
+        SETTINGS.set(self._graph, settings)
+
+    def changed(self, changes: Mapping[Key, Object | None]) -> None:
+        """Takes what has changed in the cluster; it counts from the next rehearsal on. May be called while one goes on in
+        another thread."""
+        self._waiting.update(changes)
+
+    def follow(self, live: Graph, now: float) -> None:
+        """Takes over the inputs that are no objects."""
+        self._graph.advance(now)
+        SYSTEM_STORE.set(self._graph, SYSTEM_STORE.peek(live))
+        CRD_VERSIONS.set(self._graph, CRD_VERSIONS.peek(live))
+
+    def catch_up(self) -> Steps:
+        """Brings the copy up to date with the cluster."""
+        while self._waiting:
+            for _ in range(min(MEMBERS, len(self._waiting))):
+                self._store.put(*self._waiting.popitem())
+            self._take(self._stages.settle(0))  # indexes, which take all there is at once: so it must not be all
+            yield
+        yield from self._settle()
+
+    def edit(self, key: Key, obj: Object | None) -> Generator[None, None, Verdict]:
+        """Rehearses that an object is written, or deleted (None)."""
+        yield from self.catch_up()
+        self._findings.changes()
+        self._hops.clear()
+        present = self._store.get(key)
+        try:
+            self._store.put(key, obj)
+            yield from self._settle()
+            new = self._findings.changes().new
+            hops = tuple(self._hops)[:MAX_HOPS]
+            after = yield from self._looked_at(hops)
+        finally:
+            # Also if it is stopped halfway: the next rehearsal settles what this leaves.
+            self._store.put(key, present)
+        yield from self._settle()
+        before = yield from self._looked_at(hops)
+        return _verdict(key, new, before, after)
+
+    def _settle(self) -> Steps:
+        while self._stages.unsettled:
+            self._take(self._stages.settle(MEMBERS, None, _used_up(TURN)))
+            yield
+            if not self._stages.unsettled:
+                yield from self._serve()
+
+    def _serve(self) -> Steps:
+        """Says that every Gateway has its proxies, so that what remains wrong is wrong with the objects."""
+        for number, key in enumerate(self._store.keys("Gateway")):
+            serve(self._graph, key)
+            if number % GATEWAYS == 0:
+                yield
+
+    def _take(self, outputs: Changes) -> None:
+        for output in FINDINGS:
+            for key, found in output.of(outputs).items():
+                self._findings.say((output.name, key), () if found is None or isinstance(found, Gone) else found)
+        self._hops.update(dict.fromkeys(Hop(*key) for key in CLUSTERS.of(outputs)))
+
+    def _looked_at(self, hops: Iterable[Hop]) -> Generator[None, None, list[_Hop]]:
+        found = []
+        for hop in hops:
+            if self._stages.is_member(CLUSTERS, hop):
+                (report,) = joined((hop_report(self._graph, hop),))
+                tls, rules = hop_tls.attempt(self._graph, *hop), refused_edits.attempt(self._graph, hop.gateway)
+                reason = tls.why.reason if isinstance(tls, Refused) else ""
+                known = rules if isinstance(rules, frozenset) else frozenset[Refusal]()
+                found.append(_Hop(report, reason if reason in NOT_PERMITTED else "", known))
+                yield
+        return found
+
+
+def _verdict(key: Key, new: Iterable[Finding], before: list[_Hop], after: list[_Hop]) -> Verdict:
+    roots = tuple(each for each in mistakes((f for f in new if f.reason not in LATER), {}) if _concerns(key, each.finding))
+    compared = compare(State("now", (), _reports(before)), State("then", roots, _reports(after)))
+    weaker = tuple(change for change in compared.hops if change.weaker)
+    refused = () if key.kind in OPERATORS else tuple(dict.fromkeys(_refusals(compared, before, after)))
+    return Verdict(tuple(each.finding for each in compared.introduced), weaker, refused)
+
+
+def _concerns(key: Key, finding: Finding) -> bool:
+    """Returns whether the author of an edit is told: of what is in the same namespace, or of all if it has none."""
+    return not key.namespace or finding.object is None or finding.object.namespace in ("", key.namespace)
+
+
+def _reports(hops: Iterable[_Hop]) -> tuple[HopReport, ...]:
+    return tuple(each.report for each in hops)
+
+
+def _refusals(compared: Comparison, before: list[_Hop], after: list[_Hop]) -> Iterable[str]:
+    rules: dict[Key, frozenset[Refusal]] = {}
+    for each in (*before, *after):
+        rules[each.report.gateway] = rules.get(each.report.gateway, frozenset()) | each.rules
+    known = {each.report for each in before}
+    refused_now = {(each.report.gateway, each.report.backend, each.report.port) for each in before if each.not_permitted}
+    for change in compared.hops:
+        if change.weaker and Refusal.WEAKER in rules[change.gateway]:
+            yield f"{hop_words(change)}, and {change.gateway} refuses that (GatewayProfile, admission.refuse)"
+    for each in after:
+        report, place = each.report, f"{each.report.gateway} to {each.report.backend}:{each.report.port}"
+        new = (report.gateway, report.backend, report.port) not in refused_now
+        if each.not_permitted and new and Refusal.NOT_PERMITTED in rules[report.gateway]:
+            yield f"{place}: {report.detail}"
+        if report.waives and not report.until and report not in known and Refusal.ENDLESS_WAIVER in rules[report.gateway]:
+            yield f"{place}: {report.waiver} has no end, and needs one here; set expires"
+
+
+def hop_words(change: HopChange) -> str:
+    return f"{change.gateway} to {change.backend}:{change.port} would be {change.after}; now: {change.before}"
+
+
+def _used_up(seconds: float) -> Callable[[], bool]:
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end

@@ -1,0 +1,73 @@
+"""Whether a commit can be released."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from release.check import COPIED, disagreements, project_version, unready
+from release.dist import ROOT
+
+FILES = ("pyproject.toml", "CHANGELOG.md", "deploy/chart/Chart.yaml", "deploy/chart/values.yaml", *COPIED)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A repository of its own, with a commit."""
+    for name in FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, tmp_path / name)
+    (tmp_path / "CHANGELOG.md").write_text("## 7.0.0 (2026-11-17)\n")
+    git(tmp_path, "init", "--quiet")
+    commit(tmp_path)
+    return tmp_path
+
+
+def git(root: Path, *command: str) -> None:
+    who = ["-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "-C", str(root), *who, *command], check=True)
+
+
+def commit(root: Path) -> None:
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--allow-empty", "--message", "a commit")
+
+
+def test_all_places_name_the_version_of_the_project() -> None:
+    assert disagreements(ROOT, project_version(ROOT)) == []
+
+
+def test_each_place_that_names_another_version_is_told() -> None:
+    found = disagreements(ROOT, "99.0.0")
+    places = {problem.partition(",")[0] for problem in found}
+    assert places == {"deploy/chart/Chart.yaml", "deploy/chart/values.yaml", *COPIED}
+
+
+def test_an_example_without_a_version_is_told(copy: Path) -> None:
+    (copy / "docs/how-to.md").write_text("nothing\n")
+    (found,) = disagreements(copy, project_version(copy))
+    assert found.startswith("docs/how-to.md: the version is none")
+
+
+def test_a_clean_commit_with_a_dated_section_is_ready(copy: Path) -> None:
+    assert unready(copy, "7.0.0") == []
+    git(copy, "tag", "v7.0.0")
+    assert unready(copy, "7.0.0") == []
+
+
+def test_a_section_without_a_date_a_change_and_a_taken_tag_are_told(copy: Path) -> None:
+    git(copy, "tag", "v7.0.0")
+    (copy / "CHANGELOG.md").write_text("## 7.0.0 (unreleased)\n")
+    assert [problem.partition(":")[0] for problem in unready(copy, "7.0.0")] == [
+        "CHANGELOG.md",
+        "the working tree has changes",
+    ]
+    commit(copy)
+    assert [problem.partition(":")[0] for problem in unready(copy, "7.0.0")] == [
+        "CHANGELOG.md",
+        "the tag v7.0.0 is another commit",
+    ]
+    assert unready(copy, "8.0.0") == ["CHANGELOG.md: there is no section `## 8.0.0 (DATE)`"]

@@ -1,0 +1,165 @@
+"""What an edit would change, found out beside the live engine."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeVar
+
+import pytest
+
+from lasthop.api.meta import Key, Object
+from lasthop.engine import Engine
+from lasthop.plan.finding import Severity
+from lasthop.rehearsal import Rehearsal, Verdict
+from lasthop.resolve.settings import IN_CLUSTER
+from tests.rehearsed import POLICY, REFUSING, world
+from tests.world import NOW, key, keyed, mk, mk_gateway, mk_policy, mk_profile, mk_route, mk_waiver, own_ref
+
+T = TypeVar("T")
+
+
+def done(steps: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+
+@pytest.fixture
+def rehearsal() -> Rehearsal:
+    return of(*world())
+
+
+def of(*objects: Object) -> Rehearsal:
+    found = Rehearsal(IN_CLUSTER, NOW.timestamp())
+    found.changed(keyed(*objects))
+    return found
+
+
+def texts(verdict: Verdict) -> list[str]:
+    return [f"{finding.object}: {finding.message}" for finding in verdict.introduced]
+
+
+def test_writing_what_is_there_already_changes_nothing(rehearsal: Rehearsal) -> None:
+    for obj in world():
+        assert done(rehearsal.edit(key(obj), obj)) == Verdict((), ()), obj
+
+
+def test_a_ca_that_does_not_exist_is_told_once_and_not_what_follows_from_it(rehearsal: Rehearsal) -> None:
+    verdict = done(rehearsal.edit(key(POLICY), mk_policy("shop/api", "api", "api.example", ["no-ca"])))
+    (told,) = texts(verdict)
+    assert told.startswith("BackendTLSPolicy shop/api: ") and "ConfigMap shop/no-ca does not exist" in told
+    assert not verdict.weaker, "it fails closed"
+    assert not verdict.refused
+
+
+def test_a_policy_that_conflicts_with_an_older_one_is_told(rehearsal: Rehearsal) -> None:
+    younger = mk_policy("shop/second", "api", "other.example", ["ca"], created="2026-06-01T00:00:00Z")
+    (told,) = texts(done(rehearsal.edit(key(younger), younger)))
+    assert told.startswith("BackendTLSPolicy shop/second: ") and "shop/api" in told
+
+
+def test_deleting_the_policy_turns_a_verified_hop_into_plaintext(rehearsal: Rehearsal) -> None:
+    verdict = done(rehearsal.edit(key(POLICY), None))
+    (change,) = verdict.weaker
+    assert (change.gateway, change.backend, change.port) == (Key("Gateway", "shop", "web"), Key("Service", "shop", "api"), 443)
+    assert change.before.startswith("must be verified") and change.after.startswith("plaintext")
+
+
+def test_a_route_to_what_does_not_exist_is_told(rehearsal: Rehearsal) -> None:
+    route = mk_route("shop/new", "shop/web", [{"name": "nobody", "port": 443}])
+    (told,) = texts(done(rehearsal.edit(key(route), route)))
+    assert "Service shop/nobody does not exist" in told
+
+
+def test_every_rehearsal_leaves_the_copy_as_it_was(rehearsal: Rehearsal) -> None:
+    first = done(rehearsal.edit(key(POLICY), None))
+    route = mk_route("shop/new", "shop/web", [{"name": "nobody", "port": 443}])
+    done(rehearsal.edit(key(route), route))
+    assert done(rehearsal.edit(key(POLICY), None)) == first
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+def test_one_that_is_stopped_halfway_leaves_nothing_behind(steps: int) -> None:
+    rehearsal = of(*world())
+    stopped = rehearsal.edit(key(POLICY), None)
+    for _ in range(steps):
+        if next(stopped, "the end") == "the end":
+            break
+    stopped.close()
+    for obj in world():
+        assert done(rehearsal.edit(key(obj), obj)) == Verdict((), ())
+
+
+def test_it_keeps_up_with_the_cluster(rehearsal: Rehearsal) -> None:
+    done(rehearsal.catch_up())
+    rehearsal.changed({key(POLICY): None})
+    assert not done(rehearsal.edit(key(POLICY), None)).weaker, "it is gone already"
+
+
+def test_the_live_engine_is_never_touched() -> None:
+    engine, rehearsal = Engine(IN_CLUSTER, NOW.timestamp()), of(*world())
+    engine.apply(keyed(*world()))
+    engine.settle()
+    findings, hops = engine.findings(), engine.hops()
+    assert done(rehearsal.edit(key(POLICY), None)).weaker
+    assert not engine.unsettled
+    assert (engine.findings(), engine.hops()) == (findings, hops)
+
+
+def test_what_is_wrong_in_another_namespace_is_not_told() -> None:
+    """Its author is somebody else, and may not read here."""
+    other = mk_route("blog/new", "shop/web", [{"name": "nobody", "port": 443}], parents=[{"name": "web", "namespace": "shop"}])
+    opened = mk_gateway(
+        "shop/web", [{"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}}]
+    )
+    rehearsal = of(*world(), mk("Namespace", "blog"), opened, other)
+    told = texts(done(rehearsal.edit(key(opened), None)))
+    assert [text.partition(":")[0] for text in told] == ["BackendTLSPolicy shop/api", "HTTPRoute shop/api"]
+
+
+# --- what operators refuse -------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_refused_unless_a_profile_says_so() -> None:
+    assert not done(of(*world(backendTLS={"plaintextBackends": "Deny"})).edit(key(POLICY), None)).refused
+
+
+def test_an_edit_that_verifies_less_is_refused_where_the_profile_says_so() -> None:
+    (refused,) = done(of(*world(**REFUSING)).edit(key(POLICY), None)).refused
+    assert "Gateway shop/web to Service shop/api:443 would be plaintext" in refused
+
+
+def test_what_a_profile_does_not_permit_is_refused() -> None:
+    rules = {**REFUSING, "backendTLS": {"plaintextBackends": "Deny"}}
+    (refused,) = done(of(*world(**rules)).edit(key(POLICY), None)).refused
+    assert "plaintext backends are denied here" in refused
+
+
+def test_what_is_not_permitted_already_is_not_refused_again() -> None:
+    rules = {**REFUSING, "backendTLS": {"plaintextBackends": "Deny"}}
+    objects = [obj for obj in world(**rules) if obj is not POLICY]
+    again = mk_route("shop/api", "shop/web", [{"name": "api", "port": 443}], hostnames=["shop.example"])
+    assert not done(of(*objects).edit(key(again), again)).refused
+
+
+@pytest.mark.parametrize(("expires", "refusals"), [("", 1), ("2026-12-01T00:00:00Z", 0)])
+def test_a_waiver_without_end_is_refused_and_one_with_an_end_is_not(expires: str, refusals: int) -> None:
+    rules = {"admission": {"refuse": ["WaiverWithoutEnd"]}, "backendTLS": {"waivers": "Allow"}}
+    objects = [obj for obj in world(**rules) if obj is not POLICY]
+    waived = mk_policy("shop/api", "api", "api.example", [own_ref("VerificationWaiver", "w")])
+    waiver = mk_waiver("shop/w", expires=expires)
+    refused = done(of(*objects, waived).edit(key(waiver), waiver)).refused
+    assert len(refused) == refusals
+    assert all("VerificationWaiver shop/w has no end" in text for text in refused)
+
+
+def test_operators_are_not_locked_out_by_their_own_words() -> None:
+    rules = {**REFUSING, "backendTLS": {"plaintextBackends": "Allow"}}
+    objects = [obj for obj in world(**rules) if obj is not POLICY]
+    stricter = mk_profile("shop/rules", **{**REFUSING, "backendTLS": {"plaintextBackends": "Deny"}})
+    verdict = done(of(*objects).edit(key(stricter), stricter))
+    assert not verdict.refused
+    assert [finding.severity for finding in verdict.introduced] == [Severity.ERROR], "but warned"

