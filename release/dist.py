@@ -45,10 +45,14 @@ def source_date_epoch(root: Path) -> str:
 
 def built(root: Path, scratch: Path, epoch: str, umask: int = 0o022) -> dict[str, bytes]:
     """Returns the wheel and the sdist by their names."""
-    tree, results = scratch / "tree", scratch / "results"
+    tree = scratch / "tree"
     for name in tracked(root):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / name, tree / name)
+    return build(tree, scratch / "results", epoch, umask)
+
+
+def build(tree: Path, results: Path, epoch: str, umask: int = 0o022) -> dict[str, bytes]:
     ran = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", str(results)],
         cwd=tree,

@@ -1,0 +1,58 @@
+"""Versions of Lasthop to upgrade from and to: any commit, as its wheel in a virtual environment of its own, with its chart."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from release.dist import ROOT, build
+from release.installed import installed
+from release.places import upgrades
+
+
+class Version(NamedTuple):
+    commit: str
+    folder: Path
+
+    @property
+    def venv(self) -> Path:
+        return self.folder / "venv"
+
+    @property
+    def program(self) -> Path:
+        return self.venv / "bin" / "lasthop"
+
+    @property
+    def chart(self) -> Path:
+        return self.folder / "chart"
+
+
+def version(reference: str) -> Version:
+    """Returns a commit, tag or branch as it is installed, with the extra `kubernetes`: once, and kept in the cache."""
+    commit = _git("rev-parse", "--verify", f"{reference}^{{commit}}")
+    found = Version(commit, upgrades() / commit)
+    if not (found.folder / "complete").exists():
+        print(f"Installing {reference} ({commit[:12]}) into {found.folder}", flush=True)
+        _install(found)
+    return found
+
+
+def _install(wanted: Version) -> None:
+    with tempfile.TemporaryDirectory(prefix="lasthop-version-") as scratch:
+        tree, results = Path(scratch) / "tree", Path(scratch) / "results"
+        archive = subprocess.run(["git", "-C", ROOT, "archive", wanted.commit], check=True, stdout=subprocess.PIPE).stdout
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            tar.extractall(tree, filter="data")
+        build(tree, results, _git("log", "-1", "--format=%ct", wanted.commit))
+        (wheel,) = results.glob("*.whl")
+        installed(Path(f"{wheel}[kubernetes]"), wanted.venv)
+        subprocess.run(["cp", "--recursive", tree / "deploy" / "chart", wanted.chart], check=True)
+    (wanted.folder / "complete").touch()
+
+
+def _git(*command: str) -> str:
+    return subprocess.run(["git", "-C", ROOT, *command], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
