@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fmt typecheck lint docs site stubs update-cases fuzz promtool bench bench-quick import-traefik conformance cluster dist wheel-check image helm release lock
+.PHONY: help setup run test fmt typecheck lint docs site stubs update-cases fuzz promtool bench bench-quick import-traefik conformance cluster dist wheel-check image helm upgrade release lock
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -98,6 +98,12 @@ image: setup ## Build deploy/Dockerfile with buildah, write its SBOM and try it:
 
 helm: setup ## Check the chart with the real helm (built once) on a real API server, upgrade and rollback under load: SHIPPED=1 (root)
 	@$(BIN)/python -m conformance helm $(if $(SHIPPED),--shipped)
+
+# Versions are installed once into the cache folder.
+upgrade: setup ## Upgrade from another commit to this one and back under load, on a folder and in a cluster: FROM, SHIPPED=1 (root)
+	@test -n "$(FROM)" || { echo "Say which commit, tag or branch to upgrade from: make upgrade FROM=main"; exit 2; }
+	@$(BIN)/python -m release.upgrade $(FROM)
+	@$(BIN)/python -m conformance upgrade $(FROM) $(if $(SHIPPED),--shipped)
 
 # What is released is checked first as it is installed: a commit, with its date in the changelog. See docs/releasing.md.
 release: setup ## Build and check everything that a release consists of, into dist/: SIGNING_KEY (root, Debian)

@@ -1,4 +1,4 @@
-"""`python -m conformance build | run | selftest | install | observe | helm | up | down | exec`."""
+"""`python -m conformance build | run | selftest | install | observe | helm | upgrade | up | down | exec`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from conformance.children import say
 from conformance.lasthop import WAYS
 from conformance.releases import CURRENT, RELEASES
 from release.places import root_folder
+from release.versions import version
 
 
 def main() -> int:
@@ -26,11 +27,13 @@ def main() -> int:
     helm = commands.add_parser(
         "helm", help="check the chart with the real helm: lint, install, upgrade and rollback under load"
     )
-    for command in (up, run, install, observe, helm):
+    upgrade = commands.add_parser("upgrade", help="upgrade Lasthop from another commit and back, under load")
+    upgrade.add_argument("before", metavar="REF", help="the commit, tag or branch to upgrade from")
+    for command in (up, run, install, observe, helm, upgrade):
         command.add_argument(
             "--shipped", action="store_true", help="Pods have the file system of the image that `make image` built"
         )
-    for command in (up, run, selftest, install, observe, helm):
+    for command in (up, run, selftest, install, observe, helm, upgrade):
         command.add_argument("--channel", choices=["experimental", "standard"], default="experimental", help="of the CRDs")
     run.add_argument("--run", action="append", default=[], metavar="TEST", help="only this test (may be repeated)")
     run.add_argument("--profiles", type=_list, default=[], metavar="A,B", help="all GATEWAY-* unless said")
@@ -104,6 +107,14 @@ def _helm(arguments: argparse.Namespace) -> int:
     return sandbox.run("conformance.charted:check_chart", {"cluster": order, "helm": str(build_one(HELM))})
 
 
+def _upgrade(arguments: argparse.Namespace) -> int:
+    _prepare()
+    before = version(arguments.before)
+    order = {"channel": arguments.channel, "shipped": _shipped(arguments), "before": str(before.venv)}
+    told = {"cluster": order, "helm": str(build_one(HELM)), "chart": str(before.chart), "commit": before.commit}
+    return sandbox.run("conformance.upgraded:check_upgrade", told)
+
+
 def _shipped(arguments: argparse.Namespace) -> str:
     if not arguments.shipped:
         return ""
@@ -144,7 +155,7 @@ def _exec(arguments: argparse.Namespace) -> int:
 
 _COMMANDS = {
     **{"build": _build, "up": _up, "run": _run, "selftest": _selftest, "install": _install, "observe": _observe},
-    **{"helm": _helm, "down": _down, "exec": _exec},
+    **{"helm": _helm, "upgrade": _upgrade, "down": _down, "exec": _exec},
 }
 
 if __name__ == "__main__":

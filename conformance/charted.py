@@ -10,27 +10,22 @@ import asyncio
 import functools
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from bench import objects
 from conformance.api import APPLY, Object
 from conformance.checks import eventually, mk_object
 from conformance.children import say
 from conformance.cluster import REPOSITORY, Cluster, has_condition
-from conformance.lasthop import CONTROLLER, NAMESPACE
-from conformance.network import NODE_IP
-from examples.quickstart.certificates import Issued
+from conformance.lasthop import NAMESPACE
+from conformance.under_load import UnderLoad
 from lasthop.infra.kubernetes.installation import CRDS, Options, crd_documents, documents
 
 CHART = REPOSITORY / "deploy" / "chart"
 EVERY_VALUE = Path(__file__).with_name("chart-values.yaml")
-HOST, CLIENTS, PORT, COUNTS = "chart.bench.example", 4, 8443, 8444
 FIRST, SECOND = "registry.example/lasthop:one", "registry.example/lasthop:two"
-GATEWAY = f"/apis/{objects.API}/namespaces/{objects.NAMESPACE}/gateways/{objects.GATEWAY}"
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -132,74 +127,20 @@ async def accepted(cluster: Cluster, helm: Helm) -> None:
 
 
 async def replaced_under_load(cluster: Cluster, helm: Helm) -> bool:
-    ca = Issued("chart CA")
-    Issued("*.bench.example", ca).write(cluster.scratch, "backend")
-    pair = (cluster.scratch / "backend.crt", cluster.scratch / "backend.key")
-    backend = await _start("bench.tls_only_backend", *pair, f"{NODE_IP}:{PORT}", COUNTS)
-    assert backend.stdout is not None
-    await backend.stdout.readline()
-    await cluster.apply(objects.gateway())
-    await cluster.apply([objects.ca(ca.pem.decode()), *objects.backend("erp", HOST, NODE_IP, PORT, "v0.bench.example")])
-    await eventually(lambda: _programmed(cluster), 60)
-    address = (await cluster.api.get(GATEWAY))["status"]["addresses"][0]["value"]
-    await _serves(address)
-    clients = await _start("bench.clients", f"{address}:80", HOST, CLIENTS)
-    await cluster.apply([older_crd()])
-    values = ("--reuse-values", f"--set=image={SECOND}", "--set=podAnnotations.example\\.com/edition=two")
-    for image, command in ((SECOND, ("upgrade", "lasthop", str(CHART), *values)), (FIRST, ("rollback", "lasthop", "1"))):
-        await helm.run(*command, "--namespace", NAMESPACE, "--wait", "--timeout=5m")
-        await cluster.deployment_ready(NAMESPACE, CONTROLLER)
-        await eventually(functools.partial(_all_run, cluster, image), 120)
-        await asyncio.sleep(3)
-        await crds_are_new(cluster)
-        say(f"ok       helm {command[0]}: controller and proxies run {image}")
-    output, _ = await clients.communicate(b"")
-    backend.kill()
-    await backend.wait()
-    seen = json.loads(output)
-    failed = [*seen["lost"], *seen["wrong"]]
-    say(f"requests answered with 200    {seen['ok']:,}, the slowest in {1000 * seen['slowest']:.0f} ms")
-    say(f"connections refused, repeated {len(seen['refused'])}")
-    say(f"requests that failed          {len(failed)} (promised: 0) {failed[:5] or ''}")
+    async with UnderLoad(cluster) as load:
+        await cluster.apply([older_crd()])
+        values = ("--reuse-values", f"--set=image={SECOND}", "--set=podAnnotations.example\\.com/edition=two")
+        for image, command in ((SECOND, ("upgrade", "lasthop", str(CHART), *values)), (FIRST, ("rollback", "lasthop", "1"))):
+            await helm.run(*command, "--namespace", NAMESPACE, "--wait", "--timeout=5m")
+            await load.until_all_run(image)
+            await crds_are_new(cluster)
+            say(f"ok       helm {command[0]}: controller and proxies run {image}")
     await helm.run("uninstall", "lasthop", "--namespace", NAMESPACE, "--wait")
     for name in CRDS:
         await cluster.api.get(f"{CRD}/{name.removesuffix('.yaml')}.lasthop.dev")
     say("ok       helm uninstall leaves the CRDs, and with them what users have written")
-    return not failed
-
-
-async def _start(module: str, *arguments: object) -> asyncio.subprocess.Process:
-    pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(sys.executable, "-m", module, *map(str, arguments), stdin=pipe, stdout=pipe)
-
-
-async def _programmed(cluster: Cluster) -> bool:
-    return has_condition(await cluster.api.get(GATEWAY), "Programmed")
+    return not load.failed
 
 
 async def _established(cluster: Cluster, name: str) -> bool:
     return has_condition(await cluster.api.get(f"{CRD}/{name}"), "Established")
-
-
-async def _serves(address: str) -> None:
-    async def answered() -> bool:
-        try:
-            reader, writer = await asyncio.open_connection(address, 80)
-        except OSError:
-            return False
-        writer.write(f"GET / HTTP/1.1\r\nhost: {HOST}\r\nconnection: close\r\n\r\n".encode())
-        head = await reader.read()
-        writer.close()
-        return head.startswith(b"HTTP/1.1 200")
-
-    await eventually(answered, 60)
-
-
-async def _all_run(cluster: Cluster, image: str) -> bool:
-    """Whether every Pod, the proxies' too, is ready and of this image, and none of the other is left."""
-    pods = [
-        pod
-        for namespace in (NAMESPACE, objects.NAMESPACE)
-        for pod in (await cluster.api.get(f"/api/v1/namespaces/{namespace}/pods"))["items"]
-    ]
-    return all(pod["spec"]["containers"][0]["image"] == image and has_condition(pod, "Ready") for pod in pods)

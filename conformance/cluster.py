@@ -23,6 +23,7 @@ from conformance import build, certificates, kubeconfig, network, port_forward
 from conformance.api import Api, ApiError, Object, documents
 from conformance.children import ChildError, Server, check, say
 from conformance.network import NODE_IP
+from conformance.node.images import Images
 from conformance.node.node import Node
 from conformance.releases import Release
 from conformance.servers import API_SERVER, apiserver, controller_manager, etcd
@@ -41,10 +42,12 @@ class Cluster:
         apiserver_flags: Sequence[str] = (),
         node: bool = True,
         shipped: str = "",
+        before: str = "",
     ) -> None:
         """Without a node nothing runs Pods, and nothing looks at Services: for benches with thousands of them.
 
-        `shipped`: the file system that Lasthop's pods have, instead of this repository's.
+        `shipped`: the file system that Lasthop's pods have, instead of this repository's. `before`: the virtual environment
+        of the image `lasthop:before`.
         """
         self.folder, self.programs, self.release, self.channel = folder, programs, release, channel
         self.logs, self.scratch = folder / "logs", folder / "scratch"
@@ -58,7 +61,7 @@ class Cluster:
         self.kubeconfig = kubeconfig.write(folder / "inside.kubeconfig", API_SERVER, self.authority.pem, token)
         self.started: list[Server] = []
         self._token, self._apiserver_flags, self._with_node = token, apiserver_flags, node
-        self._shipped = Path(shipped) if shipped else None
+        self._shipped, self._before = (Path(path) if path else None for path in (shipped, before))
         self._exits = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Cluster:
@@ -91,7 +94,8 @@ class Cluster:
         for work in (port_forward.serve(self.host_socket, NODE_IP, 6443), self._watch_servers()):
             self._exits.callback(tasks.create_task(work).cancel)
         if self._with_node:
-            self.node = Node(self.api, self.scratch / "pods", self.logs / "pods", self.programs, self._shipped)
+            images = Images(self.programs, shipped=self._shipped, before=self._before)
+            self.node = Node(self.api, self.scratch / "pods", self.logs / "pods", images)
             await self._exits.enter_async_context(self.node)
         versions = f"Kubernetes {build.KUBERNETES_VERSION}, Gateway API {self.release.version} ({self.channel} channel)"
         say(f"Cluster up in {time.monotonic() - begin:.1f} s: {versions}")

@@ -1,24 +1,23 @@
 """`make upgrade FROM=REF`: a gateway on a folder goes from another version to this commit and back, while clients ask.
 
-Each version is its wheel in a virtual environment of its own. No request may fail, and what the statuses say stays as it is,
-down to the times of their conditions. `python -m conformance upgrade` does the same in a cluster.
+Each version is its wheel in a virtual environment of its own. No request may fail, and all statuses say what they said.
+`python -m conformance upgrade` does the same in a cluster.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import functools
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from release.versions import Version, version
 from tests.backends import backend, until
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, issued
-from tests.proxy.lasthop import Lasthop
+from tests.proxy.lasthop import Conditions, Lasthop, conditions
 from tests.proxy.load import Load
 
 KINDS = ("GatewayClass", "Gateway", "HTTPRoute", "BackendTLSPolicy")
@@ -32,7 +31,6 @@ def main() -> int:
     arguments = parser.parse_args()
     before, after = version(arguments.before), version(arguments.after)
     with tempfile.TemporaryDirectory(prefix="lh-") as folder, backend(issued()) as answering:
-        # No variable of Python's: nothing of this repository is to be found by either version.
         lasthop = Lasthop(Path(folder), "--concurrency", "2", "--handover", "120")
         with contextlib.closing(lasthop):
             try:
@@ -43,7 +41,7 @@ def main() -> int:
 
 
 def upgraded(lasthop: Lasthop, port: int, before: Version, after: Version) -> int:
-    use(lasthop, before)
+    lasthop.executable = [before.program]
     lasthop.standard()
     lasthop.write(
         "objects.yaml",
@@ -53,10 +51,12 @@ def upgraded(lasthop: Lasthop, port: int, before: Version, after: Version) -> in
     )
     lasthop.start()
     lasthop.until_status("missing", 500)
-    until(lasthop.settled)
-    kept, failed = statuses(lasthop), 0
+    connected = functools.partial(says, lasthop, "BackendTLSPolicy", "shop/api", "BackendConnected", "True")
+    failed = 0
     for keep_alive in (True, False):
         with Load(lasthop, "api", CLIENTS, keep_alive=keep_alive) as load:
+            until(connected, "what the proxy sees is in the status")
+            kept = statuses(lasthop)
             for step, (target, restart) in {
                 "SIGTERM, then the new version": (after, again),
                 "SIGTERM, then the old one again": (before, again),
@@ -64,26 +64,22 @@ def upgraded(lasthop: Lasthop, port: int, before: Version, after: Version) -> in
                 "the old one with --replace": (before, replacing),
             }.items():
                 envoys = lasthop.envoys()
-                use(lasthop, target)
+                lasthop.executable = [target.program]
                 restart(lasthop)
-                until(lasthop.settled)
                 load.more(100)
                 until(lambda: len(lasthop.envoys()) == 1, "an Envoy that was replaced has ended")
+                until(connected, "what the proxy sees is in the status")
                 same = "the same Envoy" if lasthop.envoys() == envoys else "another Envoy"
                 changed = differing(kept, statuses(lasthop))
-                print(f"{'ok      ' if not changed else 'FAILED  '} {step}: {same}{''.join(f'; {each}' for each in changed)}")
+                print(
+                    f"{'FAILED  ' if changed else 'ok      '} {step} ({same}); statuses: {'; '.join(changed) or 'as before'}"
+                )
                 failed += bool(changed)
-        answered = {(200, "backend")}
-        lost = [taken for taken in load.taken if taken.what not in answered]
-        print(
-            f"{len(load.taken):,} requests on {'kept' if keep_alive else 'new'} connections, {len(lost)} failed {lost[:3] or ''}"
-        )
+        lost = [taken for taken in load.taken if taken.what != (200, "backend")]
+        kind = "kept" if keep_alive else "new"
+        print(f"{len(load.taken):,} requests on {kind} connections, {len(lost)} failed (promised: 0) {lost[:3] or ''}")
         failed += bool(lost)
     return 1 if failed else 0
-
-
-def use(lasthop: Lasthop, chosen: Version) -> None:
-    lasthop.executable = [chosen.program]
 
 
 def again(lasthop: Lasthop) -> None:
@@ -100,20 +96,29 @@ def replacing(lasthop: Lasthop) -> None:
     assert first.wait(10) == 0
 
 
-Statuses = dict[str, Any]
+Statuses = dict[tuple[str, str], Conditions]
 
 
 def statuses(lasthop: Lasthop) -> Statuses:
-    return {f"{kind} {path}": each.get("status") for kind in KINDS for path, each in lasthop.objects(kind).items()}
+    """Without the times of conditions: of a folder's objects they are kept in memory, and begin with the process."""
+    return {
+        (kind, path): conditions(each)
+        for kind in KINDS
+        for path, each in lasthop.objects(kind).items()
+        if "marker-" not in path
+    }
+
+
+def says(lasthop: Lasthop, kind: str, path: str, condition: str, status: str) -> bool:
+    found = lasthop.conditions(kind, path).get(condition)
+    return found is not None and found[0] == status
 
 
 def differing(kept: Statuses, found: Statuses) -> list[str]:
-    """Returns what is another status now, in words. Markers of the test itself come and go."""
-    names = {name for name in kept.keys() | found.keys() if "marker-" not in name}
     return [
-        f"{name} was {json.dumps(kept.get(name))}, is {json.dumps(found.get(name))}"
-        for name in sorted(names)
-        if kept.get(name) != found.get(name)
+        f"{' '.join(key)} was {kept.get(key)}, is {found.get(key)}"
+        for key in sorted(kept.keys() | found.keys())
+        if kept.get(key) != found.get(key)
     ]
 
 

@@ -2,7 +2,8 @@
 
 `lasthop` is this repository: its virtual environment (with Envoy's binary in site-packages) and its source tree, read-only at
 their own paths, so that pods run exactly the code that is being worked on. Or it is the image that ships (`make image`): its
-own file system, and nothing of this machine's.
+own file system, and nothing of this machine's. `lasthop:before` is another version, to upgrade from: the virtual environment
+that its wheel is installed in.
 """
 
 from __future__ import annotations
@@ -30,10 +31,18 @@ class Image:
 
 
 class Images:
-    def __init__(self, programs: Mapping[str, Path], source: Path = SOURCE, shipped: Path | None = None) -> None:
-        """`shipped` is the file system of the image that `make image` has built, if that is to be run."""
+    def __init__(
+        self,
+        programs: Mapping[str, Path],
+        source: Path = SOURCE,
+        shipped: Path | None = None,
+        before: Path | None = None,
+    ) -> None:
+        """`shipped` is the file system of the image that `make image` has built, if that is to be run; `before` the virtual
+        environment of another version."""
         own = {name: Image((f"/{name}",), {programs[name]: f"/{name}"}) for name in BACKENDS if name in programs}
-        self.known = {**own, "lasthop": _shipped(shipped) if shipped else _lasthop(source)}
+        older = {"lasthop:before": _installed(before)} if before else {}
+        self.known = {**own, **older, "lasthop": _shipped(shipped) if shipped else _lasthop(source)}
 
     def find(self, name: str) -> Image | None:
         return next((image for known, image in self.known.items() if re.search(rf"(^|/){known}(:|@|$)", name)), None)
@@ -48,14 +57,18 @@ def _shipped(root: Path) -> Image:
 def _lasthop(source: Path) -> Image:
     # Compiled here once: the pods see the folder read-only and would compile it anew at each start.
     compileall.compile_dir(source, quiet=2, workers=1)
-    folders = [Path(sys.prefix), source]
+    return _installed(Path(sys.prefix), source)
+
+
+def _installed(venv: Path, *sources: Path) -> Image:
+    folders = [venv, *sources]
     base = Path(sys.base_prefix)
     if not base.is_relative_to("/usr"):  # for example an interpreter of pyenv or uv in a home folder
         folders.append(base)
-    interpreter = Path(sys.executable)
+    search = {"PYTHONPATH": ":".join(map(str, sources))} if sources else {}
     return Image(
-        entrypoint=(str(interpreter.parent / "lasthop"),),
+        entrypoint=(str(venv / "bin" / "lasthop"),),
         files={folder: str(folder) for folder in folders},
-        env={"PATH": f"{interpreter.parent}:{DEFAULT_PATH}", "PYTHONPATH": str(source), "PYTHONUNBUFFERED": "1"},
+        env={"PATH": f"{venv / 'bin'}:{DEFAULT_PATH}", "PYTHONUNBUFFERED": "1", **search},
         user=65532,  # as in the Dockerfile: non-root
     )

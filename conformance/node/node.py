@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,9 +29,8 @@ log = logging.getLogger(__name__)
 
 
 class Node:
-    def __init__(self, api: Api, folder: Path, log_folder: Path, programs: Mapping[str, Path], shipped: Path | None) -> None:
-        self.api, self.folder, self.log_folder = api, folder, log_folder
-        self.images = Images(programs, shipped=shipped)
+    def __init__(self, api: Api, folder: Path, log_folder: Path, images: Images) -> None:
+        self.api, self.folder, self.log_folder, self.images = api, folder, log_folder, images
         self.pods: dict[str, Pod] = {}  # by uid
         self._uids: dict[Name, str] = {}
         self._addresses = Addresses()

@@ -1,0 +1,76 @@
+"""`python -m conformance upgrade --before REF`: Lasthop of another commit, from its own chart, upgraded to this one and rolled
+back, with helm, while clients ask. No request may fail, and no condition of any status may change, not even for a moment:
+the times of their last transitions stay.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from bench import objects
+from conformance.charted import CHART, Helm
+from conformance.checks import eventually
+from conformance.children import say
+from conformance.cluster import Cluster
+from conformance.lasthop import GATEWAY_CLASS, NAMESPACE
+from conformance.under_load import UnderLoad
+
+BEFORE, AFTER = "registry.example/lasthop:before", "registry.example/lasthop:after"
+COLLECTION = f"/apis/{objects.API}/namespaces/{objects.NAMESPACE}"
+STATUSES = (
+    f"/apis/{objects.API}/gatewayclasses/{GATEWAY_CLASS}",
+    f"{COLLECTION}/gateways/{objects.GATEWAY}",
+    f"{COLLECTION}/httproutes/erp",
+    f"{COLLECTION}/backendtlspolicies/erp",
+)
+
+Conditions = dict[str, tuple[str, str, str, str]]
+
+
+async def check_upgrade(cluster: Cluster, arguments: dict[str, Any]) -> int:
+    helm = Helm(cluster, arguments["helm"])
+    flags = ("--namespace", NAMESPACE, "--wait", "--timeout=5m")
+    await helm.run("install", "lasthop", arguments["chart"], "--create-namespace", f"--set=image={BEFORE}", *flags)
+    changed: list[str] = []
+    async with UnderLoad(cluster) as load:
+        await eventually(functools.partial(_connected, cluster), 60)
+        kept = await statuses(cluster)
+        say(f"ok       helm install of {arguments['commit'][:12]}, its own chart: {len(kept)} conditions")
+        for image, command in (
+            (AFTER, ("upgrade", "lasthop", str(CHART), f"--set=image={AFTER}")),
+            (BEFORE, ("rollback", "lasthop", "1")),
+            (AFTER, ("rollback", "lasthop", "2")),
+        ):
+            await helm.run(*command, *flags)
+            await load.until_all_run(image)
+            await eventually(functools.partial(_connected, cluster), 60)
+            found = differing(kept, await statuses(cluster))
+            say(
+                f"{'FAILED' if found else 'ok    '}   helm {command[0]} to {image}; statuses: {'; '.join(found) or 'as before'}"
+            )
+            changed += found
+    return 1 if changed or load.failed else 0
+
+
+async def _connected(cluster: Cluster) -> bool:
+    """Whether what the proxies see has reached the status."""
+    found = (await statuses(cluster)).get(f"{STATUSES[-1]} BackendConnected")
+    return found is not None and found[0] == "True"
+
+
+async def statuses(cluster: Cluster) -> Conditions:
+    found: Conditions = {}
+    for path in STATUSES:
+        status = (await cluster.api.get(path)).get("status") or {}
+        parts = (status, *(status.get("parents") or ()), *(status.get("ancestors") or ()), *(status.get("listeners") or ()))
+        for part in parts:
+            for each in part.get("conditions") or ():
+                name = f"{path} {part['name']} {each['type']}" if "name" in part else f"{path} {each['type']}"
+                found[name] = (each["status"], each["reason"], each["message"], each["lastTransitionTime"])
+    return found
+
+
+def differing(kept: Conditions, found: Conditions) -> list[str]:
+    names = sorted(kept.keys() | found.keys())
+    return [f"{name} was {kept.get(name)}, is {found.get(name)}" for name in names if kept.get(name) != found.get(name)]
