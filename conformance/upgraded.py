@@ -46,9 +46,8 @@ async def check_upgrade(cluster: Cluster, arguments: dict[str, Any]) -> int:
             await load.until_all_run(image)
             await eventually(functools.partial(_connected, cluster), 60)
             found = differing(kept, await statuses(cluster))
-            say(
-                f"{'FAILED' if found else 'ok    '}   helm {command[0]} to {image}; statuses: {'; '.join(found) or 'as before'}"
-            )
+            result = "FAILED  " if found else "ok      "
+            say(f"{result} helm {command[0]} to {image}; statuses: {'; '.join(found) or 'as before'}")
             changed += found
     return 1 if changed or load.failed else 0
 
