@@ -55,7 +55,13 @@ def unused(right: Right) -> str:
     return UNUSED.get(right, "")
 
 
-CREATED = (("", "services"), ("", "serviceaccounts"), ("apps", "deployments"), ("policy", "poddisruptionbudgets"))
+CREATED = (
+    ("", "services"),
+    ("", "serviceaccounts"),
+    ("apps", "deployments"),
+    ("policy", "poddisruptionbudgets"),
+    ("autoscaling", "horizontalpodautoscalers"),
+)
 UNUSED: dict[Right, str] = {
     ("", "secrets", "update"): "replaces the CA of the xDS connections every few months",
     ("", "configmaps", "update"): "writes down anew how backends are verified, when that changes",
@@ -226,6 +232,9 @@ def _gateway(namespace: str) -> list[Object]:
     template = {"metadata": {"labels": {"app": "echo"}}, "spec": pod}
     ports = [{"name": name, "port": port, "targetPort": 3000} for name, port in (("http", 80), ("https", 443))]
     listener = {"name": "http", "port": 80, "protocol": "HTTP"}
+    tolerations = [{"key": "edge", "operator": "Exists"}]
+    scaled = {"proxy": {"autoscaling": {"maxReplicas": 2}, "pod": {"tolerations": tolerations}}}
+    infrastructure = {"parametersRef": {"group": "lasthop.dev", "kind": "GatewayProfile", "name": "scaled"}}
     rules = [
         {"matches": [{"path": {"value": "/tls"}}], "backendRefs": [{"name": "echo", "port": 443}]},
         {
@@ -246,7 +255,14 @@ def _gateway(namespace: str) -> list[Object]:
             spec={"selector": {"matchLabels": {"app": "echo"}}, "template": template},
         ),
         mk_object("v1", "Service", namespace, "echo", spec={"selector": {"app": "echo"}, "ports": ports}),
-        mk_object(api, "Gateway", namespace, "web", spec={"gatewayClassName": GATEWAY_CLASS, "listeners": [listener]}),
+        mk_object("lasthop.dev/v1alpha1", "GatewayProfile", namespace, "scaled", spec=scaled),
+        mk_object(
+            api,
+            "Gateway",
+            namespace,
+            "web",
+            spec={"gatewayClassName": GATEWAY_CLASS, "listeners": [listener], "infrastructure": infrastructure},
+        ),
         mk_object(api, "HTTPRoute", namespace, "echo", spec={"parentRefs": [{"name": "web"}], "rules": rules}),
         mk_object(f"{EXPERIMENTAL}/v1alpha1", "XBackend", namespace, "pods", spec=pods),
         mk_object(api, "BackendTLSPolicy", namespace, "echo", spec={"targetRefs": [target], "validation": trust}),

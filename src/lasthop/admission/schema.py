@@ -82,7 +82,8 @@ def _node(raw: Json) -> Node:
         defaults={k: v["default"] for k, v in raw.get("properties", {}).items() if "default" in v},
         items=items,
         additional=additional,
-        is_object=raw.get("type") == "object",
+        # What is kept as it is has no structure here: the API server judges it when it is passed on.
+        is_object=raw.get("type") == "object" and not raw.get("x-kubernetes-preserve-unknown-fields"),
         max_items=raw.get("maxItems"),
         list_type=raw.get("x-kubernetes-list-type", "atomic"),
         list_keys=tuple(raw.get("x-kubernetes-list-map-keys", ())),

@@ -9,7 +9,7 @@ import msgspec
 
 from lasthop.api import backends, core, gateway, policies, profiles, routes, telemetry, traffic, unserved, verification
 from lasthop.api.documents import Json
-from lasthop.api.meta import BytesMap, Object, StringMap, Struct
+from lasthop.api.meta import BytesMap, Object, PassedOn, StringMap, Struct
 
 CONTROLLER_NAME: Final = "lasthop.dev/gateway-controller"
 GATEWAY_API: Final = gateway.GROUP
@@ -107,6 +107,8 @@ def _hook(kind: type, value: Any) -> Any:
         return StringMap.of(value)
     if kind is BytesMap:
         return BytesMap.of(value)
+    if kind is PassedOn:
+        return PassedOn.of(value)
     raise TypeError(f"cannot read {kind.__name__}")
 
 
@@ -148,6 +150,8 @@ def plain(value: Any) -> Any:
             return dict(value)
         case BytesMap():
             return {key: f"<{len(content)} bytes, not shown>" for key, content in value}
+        case PassedOn():
+            return value.value
         case tuple():
             return [plain(item) for item in value]
         case msgspec.Struct():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -84,6 +84,21 @@ class BytesMap(tuple[tuple[str, bytes], ...]):
 
     def __repr__(self) -> str:
         return f"<{', '.join(f'{k}: {len(v)} bytes' for k, v in self)}>"
+
+
+class PassedOn(tuple[str, ...]):
+    """A part that is Kubernetes' own and is passed on as it is: one JSON text with sorted keys, so that objects holding one
+    stay hashable."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Any) -> PassedOn:
+        return cls((msgspec.json.encode(value, order="sorted").decode(),))
+
+    @property
+    def value(self) -> Any:
+        return msgspec.json.decode(self[0])
 
 
 class ObjectMeta(Struct, frozen=True):

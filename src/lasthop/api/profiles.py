@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lasthop.api.meta import Object, StringMap, Struct
+from lasthop.api.meta import Object, PassedOn, StringMap, Struct
 
 GROUP = "lasthop.dev"
 PREFIX = f"{GROUP}/"
@@ -25,6 +25,37 @@ class ServiceSettings(Struct, frozen=True):
     type: str = "LoadBalancer"
     external_traffic_policy: str = ""
     load_balancer_class: str = ""
+    annotations: StringMap = StringMap()
+
+
+class SecretName(Struct, frozen=True):
+    name: str = ""
+
+
+class PodSettings(Struct, frozen=True):
+    """Where its Pods run and what they carry. What is not typed is the Pod's own, and is passed on."""
+
+    labels: StringMap = StringMap()
+    annotations: StringMap = StringMap()
+    node_selector: StringMap = StringMap()
+    tolerations: tuple[PassedOn, ...] = ()
+    affinity: PassedOn | None = None
+    topology_spread_constraints: tuple[PassedOn, ...] | None = None
+    priority_class_name: str = ""
+    image_pull_secrets: tuple[SecretName, ...] = ()
+
+
+class DisruptionBudget(Struct, frozen=True):
+    """At most one of them is set: a number or a percentage."""
+
+    max_unavailable: int | str | None = None
+    min_available: int | str | None = None
+
+
+class Autoscaling(Struct, frozen=True):
+    max_replicas: int = 0
+    min_replicas: int = 1
+    target_cpu_utilization_percentage: int = msgspec.field(default=80, name="targetCPUUtilizationPercentage")
 
 
 class ProxyProfile(Struct, frozen=True):
@@ -33,6 +64,9 @@ class ProxyProfile(Struct, frozen=True):
     replicas: int | None = None
     resources: Resources | None = None
     service: ServiceSettings | None = None
+    pod: PodSettings | None = None
+    autoscaling: Autoscaling | None = None
+    disruption_budget: DisruptionBudget | None = None
     drain_seconds: int | None = None
     image: str = ""
     access_log: str = ""
@@ -47,6 +81,9 @@ class ProxySettings(Struct, frozen=True):
     """None leaves the number to an autoscaler; the Deployment starts with one."""
     resources: Resources = Resources()
     service: ServiceSettings = ServiceSettings()
+    pod: PodSettings = PodSettings()
+    autoscaling: Autoscaling | None = None
+    disruption_budget: DisruptionBudget = DisruptionBudget(max_unavailable=1)
     drain_seconds: int = 30
     """Seconds that a terminating Pod has to finish its requests."""
     image: str = ""

@@ -12,7 +12,7 @@ import pytest
 
 from lasthop.api import crds
 from lasthop.api.kinds import KINDS, LASTHOP_API, Kind
-from lasthop.api.meta import StringMap
+from lasthop.api.meta import PassedOn, StringMap
 from lasthop.infra.kubernetes.installation import crds as installed
 
 OWN = [kind for kind in KINDS.values() if kind.group == LASTHOP_API]
@@ -31,6 +31,10 @@ def differences(struct: type, schema: dict[str, Any], path: str) -> Iterator[str
 
 def _of_type(held: Any, schema: dict[str, Any], path: str) -> Iterator[str]:
     if isinstance(held, types.UnionType):
+        if {int, str} <= set(typing.get_args(held)):
+            if not schema.get("x-kubernetes-int-or-string"):
+                yield f"{path}: a number or a text, and not in the CRD"
+            return
         (held,) = (arg for arg in typing.get_args(held) if arg is not type(None))
     if typing.get_origin(held) is tuple:
         if schema["type"] != "array":
@@ -40,6 +44,9 @@ def _of_type(held: Any, schema: dict[str, Any], path: str) -> Iterator[str]:
     elif held is StringMap:
         if "additionalProperties" not in schema:
             yield f"{path}: a map, and not in the CRD"
+    elif held is PassedOn:
+        if not schema.get("x-kubernetes-preserve-unknown-fields"):
+            yield f"{path}: passed on, and pruned by the CRD"
     elif isinstance(held, type) and issubclass(held, msgspec.Struct):
         yield from differences(held, schema, path)
     elif TYPES[held] != schema["type"]:

@@ -249,6 +249,7 @@ def test_the_profile_has_a_structural_schema() -> None:
         "proxy"
     ]
     fields = {"replicas", "resources", "service", "drainSeconds", "image", "accessLog", "connectRetries", "ejectionSeconds"}
+    fields |= {"pod", "autoscaling", "disruptionBudget"}
     assert set(proxy["properties"]) == fields
     assert schema(KINDS["Gateway"], "v1")  # the loader still finds upstream's
 

@@ -10,7 +10,15 @@ import pytest
 from lasthop.api import crds
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
-from lasthop.api.profiles import ESCAPED_SLASHES, UNDERSCORES, HTTPProfile, LimitsProfile, ProxySettings, ServiceSettings
+from lasthop.api.profiles import (
+    ESCAPED_SLASHES,
+    UNDERSCORES,
+    Autoscaling,
+    HTTPProfile,
+    LimitsProfile,
+    ProxySettings,
+    ServiceSettings,
+)
 from lasthop.engine import Engine
 from lasthop.plan.connecting import ConnectRules
 from lasthop.plan.limits import FIELDS, REGEX_CEILING, Limits, ceiling, floor
@@ -160,6 +168,18 @@ def test_external_names_are_as_the_way_of_running_has_it_unless_somebody_says() 
     assert rules({}, {}).external_names is None
     assert rules({"externalNameServices": "Allow"}, {}).external_names is True
     assert rules({"externalNameServices": "Allow"}, {"externalNameServices": "Deny"}).external_names is False
+
+
+def test_where_pods_run_is_passed_on_as_it_is_written() -> None:
+    toleration = {"operator": "Exists", "key": "edge"}
+    written = {"pod": {"tolerations": [toleration], "affinity": {"a": [1, "b"]}}, "autoscaling": {"maxReplicas": 4}}
+    first, second = (proxy_settings(engine({"proxy": written}, {"proxy": {"replicas": 2}}).graph, GATEWAY) for _ in range(2))
+    assert [each.value for each in first.pod.tolerations] == [toleration]
+    assert first.pod.affinity is not None
+    assert first.pod.affinity.value == {"a": [1, "b"]}
+    assert first.autoscaling == Autoscaling(max_replicas=4)
+    assert first == second
+    assert hash(first) == hash(second)
 
 
 def test_of_how_proxies_run_the_gateways_own_word_holds_field_by_field() -> None:

@@ -29,6 +29,9 @@ RETRY: Final = 5.0
 POLL_INTERVAL: Final = 1.0
 """Seconds between polls for a load balancer's address that is still pending."""
 IN_FLIGHT: Final = 4
+OPTIONAL: Final = frozenset({"HorizontalPodAutoscaler"})
+"""Kinds that most Gateways do without. Rights of an older install do not include them: then there are none, and a Gateway that
+wants one is told so when it is written."""
 SELECTOR: Final = f"{names.APP}={names.PROXY},{names.MANAGED_BY}={names.MANAGER}"
 
 
@@ -116,8 +119,7 @@ class Deployments:
         try:
             for kind in RESOURCES:
                 for namespace in self._namespaces:
-                    listed = await self._api.get(collection(kind, namespace), {"labelSelector": SELECTOR})
-                    for item in listed.get("items") or ():
+                    for item in await self._listed(kind, namespace):
                         metadata = item["metadata"]
                         observed[ObjectRef(kind, metadata["namespace"], metadata["name"])] = item
         except ApiError as error:
@@ -127,6 +129,16 @@ class Deployments:
             return False
         self._observed = observed
         return True
+
+    async def _listed(self, kind: str, namespace: str) -> Iterable[Json]:
+        try:
+            listed = await self._api.get(collection(kind, namespace), {"labelSelector": SELECTOR})
+        except ApiError as error:
+            if kind in OPTIONAL and error.status in (403, 404):
+                return ()
+            raise
+        items: Iterable[Json] = listed.get("items") or ()
+        return items
 
     def _without_address(self) -> list[tuple[ObjectRef, DesiredGateway]]:
         pending = []

@@ -14,7 +14,7 @@ from lasthop.api.gateway import GROUP
 from lasthop.infra.kubernetes import names
 from lasthop.infra.kubernetes.desired import DesiredGateway, Site
 from lasthop.infra.kubernetes.names import object_name, selector
-from lasthop.infra.kubernetes.pods import deployment_spec
+from lasthop.infra.kubernetes.pods import autoscaler_specs, budget_spec, deployment_spec
 from lasthop.infra.kubernetes.services import service_specs
 
 RESOURCES: Final = {
@@ -24,20 +24,25 @@ RESOURCES: Final = {
     "Service": ("", "v1", "services"),
     "PodDisruptionBudget": ("policy", "v1", "poddisruptionbudgets"),
     "Deployment": ("apps", "v1", "deployments"),
+    "HorizontalPodAutoscaler": ("autoscaling", "v2", "horizontalpodautoscalers"),
 }
 
 
 def manifests(gateway: DesiredGateway, site: Site) -> list[Json]:
     """Returns all but the Secret, whose content depends on time and not on the desired state."""
     name = object_name(gateway.key.name)
-    services = [_document(gateway, "Service", service, spec=spec) for service, spec in service_specs(gateway).items()]
-    labels, annotations = _labels(gateway), dict(gateway.annotations)
-    budget = {"maxUnavailable": 1, "selector": {"matchLabels": selector(gateway.key.name)}}
+    pod, exposed = gateway.settings.pod, dict(gateway.settings.service.annotations)
+    services = [
+        _document(gateway, "Service", service, annotations=exposed, spec=spec)
+        for service, spec in service_specs(gateway).items()
+    ]
+    labels, annotations = {**dict(pod.labels), **_labels(gateway)}, {**dict(pod.annotations), **dict(gateway.annotations)}
     return [
         _document(gateway, "ServiceAccount", name, automountServiceAccountToken=False),
         *services,
-        _document(gateway, "PodDisruptionBudget", name, spec=budget),
+        _document(gateway, "PodDisruptionBudget", name, spec=budget_spec(gateway)),
         _document(gateway, "Deployment", name, spec=deployment_spec(gateway, site, labels, annotations)),
+        *(_document(gateway, "HorizontalPodAutoscaler", name, spec=spec) for spec in autoscaler_specs(gateway)),
     ]
 
 
@@ -55,14 +60,23 @@ def _labels(gateway: DesiredGateway) -> dict[str, str]:
     return {**dict(gateway.labels), **selector(gateway.key.name), names.MANAGED_BY: names.MANAGER}
 
 
-def _document(gateway: DesiredGateway, kind: str, name: str, *, hashed: bool = True, **content: Any) -> Json:
+def _document(
+    gateway: DesiredGateway,
+    kind: str,
+    name: str,
+    *,
+    hashed: bool = True,
+    annotations: Mapping[str, str] | None = None,
+    **content: Any,
+) -> Json:
+    """`annotations` are the profile's; the Gateway's own come last."""
     group, version, _ = RESOURCES[kind]
     key = gateway.key
     metadata: Json = {
         "name": name,
         "namespace": key.namespace,
         "labels": _labels(gateway),
-        "annotations": dict(gateway.annotations),
+        "annotations": {**(annotations or {}), **dict(gateway.annotations)},
         "ownerReferences": [
             {"apiVersion": f"{GROUP}/v1", "kind": "Gateway", "name": key.name, "uid": gateway.uid, "controller": True}
         ],

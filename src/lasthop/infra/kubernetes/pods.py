@@ -1,7 +1,11 @@
-"""Builds the Deployment of a Gateway's proxies. It does not depend on the listeners: a new port must not restart every Pod."""
+"""Builds the Deployment of a Gateway's proxies, and what scales and guards it.
+
+It does not depend on the listeners: a new port must not restart every Pod.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from lasthop.api.documents import Json
@@ -44,12 +48,34 @@ def deployment_spec(gateway: DesiredGateway, site: Site, labels: dict[str, str],
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
         "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": _pod(gateway, site)},
     }
-    return spec if settings.replicas is None else {"replicas": settings.replicas, **spec}
+    if settings.replicas is None or settings.autoscaling:
+        return spec
+    return {"replicas": settings.replicas, **spec}
+
+
+def budget_spec(gateway: DesiredGateway) -> Json:
+    settings = gateway.settings.disruption_budget
+    given = {"maxUnavailable": settings.max_unavailable, "minAvailable": settings.min_available}
+    limits = {name: value for name, value in given.items() if value is not None}
+    return {**limits, "selector": {"matchLabels": selector(gateway.key.name)}}
+
+
+def autoscaler_specs(gateway: DesiredGateway) -> Iterator[Json]:
+    """Yields one, or none: without it, whoever scales the Deployment has the say."""
+    if (settings := gateway.settings.autoscaling) is not None:
+        target = {"type": "Utilization", "averageUtilization": settings.target_cpu_utilization_percentage}
+        yield {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": object_name(gateway.key.name)},
+            "minReplicas": settings.min_replicas,
+            "maxReplicas": settings.max_replicas,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+        }
 
 
 def _pod(gateway: DesiredGateway, site: Site) -> Json:
     name = gateway.key.name
     return {
+        **_scheduling(gateway),
         "serviceAccountName": object_name(name),
         # A proxy never connects to the API server.
         "automountServiceAccountToken": False,
@@ -57,20 +83,31 @@ def _pod(gateway: DesiredGateway, site: Site) -> Json:
         "terminationGracePeriodSeconds": gateway.settings.drain_seconds + SPARE_SECONDS,
         "securityContext": POD_SECURITY,
         "containers": [_container(gateway, site)],
-        "topologySpreadConstraints": [
-            {
-                "maxSkew": 1,
-                "topologyKey": key,
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": selector(name)},
-            }
-            for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
-        ],
         "volumes": [
             {"name": "run", "emptyDir": {"sizeLimit": RUN_SIZE}},
             {"name": "xds", "secret": {"secretName": object_name(name, "-xds")}},
         ],
     }
+
+
+def _scheduling(gateway: DesiredGateway) -> Json:
+    """Returns what the profile says of where the Pods run; unless it does, they are spread over zones and nodes."""
+    pod, mine = gateway.settings.pod, {"labelSelector": {"matchLabels": selector(gateway.key.name)}}
+    spread = [
+        {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", **mine}
+        for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+    ]
+    if pod.topology_spread_constraints is not None:
+        spread = [{**mine, **constraint.value} for constraint in pod.topology_spread_constraints]
+    given: Json = {
+        "nodeSelector": dict(pod.node_selector),
+        "tolerations": [each.value for each in pod.tolerations],
+        "affinity": pod.affinity.value if pod.affinity else {},
+        "topologySpreadConstraints": spread,
+        "priorityClassName": pod.priority_class_name,
+        "imagePullSecrets": [{"name": each.name} for each in pod.image_pull_secrets],
+    }
+    return {name: value for name, value in given.items() if value}
 
 
 def _container(gateway: DesiredGateway, site: Site) -> Json:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from lasthop.api.meta import Key
+from lasthop.api.profiles import Autoscaling, ProxySettings
 from lasthop.infra.kubernetes import deployments
 from lasthop.infra.kubernetes.deployments import Deployments
 from lasthop.infra.kubernetes.desired import DesiredGateway
@@ -79,6 +80,25 @@ async def test_a_gateway_gets_all_it_needs_in_order(world: World) -> None:
     assert world.heard == [(WEB, Infrastructure((("IPAddress", "192.0.2.1"),)))]
     data = world.api.named("lasthop-web-xds")["data"]
     assert uris(base64.b64decode(data["tls.crt"])) == ("lasthop://gateway/uid-of-web",)
+
+
+async def test_rights_of_an_older_install_are_enough_unless_an_autoscaler_is_wanted(world: World) -> None:
+    world.api.faults["horizontalpodautoscalers"] = ApiError(403, "Forbidden", "not permitted")
+    world.want(gateway())
+    async with world.leading():
+        assert len(await world.settled()) == len(ALL)
+        world.want(gateway(settings=ProxySettings(autoscaling=Autoscaling(max_replicas=3))))
+        await world.settled()
+    assert "not permitted" in world.heard[-1][1].problem
+
+
+async def test_an_autoscaler_comes_last_and_goes_when_it_is_no_longer_wanted(world: World) -> None:
+    world.want(gateway(settings=ProxySettings(autoscaling=Autoscaling(max_replicas=3))))
+    async with world.leading():
+        assert (await world.settled())[-1] == "APPLY shop/horizontalpodautoscalers/lasthop-web"
+        world.want(gateway())
+        (deleted,) = [write for write in await world.settled() if write.startswith("DELETE")]
+        assert deleted.endswith("shop/horizontalpodautoscalers/lasthop-web")
 
 
 async def test_a_lease_that_ran_out_while_frozen_forbids_every_write(world: World) -> None:

@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 
 from lasthop.api import gateway as api
-from lasthop.api.meta import Key, ObjectMeta, StringMap
-from lasthop.api.profiles import ProxySettings, Resources, ServiceSettings
+from lasthop.api.meta import Key, ObjectMeta, PassedOn, StringMap
+from lasthop.api.profiles import (
+    Autoscaling,
+    DisruptionBudget,
+    PodSettings,
+    ProxySettings,
+    Resources,
+    SecretName,
+    ServiceSettings,
+)
 from lasthop.infra.kubernetes.desired import DesiredGateway, desired_gateway
 from lasthop.infra.kubernetes.manifests import manifests, secret
-from lasthop.infra.kubernetes.names import label_value, object_name
+from lasthop.infra.kubernetes.names import label_value, object_name, selector
 from lasthop.infra.kubernetes.services import read_back
 from lasthop.plan import listener as plan
 from lasthop.plan.condition import failed, true
@@ -70,11 +78,11 @@ def test_infrastructure_labels_and_annotations_are_on_everything() -> None:
 
 def test_an_infrastructure_label_cannot_take_a_pod_out_of_its_gateway() -> None:
     of = gateway(labels={"gateway.networking.k8s.io/gateway-name": "other", "app.kubernetes.io/name": "other"})
-    selector = made("Deployment", of)["spec"]["selector"]["matchLabels"]
-    assert selector.items() <= pod(of)["metadata"]["labels"].items()
-    assert service(of)["selector"] == selector
-    assert made("PodDisruptionBudget", of)["spec"]["selector"]["matchLabels"] == selector
-    assert selector["gateway.networking.k8s.io/gateway-name"] == "web"
+    labels = made("Deployment", of)["spec"]["selector"]["matchLabels"]
+    assert labels.items() <= pod(of)["metadata"]["labels"].items()
+    assert service(of)["selector"] == labels
+    assert made("PodDisruptionBudget", of)["spec"]["selector"]["matchLabels"] == labels
+    assert labels["gateway.networking.k8s.io/gateway-name"] == "web"
 
 
 @pytest.mark.parametrize("name", ["web", "a", LONGEST, "a.b.c", "x" * 54 + ".y", "a" * 55, "a" * 56, "0", "-".join("ab" * 40)])
@@ -161,6 +169,51 @@ def test_the_profile_is_heard() -> None:
     assert pod(of)["spec"]["terminationGracePeriodSeconds"] == 130
     assert service(of)["externalTrafficPolicy"] == "Local"
     assert service(of)["loadBalancerClass"] == "example.com/internal"
+
+
+def test_pods_run_where_the_profile_says_and_carry_what_it_says() -> None:
+    toleration, affinity = {"key": "edge", "operator": "Exists"}, {"podAntiAffinity": {"weight": 1}}
+    settings = ProxySettings(
+        pod=PodSettings(
+            labels=StringMap.of({"tier": "edge", "team": "net", "app.kubernetes.io/name": "mine"}),
+            annotations=StringMap.of({"example.com/note": "class"}),
+            node_selector=StringMap.of({"kubernetes.io/os": "linux"}),
+            tolerations=(PassedOn.of(toleration),),
+            affinity=PassedOn.of(affinity),
+            topology_spread_constraints=(PassedOn.of({"maxSkew": 2, "topologyKey": "rack"}),),
+            priority_class_name="edge-critical",
+            image_pull_secrets=(SecretName("registry"),),
+        ),
+        service=ServiceSettings(annotations=StringMap.of({"example.com/lb": "internal", "example.com/note": "class"})),
+    )
+    of = gateway(settings=settings, labels={"team": "shop"}, annotations={"example.com/note": "gateway"})
+    spec, metadata = pod(of)["spec"], pod(of)["metadata"]
+    assert metadata["labels"].items() >= {"tier": "edge", "team": "shop", "app.kubernetes.io/name": "lasthop-proxy"}.items()
+    assert metadata["annotations"]["example.com/note"] == "gateway"
+    assert spec["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    assert (spec["tolerations"], spec["affinity"]) == ([toleration], affinity)
+    selected = {"matchLabels": selector("web")}
+    assert spec["topologySpreadConstraints"] == [{"maxSkew": 2, "topologyKey": "rack", "labelSelector": selected}]
+    assert (spec["priorityClassName"], spec["imagePullSecrets"]) == ("edge-critical", [{"name": "registry"}])
+    annotations = made("Service", of)["metadata"]["annotations"]
+    assert (annotations["example.com/lb"], annotations["example.com/note"]) == ("internal", "gateway")
+    assert "example.com/lb" not in made("Deployment", of)["metadata"]["annotations"]
+
+
+def test_an_autoscaler_has_the_number_of_replicas() -> None:
+    of = gateway(settings=ProxySettings(replicas=3, autoscaling=Autoscaling(max_replicas=9, min_replicas=2)))
+    assert "replicas" not in made("Deployment", of)["spec"]
+    spec = made("HorizontalPodAutoscaler", of)["spec"]
+    assert spec["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "lasthop-web"}
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (2, 9)
+    assert spec["metrics"][0]["resource"]["target"]["averageUtilization"] == 80
+    assert "HorizontalPodAutoscaler" not in [document["kind"] for document in manifests(gateway(), SITE)]
+
+
+def test_a_disruption_budget_has_what_the_profile_says_and_nothing_beside_it() -> None:
+    of = gateway(settings=ProxySettings(disruption_budget=DisruptionBudget(min_available="50%")))
+    assert made("PodDisruptionBudget", of)["spec"].keys() == {"minAvailable", "selector"}
+    assert made("PodDisruptionBudget", gateway())["spec"]["maxUnavailable"] == 1
 
 
 def test_without_a_number_of_replicas_an_autoscaler_may_have_its_say() -> None:
