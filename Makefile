@@ -22,9 +22,10 @@ setup: .venv/.installed ## Create .venv with everything that the other targets n
 run: setup ## Run the demo: a gateway and three backends on this machine
 	@$(BIN)/python -m examples.quickstart
 
-# More workers than cores, because many tests wait for an Envoy; files in the order of tests/conftest.py.
+# More workers than cores, because many tests wait for an Envoy; files in the order of tests/conftest.py. Those of tests/apiserver need
+# servers that `make conformance` builds, so they come after it (.ci/run).
 test: setup ## Run all tests, or some: PYTEST='tests/cases -k waiver'
-	@$(BIN)/pytest -n $$(($$(nproc) + 2)) --dist loadfile --no-loadscope-reorder $(PYTEST)
+	@$(BIN)/pytest -n $$(($$(nproc) + 2)) --dist loadfile --no-loadscope-reorder $(or $(PYTEST),--ignore=tests/apiserver)
 
 fmt: setup ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix .
@@ -78,14 +79,15 @@ import-traefik: setup ## Compare a real Traefik with what the import says of it 
 	@$(BIN)/python -m bench.import_traefik
 
 # A whole run begins with the checks of the node that it runs on.
-conformance: setup ## Run the official Gateway API suite on a real API server: SUITE, RUN, FEATURES, CHANNEL, WAY (root)
+IMAGE := $(if $(SHIPPED),--shipped)
+conformance: setup ## Run the official Gateway API suite on a real API server: SUITE, RUN, FEATURES, CHANNEL, WAY, SHIPPED=1 (root)
 	@$(if $(SUITE)$(RUN)$(FEATURES),,$(BIN)/python -m conformance selftest)
-	@$(if $(SUITE)$(RUN)$(FEATURES),,$(BIN)/python -m conformance install)
-	@$(if $(SUITE)$(RUN)$(FEATURES),,$(BIN)/python -m conformance observe)
-	@$(BIN)/python -m conformance run $(if $(SUITE),--suite $(SUITE)) $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY)) $(foreach test,$(RUN),--run $(test)) $(if $(FEATURES),--features $(FEATURES))
+	@$(if $(SUITE)$(RUN)$(FEATURES),,$(BIN)/python -m conformance install $(IMAGE))
+	@$(if $(SUITE)$(RUN)$(FEATURES),,$(BIN)/python -m conformance observe $(IMAGE))
+	@$(BIN)/python -m conformance run $(IMAGE) $(if $(SUITE),--suite $(SUITE)) $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY)) $(foreach test,$(RUN),--run $(test)) $(if $(FEATURES),--features $(FEATURES))
 
 cluster: setup ## Bring up a cluster with Lasthop: SUITE, CHANNEL, WAY (root)
-	@$(BIN)/python -m conformance up $(if $(SUITE),--suite $(SUITE)) $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY))
+	@$(BIN)/python -m conformance up $(IMAGE) $(if $(SUITE),--suite $(SUITE)) $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY))
 
 dist: setup ## Build the wheel and the sdist into dist/, twice, and compare the bytes
 	@$(BIN)/python -m release.dist
@@ -97,19 +99,20 @@ image: setup ## Build deploy/Dockerfile with buildah, write its SBOM and try it:
 	@$(BIN)/python -m release.image $(if $(BASE),--base $(BASE))
 
 helm: setup ## Check the chart with the real helm (built once) on a real API server, upgrade and rollback under load: SHIPPED=1 (root)
-	@$(BIN)/python -m conformance helm $(if $(SHIPPED),--shipped)
+	@$(BIN)/python -m conformance helm $(IMAGE)
 
 # Versions are installed once into the cache folder.
 upgrade: setup ## Upgrade from another commit to this one and back under load, on a folder and in a cluster: FROM, SHIPPED=1 (root)
 	@test -n "$(FROM)" || { echo "Say which commit, tag or branch to upgrade from: make upgrade FROM=main"; exit 2; }
 	@$(BIN)/python -m release.upgrade $(FROM)
-	@$(BIN)/python -m conformance upgrade $(FROM) $(if $(SHIPPED),--shipped)
+	@$(BIN)/python -m conformance upgrade $(FROM) $(IMAGE)
 
 # What is released is checked first as it is installed: a commit, with its date in the changelog. See docs/releasing.md.
-release: setup ## Build and check everything that a release consists of, into dist/: SIGNING_KEY (root, Debian)
+release: setup ## Build and check everything that a release consists of, into dist/: FROM, SIGNING_KEY (root, Debian)
 	@$(BIN)/python -m release.check before
 	@$(MAKE) --no-print-directory wheel-check image
 	@$(MAKE) --no-print-directory helm SHIPPED=1
+	@$(if $(FROM),$(MAKE) --no-print-directory upgrade SHIPPED=1,echo "Not upgraded from a version before: FROM=vVERSION make release does it under load.")
 	@$(BIN)/python -m release.check after
 
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate

@@ -1,7 +1,8 @@
 """`python -m conformance helm`: the chart with the real helm, on a real API server.
 
 It is linted and rendered; what it renders with every value set is tried on the API server, which refuses unknown fields; then
-it is installed, upgraded to another image, which replaces controller and proxies alike, and rolled back, while clients ask.
+it is installed, upgraded to another image and to the webhook, which replaces controller and proxies alike, and rolled back,
+while clients ask.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from conformance.checks import eventually, mk_object
 from conformance.children import say
 from conformance.cluster import REPOSITORY, Cluster, has_condition
 from conformance.lasthop import NAMESPACE
-from conformance.under_load import UnderLoad
+from conformance.under_load import POLICY, UnderLoad
 from lasthop.infra.kubernetes.installation import CRDS, Options, crd_documents, documents
 
 CHART = REPOSITORY / "deploy" / "chart"
@@ -129,17 +130,28 @@ async def accepted(cluster: Cluster, helm: Helm) -> None:
 async def replaced_under_load(cluster: Cluster, helm: Helm) -> bool:
     async with UnderLoad(cluster) as load:
         await cluster.apply([older_crd()])
-        values = ("--reuse-values", f"--set=image={SECOND}", "--set=podAnnotations.example\\.com/edition=two")
+        settings = ("podAnnotations.example\\.com/edition=two", "webhook.enabled=true", f"image={SECOND}")
+        values = ("--reuse-values", *(f"--set={setting}" for setting in settings))
         for image, command in ((SECOND, ("upgrade", "lasthop", str(CHART), *values)), (FIRST, ("rollback", "lasthop", "1"))):
             await helm.run(*command, "--namespace", NAMESPACE, "--wait", "--timeout=5m")
             await load.until_all_run(image)
             await crds_are_new(cluster)
             say(f"ok       helm {command[0]}: controller and proxies run {image}")
+            if image == SECOND:
+                await eventually(functools.partial(_warned, cluster), 60)
+                say("ok       the webhook warns of an edit that would make a hop plaintext")
     await helm.run("uninstall", "lasthop", "--namespace", NAMESPACE, "--wait")
     for name in CRDS:
         await cluster.api.get(f"{CRD}/{name.removesuffix('.yaml')}.lasthop.dev")
     say("ok       helm uninstall leaves the CRDs, and with them what users have written")
     return not load.failed
+
+
+async def _warned(cluster: Cluster) -> bool:
+    """Whether the API server passes on what the webhook says of a policy's end; nothing is deleted."""
+    question = cluster.api.session.delete(cluster.api.server + POLICY, params={"dryRun": "All"})
+    async with question as response:
+        return response.status == 200 and "would be plaintext" in response.headers.get("Warning", "")
 
 
 async def _established(cluster: Cluster, name: str) -> bool:

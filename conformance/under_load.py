@@ -17,7 +17,8 @@ from conformance.network import NODE_IP
 from examples.quickstart.certificates import Issued
 
 HOST, CLIENTS, PORT, COUNTS = "chart.bench.example", 4, 8443, 8444
-GATEWAY = f"/apis/{objects.API}/namespaces/{objects.NAMESPACE}/gateways/{objects.GATEWAY}"
+_OBJECTS = f"/apis/{objects.API}/namespaces/{objects.NAMESPACE}"
+GATEWAY, POLICY = f"{_OBJECTS}/gateways/{objects.GATEWAY}", f"{_OBJECTS}/backendtlspolicies/erp"
 
 
 class UnderLoad:

@@ -14,15 +14,14 @@ from conformance.checks import eventually
 from conformance.children import say
 from conformance.cluster import Cluster
 from conformance.lasthop import GATEWAY_CLASS, NAMESPACE
-from conformance.under_load import UnderLoad
+from conformance.under_load import GATEWAY, POLICY, UnderLoad
 
 BEFORE, AFTER = "registry.example/lasthop:before", "registry.example/lasthop:after"
-COLLECTION = f"/apis/{objects.API}/namespaces/{objects.NAMESPACE}"
 STATUSES = (
     f"/apis/{objects.API}/gatewayclasses/{GATEWAY_CLASS}",
-    f"{COLLECTION}/gateways/{objects.GATEWAY}",
-    f"{COLLECTION}/httproutes/erp",
-    f"{COLLECTION}/backendtlspolicies/erp",
+    GATEWAY,
+    POLICY.replace("backendtlspolicies", "httproutes"),
+    POLICY,
 )
 
 Conditions = dict[str, tuple[str, str, str, str]]
@@ -54,7 +53,7 @@ async def check_upgrade(cluster: Cluster, arguments: dict[str, Any]) -> int:
 
 async def _connected(cluster: Cluster) -> bool:
     """Whether what the proxies see has reached the status."""
-    found = (await statuses(cluster)).get(f"{STATUSES[-1]} BackendConnected")
+    found = (await statuses(cluster)).get(f"{POLICY} BackendConnected")
     return found is not None and found[0] == "True"
 
 
