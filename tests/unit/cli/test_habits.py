@@ -89,3 +89,9 @@ def test_all_namespaces_of_a_folder_are_what_a_folder_has_anyway(tmp_path: Path)
     folder = good_folder(tmp_path / "objects")
     assert lasthop("check", folder, "-A").output == lasthop("check", folder).output
     assert lasthop("audit", folder, "-A", "-n", "nowhere").exit_code == 0
+
+
+def test_to_stop_a_folder_that_nothing_ran_on_is_no_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LASTHOP_RUN_DIR", str(tmp_path / "r"))
+    found = lasthop("stop", tmp_path / "objects")
+    assert (found.exit_code, found.output) == (0, f"Nothing runs on {tmp_path / 'objects'}\n")

@@ -48,6 +48,9 @@ def _end(gateway: local.LocalGateway, *, now: bool) -> None:
     from lasthop.proxy.orphans import end_orphans
     from lasthop.proxy.supervisor import GRACE_SECONDS
 
+    if not gateway.run_dir.exists():
+        click.echo(f"Nothing runs on {gateway.name}")
+        return
     if pid := local.holder(gateway.run_dir):
         click.echo(f"Ending the gateway on {gateway.name} (pid {pid})")
         if not local.interrupt(gateway.run_dir, now=now):
