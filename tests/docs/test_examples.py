@@ -142,6 +142,7 @@ def run(own: Callable[..., Lasthop], request: pytest.FixtureRequest) -> Callable
         running = backends(gateway.folder, story, ports)
         running.__enter__()
         request.addfinalizer(lambda: running.__exit__(None, None, None))
+        request.addfinalizer(gateway.close)  # before the backends, whose connections end with it
         gateway.start(ready=False)
         until(gateway.ready, "lasthop is ready")
         return Running(gateway, ports)
