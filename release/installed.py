@@ -37,10 +37,12 @@ def main() -> int:
 
 def installed(wheel: Path, folder: Path) -> Path:
     venv.create(folder, with_pip=True, symlinks=True)
-    subprocess.run(
-        [folder / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "--quiet", str(wheel)], check=True
-    )
+    pip_install(folder / "bin" / "python", wheel)
     return folder / "bin" / "lasthop"
+
+
+def pip_install(python: Path, *arguments: str | Path) -> None:
+    subprocess.run([python, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", *arguments], check=True)
 
 
 def size(folder: Path) -> int:

@@ -1,7 +1,7 @@
 """`make upgrade FROM=REF`: a gateway on a folder goes from another version to this commit and back, while clients ask.
 
-Each version is its wheel in a virtual environment of its own. No request may fail, and all statuses say what they said.
-`python -m conformance upgrade` does the same in a cluster.
+Each version is its wheel, in a virtual environment of its own or in place of the other one. No request may fail, and all
+statuses say what they said. `python -m conformance upgrade` does the same in a cluster.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
+from release.installed import installed, pip_install
 from release.versions import Version, version
 from tests.backends import backend, until
 from tests.proxy import documents as docs
@@ -31,17 +35,38 @@ def main() -> int:
     arguments = parser.parse_args()
     before, after = version(arguments.before), version(arguments.after)
     with tempfile.TemporaryDirectory(prefix="lh-") as folder, backend(issued()) as answering:
-        lasthop = Lasthop(Path(folder), "--concurrency", "2", "--handover", "120")
-        with contextlib.closing(lasthop):
+        live = Path(folder) / "venv"
+        installed(before.wheel, live)
+        with contextlib.closing(Lasthop(Path(folder), "--concurrency", "2", "--handover", "120")) as lasthop:
             try:
-                return upgraded(lasthop, answering.port, before, after)
+                return upgraded(lasthop, answering.port, steps(before, after, live))
             except Exception:
                 print(lasthop.log)
                 raise
 
 
-def upgraded(lasthop: Lasthop, port: int, before: Version, after: Version) -> int:
-    lasthop.executable = [before.program]
+class Step(NamedTuple):
+    words: str
+    program: Path
+    restart: Callable[[Lasthop], None]
+    install: Path | None = None
+    """A wheel that replaces what the program is made of, while that runs."""
+
+
+def steps(before: Version, after: Version, live: Path) -> list[Step]:
+    program = live / "bin" / "lasthop"
+    return [
+        Step("the new version from a folder of its own: SIGTERM, start", after.program, again),
+        Step("the old one again: SIGTERM, start", before.program, again),
+        Step("the new version with --replace", after.program, replacing),
+        Step("the old one with --replace", program, replacing),
+        Step("pip install of the new version, SIGHUP", program, reloading, after.wheel),
+        Step("pip install of the old one, SIGTERM, start", program, again, before.wheel),
+    ]
+
+
+def upgraded(lasthop: Lasthop, port: int, todo: list[Step]) -> int:
+    lasthop.executable = [todo[-1].program]
     lasthop.standard()
     lasthop.write(
         "objects.yaml",
@@ -57,23 +82,19 @@ def upgraded(lasthop: Lasthop, port: int, before: Version, after: Version) -> in
         with Load(lasthop, "api", CLIENTS, keep_alive=keep_alive) as load:
             until(connected, "what the proxy sees is in the status")
             kept = statuses(lasthop)
-            for step, (target, restart) in {
-                "SIGTERM, then the new version": (after, again),
-                "SIGTERM, then the old one again": (before, again),
-                "the new version with --replace": (after, replacing),
-                "the old one with --replace": (before, replacing),
-            }.items():
+            for step in todo:
                 envoys = lasthop.envoys()
-                lasthop.executable = [target.program]
-                restart(lasthop)
+                if step.install:
+                    pip_install(step.program.parent / "python", "--no-deps", "--force-reinstall", step.install)
+                lasthop.executable = [step.program]
+                step.restart(lasthop)
                 load.more(100)
                 until(lambda: len(lasthop.envoys()) == 1, "an Envoy that was replaced has ended")
                 until(connected, "what the proxy sees is in the status")
                 same = "the same Envoy" if lasthop.envoys() == envoys else "another Envoy"
                 changed = differing(kept, statuses(lasthop))
-                print(
-                    f"{'FAILED  ' if changed else 'ok      '} {step} ({same}); statuses: {'; '.join(changed) or 'as before'}"
-                )
+                result = "FAILED  " if changed else "ok      "
+                print(f"{result} {step.words} ({same}); statuses: {'; '.join(changed) or 'as before'}")
                 failed += bool(changed)
         lost = [taken for taken in load.taken if taken.what != (200, "backend")]
         kind = "kept" if keep_alive else "new"
@@ -94,6 +115,17 @@ def replacing(lasthop: Lasthop) -> None:
     lasthop.start()
     lasthop.args = args
     assert first.wait(10) == 0
+
+
+def reloading(lasthop: Lasthop) -> None:
+    def started() -> int:
+        return lasthop.log.count('"event": "running"')
+
+    assert lasthop.process
+    before = started()
+    lasthop.process.send_signal(signal.SIGHUP)
+    until(lambda: started() > before, "it has started anew")
+    until(lasthop.ready)
 
 
 Statuses = dict[tuple[str, str], Conditions]

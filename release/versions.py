@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -25,6 +26,11 @@ class Version(NamedTuple):
     @property
     def program(self) -> Path:
         return self.venv / "bin" / "lasthop"
+
+    @property
+    def wheel(self) -> Path:
+        (found,) = self.folder.glob("*.whl")
+        return found
 
     @property
     def chart(self) -> Path:
@@ -50,6 +56,7 @@ def _install(wanted: Version) -> None:
         build(tree, results, _git("log", "-1", "--format=%ct", wanted.commit))
         (wheel,) = results.glob("*.whl")
         installed(Path(f"{wheel}[kubernetes]"), wanted.venv)
+        shutil.copy(wheel, wanted.folder)
         subprocess.run(["cp", "--recursive", tree / "deploy" / "chart", wanted.chart], check=True)
     (wanted.folder / "complete").touch()
 
