@@ -114,7 +114,7 @@ def replacing(lasthop: Lasthop) -> None:
     lasthop.args = (*args, "--replace")
     lasthop.start()
     lasthop.args = args
-    assert first.wait(10) == 0
+    assert first.wait(120) == 0  # the gateway before answers until the next one has started
 
 
 def reloading(lasthop: Lasthop) -> None:
