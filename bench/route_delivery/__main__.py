@@ -6,7 +6,7 @@
 
 All run at the same time and take turns. An edit counts from before its bytes are put together until an answer shows it; what
 Lasthop needs before that, from a saved file to bytes, is in `python -m bench`. Then what of an RDS edit is what, and what
-clients get in each way. Needs a minute for each 1,000 hosts of the largest size at most.
+clients get in each way.
 """
 
 from __future__ import annotations

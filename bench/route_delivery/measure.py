@@ -60,11 +60,21 @@ def _bare(host: VirtualHost) -> None:
     host.CopyFrom(kept)
 
 
+NAMES = 4
+
+
+def _several_names(host: VirtualHost) -> None:
+    """As one HTTPRoute with several hostnames could be laid out."""
+    host.domains.extend(f"{number}.{host.name}" for number in range(1, NAMES))
+
+
 class Way(NamedTuple):
     delivery: type[Rds | Vhds | Srds]
     variant: Variant = _as_emitted
     walks: bool = False
     """Whether Envoy looks for unknown and deprecated fields, which Lasthop tells it not to."""
+    names: int = 1
+    """Of each virtual host."""
 
 
 WAYS = {
@@ -75,6 +85,7 @@ WAYS = {
     "RDS, and finds a deprecated one in each host": Way(Rds, _deprecated, walks=True),
     "RDS, hosts without retries": Way(Rds, _no_retries),
     "RDS, hosts with a name, a path and a cluster only": Way(Rds, _bare),
+    f"RDS, virtual hosts of {NAMES} names each": Way(Rds, _several_names, names=NAMES),
 }
 
 
@@ -97,7 +108,7 @@ def _running(home: Path, found: Emitted, size: int) -> Iterator[dict[str, tuple[
             proxy.start(walks=way.walks)
             proxy.until(f"{EDITED}.example")
             before = proxy.allocated()
-            proxy.send(proxy.delivery.changed(_varied(found.hosts(size), way.variant)))
+            proxy.send(proxy.delivery.changed(_varied(found.hosts(size // way.names), way.variant)))
             started[name] = (proxy, (proxy.allocated() - before) / (size - 1))
         yield started
 
