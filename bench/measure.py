@@ -15,6 +15,7 @@ from bench.folder import Folder, PolicySet, own_ca
 from bench.probe import Answer, Probe
 from bench.processes import Gateway, backend, busy, cpu, free_port, main_thread_cpu, resident
 from bench.sampler import Sampler
+from bench.xds_bytes import sent
 from examples.quickstart.certificates import Issued
 
 READY_WITHIN = 180.0
@@ -202,7 +203,7 @@ class Bench:
 
     def batch(self, names: tuple[str, ...], steps: tuple[Step, ...], edits: int, disturbs: bool) -> Batch:
         """Runs each step so many times, in turn."""
-        sent, before = sum(self._gateway.sent().values()), self._probe.seen.copy()
+        bytes_before, before = sum(sent(self._gateway.get).values()), self._probe.seen.copy()
         time.sleep(0.5)
         effective: dict[str, list[float]] = {name: [] for name in names}
         began, (lasthop, envoy) = time.perf_counter(), self._cpu()
@@ -218,7 +219,7 @@ class Bench:
         done = edits * len(names)
         lasthop_cpu = (now[0] - lasthop - passed * self._idle_rates[0]) / done
         envoy_cpu = (now[1] - envoy - passed * self._idle_rates[1]) / done
-        bytes_each = (sum(self._gateway.sent().values()) - sent) / done
+        bytes_each = (sum(sent(self._gateway.get).values()) - bytes_before) / done
         return effective, Cost(lasthop_cpu, envoy_cpu, bytes_each)
 
     def _count_failed(self, what: str, seen: Counter[int]) -> None:

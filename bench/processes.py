@@ -98,12 +98,6 @@ class Gateway:
         except OSError:
             return False
 
-    def sent(self) -> dict[str, int]:
-        """xDS bytes since the start, by type."""
-        text = self.get("/metrics")[1].decode()
-        found = re.findall(r'^lasthop_xds_bytes_total\{type="(\w+)"\} (\S+)', text, re.MULTILINE)
-        return {type_: int(float(count)) for type_, count in found}
-
     def get(self, path: str) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=20)
         try:

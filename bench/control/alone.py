@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 from bench.control import objects
@@ -11,11 +10,10 @@ from bench.control.side_by_side import Figures, Say
 from bench.control.systems import lasthop_get
 from bench.probe import Probe
 from bench.sampler import Sampler
+from bench.xds_bytes import sent
 from lasthop.outputs.envoy.resource import ENDPOINTS, type_name
 
 UNREFERENCED = 20
-TOLD_WITHIN = 1.5
-"""Seconds."""
 SAMPLED = 24
 """Hosts watched while the CA of all is rotated."""
 
@@ -27,42 +25,26 @@ def measure(editor: Editor, figures: Figures, say: Say) -> None:
     rotation(editor, editor.size, "CA of all policies", figures, say)
 
 
-def sent() -> dict[str, int]:
-    """Returns the xDS bytes since the start, by type, once they are told: metrics may be some moments old."""
-    told = _told()
-    time.sleep(TOLD_WITHIN)
-    while (now := _told()) != told:
-        told = now
-        time.sleep(TOLD_WITHIN)
-    return told
-
-
-def _told() -> dict[str, int]:
-    text = lasthop_get("/metrics")[1].decode()
-    found = re.findall(r'^lasthop_xds_bytes_total\{type="(\w+)"\} (\S+)', text, re.MULTILINE)
-    return {type_: int(float(count)) for type_, count in found}
-
-
 def endpoint_bytes(editor: Editor, figures: Figures, say: Say) -> None:
     say("what an endpoint edit sends")
-    before = sent()
+    before = sent(lasthop_get)
     for number in (0, 0):  # there and back
         editor.endpoint(number)
         editor.quiet(0.5)
-    grown = {type_: count - before.get(type_, 0) for type_, count in sent().items()}
+    grown = {type_: count - before.get(type_, 0) for type_, count in sent(lasthop_get).items()}
     figures.add("endpoint edit: xDS bytes", "B", grown.pop(type_name(ENDPOINTS), 0) / 2)
     figures.add("endpoint edit: xDS bytes that are not endpoints", "B", sum(grown.values()) / 2)
 
 
 def unreferenced(editor: Editor, figures: Figures, say: Say) -> None:
     say("an object that nobody references")
-    before, cpu, began = sent(), editor.system.cpu(), time.perf_counter()
+    before, cpu, began = sent(lasthop_get), editor.system.cpu(), time.perf_counter()
     for count in range(UNREFERENCED):
         editor.writers[0].ca("nobody", f"not a certificate {count}")
         time.sleep(0.05)
     editor.quiet(0.5)
     spent = editor.system.cpu() - cpu - editor.idle * (time.perf_counter() - began)
-    figures.add("unreferenced ConfigMap: xDS bytes", "B", sum(sent().values()) - sum(before.values()))
+    figures.add("unreferenced ConfigMap: xDS bytes", "B", sum(sent(lasthop_get).values()) - sum(before.values()))
     figures.add("unreferenced ConfigMap: controller CPU", "ms", 1000 * spent / UNREFERENCED)
 
 

@@ -46,6 +46,7 @@ class VerificationMemory:
         self._gateways: dict[Port, dict[Key, HopVerification]] = {}
         """How the Gateways verify it from which routes lead there."""
         self._now: dict[Port, HopVerification] = {}
+        self._ports: dict[Port, PortMemory] = {}
         self._edits: list[Edit] = []
         self.version = 0
         """Grows whenever `ports` changes."""
@@ -59,7 +60,7 @@ class VerificationMemory:
 
     def ports(self) -> dict[Port, PortMemory]:
         """Returns what is known of each port that a route leads to."""
-        return {port: PortMemory(self._now[port], self._held(port)) for port in self._gateways if port in self._now}
+        return dict(self._ports)
 
     def edits(self) -> list[Edit]:
         """Returns the changes since this was last called."""
@@ -88,6 +89,7 @@ class VerificationMemory:
         now, before, best = _weakest(found), self._now.get(port), self._best(port)
         self._remember(port, found)
         self._now[port] = now
+        self._ports[port] = PortMemory(now, self._held(port))
         self.version += before != now
         if before is None or before.identity == now.identity:
             return
@@ -107,6 +109,7 @@ class VerificationMemory:
 
     def _forget(self, port: Port) -> None:
         del self._gateways[port]
+        self._ports.pop(port, None)
         self.version += self._now.pop(port, None) is not None
         for strength in Strength:
             HELD.set(self._graph, None, *port, strength)

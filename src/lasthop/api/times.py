@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from datetime import UTC, datetime
 
 
 def rfc3339(seconds: float) -> str:
     """Returns a Unix time as a Time: `2026-11-16T20:00:00Z`."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _of_second(math.floor(seconds))
+
+
+@functools.lru_cache(maxsize=64)
+def _of_second(second: int) -> str:
+    """Thousands of statuses are written in one second."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_now() -> str:

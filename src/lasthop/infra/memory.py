@@ -27,20 +27,13 @@ class Memory(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...] = ()
 
 
-class _Port(msgspec.Struct, frozen=True, array_like=True):
-    backend: Key
-    port: int
-    memory: PortMemory
-
-
 class _Stored(msgspec.Struct, frozen=True):
-    ports: tuple[_Port, ...] = ()
+    ports: tuple[tuple[Key, int, PortMemory], ...] = ()
     changes: tuple[Change, ...] = ()
 
 
 def encode(memory: Memory) -> bytes:
-    ports = (_Port(port.backend, port.number, known) for port, known in sorted(memory.ports.items()))
-    return msgspec.json.encode(_Stored(tuple(ports), memory.changes))
+    return msgspec.json.encode(_Stored(tuple((*port, known) for port, known in memory.ports.items()), memory.changes))
 
 
 def decode(content: bytes) -> Memory:
@@ -49,19 +42,23 @@ def decode(content: bytes) -> Memory:
         stored = msgspec.json.decode(content, type=_Stored)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return Memory()
-    return Memory({Port(each.backend, each.port): each.memory for each in stored.ports}, stored.changes)
+    return Memory({Port(backend, port): known for backend, port, known in stored.ports}, stored.changes)
 
 
 def pack(memory: Memory, ports: int) -> bytes:
     """Returns it compressed, with at most so many ports; where there are more, each namespace keeps its share."""
-    counts = Counter(port.backend.namespace for port in memory.ports)
-    each, taken = share(counts, ports), Counter[str]()
+    kept = memory.ports if len(memory.ports) <= ports else _shares(memory.ports, ports)
+    return gzip.compress(encode(Memory(kept, memory.changes)), compresslevel=1, mtime=0)
+
+
+def _shares(known: Mapping[Port, PortMemory], ports: int) -> Mapping[Port, PortMemory]:
+    each, taken = share(Counter(port.backend.namespace for port in known), ports), Counter[str]()
     kept: dict[Port, PortMemory] = {}
-    for port, known in sorted(memory.ports.items()):
+    for port in sorted(known):
         taken[port.backend.namespace] += 1
         if taken[port.backend.namespace] <= each:
-            kept[port] = known
-    return gzip.compress(encode(Memory(kept, memory.changes)), mtime=0)
+            kept[port] = known[port]
+    return kept
 
 
 def unpack(content: bytes) -> Memory:

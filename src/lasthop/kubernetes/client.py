@@ -46,7 +46,6 @@ class Client:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             headers={"User-Agent": FIELD_MANAGER, "Accept-Encoding": "identity"},
-            trust_env=self.access.proxy is None,
             raise_for_status=False,
         )
         return self

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import yaml
 
@@ -53,7 +55,7 @@ class Access:
         configuration = self._load()
         self.url: str = configuration.host.rstrip("/")
         self.server_hostname: str | None = configuration.tls_server_name or None
-        self.proxy: str | None = configuration.proxy or None
+        self.proxy: str | None = configuration.proxy or _proxy_of_environment(self.url)
         self.ssl = _ssl(configuration) if self.url.startswith("https") else None
         self._configuration = configuration
 
@@ -138,8 +140,15 @@ def _client(module: str) -> Any:
 
 def _empty() -> Any:
     configuration = _client("client.configuration").Configuration()
-    configuration.proxy = None  # its constructor takes HTTPS_PROXY without looking at NO_PROXY; aiohttp looks at both
+    configuration.proxy = None  # its constructor takes HTTPS_PROXY without looking at NO_PROXY
     return configuration
+
+
+def _proxy_of_environment(url: str) -> str | None:
+    """Returns what HTTPS_PROXY, HTTP_PROXY and NO_PROXY say. aiohttp would look for each request, in a thread, and in ~/.netrc:
+    half of what a written status costs."""
+    address = urlsplit(url)
+    return None if address.hostname and proxy_bypass(address.hostname) else getproxies().get(address.scheme)
 
 
 def _checked(read: Callable[[], Any]) -> Any:

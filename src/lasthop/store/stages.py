@@ -106,11 +106,11 @@ class _State:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.query = stage.entries if isinstance(stage, Indexer) else stage.value
-        self.turns = Turns()
         self.members: set[Member] = set()
         self.entries: dict[Member, dict[NodeId, object]] = {}
         self.told: dict[Member, int] = {}
         """The revision of each member's value that was last listed or reported."""
+        self.turns = Turns(self.told)
 
 
 class Stages:
@@ -172,7 +172,7 @@ class Stages:
                         if (only is None or other.stage.name in only) and other.turns.drop(member):
                             self._report(other, member, changes)
                 if stage.named:
-                    introducing |= state.turns.owners_of_new(state.told)
+                    introducing |= state.turns.owners_of_new()
             limited = limit is not None or only is not None
             if limited and not any(state.turns.dirty for state in self._states if isinstance(state.stage, Indexer)):
                 return changes

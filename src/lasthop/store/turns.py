@@ -15,21 +15,27 @@ Member = tuple[Any, ...]
 class Turns:
     """The members of one stage that are to be looked at."""
 
-    __slots__ = ("_queues", "dirty")
+    __slots__ = ("_known", "_new", "_queues", "dirty")
 
-    def __init__(self) -> None:
+    def __init__(self, known: Container[Member] = ()) -> None:
+        """`known`: members that were looked at before."""
+        self._known = known
         self.dirty: dict[Member, None] = {}
         self._queues: dict[str, dict[Member, None]] = {}
         """The same by the owner of what changed, the one whose turn it is first. May name members that are clean again."""
+        self._new: dict[str, dict[Member, None]] = {}
+        """Those of them that were not known when they were marked."""
 
     def mark(self, member: Member, owner: str) -> None:
         self.dirty[member] = None
         queue = self._queues.setdefault(owner, {})
         queue.pop(member, None)
         queue[member] = None
+        if member not in self._known:
+            self._new.setdefault(owner, {})[member] = None
 
     def take_all(self) -> Collection[Member]:
-        dirty, self.dirty, self._queues = self.dirty, {}, {}
+        dirty, self.dirty, self._queues, self._new = self.dirty, {}, {}, {}
         return dirty
 
     def take(
@@ -62,7 +68,11 @@ class Turns:
         self.dirty.pop(member, None)
         return marked
 
-    def owners_of_new(self, known: Container[Member]) -> frozenset[str]:
+    def owners_of_new(self) -> frozenset[str]:
         """Returns those by whose changes there are members that are not known yet."""
-        queues, dirty = self._queues.items(), self.dirty
-        return frozenset(owner for owner, queue in queues if any(m in dirty and m not in known for m in queue))
+        for owner, members in list(self._new.items()):
+            while members and ((member := next(iter(members))) not in self.dirty or member in self._known):
+                del members[member]
+            if not members:
+                del self._new[owner]
+        return frozenset(self._new)

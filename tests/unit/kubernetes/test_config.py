@@ -129,6 +129,25 @@ async def test_server_name_and_proxy_are_taken_over(tmp_path: Path) -> None:
     assert (access.server_hostname, access.proxy) == ("kube.local", "http://proxy:3128")
 
 
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"HTTPS_PROXY": "http://proxy:3128"}, "http://proxy:3128"),
+        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "example.com,127.0.0.1"}, None),
+        ({"HTTP_PROXY": "http://proxy:3128"}, None),
+    ],
+)
+async def test_without_a_proxy_of_its_own_the_environment_says_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str | None
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert from_kubeconfig(mk_kubeconfig(tmp_path, {"token": "x"})).proxy == expected
+
+
 async def test_contexts_of_several_files(tmp_path: Path) -> None:
     first = mk_kubeconfig(tmp_path, {"token": "one"}, "one")
     second = mk_kubeconfig(tmp_path, {"token": "two"}, "two")

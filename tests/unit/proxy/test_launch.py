@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from lasthop.proxy.launch import descriptors, set_limits
+from lasthop.proxy.binary import find_envoy
+from lasthop.proxy.launch import command, descriptors, set_limits
 
 
 def test_it_leaves_no_core_dump_and_has_all_descriptors() -> None:
@@ -19,3 +20,8 @@ def test_it_leaves_no_core_dump_and_has_all_descriptors() -> None:
     found = {line[:26].strip(): line[26:].split()[:2] for line in limits.splitlines()}
     assert found["Max core file size"] == ["0", "0"]
     assert found["Max open files"] == [str(descriptors())] * 2
+
+
+def test_it_does_not_walk_through_every_update_for_deprecated_fields(tmp_path: Path) -> None:
+    """It would log a line for each, at each edit of a route table; which fields are sent, `test_emitted_fields.py` says."""
+    assert "--ignore-unknown-dynamic-fields" in command(find_envoy(), tmp_path / "bootstrap.json", 1)

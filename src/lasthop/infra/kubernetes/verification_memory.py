@@ -17,7 +17,7 @@ from lasthop.infra.memory import Memory
 from lasthop.kubernetes.client import path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.on_change import OnChange
-from lasthop.outputs.audit.changes import merged
+from lasthop.outputs.audit.changes import Change, merged
 
 CONFIG_MAP: Final = "lasthop-verification"
 """RBAC refers to it."""
@@ -51,6 +51,10 @@ class VerificationConfigMap:
         self._api, self._namespace, self._version, self._current = api, namespace, version, current
         self._may_write, self._problem = may_write, OnChange(problem)
         self._written: object = None
+        self._stored: Json | None = None
+        """The ConfigMap as it was last read or written here; the server says if somebody has written it since."""
+        self._changes: tuple[Change, ...] = ()
+        """Those in it."""
 
     async def load(self) -> Memory:
         """Returns what is stored, as soon as the API server answers; empty if it holds none or does not let us read it."""
@@ -81,17 +85,23 @@ class VerificationConfigMap:
 
     async def write(self) -> None:
         for _ in range(5):
-            document, current = await find(self._api, config_map(self._namespace)), self._current()
-            together = Memory(current.ports, merged(content(document).changes, current.changes))
+            if self._stored is None:
+                self._stored = await find(self._api, config_map(self._namespace))
+                self._changes = content(self._stored).changes
+            document, current = self._stored, self._current()
+            together = Memory(current.ports, merged(self._changes, current.changes))
             data = encoded({DATA: await asyncio.to_thread(memory.pack, together, MAX_PORTS)})
             try:
                 if document is None:
-                    await self._api.create(path_of(*RESOURCE, self._namespace), self._document(data))
+                    self._stored = await self._api.create(path_of(*RESOURCE, self._namespace), self._document(data))
                 elif document.get("binaryData") != data:
-                    await self._api.put(config_map(self._namespace), {**document, "binaryData": data})
+                    self._stored = await self._api.put(config_map(self._namespace), {**document, "binaryData": data})
+                self._changes = together.changes
                 return
             except ApiError as error:
-                if not error.conflict:
+                self._stored = None
+                deleted = document is not None and error.not_found
+                if not (error.conflict or deleted):
                     raise
         raise ApiError(409, "Conflict", f"ConfigMap {self._namespace}/{CONFIG_MAP} keeps changing")
 

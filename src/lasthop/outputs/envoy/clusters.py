@@ -7,6 +7,7 @@ subscription and is answered at once, where an unchanged name would let it warm 
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import msgspec
@@ -71,19 +72,12 @@ def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
 
 
 def build(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None, rules: ConnectRules, budget: RetryBudget) -> ClusterEntry:
-    message = cluster_pb2.Cluster(
-        name=hop.name,
-        connect_timeout=seconds(CONNECT_TIMEOUT),
-        per_connection_buffer_limit_bytes=UInt32Value(value=BUFFER_LIMIT),
-        lb_policy=cluster_pb2.Cluster.LEAST_REQUEST,
-        circuit_breakers=_breakers(budget),
-        outlier_detection=ejection(hop.protocol, rules),
-        ignore_health_on_host_removal=True,
-    )
-    if hop.protocol.http:
-        message.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(packed(_http_options(hop, h2c, tls)))
+    upgrades = h2_but_upgrades(hop, h2c, tls)
+    message = cluster_pb2.Cluster()
+    message.CopyFrom(_alike(hop.protocol, offered(hop, h2c, tls), upgrades, rules, budget))
+    message.name = hop.name
     if isinstance(tls, BackendTLS):
-        alpn = ("h2",) if h2_but_upgrades(hop, h2c, tls) else () if hop.protocol.http else tls.options.alpn
+        alpn = ("h2",) if upgrades else () if hop.protocol.http else tls.options.alpn
         message.transport_socket.CopyFrom(upstream_transport_socket(tls, alpn))
         message.metadata.CopyFrom(_metadata(tls))
     if names is not None:
@@ -99,6 +93,24 @@ def build(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None, rules: Conn
     message.eds_cluster_config.service_name = assignment
     message.eds_cluster_config.eds_config.CopyFrom(over_ads(ENDPOINTS_TIMEOUT))
     return ClusterEntry(_resource(message, tls, hop.backend), assignment, isinstance(tls, Plaintext))
+
+
+@functools.lru_cache(maxsize=256)
+def _alike(
+    protocol: Protocol, versions: frozenset[str], upgrades: bool, rules: ConnectRules, budget: RetryBudget
+) -> cluster_pb2.Cluster:
+    """Returns what thousands of clusters have in common. Copied, never changed."""
+    message = cluster_pb2.Cluster(
+        connect_timeout=seconds(CONNECT_TIMEOUT),
+        per_connection_buffer_limit_bytes=UInt32Value(value=BUFFER_LIMIT),
+        lb_policy=cluster_pb2.Cluster.LEAST_REQUEST,
+        circuit_breakers=_breakers(budget),
+        outlier_detection=ejection(protocol, rules),
+        ignore_health_on_host_removal=True,
+    )
+    if protocol.http:
+        message.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(packed(_http_options(versions, upgrades)))
+    return message
 
 
 def _resource(message: cluster_pb2.Cluster, tls: HopTLS, owner: Key) -> Resource:
@@ -122,16 +134,15 @@ def _breakers(budget: RetryBudget) -> circuit_breaker_pb2.CircuitBreakers:
     )
 
 
-def _http_options(hop: Hop, h2c: bool, tls: HopTLS) -> http_protocol_options_pb2.HttpProtocolOptions:
+def _http_options(versions: frozenset[str], upgrades: bool) -> http_protocol_options_pb2.HttpProtocolOptions:
     """Returns the HTTP versions of a hop. Envoy derives ALPN from them; setting it by hand breaks servers that speak h2
     (docs/measurements.md#alpn)."""
     options = http_protocol_options_pb2.HttpProtocolOptions()
     http1, http2 = protocol_pb2.Http1ProtocolOptions(), protocol_pb2.Http2ProtocolOptions()
-    protocols = offered(hop, h2c, tls)
-    if len(protocols) == 2 or h2_but_upgrades(hop, h2c, tls):
+    if len(versions) == 2 or upgrades:
         options.auto_config.http_protocol_options.CopyFrom(http1)
         options.auto_config.http2_protocol_options.CopyFrom(http2)
-    elif "h2" in protocols:
+    elif "h2" in versions:
         options.explicit_http_config.http2_protocol_options.CopyFrom(http2)
     else:
         options.explicit_http_config.http_protocol_options.CopyFrom(http1)

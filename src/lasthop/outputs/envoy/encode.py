@@ -23,7 +23,9 @@ def seconds(value: float) -> Duration:
     return Duration(seconds=int(value), nanos=round((value % 1) * 1_000_000_000))
 
 
+@functools.cache
 def over_ads(initial_fetch_timeout: float | None = None) -> config_source_pb2.ConfigSource:
+    """Returns where resources come from that others name. For all the same message, which is copied and never changed."""
     return config_source_pb2.ConfigSource(
         ads=config_source_pb2.AggregatedConfigSource(),
         resource_api_version=config_source_pb2.V3,

@@ -79,7 +79,7 @@ def _head(hostname: str, asked: Sequence[ExternalAuth]) -> bytes:
     name, filters = hostname or "*", per_host_filters(asked)
     host = route_components_pb2.VirtualHost(name=name, domains=[name], typed_per_filter_config=filters)
     # Of a request's body, for another try; without it as much as of a client's connection.
-    host.per_request_buffer_limit_bytes.value = BUFFER_LIMIT
+    host.request_body_buffer_limit.value = BUFFER_LIMIT
     return encode(host)
 
 

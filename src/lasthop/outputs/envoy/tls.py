@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import re
 from typing import Final
 
@@ -14,6 +15,7 @@ from google.protobuf.wrappers_pb2 import UInt32Value
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import over_ads, packed
 from lasthop.plan.tls import Anchors, BackendTLS, Mode, San, SanType, Trust
+from lasthop.plan.tls_options import TLSOptions
 
 SESSION_KEYS: Final = 64
 """TLS 1.3 tickets are used once: 64 let parallel connections resume (docs/measurements.md#tls-sessions)."""
@@ -37,17 +39,22 @@ def upstream_transport_socket(tls: BackendTLS, alpn: tuple[str, ...] = ()) -> ba
         max_session_keys=UInt32Value(value=SESSION_KEYS if tls.options.session_reuse == "true" else 0),
         common_tls_context=tls_pb2.CommonTlsContext(
             alpn_protocols=alpn,
-            tls_params=common_pb2.TlsParameters(
-                tls_minimum_protocol_version=VERSIONS[tls.options.lowest],
-                tls_maximum_protocol_version=VERSIONS[tls.options.max_version],
-                cipher_suites=tls.options.cipher_suites,
-                ecdh_curves=tls.options.curves,
-            ),
+            tls_params=_parameters(tls.options),
             tls_certificate_sds_secret_configs=certificates,
             validation_context=_validation(tls),
         ),
     )
     return base_pb2.TransportSocket(name=TLS, typed_config=packed(context))
+
+
+@functools.lru_cache(maxsize=256)
+def _parameters(options: TLSOptions) -> common_pb2.TlsParameters:
+    return common_pb2.TlsParameters(
+        tls_minimum_protocol_version=VERSIONS[options.lowest],
+        tls_maximum_protocol_version=VERSIONS[options.max_version],
+        cipher_suites=options.cipher_suites,
+        ecdh_curves=options.curves,
+    )
 
 
 def _validation(tls: BackendTLS) -> common_pb2.CertificateValidationContext | None:

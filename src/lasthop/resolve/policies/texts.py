@@ -5,13 +5,15 @@ from __future__ import annotations
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.store.graph import Graph
-from lasthop.store.store import OBJECTS, read
+from lasthop.store.store import OBJECTS
 
 
 def read_policy(g: Graph, key: Key) -> BackendTLSPolicy | None:
     """Returns the text of a policy that is in force: the last good one where the present one cannot be read whole."""
-    rejected = read_rejected(g, key)
-    return rejected.last_good if rejected else read(g, key, BackendTLSPolicy)
+    obj = OBJECTS.of(g, key)
+    if isinstance(obj, RejectedPolicy):
+        return obj.last_good
+    return obj if isinstance(obj, BackendTLSPolicy) else None
 
 
 def read_rejected(g: Graph, key: Key) -> RejectedPolicy | None:

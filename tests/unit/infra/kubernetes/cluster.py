@@ -56,6 +56,8 @@ class FakeApi:
 
     async def put(self, path: str, body: Json) -> Json:
         self._check(path)
+        if path not in self.objects:
+            raise ApiError(404, "NotFound", f"{path} not found")
         if self.objects[path]["metadata"]["resourceVersion"] != body["metadata"].get("resourceVersion"):
             raise ApiError(409, "Conflict", "the object has been modified")
         return self._store("PUT", path, body)

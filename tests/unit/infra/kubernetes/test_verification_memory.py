@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lasthop.api.meta import Key
 from lasthop.infra import memory
 from lasthop.infra.kubernetes.verification_memory import CONFIG_MAP, VerificationConfigMap, config_map, content
@@ -69,6 +71,36 @@ async def test_a_write_that_another_one_has_overtaken_is_repeated() -> None:
     await Replica(api, Memory({}, (change(2000.0),))).write()
     assert api.refused == 2
     assert [each.at for each in (await Replica(api, Memory()).load()).changes] == [1.0, 2000.0]
+
+
+async def test_what_it_has_written_is_not_read_again_unless_somebody_else_has_written_it() -> None:
+    class Counted(FakeApi):
+        read = 0
+
+        async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, object]:
+            self.read += 1
+            return await super().get(path, params)
+
+    api = Counted()
+    first, second = Replica(api, Memory({}, (change(1.0),))), Replica(api, Memory({}, (change(1000.0),)))
+    await first.write()
+    first.known = Memory({}, (change(2000.0),))
+    await first.write()
+    assert api.read == 1
+    await second.write()
+    first.known = Memory({}, (change(3000.0),))
+    await first.write()
+    assert [each.at for each in (await first.load()).changes] == [1.0, 1000.0, 2000.0, 3000.0]
+
+
+async def test_a_deleted_record_is_written_anew() -> None:
+    api = FakeApi()
+    replica = Replica(api, Memory(ports(1), (change(1.0),)))
+    await replica.write()
+    await api.delete(config_map(NAMESPACE))
+    replica.known = Memory(ports(2), (change(1.0),))
+    await replica.write()
+    assert await replica.load() == replica.known
 
 
 async def test_only_the_leader_writes_and_only_what_is_new() -> None:

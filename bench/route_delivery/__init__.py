@@ -1,0 +1,1 @@
+"""How a changed route reaches Envoy: as a part of the whole table (RDS), as a virtual host (VHDS), as a scope (SRDS)."""

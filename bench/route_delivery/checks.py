@@ -1,0 +1,68 @@
+"""What clients get, by how routes are delivered, where a hostname is not just written as in the route."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from bench.route_delivery.deliveries import DELIVERIES
+from bench.route_delivery.emitted import Emitted
+from bench.route_delivery.proxy import PATIENCE, Proxy
+from lasthop.outputs.envoy.resource import LISTENER
+
+HELD = 1.0
+"""Seconds for which routes are held back from a listener that is there."""
+
+
+def check(home: Path, emitted: Emitted) -> dict[str, dict[str, str]]:
+    """Returns the answers by question, then by delivery."""
+    found: dict[str, dict[str, str]] = {}
+    for name, make in DELIVERIES.items():
+        proxy = Proxy(home / f"check-{name}", make(emitted.table), emitted)
+        try:
+            for question, answer in _answers(proxy, emitted).items():
+                found.setdefault(question, {})[name] = answer
+        finally:
+            proxy.stop()
+    return found
+
+
+def _answers(proxy: Proxy, emitted: Emitted) -> dict[str, str]:
+    delivery, found = proxy.delivery, {}
+    hosts = [*emitted.hosts(3), emitted.host("s00003", domain="*.wild.example")]
+    proxy.ads.put(delivery.changed(hosts))
+    proxy.start()
+    time.sleep(HELD)
+    found["Envoy started, control plane away"] = (
+        "no connection" if not proxy.accepts() else str(proxy.status("s00000.example"))
+    )
+    proxy.ads.hold(delivery.holds)
+    proxy.ads.start()
+    found["it comes, its routes are late"] = _while_held(proxy)
+    proxy.ads.hold()
+    proxy.until("s00000.example")
+    for question, host in {
+        "exact name": "s00000.example",
+        "in upper case": "S00000.EXAMPLE",
+        "with a port": f"s00000.example:{proxy.port}",
+        "with a dot at the end": "s00000.example.",
+        "under a wildcard": "a.wild.example",
+        "unknown name": "unknown.example",
+    }.items():
+        found[question] = str(proxy.status(host))
+    proxy.edit([emitted.host("s00004")], "s00004.example", "/")
+    found["added just now"] = str(proxy.status("s00004.example"))
+    proxy.ads.stop()
+    time.sleep(HELD)
+    found["control plane gone"] = str(proxy.status("s00001.example"))
+    return found
+
+
+def _while_held(proxy: Proxy) -> str:
+    """Returns what a client gets while the listener has been sent and its routes have not."""
+    end = time.perf_counter() + PATIENCE
+    while LISTENER not in proxy.ads.answered:
+        assert time.perf_counter() < end, proxy.log_tail()
+        time.sleep(0.01)
+    time.sleep(HELD)
+    return "no connection" if not proxy.accepts() else str(proxy.status("s00000.example"))

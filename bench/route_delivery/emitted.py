@@ -1,0 +1,70 @@
+"""What Lasthop emits for a folder of a few policies, and the same for as many hosts as are asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from envoy.config.listener.v3.listener_pb2 import Listener
+from envoy.config.route.v3.route_components_pb2 import VirtualHost
+from envoy.config.route.v3.route_pb2 import RouteConfiguration
+
+from bench.folder import TARGETS, Folder, PolicySet
+from lasthop.engine import Engine
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource
+from lasthop.resolve.ports import PROBE, Probe
+from lasthop.sources.files.loader import Loader
+from lasthop.sources.files.state import StateDirectory
+
+LISTEN = 18080
+"""In what is emitted; each Envoy gets a port of its own."""
+PATHS = ("/x", "/y")
+"""What a route of the edited host matches before and after an edit."""
+Variant = Callable[[VirtualHost], None]
+"""Changes a host in place, to see what of it costs something."""
+
+
+class Emitted(NamedTuple):
+    upstreams: list[Resource]
+    """Clusters and endpoints. There are none for most hosts: they take no part in an edit of a route."""
+    listener: Listener
+    table: str
+    pattern: VirtualHost
+    """The first host's."""
+
+    def host(self, name: str, path: str = "/", domain: str = "") -> VirtualHost:
+        """Returns the host of a policy set, as if its route had that path."""
+        first = PolicySet(0, 0)
+        found = VirtualHost.FromString(self.pattern.SerializeToString())
+        found.name = found.domains[0] = domain or f"{name}.example"
+        (route,) = found.routes
+        route.name = route.name.replace(first.name, name)
+        route.route.cluster = route.route.cluster.replace(first.name, name)
+        if path != "/":
+            route.match.path_separated_prefix = path
+        return found
+
+    def hosts(self, size: int) -> list[VirtualHost]:
+        return [self.host(PolicySet(number, 0).name) for number in range(size)]
+
+
+def emitted(home: Path, backend: int, pem: str) -> Emitted:
+    folder = Folder(home / "folder", TARGETS, LISTEN, backend, pem)
+    for each in folder.sets:
+        folder.edit(PolicySet(each.number, backend, each.ca))
+    loader = Loader(folder.path, StateDirectory(home / "state"))
+    batch = loader.apply(loader.look())
+    assert batch is not None
+    engine = Engine(now=time.time())
+    engine.apply(batch.changes)
+    (gateway,) = (key for key in batch.changes if key.kind == "Gateway")
+    PROBE.set(engine.graph, Probe(), gateway, "127.0.0.1", LISTEN, "TCP")
+    found = {
+        type_url: [r for r in changes.values() if isinstance(r, Resource)]
+        for type_url, changes in engine.settle().xds[gateway].items()
+    }
+    (listener,), (table,) = found[LISTENER], found[ROUTES]
+    pattern = RouteConfiguration.FromString(table.body).virtual_hosts[0]
+    return Emitted([*found[CLUSTER], *found[ENDPOINTS]], Listener.FromString(listener.body), table.name, pattern)
