@@ -114,6 +114,9 @@ def test_a_gateway_is_named_by_its_admin_address_or_its_folder(gateway: Lasthop)
     by_address = gateway.cli("status", "gateway", "-o", "name", "--admin", f"127.0.0.1:{gateway.admin}")
     assert by_address.stdout == gateway.cli("status", "gateway", "-o", "name", "--dir", str(gateway.folder)).stdout
     assert "in the running gateway: 1 plaintext" in gateway.cli("audit", "--dir", str(gateway.folder)).stdout
+    envoys = gateway.cli("config", "listeners", "--admin", f"localhost:{gateway.admin}")
+    assert envoys.stdout == gateway.cli("config", "listeners", "--dir", str(gateway.folder)).stdout
+    assert "does not answer" in gateway.cli("config", "listeners", "--admin", f"127.0.0.1:{free_port()}").stderr
     both = gateway.cli("audit", str(gateway.folder), "--admin", f"127.0.0.1:{gateway.admin}")
     assert (both.returncode, "remove all but one" in both.stderr) == (2, True)
 

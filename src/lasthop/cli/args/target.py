@@ -184,7 +184,22 @@ def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
     socket = admin_socket(folder, ClusterOptions())
     if socket is None:
         raise click.ClickException(f"no gateway runs on this machine; in a cluster, {elsewhere}")
-    return socket
+    return socket if isinstance(socket, Path) else _socket_of(*socket) or socket
+
+
+def _socket_of(host: str, port: int) -> Path | None:
+    """Returns the socket of the gateway of this machine with that admin address: it tells its user more than the address
+    tells everybody."""
+    from lasthop.api.addresses import split_port
+    from lasthop.cli.args import local
+
+    names = ("127.0.0.1", "localhost", "::1") if host in ("127.0.0.1", "localhost", "::1") else (host,)
+    for gateway in local.gateways():
+        bound = split_port(str(gateway.about.get("admin", "")))
+        socket = gateway.run_dir / paths.ADMIN_SOCKET
+        if bound[1] == str(port) and bound[0] in (*names, "0.0.0.0", "::") and socket.exists():
+            return socket
+    return None
 
 
 def output(*formats: str, help: str | None = None) -> Callable[..., Any]:

@@ -32,6 +32,7 @@ TIMEOUT: Final = 120.0
     help="The archive.  [default: lasthop-TIME.tar.gz]",
 )
 @target.running_folder
+@target.admin
 def command(output: Path | None, folder: Path | None) -> None:
     """Collect what support needs into an archive: versions, checks of this machine, and of the gateway that runs here its
     objects with their status, findings, audit, metrics and what its Envoys hold.

@@ -22,6 +22,7 @@ TIMEOUT: Final = 120.0
 @target.output("table", "yaml", "json", help="Of a dump, table is the same as yaml.")
 @click.option("--no-headers", is_flag=True, help="Leave out the first line of the table.")
 @target.running_folder
+@target.admin
 def command(what: str, gateway: str, name: str, output: str, no_headers: bool, folder: Path | None) -> None:
     """Show what Envoy really holds, as its admin API tells it: everything (dump), or one type.
 
