@@ -42,6 +42,8 @@ from lasthop.store.graph import Graph
 from lasthop.store.node import Crash
 
 REMEMBER_INTERVAL: Final = 1.0
+REMEMBER_SHARE: Final = 50
+"""How many times as long as saving took is waited at least: with thousands of ports it takes the loop's time, too."""
 ANNOUNCE_INTERVAL: Final = 0.25
 URLS: Final = 10
 """That are named when it is ready."""
@@ -151,10 +153,10 @@ class HostRuntime(Sink):
             await asyncio.sleep(ANNOUNCE_INTERVAL)
 
     async def _keep_remembered(self) -> None:
-        """Saves once a second, and only what is new."""
+        """Saves once a second, and only what is new; where that takes long, as with thousands of ports, not as often."""
         path, saved, controller = self._remembered, None, self.controller
         while path is not None:
-            version = controller.remembered_version()
+            version, begun = controller.remembered_version(), time.monotonic()
             if version != saved:
                 try:
                     await asyncio.to_thread(memory.save, path, controller.remembered())
@@ -162,7 +164,7 @@ class HostRuntime(Sink):
                 except OSError as error:
                     self._log.warning("cannot save how backends were verified", error=str(error))
                     return
-            await asyncio.sleep(REMEMBER_INTERVAL)
+            await asyncio.sleep(max(REMEMBER_INTERVAL, REMEMBER_SHARE * (time.monotonic() - begun)))
 
     def unready(self) -> list[str]:
         """Returns why it is not ready: it is once some port of a Gateway is served and every proxy has acknowledged all there

@@ -145,7 +145,7 @@ def _empty() -> Any:
 
 
 def _proxy_of_environment(url: str) -> str | None:
-    """Returns what HTTPS_PROXY, HTTP_PROXY and NO_PROXY say. aiohttp would look for each request, in a thread, and in ~/.netrc:
+    """Returns what HTTPS_PROXY, HTTP_PROXY and NO_PROXY say. aiohttp would look for each request, in a thread, and in .netrc:
     half of what a written status costs."""
     address = urlsplit(url)
     return None if address.hostname and proxy_bypass(address.hostname) else getproxies().get(address.scheme)

@@ -146,19 +146,33 @@ class ChangeRecord:
     """What this process has recorded, and what it was given of an earlier one."""
 
     def __init__(self) -> None:
-        self.changes: tuple[Change, ...] = ()
+        self._added: list[Change] = []
+        """Those that are kept, and perhaps some more: thousands of changes may come in one after the other."""
+        self._kept: tuple[Change, ...] | None = ()
         self.version = 0
         """Grows whenever there is more."""
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        if self._kept is None:
+            self._keep(bounded(self._added))
+        return self._kept or ()
 
     def add(self, edits: Iterable[Edit], now: float) -> tuple[Change, ...]:
         """Returns what is new."""
         new = tuple(change(edit, now) for edit in edits)
         if new:
-            self.changes = bounded((*self.changes, *new))
+            self._added += new
+            self._kept = None
             self.version += 1
+        if len(self._added) > 2 * MAX_CHANGES:
+            self._keep(bounded(self._added))
         return new
 
     def merge(self, stored: Iterable[Change]) -> None:
         known = self.changes
-        self.changes = merged(stored, known)
+        self._keep(merged(stored, known))
         self.version += self.changes != known
+
+    def _keep(self, changes: tuple[Change, ...]) -> None:
+        self._added, self._kept = list(changes), changes
