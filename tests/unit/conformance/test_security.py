@@ -53,3 +53,13 @@ def test_what_the_node_cannot_do_is_said_before_the_pod_starts(images: Images) -
     for part in ("kernel.sem", "hostNetwork", "v: hostPath", "image nginx", "readinessProbe", "lifecycle"):
         assert part in found
     assert unsupported(mk_pod(), images) == []
+
+
+def test_another_version_is_an_image_of_its_own(tmp_path: Path) -> None:
+    images = Images({}, source=tmp_path, before=tmp_path / "venv")
+    before, now = images.find("registry.example/lasthop:before"), images.find("registry.example/lasthop:after")
+    assert before
+    assert now
+    assert before.entrypoint == (str(tmp_path / "venv/bin/lasthop"),)
+    assert "PYTHONPATH" not in before.env, "nothing of this repository"
+    assert now.env["PYTHONPATH"] == str(tmp_path)
