@@ -180,7 +180,7 @@ class Stages:
                     continue
                 waiting = introducing if stage.names else frozenset()
                 # Those that were reported beside others count; but what changes alone does not wait for all that does not.
-                left = None if limit is None else max(limit - reported[stage.name], limit // 4, 1)
+                left = None if limit is None else min(limit, max(limit - reported[stage.name], limit // 4, 1))
                 for member in self._taken(state, left, enough, hold, waiting):
                     for listing, indexer in self._patient.get(stage.domain, ()):
                         if listing.turns.drop(member):

@@ -104,8 +104,8 @@ class Session:
 
     @property
     def behind(self) -> bool:
-        """Returns whether more clusters wait to be sent than one response has: while the client takes in one, the next can be put
-        together."""
+        """Returns whether more clusters wait to be sent than one response has: while the client takes in one, the next can be
+        put together."""
         clusters = self._types.get(CLUSTER)
         return clusters is not None and (len(clusters.updates) > CHUNK or self._seen != self._cache.generation)
 
