@@ -37,7 +37,7 @@ def failing_plaintext(g: Graph, gateway: Key, backend: Key, port: int, protocol:
     return next((state.problem for state in port_states(g, [hop]) if state.health.bad), None)
 
 
-@indexer(HOPS)
+@indexer(HOPS, patient=True)
 def index_failing(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
     if problem := failing_plaintext(g, gateway, backend, port, protocol):
         for route in HOPS.of(g, gateway, backend, port, protocol)[:MAX_ROUTES]:

@@ -268,7 +268,7 @@ WEAKENED = Index[Key, tuple[Key, int]]("weakened")
 """By Gateway: backend and port."""
 
 
-@indexer(PORTS)
+@indexer(PORTS, patient=True)
 def index_weakened(g: Graph, gateway: Key, backend: Key, port: int) -> Iterator[Entry]:
     found = weakening(g, gateway, backend, port)
     if found is None:

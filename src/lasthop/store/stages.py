@@ -7,6 +7,7 @@ those that have changed. What an index lists under a key is itself a source for 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar, TypeVarTuple, overload
@@ -46,19 +47,27 @@ class Indexer(msgspec.Struct, frozen=True):
     keeps: bool = False
     """A member that crashes keeps what it listed before: where absence would open something, as that of a policy's claim or of
     a hostname's owner."""
+    patient: bool = False
+    """In a limited `settle()` its members take turns, as those of outputs do: to list thousands that one change concerns would
+    hold up everybody. Each is listed before an output of the same domain is reported of it."""
 
 
-@overload
-def indexer(*kinds: str, keeps: bool = False) -> Callable[[Callable[[Graph, Key], Iterable[Entry]]], Indexer]: ...
 @overload
 def indexer(
-    index: Index[*Ts, Any], /, *, keeps: bool = False
+    *kinds: str, keeps: bool = False, patient: bool = False
+) -> Callable[[Callable[[Graph, Key], Iterable[Entry]]], Indexer]: ...
+@overload
+def indexer(
+    index: Index[*Ts, Any], /, *, keeps: bool = False, patient: bool = False
 ) -> Callable[[Callable[[Graph, *Ts], Iterable[Entry]]], Indexer]: ...
-def indexer(*domains: Domain, keeps: bool = False) -> Callable[[Callable[..., Iterable[Entry]]], Indexer]:
+def indexer(
+    *domains: Domain, keeps: bool = False, patient: bool = False
+) -> Callable[[Callable[..., Iterable[Entry]]], Indexer]:
     """Makes an indexer of a function `f(g, *member)` that yields the entries of a member."""
 
     def stage(fn: Callable[..., Iterable[Entry]]) -> Indexer:
-        return Indexer(fn.__name__, domains, query(functools.wraps(fn)(lambda g, *member: dict(fn(g, *member)))), keeps)
+        entries = query(functools.wraps(fn)(lambda g, *member: dict(fn(g, *member))))
+        return Indexer(fn.__name__, domains, entries, keeps, patient)
 
     return stage
 
@@ -124,9 +133,12 @@ class Stages:
                 self._beside[state.stage.name].append(self._by_name[state.stage.beside])
                 self._beside[state.stage.beside].append(state)
         self._domains: dict[Domain, list[_State]] = {}
+        self._patient: dict[Domain, list[tuple[_State, Indexer]]] = {}
         for state in self._states:
             for domain in state.stage.domains:
                 self._domains.setdefault(domain, []).append(state)
+                if isinstance(state.stage, Indexer) and state.stage.patient:
+                    self._patient.setdefault(domain, []).append((state, state.stage))
 
     def enter(self, domain: Domain, member: Member, owner: str | None = None) -> None:
         owner = owner_of(member) if owner is None else owner
@@ -157,29 +169,41 @@ class Stages:
             if not self.unsettled:
                 return changes
             introducing: frozenset[str] = frozenset()
+            reported = Counter[str]()
             for state in self._states:
                 stage = state.stage
                 if isinstance(stage, Indexer):
-                    for member in state.turns.take_all():
+                    for member in self._taken(state, limit if stage.patient else None, enough):
                         self._index(state, stage, member)
                     continue
                 if only is not None and stage.name not in only:
                     continue
                 waiting = introducing if stage.names else frozenset()
-                for member in self._taken(state, limit, enough, hold, waiting):
+                # Those that were reported beside others count; but what changes alone does not wait for all that does not.
+                left = None if limit is None else min(limit, max(limit - reported[stage.name], limit // 4, 1))
+                for member in self._taken(state, left, enough, hold, waiting):
+                    for listing, indexer in self._patient.get(stage.domain, ()):
+                        if listing.turns.drop(member):
+                            self._index(listing, indexer, member)
                     self._report(state, member, changes)
                     for other in self._beside[stage.name]:
                         if (only is None or other.stage.name in only) and other.turns.drop(member):
                             self._report(other, member, changes)
+                            reported[other.stage.name] += 1
                 if stage.named:
                     introducing |= state.turns.owners_of_new()
             limited = limit is not None or only is not None
-            if limited and not any(state.turns.dirty for state in self._states if isinstance(state.stage, Indexer)):
+            if limited and not any(state.turns.dirty for state in self._states if _at_once(state.stage)):
                 return changes
         raise RuntimeError("stages feed each other in a circle")
 
     def _taken(
-        self, state: _State, limit: int | None, enough: Callable[[], bool], hold: Hold, waiting: Collection[str]
+        self,
+        state: _State,
+        limit: int | None,
+        enough: Callable[[], bool],
+        hold: Hold = NOTHING,
+        waiting: Collection[str] = (),
     ) -> Iterable[Member]:
         if limit is None:
             return state.turns.take_all()
@@ -256,3 +280,7 @@ class Stages:
                 touch((index.sizes, *key), owner)
                 if len(there) == 1:
                     self.enter(index, key, owner)
+
+
+def _at_once(stage: Stage) -> bool:
+    return isinstance(stage, Indexer) and not stage.patient

@@ -209,7 +209,7 @@ class Server:
 
     @property
     def behind(self) -> bool:
-        """Returns whether clusters are waiting to be sent to some proxy."""
+        """Returns whether some proxy has more clusters before it than it takes in at once."""
         return any(stream.session.behind for known in self._gateways.values() for stream in known.streams)
 
     def busy(self, gateway: Key) -> bool:

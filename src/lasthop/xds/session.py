@@ -104,9 +104,10 @@ class Session:
 
     @property
     def behind(self) -> bool:
-        """Returns whether clusters are waiting to be sent."""
+        """Returns whether more clusters wait to be sent than one response has: while the client takes in one, the next can be
+        put together."""
         clusters = self._types.get(CLUSTER)
-        return clusters is not None and (bool(clusters.updates) or self._seen != self._cache.generation)
+        return clusters is not None and (len(clusters.updates) > CHUNK or self._seen != self._cache.generation)
 
     def busy(self, now: float) -> bool:
         """Returns whether the client has yet to answer the last route table, so that another one would not be sent."""

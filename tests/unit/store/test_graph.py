@@ -453,6 +453,42 @@ def test_two_outputs_of_which_one_leads_to_the_other_report_a_member_together_or
     assert len(g.members(clusters)) == 20
 
 
+def test_two_that_go_together_are_one_limit_and_what_changes_alone_gets_on_all_the_same() -> None:
+    g = Stages(Graph(), [Output("clusters", "things", length), Output("endpoints", "things", both, beside="clusters")])
+    for number in range(40):
+        WORDS.set(g.graph, "x", f"{number}")
+        g.enter("things", (f"{number}",))
+    g.settle()
+    for number in range(40):
+        WORDS.set(g.graph, "xxx", f"{number}")
+    changes = g.settle(limit=8)
+    assert (len(changes["clusters"]), g.settle(limit=0)) == (10, {})
+
+
+def test_an_index_of_thousands_does_not_hold_up_what_another_one_has_edited() -> None:
+    seen = Index[str, Key]("seen")
+
+    @indexer("things", patient=True)
+    def index_seen(g: Graph, key: Key) -> Iterator[Entry]:
+        calls.append(("listed", key))
+        yield seen.entry((str(shown(g, key)),), key)
+
+    g = Stages(Graph(), [index_seen, Output("out", "things", shown)])
+    for number in range(50):
+        WORDS.set(g.graph, 0, thing("many", number))
+        g.enter("things", (thing("many", number),))
+    WORDS.set(g.graph, 0, thing("one", 1))
+    g.enter("things", (thing("one", 1),))
+    calls.clear()
+    first = g.settle(limit=4)
+    listed = [key for what, key in calls if what == "listed"]
+    assert len(listed) <= 8 and (thing("one", 1),) in first["out"]
+    assert {member[0] for member in first["out"]} <= set(listed), "nothing is told before it is listed"
+    while g.unsettled:
+        g.settle(limit=4)
+    assert sum(len(values) for values in g.graph.listed.values()) == 51
+
+
 def test_only_some_outputs_and_the_others_later() -> None:
     g = tenants("a")
     WORDS.set(g.graph, 1, thing("a", 1))

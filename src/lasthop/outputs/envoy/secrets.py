@@ -43,7 +43,7 @@ CLIENT_SECRETS_IN_USE = Index[Key, Key, bool]("client-secret")
 """The same of certificates that backends are shown."""
 
 
-@indexer(HOPS)
+@indexer(HOPS, patient=True)
 def index_hop_secrets(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
     """Yields the client certificate of the hop: the Gateway's, or what the policy or XBackend names."""
     tls = hop_tls(g, gateway, backend, port, protocol)

@@ -19,7 +19,7 @@ WAIVED = Index[Key, tuple[Key, int]]("waived")
 """By Gateway: backend and port."""
 
 
-@indexer(HOPS)
+@indexer(HOPS, patient=True)
 def index_waived_ports(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
     tls = hop_tls(g, gateway, backend, port, protocol)
     if isinstance(tls, BackendTLS) and tls.mode is not Mode.STRICT:
