@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 
 def sent(get: Callable[[str], tuple[int, bytes]], size: int) -> dict[str, int]:
-    """Returns the xDS bytes since the start, by type. `get` asks the admin API for a path. Waits first: metrics may be old, the
-    more hops the older."""
+    """Returns the xDS bytes since the start, by type. `get` asks the admin API for a path. Waits first: metrics may be old,
+    with more hops older."""
     time.sleep(1 + size / 1000)
     text = get("/metrics")[1].decode()
     found = re.findall(r'^lasthop_xds_bytes_total\{type="(\w+)"\} (\S+)', text, re.MULTILINE)
