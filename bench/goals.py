@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -15,13 +16,15 @@ class Goal:
     """Our own figure, its ratio to the peer's, or its ratio between the largest and the smallest size."""
     limit: float
     from_n: int = 0
-    """Sizes below this are shown and not judged."""
+    """Sizes below this are shown and not judged, ..."""
+    to_n: int = sys.maxsize
+    """... and those above this."""
     peer: str = ""
     """Only beside this peer."""
     at_least: bool = False
 
     def holds_at(self, n: int, peer: str) -> bool:
-        return n >= self.from_n and self.peer in ("", peer)
+        return self.from_n <= n <= self.to_n and self.peer in ("", peer)
 
     def met(self, value: float) -> bool:
         return value >= self.limit if self.at_least else value <= self.limit
@@ -33,8 +36,8 @@ class Goal:
         return f"{sign} 1/{round(1 / self.limit)}" if self.limit <= 1 / 3 else f"{sign} {self.limit:.4g}"
 
 
-def _ours(limit: float, from_n: int = 0) -> Goal:
-    return Goal("ours", limit, from_n)
+def _ours(limit: float, to_n: int = sys.maxsize) -> Goal:
+    return Goal("ours", limit, to_n=to_n)
 
 
 def _ratio(limit: float, from_n: int = 0) -> Goal:
@@ -43,19 +46,20 @@ def _ratio(limit: float, from_n: int = 0) -> Goal:
 
 FLAT: Final = Goal("growth", 1.5)
 MANY: Final = 5_000
-"""The size that goals in multiples of a peer are about: what a peer does with few objects is quick anyway."""
+"""The size that goals in multiples of a peer are about: what a peer does with few objects is quick anyway. And the largest
+for goals of what must grow with the size."""
 
 GOALS: Final[Mapping[tuple[str, str], tuple[Goal, ...]]] = {
     ("control", "first start: controller CPU"): (_ratio(1 / 8, MANY),),
     ("control", "restart: controller CPU"): (_ratio(1 / 8, MANY),),
-    ("control", "restart: serves proxies after"): (_ours(3),),
+    ("control", "restart: serves proxies after"): (_ours(3, MANY),),
     ("control", "controller RSS after all edits"): (_ratio(1 / 3, MANY),),
     ("control", "policy edit: controller CPU"): (_ratio(1 / 300, MANY), FLAT),
     ("control", "policy edit: effective"): (_ours(30), FLAT),
     ("control", "CA edit: effective"): (_ours(30), FLAT),
     ("control", "CA of 100 policies: effective"): (_ours(0.2),),
     ("control", "CA of 100 policies: failed requests"): (_ours(0),),
-    ("control", "CA of all policies: effective"): (_ours(5),),
+    ("control", "CA of all policies: effective"): (_ours(5, MANY),),
     ("control", "CA of all policies: failed requests"): (_ours(0),),
     ("control", "burst of 100 policy edits: all effective"): (_ours(1),),
     ("control", "endpoint edit: xDS bytes that are not endpoints"): (_ours(0),),

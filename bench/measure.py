@@ -203,7 +203,7 @@ class Bench:
 
     def batch(self, names: tuple[str, ...], steps: tuple[Step, ...], edits: int, disturbs: bool) -> Batch:
         """Runs each step so many times, in turn."""
-        bytes_before, before = sum(sent(self._gateway.get).values()), self._probe.seen.copy()
+        bytes_before, before = sum(sent(self._gateway.get, len(self._folder.sets)).values()), self._probe.seen.copy()
         time.sleep(0.5)
         effective: dict[str, list[float]] = {name: [] for name in names}
         began, (lasthop, envoy) = time.perf_counter(), self._cpu()
@@ -219,7 +219,7 @@ class Bench:
         done = edits * len(names)
         lasthop_cpu = (now[0] - lasthop - passed * self._idle_rates[0]) / done
         envoy_cpu = (now[1] - envoy - passed * self._idle_rates[1]) / done
-        bytes_each = (sum(sent(self._gateway.get).values()) - bytes_before) / done
+        bytes_each = (sum(sent(self._gateway.get, len(self._folder.sets)).values()) - bytes_before) / done
         return effective, Cost(lasthop_cpu, envoy_cpu, bytes_each)
 
     def _count_failed(self, what: str, seen: Counter[int]) -> None:

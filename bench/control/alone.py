@@ -27,24 +27,24 @@ def measure(editor: Editor, figures: Figures, say: Say) -> None:
 
 def endpoint_bytes(editor: Editor, figures: Figures, say: Say) -> None:
     say("what an endpoint edit sends")
-    before = sent(lasthop_get)
+    before = sent(lasthop_get, editor.size)
     for number in (0, 0):  # there and back
         editor.endpoint(number)
         editor.quiet(0.5)
-    grown = {type_: count - before.get(type_, 0) for type_, count in sent(lasthop_get).items()}
+    grown = {type_: count - before.get(type_, 0) for type_, count in sent(lasthop_get, editor.size).items()}
     figures.add("endpoint edit: xDS bytes", "B", grown.pop(type_name(ENDPOINTS), 0) / 2)
     figures.add("endpoint edit: xDS bytes that are not endpoints", "B", sum(grown.values()) / 2)
 
 
 def unreferenced(editor: Editor, figures: Figures, say: Say) -> None:
     say("an object that nobody references")
-    before, cpu, began = sent(lasthop_get), editor.system.cpu(), time.perf_counter()
+    before, cpu, began = sent(lasthop_get, editor.size), editor.system.cpu(), time.perf_counter()
     for count in range(UNREFERENCED):
         editor.writers[0].ca("nobody", f"not a certificate {count}")
         time.sleep(0.05)
     editor.quiet(0.5)
     spent = editor.system.cpu() - cpu - editor.idle * (time.perf_counter() - began)
-    figures.add("unreferenced ConfigMap: xDS bytes", "B", sum(sent(lasthop_get).values()) - sum(before.values()))
+    figures.add("unreferenced ConfigMap: xDS bytes", "B", sum(sent(lasthop_get, editor.size).values()) - sum(before.values()))
     figures.add("unreferenced ConfigMap: controller CPU", "ms", 1000 * spent / UNREFERENCED)
 
 

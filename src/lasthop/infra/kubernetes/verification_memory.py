@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -23,6 +24,8 @@ CONFIG_MAP: Final = "lasthop-verification"
 """RBAC refers to it."""
 DATA: Final = "memory"
 WRITE_INTERVAL: Final = 5.0
+WRITE_SHARE: Final = 200
+"""How many times as long as writing took is waited at least: it is written whole, so with many ports not as often."""
 RETRY: Final = 1.0
 MAX_PORTS: Final = 5000
 """Some 100 bytes each, of the 1 MiB that an object may have."""
@@ -69,8 +72,9 @@ class VerificationConfigMap:
 
     async def run(self) -> None:
         while True:
+            begun = time.monotonic()
             await self.refresh()
-            await asyncio.sleep(WRITE_INTERVAL)
+            await asyncio.sleep(max(WRITE_INTERVAL, WRITE_SHARE * (time.monotonic() - begun)))
 
     async def refresh(self) -> None:
         """Writes what is new, if this replica leads."""
