@@ -25,7 +25,7 @@ CONFIG_MAP: Final = "lasthop-verification"
 DATA: Final = "memory"
 WRITE_INTERVAL: Final = 5.0
 WRITE_SHARE: Final = 200
-"""How many times as long as writing took is waited at least: it is written whole, so with many ports not as often."""
+"""How many times as long as encoding took is waited at least: it is written whole, so with many ports not as often."""
 RETRY: Final = 1.0
 MAX_PORTS: Final = 5000
 """Some 100 bytes each, of the 1 MiB that an object may have."""
@@ -58,6 +58,7 @@ class VerificationConfigMap:
         """The ConfigMap as it was last read or written here; the server says if somebody has written it since."""
         self._changes: tuple[Change, ...] = ()
         """Those in it."""
+        self._took = 0.0
 
     async def load(self) -> Memory:
         """Returns what is stored, as soon as the API server answers; empty if it holds none or does not let us read it."""
@@ -72,9 +73,8 @@ class VerificationConfigMap:
 
     async def run(self) -> None:
         while True:
-            begun = time.monotonic()
             await self.refresh()
-            await asyncio.sleep(max(WRITE_INTERVAL, WRITE_SHARE * (time.monotonic() - begun)))
+            await asyncio.sleep(max(WRITE_INTERVAL, WRITE_SHARE * self._took))
 
     async def refresh(self) -> None:
         """Writes what is new, if this replica leads."""
@@ -94,7 +94,9 @@ class VerificationConfigMap:
                 self._changes = content(self._stored).changes
             document, current = self._stored, self._current()
             together = Memory(current.ports, merged(self._changes, current.changes))
+            begun = time.monotonic()
             data = encoded({DATA: await asyncio.to_thread(memory.pack, together, MAX_PORTS)})
+            self._took = time.monotonic() - begun
             try:
                 if document is None:
                     self._stored = await self._api.create(path_of(*RESOURCE, self._namespace), self._document(data))
