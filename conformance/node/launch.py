@@ -69,9 +69,9 @@ def build_root(spec: dict[str, Any]) -> None:
 
 
 def lay_over(root: str, image: str) -> None:
-    for folder in ("upper", "work"):
+    for folder in ("upper", "spare"):
         os.mkdir(f"{root}/{folder}", 0o755)
-    mount("overlay", root, "overlay", MS_NOSUID, f"lowerdir={image},upperdir={root}/upper,workdir={root}/work")
+    mount("overlay", root, "overlay", MS_NOSUID, f"lowerdir={image},upperdir={root}/upper,workdir={root}/spare")
 
 
 def borrow_from_host(root: str) -> None:
