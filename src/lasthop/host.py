@@ -154,12 +154,12 @@ class HostRuntime(Sink):
 
     async def _keep_remembered(self) -> None:
         """Saves once a second, and only what is new; where that takes long, as with thousands of ports, not as often."""
-        path, saved, controller = self._remembered, None, self.controller
+        path, saved, controller, encode = self._remembered, None, self.controller, memory.Encoder()
         while path is not None:
             version, begun = controller.remembered_version(), time.monotonic()
             if version != saved:
                 try:
-                    await asyncio.to_thread(memory.save, path, controller.remembered())
+                    await asyncio.to_thread(memory.save, path, controller.remembered(), encode)
                     saved = version
                 except OSError as error:
                     self._log.warning("cannot save how backends were verified", error=str(error))

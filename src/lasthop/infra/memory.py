@@ -32,8 +32,20 @@ class _Stored(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...] = ()
 
 
-def encode(memory: Memory) -> bytes:
-    return msgspec.json.encode(_Stored(tuple((*port, known) for port, known in memory.ports.items()), memory.changes))
+class Encoder:
+    """Encodes one memory again and again, and only those ports anew that have changed since the last time."""
+
+    def __init__(self) -> None:
+        self._known: dict[Port, tuple[PortMemory, msgspec.Raw]] = {}
+
+    def __call__(self, memory: Memory) -> bytes:
+        before, self._known = self._known, {}
+        for port, known in memory.ports.items():
+            one = before.get(port)
+            if one is None or one[0] is not known:
+                one = known, msgspec.Raw(msgspec.json.encode((*port, known)))
+            self._known[port] = one
+        return msgspec.json.encode({"ports": [raw for _, raw in self._known.values()], "changes": memory.changes})
 
 
 def decode(content: bytes) -> Memory:
@@ -45,7 +57,7 @@ def decode(content: bytes) -> Memory:
     return Memory({Port(backend, port): known for backend, port, known in stored.ports}, stored.changes)
 
 
-def pack(memory: Memory, ports: int) -> bytes:
+def pack(memory: Memory, ports: int, encode: Encoder) -> bytes:
     """Returns it compressed, with at most so many ports; where there are more, each namespace keeps its share."""
     kept = memory.ports if len(memory.ports) <= ports else _shares(memory.ports, ports)
     return gzip.compress(encode(Memory(kept, memory.changes)), compresslevel=1, mtime=0)
@@ -77,7 +89,7 @@ def load(path: Path) -> Memory:
         return Memory()
 
 
-def save(path: Path, memory: Memory) -> None:
+def save(path: Path, memory: Memory, encode: Encoder) -> None:
     """Writes the whole file or nothing. Raises `OSError`."""
     written = path.with_suffix(".new")
     written.touch(mode=0o600)

@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
     made.mkdir()
     state = paths.of_folder(paths.state_root(), made)
     state.mkdir(parents=True)
-    memory.save(state / memory.FILE, Memory({}, changes(time.time())))
+    memory.save(state / memory.FILE, Memory({}, changes(time.time())), memory.Encoder())
     return made
 
 

@@ -403,7 +403,7 @@ async def test_the_record_of_changes_is_read_from_the_controllers_namespace(api:
     found = await run("audit", "--since", "24h", "-A")
     assert found.exit_code == 1 and "there is no ConfigMap lasthop-system/lasthop-verification" in found.stderr
     change = Change(time.time(), "Service", "shop/api", 443, "verified (CA)", "plaintext", "it was deleted", True)
-    data = base64.b64encode(memory.pack(memory.Memory({}, (change,)), 10)).decode()
+    data = base64.b64encode(memory.pack(memory.Memory({}, (change,)), 10, memory.Encoder())).decode()
     for namespace, held in (("lasthop-system", data), ("shop", "forged")):
         metadata = {"name": "lasthop-verification", "namespace": namespace}
         api.put("configmaps", {"metadata": metadata, "binaryData": {"memory": held}})

@@ -30,7 +30,7 @@ def life(path: Path, objects: dict[Key, Object | None]) -> Engine:
     engine.verifications.recall(memory.load(path).ports)
     engine.apply(objects)
     settle(engine, Snapshot())
-    memory.save(path, memory.Memory(engine.verifications.ports()))
+    memory.save(path, memory.Memory(engine.verifications.ports()), memory.Encoder())
     return engine
 
 
@@ -48,6 +48,26 @@ def test_a_policy_that_was_deleted_while_nothing_ran_is_missed(tmp_path: Path) -
     assert lost(life(path, without)) == [said]
     assert lost(life(path, {key: obj for key, obj in without.items() if key != ROUTE})) == []
     assert memory.load(path) == memory.Memory()
+
+
+def test_what_is_saved_again_is_what_it_is_now() -> None:
+    """However it was before: a port that has changed, one that is as it was, one that has gone, one that is new."""
+    world, encode, engine = dict(WORLD), memory.Encoder(), Engine(now=NOW.timestamp())
+    world |= keyed(mk_service("a/other"), mk_route("a/s", "a/g", [{"name": "other", "port": 443}], ["other.example"]))
+    edits: list[dict[Key, Object | None]] = [
+        world,
+        keyed(mk_policy("a/p", "api", "another.example", ["ca"])),
+        {Key("HTTPRoute", "a", "s"): None},
+        keyed(mk_route("a/t", "a/g", [{"name": "other", "port": 8443}], ["other.example"])),
+    ]
+    texts = []
+    for edit in edits:
+        engine.apply(edit)
+        engine.settle()
+        now = memory.Memory(engine.verifications.ports())
+        texts.append(encode(now))
+        assert memory.decode(texts[-1]) == now and texts[-1] == memory.Encoder()(now)
+    assert len(set(texts)) == len(edits)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[[1, 2]]", b"\xff"])
@@ -76,6 +96,6 @@ def test_what_was_edited_while_nothing_ran_is_recorded_at_the_next_start(tmp_pat
     [found] = list(record.changes)
     assert (found.before, found.after) == ("verified (CA) for api.example", "plaintext")
     assert (found.because, found.weaker, found.gateways) == ("BackendTLSPolicy a/p was deleted", True, ("a/g",))
-    memory.save(path, memory.Memory({}, record.changes))
+    memory.save(path, memory.Memory({}, record.changes), memory.Encoder())
     assert memory.load(path).changes == record.changes
     assert path.stat().st_mode & 0o777 == 0o600

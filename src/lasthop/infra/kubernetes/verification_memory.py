@@ -58,7 +58,7 @@ class VerificationConfigMap:
         """The ConfigMap as it was last read or written here; the server says if somebody has written it since."""
         self._changes: tuple[Change, ...] = ()
         """Those in it."""
-        self._took = 0.0
+        self._took, self._encode = 0.0, memory.Encoder()
 
     async def load(self) -> Memory:
         """Returns what is stored, as soon as the API server answers; empty if it holds none or does not let us read it."""
@@ -95,7 +95,7 @@ class VerificationConfigMap:
             document, current = self._stored, self._current()
             together = Memory(current.ports, merged(self._changes, current.changes))
             begun = time.monotonic()
-            data = encoded({DATA: await asyncio.to_thread(memory.pack, together, MAX_PORTS)})
+            data = encoded({DATA: await asyncio.to_thread(memory.pack, together, MAX_PORTS, self._encode)})
             self._took = time.monotonic() - begun
             try:
                 if document is None:

@@ -147,7 +147,7 @@ def test_it_fits_into_an_object_and_each_namespace_keeps_its_share() -> None:
     many = {
         Port(Key("Service", f"ns{n % 5}", f"service-{n}"), n % 60000): PortMemory(names, (names,)) for n in range(30_000)
     } | ports(3, "small")
-    packed = memory.pack(Memory(many, tuple(change(1000.0 * n) for n in range(MAX_CHANGES))), 5000)
+    packed = memory.pack(Memory(many, tuple(change(1000.0 * n) for n in range(MAX_CHANGES))), 5000, memory.Encoder())
     assert len(packed) < 700_000
     found = memory.unpack(packed)
     assert len(found.ports) <= 5000 and set(ports(3, "small")) <= set(found.ports)
