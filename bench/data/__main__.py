@@ -3,8 +3,8 @@
 Every proxy has one worker on a core of its own, serves the same hosts from the same backends, and verifies their
 certificates by CA and name. They take turns in short rounds, in random order, so that whatever else the machine does falls
 on all; each round gives a ratio, and the median of all counts, with the interval in which it lies with 95 % confidence. Each
-round has new processes: two of the same configuration differ by some percent, for as long as they live, because of where
-their memory is, and rounds of one process would not show that.
+round has new processes: two of the same configuration differ by some percent for as long as they live, which rounds of the
+same processes would not show.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from bench.data.sides import SHARED, SIDES, Plan, Side, started
 OUT = Path(__file__).resolve().parents[1] / "out" / "data.json"
 Costs = dict[str, list[float]]
 """Seconds of CPU for a request, by side and round."""
-WARM_UP = 0.4
-"""Of a round's length: before it, a side serves the row for so long, which opens connections to the backend."""
+WARM_UP = 0.2
+"""Seconds that a side serves a row before its round, which opens connections to the backend."""
 
 
 class Failed(RuntimeError):
@@ -69,7 +69,7 @@ def measure(
             for name, row in rows.items():
                 sides = shuffled.sample(chosen[name], len(chosen[name]))
                 for side in sides:
-                    cost(places, row, side, running[SHARED.get(side, side)], length * WARM_UP)
+                    cost(places, row, side, running[SHARED.get(side, side)], WARM_UP)
                 for side in sides:
                     costs[name][side].append(cost(places, row, side, running[SHARED.get(side, side)], length))
     return costs
