@@ -3,8 +3,7 @@
 Every proxy has one worker on a core of its own, serves the same hosts from the same backends, and verifies their
 certificates by CA and name. They take turns in short rounds, in random order, so that whatever else the machine does falls
 on all; each round gives a ratio, and the median of all counts, with the interval in which it lies with 95 % confidence. Each
-round has new processes: two of the same configuration differ by some percent for as long as they live, which rounds of the
-same processes would not show.
+round has new processes: ratios differ from start to start by some percent, which rounds of the same processes would not show.
 """
 
 from __future__ import annotations
