@@ -1,8 +1,9 @@
 """`python -m bench.data`: CPU of the proxy for a request, with the configuration that Lasthop emits and beside others.
 
 Every proxy has one worker on a core of its own, serves the same hosts from the same backends, and verifies their
-certificates by CA and name. They take turns in short rounds, in changing order, so that whatever else the machine does falls
-on all; each round gives a ratio, and the median of all counts, with the interval in which it lies with 95 % confidence.
+certificates by CA and name. They take turns in short rounds, in random order, so that whatever else the machine does falls
+on all; each round gives a ratio, and the median of all counts, with the interval in which it lies with 95 % confidence. Each
+round has new processes: ratios differ from start to start by some percent, which rounds of the same processes would not show.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -24,11 +26,13 @@ from bench.data.install import installed
 from bench.data.places import OTHER_CORE, Places, pinned, places
 from bench.data.report import Clock, Figure, figure, met, result, run
 from bench.data.rows import LASTHOP, ONE_ROUTE, ROWS, Row
-from bench.data.sides import SHARED, Side, side
+from bench.data.sides import SHARED, SIDES, Plan, Side, started
 
 OUT = Path(__file__).resolve().parents[1] / "out" / "data.json"
 Costs = dict[str, list[float]]
 """Seconds of CPU for a request, by side and round."""
+WARM_UP = 0.2
+"""Seconds that a side serves a row before its round, which opens connections to the backend."""
 
 
 class Failed(RuntimeError):
@@ -50,15 +54,23 @@ def cost(places: Places, row: Row, name: str, found: Side, length: float) -> flo
     return spent
 
 
-def measure(places: Places, row: Row, sides: dict[str, Side], rounds: int, length: float) -> Costs:
-    costs: Costs = {name: [] for name in sides}
-    names = list(sides)
-    for number in range(-1, rounds):
-        turn = number % len(names)
-        for name in (names[turn:] + names[:turn])[:: 1 if number % 2 else -1]:
-            spent = cost(places, row, name, sides[name], length)
-            if number >= 0:  # the first round warms up
-                costs[name].append(spent)
+def measure(
+    places: Places, rows: dict[str, Row], chosen: dict[str, list[str]], plans: dict[str, Plan], rounds: int, length: float
+) -> dict[str, Costs]:
+    """Has all sides of all rows take turns; returns the costs by row."""
+    costs: dict[str, Costs] = {name: {side: [] for side in sides} for name, sides in chosen.items()}
+    for number in range(rounds):
+        click.echo(f"round {number + 1} of {rounds}", err=True)
+        shuffled = random.Random(number)
+        with contextlib.ExitStack() as stack:
+            order = shuffled.sample(list(plans), len(plans))
+            running = {name: stack.enter_context(started(plans[name], places)) for name in order}
+            for name, row in rows.items():
+                sides = shuffled.sample(chosen[name], len(chosen[name]))
+                for side in sides:
+                    cost(places, row, side, running[SHARED.get(side, side)], WARM_UP)
+                for side in sides:
+                    costs[name][side].append(cost(places, row, side, running[SHARED.get(side, side)], length))
     return costs
 
 
@@ -85,8 +97,8 @@ def command(wanted: str, against: str, rounds: int, length: float, quick: bool, 
     if quick:
         rounds, length = 6, 0.2
     rows = {name: ROWS[name] for name in wanted.split(",")}
-    chosen = {name: [other for other in row.goals if _named(other, against)] for name, row in rows.items()}
-    needed = {LASTHOP, *(SHARED.get(other, other) for others in chosen.values() for other in others)}
+    chosen = {name: [LASTHOP, *(other for other in row.goals if _named(other, against))] for name, row in rows.items()}
+    needed = {SHARED.get(side, side) for sides in chosen.values() for side in sides}
     traffic = installed(needed)
     figures: list[Figure] = []
     clock = Clock()
@@ -95,14 +107,13 @@ def command(wanted: str, against: str, rounds: int, length: float, quick: bool, 
         stack.callback(shutil.rmtree, home, ignore_errors=True)
         there = stack.enter_context(places(home, traffic))
         routes = max(row.routes for row in ROWS.values())
-        started = {name: stack.enter_context(side(name, there, routes)) for name in sorted(needed)}
-        for name, row in rows.items():
-            click.echo(f"{row.name}: {', '.join(chosen[name])}", err=True)
-            sides = {each: started[SHARED.get(each, each)] for each in (LASTHOP, *chosen[name])}
-            costs = measure(there, row, sides, rounds, length)
-            for other in chosen[name]:
-                figures.append(figure(row, other, costs[LASTHOP], costs[other]))
-                click.echo(f"  {figures[-1].line()}")
+        plans = {name: SIDES[name](there, routes) for name in sorted(needed)}
+        costs = measure(there, rows, chosen, plans, rounds, length)
+    for name, row in rows.items():
+        click.echo(row.name)
+        for other in chosen[name][1:]:
+            figures.append(figure(row, other, costs[name][LASTHOP], costs[name][other]))
+            click.echo(f"  {figures[-1].line()}")
     json_file.parent.mkdir(parents=True, exist_ok=True)
     others = clock.others()
     content = [{"run": run("data", others)}, *map(result, figures)]

@@ -1,4 +1,4 @@
-"""The proxies that take turns: each is started once, pinned to a core of its own, with one worker, and serves every row."""
+"""The proxies that take turns: each is pinned to a core of its own, with one worker, and serves every row."""
 
 from __future__ import annotations
 
@@ -37,28 +37,27 @@ class Side(NamedTuple):
     ports: dict[str, int]
 
 
-Start = Callable[[Places, int], contextlib.AbstractContextManager[Side]]
+class Plan(NamedTuple):
+    """What a side is started with, again and again."""
+
+    config: str
+    ports: dict[str, int]
+    command: Callable[[Path], Sequence[str]]
+    """By the file that has the configuration."""
 
 
-@contextlib.contextmanager
-def side(name: str, places: Places, routes: int) -> Iterator[Side]:
-    with SIDES[name](places, routes) as found:
-        yield found
+Planned = Callable[[Places, int], Plan]
 
 
 # --- Lasthop ---------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _lasthop(places: Places, routes: int) -> Iterator[Side]:
-    """Runs the configuration that `lasthop run` emits, without the control plane, which would take all of the requests of each
-    round's first second for samples: it is told how many there are once a second, and rounds are shorter than that."""
+def _lasthop(places: Places, routes: int) -> Plan:
+    """Plans to run what `lasthop run` emits, without the control plane, which would take all of the requests of each round's
+    first second for samples: it is told how many there are once a second, and rounds are shorter than that."""
     ports = _ports()
-    home = Path(tempfile.mkdtemp(dir=places.home))
-    config = home / "envoy.json"
-    config.write_text(json.dumps(configured(places, ports, routes, home / "admin.sock")))
-    with _started(envoy_command(config, home / "base"), home, ports) as pid:
-        yield Side(pid, ports)
+    config = configured(places, ports, routes, places.home / "admin.sock")
+    return Plan(json.dumps(config), ports, _envoy_command)
 
 
 def configured(places: Places, ports: dict[str, int], routes: int, admin: Path) -> Json:
@@ -115,46 +114,43 @@ def envoy_command(config: Path, base: Path) -> list[str]:
     return [str(find_envoy().path), "--config-path", str(config), *options]
 
 
-def _envoy(build: Callable[[Places, dict[str, int]], Json], *apart: str) -> Start:
-    @contextlib.contextmanager
-    def run(places: Places, routes: int) -> Iterator[Side]:
+def _envoy_command(config: Path) -> list[str]:
+    return envoy_command(config, config.parent / "base")
+
+
+def _envoy(build: Callable[[Places, dict[str, int]], Json], *apart: str) -> Planned:
+    def plan(places: Places, routes: int) -> Plan:
         ports = {**_ports(), **{name: free_port() for name in apart}}
-        home = Path(tempfile.mkdtemp(dir=places.home))
-        config = home / "envoy.json"
-        config.write_text(json.dumps(build(places, ports)))
-        with _started(envoy_command(config, home / "base"), home, ports) as pid:
-            yield Side(pid, ports)
+        return Plan(json.dumps(build(places, ports)), ports, _envoy_command)
 
-    return run
+    return plan
 
 
-def _program(build: Callable[[Places, dict[str, int]], str], *command: str) -> Start:
-    @contextlib.contextmanager
-    def run(places: Places, routes: int) -> Iterator[Side]:
+def _program(build: Callable[[Places, dict[str, int]], str], *command: str) -> Planned:
+    def plan(places: Places, routes: int) -> Plan:
         ports = {name: free_port() for name in PORTS}
         ports["grpc"] = ports["http2"]
-        home = Path(tempfile.mkdtemp(dir=places.home))
-        config = home / "config"
-        config.write_text(build(places, ports))
-        with _started([*command, str(config)], home, ports) as pid:
-            yield Side(pid, ports)
+        return Plan(build(places, ports), ports, lambda config: [*command, str(config)])
 
-    return run
+    return plan
 
 
 @contextlib.contextmanager
-def _started(command: Sequence[str], home: Path, ports: dict[str, int]) -> Iterator[int]:
-    """Yields the process id once it listens."""
-    log = home / "log"
+def started(plan: Plan, places: Places) -> Iterator[Side]:
+    """Yields a new process of a side once it listens."""
+    home = Path(tempfile.mkdtemp(dir=places.home))
+    config, log = home / "config.json", home / "log"
+    config.write_text(plan.config)
+    command = plan.command(config)
     with log.open("wb") as file:
         process = subprocess.Popen([*pinned(PROXY_CORE), *command], stdout=file, stderr=file, cwd=home, process_group=0)
     try:
         end = time.monotonic() + STARTED_WITHIN
-        while not all(map(_listens, ports.values())):
+        while not all(map(_listens, plan.ports.values())):
             if process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"{command[0]} does not serve:\n{log.read_text(errors='replace')[-2000:]}")
             time.sleep(0.05)
-        yield process.pid
+        yield Side(process.pid, plan.ports)
     finally:
         process.kill()
         process.wait()
@@ -166,7 +162,7 @@ def _listens(port: int) -> bool:
     return False
 
 
-SIDES: dict[str, Start] = {
+SIDES: dict[str, Planned] = {
     LASTHOP: _lasthop,
     TUNED: _envoy(lambda places, ports: tuned(places, ports, stats=False)),
     TUNED_STATS: _envoy(lambda places, ports: tuned(places, ports, stats=True)),
