@@ -24,6 +24,8 @@ run: setup ## Run the demo: a gateway and three backends on this machine
 
 # More workers than cores, because many tests wait for an Envoy; files in the order of tests/conftest.py. Those of tests/apiserver need
 # servers that `make conformance` builds, so they come after it (.ci/run).
+# Hundreds of processes import the same modules: bytecode is kept, whatever the environment says of it.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: setup ## Run all tests, or some: PYTEST='tests/cases -k waiver'
 	@$(BIN)/pytest -n $$(($$(nproc) + 2)) --dist loadfile --no-loadscope-reorder $(or $(PYTEST),--ignore=tests/apiserver)
 

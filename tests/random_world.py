@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from datetime import timedelta
 from typing import Any
 
@@ -163,18 +164,26 @@ _ALLOWED_LISTENERS = st.sampled_from(
 
 
 @st.composite
-def _servers(draw: st.DrawFn, ports: list[int]) -> dict[str, Any]:
+def _servers(draw: st.DrawFn, ports: tuple[int, ...]) -> dict[str, Any]:
     """What a filter refers to."""
     server = {"name": draw(SERVICES), "namespace": draw(NAMESPACES), "port": draw(st.sampled_from(ports))}
     return {**server, **draw(_SERVICE_KINDS)}
 
 
+# Strategies are made once: Hypothesis validates each new one, which takes longer than to draw from it.
+_ANY_SERVER = _servers((443, 80, 9))
+_MIRROR = _servers((443,))
+_AUTH_SERVER = st.builds(mk_external_auth, st.sampled_from(["HTTP", "GRPC"]), _ANY_SERVER)
+_ODD_FILTER = st.just({"type": "ExtensionRef", "extensionRef": {"group": "x.example", "kind": "Auth", "name": "x"}})
+_LISTENER_FILTERS = st.one_of(
+    st.just([]), st.lists(_AUTH_SERVER, min_size=1, max_size=2), st.lists(_ODD_FILTER, min_size=1, max_size=1)
+)
+
+
 @st.composite
 def _asking(draw: st.DrawFn) -> dict[str, Any]:
     """Filters of a listener, if it has any."""
-    server = st.builds(mk_external_auth, st.sampled_from(["HTTP", "GRPC"]), _servers([443, 80, 9]))
-    odd = st.just({"type": "ExtensionRef", "extensionRef": {"group": "x.example", "kind": "Auth", "name": "x"}})
-    found = draw(st.one_of(st.just([]), st.lists(server, min_size=1, max_size=2), st.lists(odd, min_size=1, max_size=1)))
+    found = draw(_LISTENER_FILTERS)
     return {"filters": {"requests": found}} if found else {}
 
 
@@ -242,7 +251,8 @@ _PARENTS = st.fixed_dictionaries(
 )
 
 
-def _backends(ports: list[int]) -> st.SearchStrategy[dict[str, Any]]:
+@functools.cache
+def _backends(ports: tuple[int, ...]) -> st.SearchStrategy[dict[str, Any]]:
     weights = st.sampled_from([0, 1, 3])
     kinds = st.sampled_from(["Service", "Service", "Service", "Other"])
     service = {"name": SERVICES, "namespace": NAMESPACES, "port": st.sampled_from(ports), "weight": weights, "kind": kinds}
@@ -259,17 +269,17 @@ def _backends(ports: list[int]) -> st.SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def routes(draw: st.DrawFn) -> Object:
-    backend = _backends([443, 80, 9])
+    backend = _backends((443, 80, 9))
     path = {"type": draw(st.sampled_from(["Exact", "PathPrefix"])), "value": draw(st.sampled_from(["/", "/a", "/a/b"]))}
     kind = draw(st.sampled_from(["HTTPRoute", "GRPCRoute"]))
     match = {"path": path} if kind == "HTTPRoute" else draw(_CALLS)
     rule: dict[str, Any] = {"matches": [match], "backendRefs": draw(st.lists(backend, max_size=2))}
     filters = []
     if draw(st.booleans()):
-        mirrored = draw(_servers([443]))
+        mirrored = draw(_MIRROR)
         filters.append({"type": "RequestMirror", "requestMirror": {"backendRef": mirrored}})
     if kind == "HTTPRoute" and draw(st.booleans()):
-        server = draw(_servers([443, 80, 9]))
+        server = draw(_ANY_SERVER)
         filters.append(mk_external_auth(draw(st.sampled_from(["HTTP", "GRPC"])), server))
     rule["filters"] = filters
     parents = draw(st.lists(_PARENTS, min_size=1, max_size=2))
@@ -278,11 +288,14 @@ def routes(draw: st.DrawFn) -> Object:
     return mk_route(route, "", [], hostnames, parents=parents, rules=[rule], created=draw(TIMES), kind=kind)
 
 
+_STREAM_HOSTS = st.lists(st.one_of(HOSTS, st.just("a.p.example")), max_size=2, unique=True)
+
+
 @st.composite
 def stream_routes(draw: st.DrawFn) -> Object:
     kind = draw(st.sampled_from(["TLSRoute", "TCPRoute", "UDPRoute"]))
-    backend = _backends([443, 80, 53, 9])
-    hosts = draw(st.lists(st.one_of(HOSTS, st.just("a.p.example")), max_size=2, unique=True)) if kind == "TLSRoute" else []
+    backend = _backends((443, 80, 53, 9))
+    hosts = draw(_STREAM_HOSTS) if kind == "TLSRoute" else []
     return mk_stream_route(
         kind,
         f"{draw(NAMESPACES)}/{draw(st.sampled_from(['r0', 'r1']))}",
@@ -294,10 +307,12 @@ def stream_routes(draw: st.DrawFn) -> Object:
     )
 
 
+_TARGETS = st.lists(st.fixed_dictionaries({"name": SERVICES, "sectionName": SECTIONS}), min_size=1, max_size=2)
+
+
 @st.composite
 def policies(draw: st.DrawFn) -> Object:
-    target = st.fixed_dictionaries({"name": SERVICES, "sectionName": SECTIONS})
-    targets = [{**draw(_SERVICE_KINDS), **each} for each in draw(st.lists(target, min_size=1, max_size=2))]
+    targets = [{**draw(_SERVICE_KINDS), **each} for each in draw(_TARGETS)]
     return mk_policy(
         f"{draw(NAMESPACES)}/{draw(st.sampled_from(['p0', 'p1', 'p2']))}",
         "",
@@ -352,9 +367,12 @@ def traffic_policies(draw: st.DrawFn) -> Object:
     return mk_traffic_policy(path, *draw(st.lists(_TRAFFIC_TARGETS, min_size=1, max_size=2)), created=draw(TIMES), **spec)
 
 
+_COLLECTORS = st.none() | _backends((443, 80, 9))
+
+
 @st.composite
 def telemetry_policies(draw: st.DrawFn) -> Object:
-    to = draw(st.none() | _backends([443, 80, 9]))
+    to = draw(_COLLECTORS)
     collector = {name: value for name, value in to.items() if name != "weight"} if to else None
     tracing: dict[str, Any] = draw(
         st.sampled_from(
@@ -371,11 +389,14 @@ def telemetry_policies(draw: st.DrawFn) -> Object:
     return mk_telemetry_policy(path, draw(st.lists(gateways, min_size=1, max_size=2)), collector, draw(TIMES), **tracing)
 
 
+_GOOD = st.none() | policies()
+
+
 @st.composite
 def rejected_policies(draw: st.DrawFn) -> Object:
     kind = draw(_SERVICE_KINDS)
     target = PolicyTargetReference(kind["group"], kind["kind"], draw(SERVICES), draw(SECTIONS))
-    good = draw(st.none() | policies())
+    good = draw(_GOOD)
     assert good is None or isinstance(good, BackendTLSPolicy)
     name, namespace = (good.metadata.name, good.metadata.namespace) if good else ("p3", draw(NAMESPACES))
     metadata = ObjectMeta(name, namespace, creation_timestamp=draw(TIMES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from hypothesis import strategies as st
@@ -104,6 +105,7 @@ def _ingress(draw: st.DrawFn, number: int) -> dict[str, Any]:
     return {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata, "spec": spec}
 
 
+@functools.cache
 def _port() -> st.SearchStrategy[dict[str, Any]]:
     return st.sampled_from(
         [{"number": 443}, {"number": 80}, {"name": "https"}, {"name": "http"}, {"name": "none"}, {"number": 1}]

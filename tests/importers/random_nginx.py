@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from hypothesis import strategies as st
@@ -82,6 +83,7 @@ def _policy(draw: st.DrawFn, name: str, namespace: str) -> dict[str, Any]:
     return {"apiVersion": API, "kind": "Policy", "metadata": _metadata(namespace, name), "spec": draw(specs[name])}
 
 
+@functools.cache
 def _upstreams() -> st.SearchStrategy[list[dict[str, Any]]]:
     one = st.fixed_dictionaries(
         {
@@ -99,6 +101,7 @@ def _upstreams() -> st.SearchStrategy[list[dict[str, Any]]]:
     return st.builds(lambda a, b: [{"name": "core", **a}, {"name": "feed", **b}], one, one)
 
 
+@functools.cache
 def _action() -> st.SearchStrategy[dict[str, Any]]:
     headers = {"set": [{"name": "X-A", "value": "b"}, {"name": "Host", "value": "h"}, {"name": "bad name", "value": "${x}"}]}
     proxy = st.fixed_dictionaries(
@@ -118,14 +121,17 @@ def _action() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+@functools.cache
 def _splits() -> st.SearchStrategy[list[dict[str, Any]]]:
     return st.lists(st.fixed_dictionaries({"weight": _names(0, 50, 100, -1), "action": _action()}), min_size=1, max_size=3)
 
 
+@functools.cache
 def _choice() -> st.SearchStrategy[dict[str, Any]]:
     return st.one_of(st.builds(lambda a: {"action": a}, _action()), st.builds(lambda s: {"splits": s}, _splits()))
 
 
+@functools.cache
 def _conditions() -> st.SearchStrategy[list[dict[str, Any]]]:
     values = _names("v2", "1", "!no", "~^a", "~*b$", "~(", "")
     subjects = _names(

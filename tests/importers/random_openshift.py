@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from hypothesis import strategies as st
@@ -32,6 +33,7 @@ def _names(*values: Any) -> st.SearchStrategy[Any]:
     return st.sampled_from(values)
 
 
+@functools.cache
 def _tls() -> st.SearchStrategy[dict[str, Any]]:
     cas = (surroundings.CA, surroundings.NEXT_CA, surroundings.LEAF, "junk", "")
     pair = {"certificate": surroundings.CERTIFICATE, "key": surroundings.KEY}
@@ -48,6 +50,7 @@ def _tls() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+@functools.cache
 def _backend() -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries(
         {"name": _names("api", "web", "missing", "Bad_Name")},

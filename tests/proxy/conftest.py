@@ -31,9 +31,9 @@ def _makers() -> Iterator[Callable[..., Lasthop]]:
         yield make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def gateway() -> Iterator[Lasthop]:
-    """Shared: a test writes files with names of its own and leaves other tests' hosts alone."""
+    """Shared: a test writes files with names of its own and leaves other tests' hosts alone. It ends with the last of them."""
     with _root() as root:
         bundle = root / "system-store.pem"
         bundle.write_text(certs.CA.pem)

@@ -295,8 +295,8 @@ def test_passthrough_forwards_the_connection_and_plain_http_to_a_tls_port_is_clo
 
 def test_the_command_says_it_of_the_running_gateway_and_of_the_folder_alike(world: World) -> None:
     lasthop, url = world.lasthop, f"http://edits.test:{world.lasthop.port}/old/x"
-    live = lasthop.cli("explain", "request", "GET", url)
-    folder = lasthop.cli("explain", "request", url, "--dir", str(lasthop.folder))
+    live = lasthop.command("explain", "request", "GET", url)
+    folder = lasthop.command("explain", "request", url, "--dir", str(lasthop.folder))
     assert live.returncode == folder.returncode == 0, live.stderr + folder.stderr
     for shown in (live.stdout, folder.stdout):
         assert "forwarded to Service shop/one:80 (plaintext)" in shown
@@ -307,14 +307,14 @@ def test_the_command_says_it_of_the_running_gateway_and_of_the_folder_alike(worl
 
 def test_a_404_says_what_is_nearest(world: World) -> None:
     port = world.lasthop.port
-    nearest = world.lasthop.cli("explain", "request", f"http://edits.test:{port}/fulll").stdout
+    nearest = world.lasthop.command("explain", "request", f"http://edits.test:{port}/fulll").stdout
     assert "404, no route matches" in nearest
     assert nearest.index("nearest: HTTPRoute shop/edits rule 0: /full/*") < nearest.index(
         "nearest", nearest.index("nearest") + 1
     )
-    close = world.lasthop.cli("explain", "request", f"http://edit.test:{port}/full").stdout
+    close = world.lasthop.command("explain", "request", f"http://edit.test:{port}/full").stdout
     assert "did you mean edits.test? It is a hostname of" in close
-    wider = world.lasthop.cli("explain", "request", f"http://x.wide.test:{port}/free").stdout
+    wider = world.lasthop.command("explain", "request", f"http://x.wide.test:{port}/free").stdout
     assert "HTTPRoute shop/wide rule 0: /* of *.wide.test would take it, but x.wide.test is more specific" in wider
-    other = world.lasthop.cli("explain", "request", "http://edits.test/full").stdout
+    other = world.lasthop.command("explain", "request", "http://edits.test/full").stdout
     assert f"did you mean http://edits.test:{port}/full?" in other

@@ -112,7 +112,7 @@ def test_what_strangers_write_is_escaped_and_bounded_everywhere(shop: Lasthop) -
     said = shop.conditions("BackendTLSPolicy", "other-names")["BackendConnected"][2]
     assert "<script>" in said and " and more, policy shop/other-names wants api.example" in said and len(said) < 600
     for args in OUTPUTS:
-        result = shop.cli(*args)
+        result = shop.command(*args)
         assert "Traceback" not in result.stderr
         escaped(" ".join(args), result.stdout)
         assert "json" in args or "sarif" in args or max(map(len, result.stdout.splitlines())) < LONGEST, args

@@ -170,12 +170,14 @@ def test_a_port_that_loses_its_policy_is_an_error_of_its_route_until_plaintext_i
     gateway.write("lost.yaml", ca, *docs.hop("lost", served.port, policy))
 
     def status() -> str:
-        return gateway.cli("status", "httproute", "shop/lost").stdout
+        return gateway.command("status", "httproute", "shop/lost").stdout
 
     until(lambda: "NoLongerVerified" in status())
     assert "backend shop/lost:443 is plaintext now, because BackendTLSPolicy shop/lost names Service shop/lots" in status()
     assert "NoLongerVerified" in gateway.log
-    assert "Service shop/lots does not exist; did you mean lost?" in gateway.cli("status", "backendtlspolicy", "lost").stdout
+    assert (
+        "Service shop/lots does not exist; did you mean lost?" in gateway.command("status", "backendtlspolicy", "lost").stdout
+    )
     service, *rest = docs.hop("lost", served.port, policy)
     service["spec"]["ports"][0]["appProtocol"] = "http"
     gateway.write("lost.yaml", ca, service, *rest)

@@ -84,7 +84,7 @@ def test_without_traffic_nothing_is_known_which_is_no_bad_news(
     alone.start()
     alone.load("seen-none.yaml", *hop("seen-none", serve(issued()).port))
     assert alone.conditions("BackendTLSPolicy", "seen-none")["BackendConnected"][:2] == ("Unknown", "NotTried")
-    status = alone.cli("status", "--dir", str(alone.folder), "backendtlspolicy", "shop/seen-none", "--exit-code")
+    status = alone.command("status", "--dir", str(alone.folder), "backendtlspolicy", "shop/seen-none", "--exit-code")
     assert status.returncode == 0, status
 
 
@@ -143,7 +143,7 @@ def test_a_failing_handshake_is_told_everywhere(gateway: Lasthop, serve: Callabl
     assert words in finding["message"] and finding["remedy"].endswith(f"lasthop probe shop/{name}")
     observed = audited(gateway, name)["observed"]
     assert observed["health"] == "failing" and observed["failures"][0]["words"].startswith(words)
-    status = gateway.cli("status", "--dir", str(gateway.folder), "backendtlspolicy", f"shop/{name}", "--exit-code")
+    status = gateway.command("status", "--dir", str(gateway.folder), "backendtlspolicy", f"shop/{name}", "--exit-code")
     assert status.returncode == 1 and words in " ".join(status.stdout.split())
 
 

@@ -22,11 +22,11 @@ class Shop(NamedTuple):
     lasthop: Lasthop
 
     def rows(self) -> dict[str, tuple[str, str]]:
-        split = (line.split(maxsplit=2) for line in self.lasthop.cli("status", "--no-headers").stdout.splitlines())
+        split = (line.split(maxsplit=2) for line in self.lasthop.command("status", "--no-headers").stdout.splitlines())
         return {name: (ready, why[0] if why else "") for name, ready, *why in split if name[-1] != ":"}
 
     def hops(self, *args: str) -> dict[str, dict[str, Any]]:
-        found = json.loads(self.lasthop.cli("audit", "-o", "json", *args).stdout)
+        found = json.loads(self.lasthop.command("audit", "-o", "json", *args).stdout)
         return {hop["service"]: hop for hop in found["hops"]}
 
 
@@ -34,13 +34,13 @@ class Shop(NamedTuple):
 def shop(module_own: Callable[..., Lasthop]) -> Iterator[Shop]:
     """`right` works, `wrong` shows another name, `plain` has no policy and nobody listens, `later` has had no traffic."""
     lasthop = module_own()
-    with backend(issued()) as right, backend(issued("old.example")) as wrong, backend(issued()) as later:
+    with backend(issued()) as working, backend(issued("old.example")) as failing, backend(issued()) as later:
         lasthop.standard()
         lasthop.write(
             "shop.yaml",
             docs.config_map("ca", CA.pem),
-            *docs.hop("right", right.port, docs.policy("right", "api.example", "ca")),
-            *docs.hop("wrong", wrong.port, docs.policy("wrong", "api.example", "ca")),
+            *docs.hop("right", working.port, docs.policy("right", "api.example", "ca")),
+            *docs.hop("wrong", failing.port, docs.policy("wrong", "api.example", "ca")),
             *docs.hop("plain", 9),
             *docs.hop("later", later.port, docs.policy("later", "api.example", "ca")),
         )
@@ -53,9 +53,10 @@ def shop(module_own: Callable[..., Lasthop]) -> Iterator[Shop]:
             rows, hops = found.rows(), found.hops()
             wrong, plain = rows["backendtlspolicy/shop/wrong"], rows["httproute/shop/plain"]
             assert wrong[0] == plain[0] == "False" and WORDS in wrong[1], rows
-            return bool(hops["shop/right"]["observed"]["certificates"])
+            right = hops["shop/right"]["observed"]
+            return bool(right["certificates"] and right["handshakes"])
 
-        until(seen, "what fails is known")
+        until(seen, "what fails and what works is known")
         yield found
 
 
@@ -68,12 +69,12 @@ def test_status_is_not_ready_where_requests_fail_and_names_the_cause_once(shop: 
     assert rows["httproute/shop/plain"] == ("False", "because of service/shop/plain")
     assert rows["backendtlspolicy/shop/later"] == ("True", "")
     assert list(rows.values())[-1][0] == "True", "what fails is first"
-    first = shop.lasthop.cli("status").stdout.splitlines()[0]
+    first = shop.lasthop.command("status").stdout.splitlines()[0]
     assert first.startswith("service/shop/plain: ") and "connection refused" in first
-    assert shop.lasthop.cli("status", "--exit-code").returncode == 1
-    wide = shop.lasthop.cli("status", "-o", "wide", "backendtlspolicy").stdout
+    assert shop.lasthop.command("status", "--exit-code").returncode == 1
+    wide = shop.lasthop.command("status", "-o", "wide", "backendtlspolicy").stdout
     assert "no connection has been tried yet" in wide and "handshakes succeed" in wide
-    names = shop.lasthop.cli("status", "backendtlspolicy", "-o", "name").stdout.split()
+    names = shop.lasthop.command("status", "backendtlspolicy", "-o", "name").stdout.split()
     assert sorted(names) == [f"backendtlspolicy/shop/{name}" for name in ("later", "right", "wrong")]
 
 
@@ -91,11 +92,11 @@ def test_audit_tells_what_is_asked_for_and_what_happened_apart(shop: Shop) -> No
     assert hops["shop/wrong"]["observed"]["failures"][0]["why"] == WORDS
     right = hops["shop/right"]["observed"]
     assert right["handshakes"] >= 1 and right["certificates"][0]["names"] == ["api.example"]
-    text = shop.lasthop.cli("audit").stdout
+    text = shop.lasthop.command("audit").stdout
     assert "observed: verified " in text and "observed: never tried" in text
     assert "observed: failing since 20" in text and WORDS in text
     assert "certificate that a backend shows, in Service shop/right:443" in text
-    results = json.loads(shop.lasthop.cli("audit", "-o", "sarif").stdout)["runs"][0]["results"]
+    results = json.loads(shop.lasthop.command("audit", "-o", "sarif").stdout)["runs"][0]["results"]
     assert sorted(r["ruleId"] for r in results if r["ruleId"] in ("failing", "plaintext")) == [
         "failing",
         "failing",
@@ -106,7 +107,7 @@ def test_audit_tells_what_is_asked_for_and_what_happened_apart(shop: Shop) -> No
 
 @pytest.mark.parametrize("cause", ["failing", "unverified", "expiring"])
 def test_a_pipeline_can_fail_on_what_happened(shop: Shop, cause: str) -> None:
-    result = shop.lasthop.cli("audit", "--fail-on", cause)
+    result = shop.lasthop.command("audit", "--fail-on", cause)
     assert result.returncode == 3 and f"Failed because of --fail-on {cause}" in result.stderr
 
 
@@ -122,23 +123,23 @@ def test_a_probe_tries_what_has_had_no_traffic(shop: Shop) -> None:
 
 
 def test_explain_ends_in_what_happened(shop: Shop) -> None:
-    wrong = shop.lasthop.cli("explain", "httproute", "wrong").stdout
+    wrong = shop.lasthop.command("explain", "httproute", "wrong").stdout
     assert wrong.startswith("✗ HTTPRoute shop/wrong")
     assert "✗ observed: connections fail: Service shop/wrong:443 (127.0.0.1:" in wrong and WORDS in wrong
-    policy = shop.lasthop.cli("explain", "backendtlspolicy", "wrong").stdout
+    policy = shop.lasthop.command("explain", "backendtlspolicy", "wrong").stdout
     assert "✗ Gateway shop/web, port 443: TLS, must be verified" in policy
-    right = shop.lasthop.cli("explain", "service", "right").stdout
+    right = shop.lasthop.command("explain", "service", "right").stdout
     assert "✓ observed: handshakes succeed" in right and "for api.example, until " in right
-    assert "observed: no connection has been tried yet" in shop.lasthop.cli("explain", "backendtlspolicy", "later").stdout
-    assert "observed" not in shop.lasthop.cli("explain", "httproute", "wrong", "--dir", str(shop.lasthop.folder)).stdout
+    assert "observed: no connection has been tried yet" in shop.lasthop.command("explain", "backendtlspolicy", "later").stdout
+    assert "observed" not in shop.lasthop.command("explain", "httproute", "wrong", "--dir", str(shop.lasthop.folder)).stdout
 
 
 def test_explain_request_shows_the_last_that_failed(shop: Shop) -> None:
     port = shop.lasthop.port
-    shown = shop.lasthop.cli("explain", "request", f"http://wrong.test:{port}/x").stdout
+    shown = shop.lasthop.command("explain", "request", f"http://wrong.test:{port}/x").stdout
     assert "✗ failed at 20" in shown and f"503 GET / to Service shop/wrong:443: {WORDS}" in shown
     assert "requests to this route so far" in shown
-    answer = json.loads(shop.lasthop.cli("explain", "request", f"http://wrong.test:{port}/x", "-o", "json").stdout)[0]
+    answer = json.loads(shop.lasthop.command("explain", "request", f"http://wrong.test:{port}/x", "-o", "json").stdout)[0]
     assert answer["last_failures"][0]["why"] == WORDS
 
 
@@ -191,7 +192,7 @@ def test_top_shows_routes_and_backends_with_what_fails_first(shop: Shop) -> None
         for _ in range(5):
             shop.lasthop.get("right")
             shop.lasthop.get("wrong")
-        lines = shop.lasthop.cli("top").stdout.splitlines()
+        lines = shop.lasthop.command("top").stdout.splitlines()
         assert any(line.startswith("HTTPRoute shop/right ") and " 0.0% " in line for line in lines)
         assert any(line.startswith("HTTPRoute shop/wrong ") and " 100.0% " in line for line in lines)
         assert any(f"failing: {WORDS}" in line for line in lines)

@@ -33,7 +33,7 @@ def test_a_taken_port_is_named_with_its_holder_and_served_once_it_is_free(lastho
         lasthop.start(ready=False)
         until(lambda: programmed(lasthop)[:2] == ("False", "AddressNotUsable"))
         assert not lasthop.ready(), "its only port is not served"
-        assert lasthop.cli("status", "--exit-code").returncode == 1
+        assert lasthop.command("status", "--exit-code").returncode == 1
         message = programmed(lasthop)[2]
         assert f"127.0.0.1:{lasthop.port} is in use by pytest (pid " in message or "is in use by python" in message
         assert "stop it, or give the listener another port" in message

@@ -99,13 +99,13 @@ def test_a_policy_deleted_while_nothing_ran_is_an_error_and_in_the_record_after_
     since = ("audit", str(lasthop.folder), "--since", "1h", "-o", "json")
     for _ in range(2):
         lasthop.start()
-        until(lambda: "BackendTLSPolicy shop/api was deleted" in lasthop.cli("status", "httproute", "api").stdout)
+        until(lambda: "BackendTLSPolicy shop/api was deleted" in lasthop.command("status", "httproute", "api").stdout)
         assert lasthop.conditions("HTTPRoute", "api")["VerificationWeakened"][:2] == ("True", "NoLongerVerified")
         assert lasthop.conditions("Gateway", "web")["BackendsWeakened"][:2] == ("True", "NoLongerVerified")
-        assert "weaker, not acknowledged" in lasthop.cli("audit", "--since", "1h").stdout
-        until(lambda: '"weaker": true' in lasthop.cli(*since).stdout, "it is on disk")
+        assert "weaker, not acknowledged" in lasthop.command("audit", "--since", "1h").stdout
+        until(lambda: '"weaker": true' in lasthop.command(*since).stdout, "it is on disk")
         assert lasthop.stop() == 0
-    (change,) = [each for each in json.loads(lasthop.cli(*since).stdout)["changes"] if each["weaker"]]
+    (change,) = [each for each in json.loads(lasthop.command(*since).stdout)["changes"] if each["weaker"]]
     assert (change["before"], change["after"], change["weaker"]) == ("verified (CA) for api.example", "plaintext", True)
     assert (change["backend"], change["because"]) == ("shop/api", "BackendTLSPolicy shop/api was deleted")
 

@@ -131,7 +131,7 @@ def test_the_next_update_is_in_audit_and_metrics_and_the_reason_in_the_log(world
     metrics = lasthop.ask("/metrics")[1].decode()
     name = "lasthop_revocation_list_next_update_timestamp_seconds"
     assert f'{name}{{issuer="CN=the policy\'s CA",kind="ConfigMap",name="revoked-0",namespace="shop"}}' in metrics
-    assert "revoked" in lasthop.cli("explain", "backendtlspolicy/shop/revoked", "--dir", str(lasthop.folder)).stdout
+    assert "revoked" in lasthop.command("explain", "backendtlspolicy/shop/revoked", "--dir", str(lasthop.folder)).stdout
     until(lambda: "certificate_revoked" in (lasthop.root / "out").read_text() or "revoked" in lasthop.log)
 
 

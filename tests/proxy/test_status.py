@@ -57,7 +57,7 @@ def shown(module_own: Callable[..., Lasthop]) -> Iterator[Lasthop]:
 
 
 def test_the_table_has_a_line_for_each_object_with_the_first_bad_news(shown: Lasthop) -> None:
-    table = shown.cli("status")
+    table = shown.command("status")
     assert table.returncode == 0, table.stderr
     head, *lines = table.stdout.splitlines()
     assert re.split(r"\s+", head) == ["NAME", "READY", "WHY"]
@@ -74,7 +74,7 @@ def test_the_table_has_a_line_for_each_object_with_the_first_bad_news(shown: Las
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_one_object_is_shown_as_a_cluster_would(shown: Lasthop, form: str) -> None:
-    said = shown.cli("status", "backendtlspolicies", "broken", "-n", "shop", "-o", form)
+    said = shown.command("status", "backendtlspolicies", "broken", "-n", "shop", "-o", form)
     assert said.returncode == 0, said.stderr
     documents = json.loads(said.stdout) if form == "json" else list(yaml.safe_load_all(said.stdout))
     (policy,) = documents
@@ -97,14 +97,14 @@ def test_one_object_is_shown_as_a_cluster_would(shown: Lasthop, form: str) -> No
     ],
 )
 def test_a_question_that_has_no_answer_gets_a_sentence(shown: Lasthop, args: tuple[str, ...], words: str) -> None:
-    said = shown.cli("status", *args)
+    said = shown.command("status", *args)
     assert said.returncode != 0
     assert words in said.stderr
     assert "Traceback" not in said.stderr
 
 
 def test_status_says_so_when_nothing_runs(own: Callable[..., Lasthop]) -> None:
-    said = own(env={"HOME": "/nowhere", "KUBECONFIG": ""}).cli("status")
+    said = own(env={"HOME": "/nowhere", "KUBECONFIG": ""}).command("status")
     assert said.returncode == 1
     assert "no gateway runs on this machine" in said.stderr
     assert "start a gateway with: lasthop run DIR" in said.stderr
@@ -113,7 +113,7 @@ def test_status_says_so_when_nothing_runs(own: Callable[..., Lasthop]) -> None:
 def test_private_keys_are_shown_nowhere(shown: Lasthop) -> None:
     """In no output, no log and no file of the running gateway."""
     questions = (("status",), ("status", "secret", "-o", "yaml"), ("status", "-o", "json"))
-    said = {" ".join(question): shown.cli(*question).stdout for question in questions}
+    said = {" ".join(question): shown.command(*question).stdout for question in questions}
     paths = ("/", "/api/objects", "/api/objects?kind=Secret", "/api/findings", "/metrics")
     said |= {path: shown.ask(path)[1].decode() for path in paths}
     said |= {"log": shown.log, "access log": (shown.root / "out").read_text()}

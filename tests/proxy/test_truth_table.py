@@ -99,7 +99,7 @@ def test_every_place_says_what_the_clients_saw(world: World, name: str) -> None:
 
 
 def test_the_whole_is_not_ready_and_says_what_fails_first(world: World) -> None:
-    shown = world.lasthop.cli("status", "--no-headers", "backendtlspolicy", "--exit-code")
+    shown = world.lasthop.command("status", "--no-headers", "backendtlspolicy", "--exit-code")
     ready = [line.split()[1] for line in shown.stdout.splitlines() if line.startswith("backendtlspolicy/")]
     policies = [row for row in ROWS.values() if row.refs is not None and not row.xbackend]
     assert shown.returncode == 1 and ready == sorted(ready)

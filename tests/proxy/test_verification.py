@@ -292,7 +292,7 @@ def test_everybody_can_see_where_verification_is_degraded(world: World) -> None:
         assert f"lasthop_backend_tls_verification{{{labels.format(gateway, mode, name)}}} 1.0" in metrics
     assert 'lasthop_waiver_expiry_timestamp_seconds{namespace="shop",waiver="expiry"}' in metrics
     measured = {tuple(re.findall(r'(\w+)="([^"]*)"', line)) for line in metrics.splitlines() if "tls_verification{" in line}
-    audited = json.loads(lasthop.cli("audit", "-o", "json").stdout)["hops"]
+    audited = json.loads(lasthop.command("audit", "-o", "json").stdout)["hops"]
     assert {frozenset(labels) for labels in measured} == {
         frozenset(
             {

@@ -26,11 +26,11 @@ class Accounts:
 
     def __init__(self, lasthop: Lasthop) -> None:
         self._lasthop = lasthop
-        documents = json.loads(lasthop.cli("status", "-o", "json").stdout)
+        documents = json.loads(lasthop.command("status", "-o", "json").stdout)
         self.conditions = {(d["kind"], d["metadata"]["name"]): conditions(d) for d in documents}
-        lines = (line.split(maxsplit=2) for line in lasthop.cli("status", "--no-headers").stdout.splitlines())
+        lines = (line.split(maxsplit=2) for line in lasthop.command("status", "--no-headers").stdout.splitlines())
         self.ready = {name: (ready, why[0] if why else "") for name, ready, *why in lines if name[-1] != ":"}
-        hops = json.loads(lasthop.cli("audit", "-o", "json").stdout)["hops"]
+        hops = json.loads(lasthop.command("audit", "-o", "json").stdout)["hops"]
         self.audit = {hop["service"].partition("/")[2]: hop for hop in hops}
         self.findings = {f["object"] for f in lasthop.findings() if f["reason"] == "BackendFailing"}
         self.metrics = Scrape(lasthop.ask("/metrics")[1].decode())

@@ -11,8 +11,6 @@ import aiohttp
 import click
 import pytest
 from click.testing import CliRunner
-from kubernetes.client import ApiClient, Configuration, CoreV1Api
-from kubernetes.stream import portforward
 
 from lasthop.cli.commands import dashboard
 from lasthop.cli.commands.dashboard import forward, local_url
@@ -167,6 +165,10 @@ async def test_the_pods_of_these_tests_forward_as_the_official_client_expects() 
         writer.close()
 
     def ask(url: str) -> bytes:
+        # Not at the top, where each worker of the suite would import it: it takes a second.
+        from kubernetes.client import ApiClient, Configuration, CoreV1Api
+        from kubernetes.stream import portforward
+
         configuration = Configuration(host=url)
         configuration.api_key["authorization"] = "Bearer a token"
         with contextlib.closing(ApiClient(configuration)) as client:

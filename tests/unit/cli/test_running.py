@@ -42,7 +42,7 @@ def _rows(text: str) -> dict[str, tuple[str, str]]:
 
 
 def test_the_table_says_what_is_ready_and_why_not(gateway: Lasthop) -> None:
-    shown = gateway.cli("status")
+    shown = gateway.command("status")
     assert shown.stdout.splitlines()[0].split() == ["NAME", "READY", "WHY"]
     rows = _rows(shown.stdout)
     assert rows["gateway/shop/web"] == ("True", "")
@@ -52,20 +52,20 @@ def test_the_table_says_what_is_ready_and_why_not(gateway: Lasthop) -> None:
 
 
 def test_the_exit_code_tells_when_asked(gateway: Lasthop) -> None:
-    assert gateway.cli("status").returncode == 0
-    assert gateway.cli("status", "--exit-code").returncode == 1
-    assert gateway.cli("status", "httproute", "api", "--exit-code").returncode == 0
+    assert gateway.command("status").returncode == 0
+    assert gateway.command("status", "--exit-code").returncode == 1
+    assert gateway.command("status", "httproute", "api", "--exit-code").returncode == 0
 
 
 def test_one_object_as_yaml_and_a_kind_as_json(gateway: Lasthop) -> None:
-    document = yaml.safe_load(gateway.cli("status", "httproute/shop/api", "-o", "yaml").stdout)
+    document = yaml.safe_load(gateway.command("status", "httproute/shop/api", "-o", "yaml").stdout)
     assert document["status"]["parents"][0]["conditions"][0]["type"] == "Accepted"
-    found = json.loads(gateway.cli("status", "httproute", "-n", "shop", "-o", "json").stdout)
+    found = json.loads(gateway.command("status", "httproute", "-n", "shop", "-o", "json").stdout)
     assert {d["metadata"]["name"] for d in found} >= {"api", "lost"}
 
 
 def test_a_name_that_is_not_there_is_answered_with_a_suggestion(gateway: Lasthop) -> None:
-    result = gateway.cli("status", "httproute", "lsot")
+    result = gateway.command("status", "httproute", "lsot")
     assert (result.returncode, "did you mean shop/lost?" in result.stderr) == (1, True)
 
 
@@ -74,11 +74,11 @@ def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lastho
     rejected["spec"]["validation"]["wellKnownCACertificates"] = "System"
     gateway.write("refused.yaml", rejected)
     try:
-        until(lambda: "backendtlspolicy/shop/refused" in gateway.cli("status", "backendtlspolicy").stdout, "the row")
-        ready, why = _rows(gateway.cli("status", "backendtlspolicy").stdout)["backendtlspolicy/shop/refused"]
+        until(lambda: "backendtlspolicy/shop/refused" in gateway.command("status", "backendtlspolicy").stdout, "the row")
+        ready, why = _rows(gateway.command("status", "backendtlspolicy").stdout)["backendtlspolicy/shop/refused"]
         assert (ready, "caCertificateRefs wellKnownCACertificates" in why) == ("False", True)
-        assert "could not be fully read" in gateway.cli("explain", "backendtlspolicy", "refused").stdout
-        assert "refused.yaml:" in gateway.cli("check").stdout
+        assert "could not be fully read" in gateway.command("explain", "backendtlspolicy", "refused").stdout
+        assert "refused.yaml:" in gateway.command("check").stdout
     finally:
         (gateway.folder / "refused.yaml").unlink()
 
@@ -110,18 +110,18 @@ def test_watch_shows_what_changes_and_ends_quietly(gateway: Lasthop) -> None:
 
 
 def test_explain_asks_the_gateway_and_shows_places(gateway: Lasthop) -> None:
-    shown = gateway.cli("explain", "httproute", "api").stdout
+    shown = gateway.command("explain", "httproute", "api").stdout
     assert f"✓ HTTPRoute shop/api  {gateway.folder}/api.yaml:" in shown
     assert "TLS because of BackendTLSPolicy shop/api" in shown
     assert "CA corp CA" in shown
-    reads = gateway.cli("explain", "httproute", "api", "--reads").stdout
+    reads = gateway.command("explain", "httproute", "api", "--reads").stdout
     assert "hop_tls(Gateway shop/web, Service shop/api, 443, auto)" in reads
 
 
 def test_explain_agrees_with_the_folder(gateway: Lasthop) -> None:
     for args in (("httproute", "lost"), ("gateway", "web"), ("backendtlspolicy", "api"), ("service", "api")):
-        folder = gateway.cli("explain", *args, "--dir", str(gateway.folder)).stdout
-        assert intended(gateway.cli("explain", *args).stdout) == intended(folder)
+        folder = gateway.command("explain", *args, "--dir", str(gateway.folder)).stdout
+        assert intended(gateway.command("explain", *args).stdout) == intended(folder)
 
 
 def test_the_endpoint_answers_404_for_what_is_not_there(gateway: Lasthop) -> None:
@@ -138,22 +138,22 @@ def test_names_complete(gateway: Lasthop, typed: str, completed: str) -> None:
 
 
 def test_every_name_in_the_table_can_be_copied_into_the_next_command(gateway: Lasthop) -> None:
-    names = list(_rows(gateway.cli("status").stdout))
+    names = list(_rows(gateway.command("status").stdout))
     assert {name.partition("/")[0] for name in names} >= {"gatewayclass", "gateway", "httproute", "backendtlspolicy"}
     for name in names:
-        assert gateway.cli("status", name).returncode == 0, name
-        assert gateway.cli("explain", name).returncode == 0, name
-    probed = gateway.cli("probe", "backendtlspolicy/shop/api")
+        assert gateway.command("status", name).returncode == 0, name
+        assert gateway.command("explain", name).returncode == 0, name
+    probed = gateway.command("probe", "backendtlspolicy/shop/api")
     assert "BackendTLSPolicy shop/api" in probed.stdout and "connect" in probed.stdout
 
 
 def test_a_namespace_that_is_not_there_is_an_error_and_the_gateway_that_is_read_is_named(gateway: Lasthop) -> None:
     for command in ("check", "audit", "status"):
-        found = gateway.cli(command, "-n", "shpo")
+        found = gateway.command(command, "-n", "shpo")
         assert (found.returncode, "did you mean shop?" in found.stderr) == (1, True), (command, found.stderr)
     gateway.env["KUBECONFIG"] = "/nowhere/config"
     try:
-        assert "not the cluster of $KUBECONFIG" in gateway.cli("status").stderr
+        assert "not the cluster of $KUBECONFIG" in gateway.command("status").stderr
     finally:
         del gateway.env["KUBECONFIG"]
 
@@ -162,14 +162,14 @@ def test_commands_on_the_folder_say_that_the_gateway_has_an_older_text_in_force(
     file = gateway.folder / "api.yaml"
     good = file.read_text()
     commands = (("check",), ("audit",), ("explain", "httproute", "api", "--dir"), ("probe", "api", "--dir"))
-    assert not [command for command in commands if "older text" in gateway.cli(*command, str(gateway.folder)).stderr]
+    assert not [command for command in commands if "older text" in gateway.command(*command, str(gateway.folder)).stderr]
     try:
         file.write_text(good.replace("hostname: api.internal", "hostname: not a host"))
         until(lambda: json.loads(gateway.ask("/api/not-applied")[1]))
         (told,) = json.loads(gateway.ask("/api/not-applied")[1])
         assert (told["file"], "BackendTLSPolicy shop/api" in told["objects"]) == (str(file), True)
         for command in commands:
-            said = gateway.cli(*command, str(gateway.folder))
+            said = gateway.command(*command, str(gateway.folder))
             assert f"has an older text in force, of {told['since']}, because of {file}:{told['line']}" in said.stderr
     finally:
         file.write_text(good)
