@@ -21,7 +21,7 @@ class Part:
 
 
 PARTS = (
-    Part("bench.data", (), ("--quick",)),
+    Part("bench.data", (), ("--quick", "--rows", "1k-h1,connect")),
     Part("bench.storm", ("--seconds", "60"), ("--policies", "100", "--seconds", "5")),
     Part("bench", ("--sizes", "100,5000", "--edits", "10"), ("--sizes", "20", "--edits", "2")),
     Part(
