@@ -32,8 +32,8 @@ OUT = Path(__file__).resolve().parents[1] / "out" / "data.json"
 Costs = dict[str, list[float]]
 """Seconds of CPU for a request, by side and round."""
 WARM_UP = 0.6
-"""Seconds that a side serves a row before its round, which opens connections to the backend and fills caches: after 0.2, requests
-to 1,000 routes of a new process cost a tenth more than later."""
+"""Seconds that a side serves a row before its round, which opens connections to the backend and fills caches: after 0.2,
+requests to 1,000 routes of a new process cost a tenth more than later."""
 
 
 class Failed(RuntimeError):
