@@ -74,7 +74,7 @@ promtool: setup ## Check metrics, alert rules and their tests with Prometheus' p
 bench: setup .venv/.plots ## Measure everything beside its competitors, and write bench/RESULTS.md: half an hour (root, Go)
 	@$(BIN)/python -m bench.all
 
-bench-quick: setup ## Measure the same with few objects: 2 minutes (root, Go)
+bench-quick: setup ## Measure the same with few objects: 5 minutes (root, Go)
 	@$(BIN)/python -m bench.all --quick
 
 import-traefik: setup ## Compare a real Traefik with what the import says of it (needs Go; builds it once)

@@ -33,7 +33,7 @@ PARTS = (
 
 
 @click.command("bench.all")
-@click.option("--quick", is_flag=True, help="Small sizes and few edits: whether everything still runs, in 2 minutes.")
+@click.option("--quick", is_flag=True, help="Small sizes and few edits: whether everything still runs, in 5 minutes.")
 def command(quick: bool) -> None:
     """Runs every part of the bench, then writes the report. The exit status is 1 if any missed a goal or failed."""
     shutil.rmtree(OUT, ignore_errors=True)  # figures of other sizes and other code
