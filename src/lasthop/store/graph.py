@@ -72,7 +72,7 @@ class Graph:
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
         self.reads = 0
-        """Values read by queries, an index counting once for each entry: with `recomputed`, what an edit costs."""
+        """Values that queries read, an index counting once for each entry: with `recomputed`, what an edit costs."""
         self.recomputed = 0
         self.crashes: dict[NodeId, Crash] = {}
         """Queries that raise by themselves, not because something that they read does."""
@@ -83,9 +83,10 @@ class Graph:
         self._revision = 1
         self._sets = 0
         """How often an input has changed."""
-        self._running: Node | None = None
+        self._running: NodeId | None = None
         """The query that is being computed, and what it has read so far."""
         self._reading: dict[Node, None] | None = None
+        self._unread: list[Node] = []
         self._deadlines: list[float] = []
 
     # --- what queries call -------------------------------------------------------------------------------------------
@@ -94,14 +95,14 @@ class Graph:
         """Returns a value that is up to date, as one that the running query has read. Outside of a query nothing is kept."""
         node = self.nodes.get(id)
         if node is None:
-            node = self.nodes[id] = Node(id)
-        if node.state != CLEAN:
+            node = self._create(id)
+        elif node.state != CLEAN:
             self.refresh(node)
-        self.reads += 1
         if self._reading is not None:
             self._reading[node] = None
         else:
-            self.drop_if_unread(node)
+            self._unread.append(node)
+            self._drop_unread()
         return node.value
 
     def shielded(self, fn: Callable[[Graph, *Ts], T], *args: *Ts) -> T | Crash:
@@ -112,7 +113,7 @@ class Graph:
         except Exception as error:
             crash = Crash.of(error)
             if self._running is not None and self._reading is not None:
-                self._note(self._running.id, crash, self._reading)
+                self._note(self._running, crash, self._reading)
             return crash
 
     def before(self, deadline: float) -> bool:
@@ -179,21 +180,25 @@ class Graph:
         """Returns a node that is up to date and stays so: `turns` hears when that member may have changed."""
         node = self.nodes.get(id)
         if node is None:
-            node = self.nodes[id] = Node(id)
+            node = self._create(id)
+        elif node.state != CLEAN:
+            self.refresh(node)
         node.pinned = turns
-        self.refresh(node)
+        if self._unread:
+            self._drop_unread()
         return node
 
     def unpin(self, id: NodeId) -> None:
         node = self.nodes.get(id)
         if node is not None:
             node.pinned = None
-            self.drop_if_unread(node)
+            self._drop_if_unread(node)
 
     def refresh(self, node: Node) -> None:
         if node.state == MAYBE:
             for dep in node.deps:
-                self.refresh(dep)
+                if dep.state != CLEAN:
+                    self.refresh(dep)
                 if dep.changed > node.verified:
                     break
             else:
@@ -204,50 +209,70 @@ class Graph:
             return
         self._recompute(node)
 
+    def _create(self, id: NodeId) -> Node:
+        reads: dict[Node, None] = {}
+        node = self.nodes[id] = Node(id, self._compute(id, reads), tuple(reads), self._revision)
+        for dep in node.deps:
+            dep.add_new_reader(node)
+        return node
+
     def _recompute(self, node: Node) -> None:
-        source = node.id[0]
-        if not isinstance(source, Query):
-            value = source.current(self, node.id)
-        else:
-            if self.crashes:
-                self.crashes.pop(node.id, None)
-            reads: dict[Node, None] = {}
-            outer = self._running, self._reading
-            self._running, self._reading = node, reads
-            try:
-                value = source.fn(self, *node.id[1:])
-            except Exception as error:
-                value = Crash.of(error)
-                self._note(node.id, value, reads)
-            finally:
-                self._running, self._reading = outer
-            self.recomputed += 1
-            old, node.deps = node.deps, tuple(reads)
-            for dep in reads:
-                dep.add_reader(node)
-            for dep in old:
-                if dep not in reads:
-                    dep.remove_reader(node)
-                    self.drop_if_unread(dep)
-        if node.changed == 0 or value != node.value:
+        reads: dict[Node, None] = {}
+        value = self._compute(node.id, reads)
+        old, node.deps = node.deps, tuple(reads)
+        for dep in node.deps:
+            dep.add_reader(node)
+        for dep in old:
+            if dep not in reads:
+                dep.remove_reader(node)
+                if not dep.readers:
+                    self._unread.append(dep)
+        if value != node.value:
             node.value = value
             node.changed = self._revision
         node.state = CLEAN
         node.verified = self._revision
+
+    def _compute(self, id: NodeId, reads: dict[Node, None]) -> Any:
+        """Returns the value as it is now; `reads` takes what it is made of."""
+        source = id[0]
+        if source.__class__ is not Query:
+            return source.current(self, id)
+        if self.crashes:
+            self.crashes.pop(id, None)
+        running, reading = self._running, self._reading
+        self._running, self._reading = id, reads
+        try:
+            return source.fn(self, *id[1:])
+        except Exception as error:
+            crash = Crash.of(error)
+            self._note(id, crash, reads)
+            return crash
+        finally:
+            self._running, self._reading = running, reading
+            self.recomputed += 1
+            self.reads += len(reads)
 
     def _note(self, id: NodeId, crash: Crash, reads: Iterable[Node]) -> None:
         """Unless it is the crash of something that was read, which is noted there."""
         if not any(dep.value.__class__ is Crash and dep.value.error is crash.error for dep in reads):
             self.crashes[id] = crash
 
-    def drop_if_unread(self, node: Node) -> None:
+    def _drop_unread(self) -> None:
+        """Drops what lost its last reader, once no query runs: one that does may have read it just now, and is its reader only
+        when it is done."""
+        unread, self._unread = self._unread, []
+        for node in unread:
+            self._drop_if_unread(node)
+
+    def _drop_if_unread(self, node: Node) -> None:
         if node.readers or node.pinned is not None or self.nodes.get(node.id) is not node:
             return
         del self.nodes[node.id]
         self.crashes.pop(node.id, None)
         for dep in node.deps:
             dep.remove_reader(node)
-            self.drop_if_unread(dep)
+            self._drop_if_unread(dep)
 
     # --- what recorded reads are good for ----------------------------------------------------------------------------
 

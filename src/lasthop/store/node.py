@@ -50,18 +50,26 @@ FEW: Final = 8
 class Node:
     __slots__ = ("changed", "deps", "id", "marked", "pinned", "readers", "state", "value", "verified")
 
-    def __init__(self, id: NodeId) -> None:
+    def __init__(self, id: NodeId, value: Any, deps: tuple[Node, ...], revision: int) -> None:
         self.id = id
-        self.value: Any = None
-        self.deps: tuple[Node, ...] = ()
+        self.value = value
+        self.deps = deps
         self.readers: tuple[Node, ...] | set[Node] = ()
-        self.state: int = DIRTY
-        self.changed = 0
-        self.verified = 0
+        self.state: int = CLEAN
+        self.changed = revision
+        self.verified = revision
         self.marked: str | None = None
         """Whose change was the last to reach it, while it is not clean."""
         self.pinned: Turns | None = None
         """Of the stage where this node is the value of a member, which is the rest of its id."""
+
+    def add_new_reader(self, reader: Node) -> None:
+        """Adds a reader that is not one yet."""
+        readers = self.readers
+        if isinstance(readers, set):
+            readers.add(reader)
+        else:
+            self.readers = (*readers, reader) if len(readers) < FEW else {*readers, reader}
 
     def add_reader(self, reader: Node) -> None:
         readers = self.readers
