@@ -14,7 +14,6 @@ from lasthop.store.graph import Graph, query
 from lasthop.store.node import FEW, Crash
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import GONE, Changes, Output, Stage, Stages, indexer
-from lasthop.store.turns import Turns
 from tests.unit.store.words import WORDS, both, calls, graph, parity
 
 
@@ -294,26 +293,3 @@ def _flat(changes: Changes) -> Iterator[tuple[str, Any, Any]]:
     for name, values in changes.items():
         for key, value in values.items():
             yield name, key, value
-
-
-def test_what_loses_its_last_reader_while_a_new_one_is_being_computed_stays() -> None:
-    @query
-    def word(g: Graph, name: str) -> str | None:
-        return WORDS.of(g, name)
-
-    @query
-    def perhaps(g: Graph, name: str) -> str | None:
-        return word(g, name) if WORDS.of(g, "flag") else None
-
-    @query
-    def both_of(g: Graph, name: str) -> tuple[str | None, str | None]:
-        return word(g, name), perhaps(g, name)
-
-    g = Graph()
-    WORDS.set(g, "old", "a")
-    WORDS.set(g, "yes", "flag")
-    g.pin((perhaps, "a"), Turns())
-    WORDS.set(g, None, "flag")
-    assert g.pin((both_of, "a"), Turns()).value == ("old", None)
-    WORDS.set(g, "new", "a")
-    assert g.pin((both_of, "a"), Turns()).value == ("new", None)
