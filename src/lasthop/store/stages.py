@@ -7,7 +7,7 @@ those that have changed. What an index lists under a key is itself a source for 
 from __future__ import annotations
 
 import functools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar, TypeVarTuple, overload
@@ -16,7 +16,7 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.store.graph import Graph, Query, query
-from lasthop.store.node import Crash, NodeId, owner_of
+from lasthop.store.node import Crash, owner_of
 from lasthop.store.sources import AnyIndex, Entry, Index
 from lasthop.store.turns import Member, Turns
 
@@ -43,7 +43,7 @@ class Indexer(msgspec.Struct, frozen=True):
 
     name: str
     domains: tuple[Domain, ...]
-    entries: Query[*Member, dict[NodeId, object]]
+    entries: Query[*Member, tuple[Entry, ...]]
     keeps: bool = False
     """A member that crashes keeps what it listed before: where absence would open something, as that of a policy's claim or of
     a hostname's owner."""
@@ -66,10 +66,16 @@ def indexer(
     """Makes an indexer of a function `f(g, *member)` that yields the entries of a member."""
 
     def stage(fn: Callable[..., Iterable[Entry]]) -> Indexer:
-        entries = query(functools.wraps(fn)(lambda g, *member: dict(fn(g, *member))))
+        entries = query(functools.wraps(fn)(lambda g, *member: _each_once(fn(g, *member))))
         return Indexer(fn.__name__, domains, entries, keeps, patient)
 
     return stage
+
+
+def _each_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Returns the entries with one for each index and key, the last. As a tuple: most members list nothing, or one thing."""
+    found = tuple(entries)
+    return found if len(found) < 2 else tuple(dict(found).items())
 
 
 class Output(msgspec.Struct, Generic[*Ts, T_co], frozen=True):
@@ -110,22 +116,27 @@ NOTHING: Final[Hold] = MappingProxyType({})
 class _State:
     """What is remembered of one stage."""
 
-    __slots__ = ("entries", "members", "query", "stage", "told", "turns")
+    __slots__ = ("domains", "entries", "query", "stage", "told", "turns")
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, domains: tuple[set[Member], ...]) -> None:
         self.stage = stage
         self.query = stage.entries if isinstance(stage, Indexer) else stage.value
-        self.members: set[Member] = set()
-        self.entries: dict[Member, dict[NodeId, object]] = {}
+        self.domains = domains
+        """The members of each, shared with other stages."""
+        self.entries: dict[Member, tuple[Entry, ...]] = {}
         self.told: dict[Member, int] = {}
         """The revision of each member's value that was last listed or reported."""
         self.turns = Turns(self.told)
+
+    def __contains__(self, member: Member) -> bool:
+        return any(member in members for members in self.domains)
 
 
 class Stages:
     def __init__(self, graph: Graph, stages: Iterable[Stage]) -> None:
         self.graph = graph
-        self._states = [_State(stage) for stage in stages]
+        self._members: dict[Domain, set[Member]] = defaultdict(set)
+        self._states = [_State(stage, tuple(self._members[domain] for domain in stage.domains)) for stage in stages]
         self._by_name = {state.stage.name: state for state in self._states}
         self._beside: dict[str, list[_State]] = {name: [] for name in self._by_name}
         for state in self._states:
@@ -142,14 +153,14 @@ class Stages:
 
     def enter(self, domain: Domain, member: Member, owner: str | None = None) -> None:
         owner = owner_of(member) if owner is None else owner
+        self._members[domain].add(member)
         for state in self._domains.get(domain, ()):
-            state.members.add(member)
             state.turns.mark(member, owner)
 
     def leave(self, domain: Domain, member: Member, owner: str | None = None) -> None:
         owner = owner_of(member) if owner is None else owner
+        self._members[domain].discard(member)
         for state in self._domains.get(domain, ()):
-            state.members.discard(member)
             state.turns.mark(member, owner)
 
     def settle(
@@ -222,10 +233,10 @@ class Stages:
         return any(self._by_name[output.name].turns.dirty for output in outputs)
 
     def is_member(self, output: Output[*Ts, object], member: tuple[*Ts]) -> bool:
-        return member in self._by_name[output.name].members
+        return member in self._members[output.domain]
 
     def members(self, output: Output[*Ts, T_co]) -> Mapping[tuple[*Ts], T_co | Crash]:
-        nodes, found = self.graph.nodes, self._by_name[output.name].members
+        nodes, found = self.graph.nodes, self._members[output.domain]
         return {member: node.value for member in found if (node := nodes.get((output.value, *member)))}
 
     # --- members -----------------------------------------------------------------------------------------------------
@@ -233,7 +244,7 @@ class Stages:
     def _changed(self, state: _State, member: Member) -> object:
         """Returns the value of a member, UNCHANGED if it is what was told, GONE if the member has left."""
         id = (state.query, *member)
-        if member not in state.members:
+        if member not in state:
             self.graph.unpin(id)
             return UNCHANGED if state.told.pop(member, None) is None else GONE
         node = self.graph.pin(id, state.turns)
@@ -250,17 +261,17 @@ class Stages:
     def _index(self, state: _State, stage: Indexer, member: Member) -> None:
         value = self._changed(state, member)
         if value is not UNCHANGED and not (isinstance(value, Crash) and stage.keeps):
-            self._list(state, member, value if isinstance(value, dict) else {})
+            self._list(state, member, value if isinstance(value, tuple) else ())
 
-    def _list(self, state: _State, member: Member, new: dict[NodeId, object]) -> None:
+    def _list(self, state: _State, member: Member, new: tuple[Entry, ...]) -> None:
         """Moves a member from where it was listed to where it is listed now."""
-        old = state.entries.pop(member, {})
+        old = state.entries.pop(member, ())
         if not old and not new:
             return
         touch, listed, owner = self.graph.touch, self.graph.listed, owner_of(member)
         if new:
             state.entries[member] = new
-        for id in old.keys() - new.keys():
+        for id in dict(old).keys() - dict(new).keys() if old else ():
             index, key = id[0], id[1:]
             del listed[id][member]
             touch(id, owner)
@@ -268,7 +279,7 @@ class Stages:
             if not listed[id]:
                 del listed[id]
                 self.leave(index, key, owner)
-        for id, value in new.items():
+        for id, value in new:
             index, key = id[0], id[1:]
             there = listed.setdefault(id, {})
             known = member in there
