@@ -26,6 +26,16 @@ def free_port() -> int:
         return port
 
 
+def environment(home: Path) -> dict[str, str]:
+    """Returns the environment of a Lasthop whose sockets and state are in `home`. Its bytecode is kept, and there already, as
+    where pip has installed it: a folder of sources, or a variable of this shell, would make each start compile everything."""
+    found = os.environ | {"LASTHOP_RUN_DIR": str(home / "run"), "LASTHOP_STATE_DIR": str(home / "state")}
+    found.pop("PYTHONDONTWRITEBYTECODE", None)
+    everything = "import lasthop.cli.commands.controller, lasthop.cli.commands.run, kubernetes.config"
+    subprocess.run([sys.executable, "-c", everything], env=found, check=True)
+    return found
+
+
 @contextlib.contextmanager
 def backend(certificate: Path, key: Path, address: str = "127.0.0.1") -> Iterator[tuple[int, tuple[int, int]]]:
     """Its process id and two ports. It ends with our end of its standard input, so also if we are killed."""
@@ -46,7 +56,7 @@ class Gateway:
     def __init__(self, folder: Path, home: Path, program: Sequence[str] = ("-m", "lasthop.cli.main")) -> None:
         self.admin = free_port()
         self._log = home / "lasthop.log"
-        environment = os.environ | {"LASTHOP_RUN_DIR": str(home / "run"), "LASTHOP_STATE_DIR": str(home / "state")}
+        variables = environment(home)
         command = [sys.executable, *program, "run", str(folder)]
         command += ["--admin", f"127.0.0.1:{self.admin}", "--concurrency", "2"]
         self._proxies: list[int] = []
@@ -54,7 +64,7 @@ class Gateway:
             self.started = time.perf_counter()
             # A process group of its own: Ctrl-C is for us, and we end it.
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, process_group=0
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables, process_group=0
             )
 
     @property

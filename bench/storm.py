@@ -25,7 +25,7 @@ from bench import machine
 from bench.control import objects
 from bench.others import Others
 from bench.probe import Probe
-from bench.processes import STOP_WITHIN, backend, children, cpu, free_port
+from bench.processes import STOP_WITHIN, backend, children, cpu, environment, free_port
 from bench.rows import Row, judged, verdict, write
 from bench.table import show
 from conformance import lasthop
@@ -93,9 +93,9 @@ def controller(home: Path, url: str) -> Iterator[subprocess.Popen[bytes]]:
     (home / "kubeconfig").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **cluster, **context}))
     flags = ["--infrastructure=process", "--address=127.0.0.1", f"--admin=127.0.0.1:{free_port()}", "--log-level=warning"]
     command: list[str | Path] = [lasthop.program(), "controller", f"--kubeconfig={home / 'kubeconfig'}", *flags]
-    environment = os.environ | {"LASTHOP_RUN_DIR": str(home / "run"), "LASTHOP_STATE_DIR": str(home / "state")}
+    variables = environment(home)
     with (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, process_group=0)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables, process_group=0)
     proxies: list[int] = []
     try:
         yield process

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.control import envoy_gateway, objects
-from bench.processes import children, cpu, resident
+from bench.processes import children, cpu, environment, resident
 from conformance import lasthop
 from conformance.api import documents
 from conformance.children import Server
@@ -88,10 +88,8 @@ async def make_lasthop(cluster: Cluster, home: Path, namespace: str, port: int) 
     kubeconfig = await cluster.service_account_kubeconfig(lasthop.NAMESPACE, lasthop.CONTROLLER)
     flags = [f"--kubeconfig={kubeconfig}", "--infrastructure=process", "--address=127.0.0.1", f"--admin={ADMIN}"]
     flags += [f"--namespace={lasthop.NAMESPACE}", f"--namespaces={namespace}", "--log-level=warning"]
-    environment = {"LASTHOP_RUN_DIR": str(home / "run"), "LASTHOP_STATE_DIR": str(home / "state")}
-    server = Server(
-        "lasthop", [lasthop.program(), "controller", *flags], cluster.logs / "lasthop.log", os.environ | environment
-    )
+    command = [str(lasthop.program()), "controller", *flags]
+    server = Server("lasthop", command, cluster.logs / "lasthop.log", environment(home))
     gateway = objects.gateway(namespace, objects.GATEWAY, lasthop.GATEWAY_CLASS, port)
     return System("Lasthop", namespace, port, gateway, server, lambda: lasthop_get("/readyz")[0] == 200)
 
@@ -104,9 +102,9 @@ async def make_envoy_gateway(cluster: Cluster, namespace: str, port: int) -> Sys
     home = cluster.scratch / "envoy-gateway"
     home.mkdir()
     command = envoy_gateway.command(home, envoy_gateway.configure(home, [namespace]))
-    environment = {"KUBECONFIG": str(cluster.kubeconfig), "ENVOY_GATEWAY_NAMESPACE": envoy_gateway.NAMESPACE}
+    variables = {"KUBECONFIG": str(cluster.kubeconfig), "ENVOY_GATEWAY_NAMESPACE": envoy_gateway.NAMESPACE}
     log = cluster.logs / "envoy-gateway.log"
-    server = Server("envoy-gateway", command, log, os.environ | environment)
+    server = Server("envoy-gateway", command, log, os.environ | variables)
     parameters = {"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": "proxy"}
     infrastructure = {"parametersRef": parameters}
     gateway = objects.gateway(namespace, objects.GATEWAY, "envoy-gateway", port, infrastructure=infrastructure)
