@@ -6,6 +6,7 @@ once with an empty state directory, and once more, in a new process, with an unc
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,8 +16,12 @@ from pathlib import Path
 
 import click
 
+from bench import machine
 from bench.folder import Folder
-from bench.processes import resident
+from bench.others import Others
+from bench.processes import environment, resident
+from bench.rows import Row, judged, verdict, write
+from bench.table import show
 from examples.quickstart.certificates import Issued
 from lasthop import garbage
 from lasthop.engine import Engine
@@ -44,22 +49,34 @@ def start(folder: Path, state: Path) -> dict[str, float]:
         done("graph")
     loader.save()
     done("save")
-    return {**steps, "all": sum(steps.values()), "MiB": resident(os.getpid())}
+    return {**steps, "own share": sum(steps.values()), "MiB": resident(os.getpid())}
+
+
+def rows(name: str, policies: int, steps: dict[str, float]) -> list[Row]:
+    mebibytes = judged("folder", f"{name}: RSS", policies, steps.pop("MiB"), "MiB")
+    return [*(judged("folder", f"{name}: {step}", policies, value, "s") for step, value in steps.items()), mebibytes]
 
 
 @click.command("bench.folder_start")
-@click.option("--policies", default=1000, show_default=True, type=click.IntRange(10))
+@click.option("--policies", default=5000, show_default=True, type=click.IntRange(10))
 @click.option("--once", nargs=2, type=click.Path(path_type=Path), hidden=True)
 def command(policies: int, once: tuple[Path, Path] | None) -> None:
+    """CPU seconds of a start on a folder, without Envoy's. The exit status is 1 if a figure misses its goal."""
     if once:
-        click.echo("  ".join(f"{step} {value:.2f}" for step, value in start(*once).items()))
+        click.echo(json.dumps(start(*once)))
         return
+    others, found = Others(), []
     with tempfile.TemporaryDirectory() as directory:
-        folder, state = Path(directory) / "folder", Path(directory) / "state"
+        home = Path(directory)
+        folder, state = home / "folder", home / "state"
         Folder(folder, policies, 18080, 18443, Issued("bench CA").pem.decode())
+        once_more = [sys.executable, "-m", "bench.folder_start", "--once", str(folder), str(state)]
         for name in ("first start", "unchanged folder"):
-            click.echo(f"{name:18}", nl=False)
-            subprocess.run([sys.executable, "-m", "bench.folder_start", "--once", folder, state], check=True)
+            output = subprocess.run(once_more, env=environment(home), check=True, stdout=subprocess.PIPE).stdout
+            found += rows(name, policies, json.loads(output))
+    write("folder", machine.run("folder", others.cores()), found)
+    show(found)
+    sys.exit(verdict(found))
 
 
 if __name__ == "__main__":

@@ -72,4 +72,6 @@ GOALS: Final[Mapping[tuple[str, str], tuple[Goal, ...]]] = {
     ("files", "policy hostname: effective"): (_ours(30), FLAT),
     ("files", "policy hostname: controller CPU"): (FLAT,),
     ("files", "failed requests"): (_ours(0),),
+    ("folder", "first start: own share"): (_ours(6, MANY),),
+    ("folder", "unchanged folder: own share"): (_ours(3, MANY),),
 }

@@ -26,6 +26,7 @@ TITLES = {
     "data": "Data plane",
     "storm": "Control plane, endpoints changing all the time",
     "files": "Control plane, on a folder of files",
+    "folder": "Start on a folder of files: CPU of the control plane alone",
 }
 
 
