@@ -16,7 +16,7 @@ import msgspec
 from lasthop.api.core import Secret
 from lasthop.api.meta import Key
 from lasthop.pki import parse, revocation
-from lasthop.pki.parse import Certificate, PrivateKey, Unreadable
+from lasthop.pki.parse import Anchor, Certificate, PrivateKey, Unreadable
 from lasthop.pki.revocation import RevocationList
 from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, over
@@ -46,15 +46,6 @@ class BadRevocationList(BadCertificate):
     pass
 
 
-class Anchor(msgspec.Struct, frozen=True):
-    """One CA certificate of a bundle."""
-
-    subject: str
-    not_before: float
-    not_after: float
-    weakness: str = ""
-
-
 def anchor(of: Certificate) -> Anchor:
     return Anchor(of.common_name, of.not_before, of.not_after, of.weakness)
 
@@ -64,6 +55,11 @@ class Bundle(msgspec.Struct, frozen=True, weakref=True):
 
     pem: bytes
     anchors: tuple[Anchor, ...]
+    begin: float
+    """All of them are valid between `begin` and `end`."""
+    end: float
+    weak: str = ""
+    """The `weakest` of them."""
     crls: tuple[RevocationList, ...] = ()
     roots: frozenset[bytes] = frozenset()
     """Names of the issuers of `crls` that are roots of this bundle."""
@@ -73,19 +69,23 @@ class Bundle(msgspec.Struct, frozen=True, weakref=True):
 
 def parse_bundle(pem: bytes, crl: bytes | None = None) -> Bundle:
     """Raises `BadCertificate`, or `BadRevocationList`."""
-    found = parse.certificates(pem)
+    if crl is None and (known := _KNOWN.get((pem,))) is not None:
+        return known
+    found = parse.anchors(pem)
     if isinstance(found, Unreadable):
         raise BadCertificate(found.message)
-    anchors = tuple(map(anchor, found))
-    bundle = Bundle(b"".join(each.pem for each in found), anchors)
+    anchors = tuple(found.values())
+    begin, end = max(each.not_before for each in anchors), min(each.not_after for each in anchors)
+    bundle = Bundle(b"".join(found), anchors, begin, end, weakest(anchors))
     if crl is not None:
-        bundle = _with_lists(bundle, found, crl)
-    digest = hashlib.sha256(bundle.pem + b"".join(each.pem for each in bundle.crls)).digest()
-    return _KNOWN.setdefault(digest, bundle)
+        bundle = _with_lists(bundle, crl)
+    return _KNOWN.setdefault((bundle.pem, *(each.pem for each in bundle.crls)), bundle)
 
 
-def _with_lists(bundle: Bundle, certificates: tuple[Certificate, ...], crl: bytes) -> Bundle:
-    lists = revocation.revocation_lists(crl)
+def _with_lists(bundle: Bundle, crl: bytes) -> Bundle:
+    certificates, lists = parse.certificates(bundle.pem), revocation.revocation_lists(crl)
+    if isinstance(certificates, Unreadable):
+        raise BadCertificate(certificates.message)
     if isinstance(lists, Unreadable):
         raise BadRevocationList(lists.message)
     roots: set[bytes] = set()
@@ -97,19 +97,22 @@ def _with_lists(bundle: Bundle, certificates: tuple[Certificate, ...], crl: byte
         covered.update(issuers)
         roots |= {each.name for issuer in issuers if issuer.self_issued}
     uncovered = tuple(each.common_name for each in certificates if each not in covered)
-    return Bundle(bundle.pem, bundle.anchors, lists, frozenset(roots), uncovered)
+    return msgspec.structs.replace(bundle, crls=lists, roots=frozenset(roots), uncovered=uncovered)
 
 
-_KNOWN: weakref.WeakValueDictionary[bytes, Bundle] = weakref.WeakValueDictionary()
-"""Bundles in use, by content: the same CAs are copied into many namespaces, and one copy in memory is enough."""
+_KNOWN: weakref.WeakValueDictionary[tuple[bytes, ...], Bundle] = weakref.WeakValueDictionary()
+"""Bundles in use, by their PEM and that of their lists: the same CAs are copied into many namespaces, and one copy in memory
+is enough. A text that equals one of them need not be parsed."""
 
 
 def union(bundles: Iterable[Bundle]) -> Anchors:
     """Returns every certificate once, however many of the bundles hold it."""
-    several = tuple(dict.fromkeys(bundles))
+    several = tuple(bundles)
+    if len(several) > 1:
+        several = tuple(dict.fromkeys(several))
     lists = dict.fromkeys(each.pem for bundle in several for each in bundle.crls)
     crl, of_leaf = b"".join(lists), bool(lists) and not any(bundle.roots for bundle in several)
-    weak = weakest(each for bundle in several for each in bundle.anchors)
+    weak = next((bundle.weak for bundle in several if bundle.weak), "")
     if len(several) == 1:
         return Anchors(several[0].pem, len(several[0].anchors), crl, of_leaf, weak)
     found = dict.fromkeys(piece for bundle in several for piece in bundle.pem.split(_END)[:-1])

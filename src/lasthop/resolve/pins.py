@@ -13,11 +13,11 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.api.verification import CERTIFICATE, Pin, PinSet
 from lasthop.pki import parse
-from lasthop.pki.parse import Unreadable
+from lasthop.pki.parse import Anchor, Unreadable
 from lasthop.plan import reasons
 from lasthop.plan.problem import Problem, invalid_ca_certificate_ref, not_found
 from lasthop.plan.tls import Pins
-from lasthop.resolve.certificates import Anchor, anchor
+from lasthop.resolve.certificates import anchor
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 

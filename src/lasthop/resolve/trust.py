@@ -10,11 +10,11 @@ import msgspec
 from lasthop.api.core import ClusterTrustBundle, ConfigMap, Secret
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
+from lasthop.pki.parse import Anchor
 from lasthop.plan import reasons
 from lasthop.plan.problem import Problem, invalid_ca_certificate_ref, lacking, not_found
 from lasthop.resolve.certificates import (
     SOON,
-    Anchor,
     BadCertificate,
     BadRevocationList,
     Bundle,
@@ -48,31 +48,34 @@ class RefState(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
+FINE: Final = RefState()
+
+
 @query
 def bundle(g: Graph, namespace: str, ref: LocalObjectReference) -> Bundle | Problem:
     """Returns all anchors of a reference; `ref_state` looks at their dates."""
     content = _content(g, namespace, ref)
     if isinstance(content, Problem):
         return content
-    where, key, pem, crl = content
+    field, key, pem, crl = content
     try:
         return parse_bundle(pem, crl)
     except BadRevocationList as error:
         remedy = f"put the CA's current CRL there as PEM, or remove the key {CRL_KEY}"
         return Problem(reasons.INVALID_REVOCATION_LIST, f"{CRL_KEY} of {key} {error}", remedy=remedy, about=(key,))
     except BadCertificate as error:
-        return invalid_ca_certificate_ref(f"{where} {error}", key)
+        return invalid_ca_certificate_ref(f"{field} of {key} {error}", key)
 
 
 def _content(g: Graph, namespace: str, ref: LocalObjectReference) -> tuple[str, Key, bytes, bytes | None] | Problem:
-    """Returns what is read, of which object, its bytes and those of the revocation lists beside it; or what is wrong. From a
-    Secret only ca.crt and ca.crl are ever read."""
+    """Returns the field that is read, its object, its bytes and those of the revocation lists beside it; or what is wrong.
+    From a Secret only ca.crt and ca.crl are ever read."""
     if ref.kind == "ClusterTrustBundle":
         key = Key(ref.kind, "", ref.name)
         trust_bundle = read(g, key, ClusterTrustBundle)
         if trust_bundle is None:
             return not_found(reasons.INVALID_CA_CERTIFICATE_REF, key)
-        return f"spec.trustBundle of {key}", key, trust_bundle.spec.trust_bundle.encode(), None
+        return "spec.trustBundle", key, trust_bundle.spec.trust_bundle.encode(), None
     key = Key(ref.kind, namespace, ref.name)
     content = crl = None
     if ref.kind == "Secret":
@@ -88,7 +91,7 @@ def _content(g: Graph, namespace: str, ref: LocalObjectReference) -> tuple[str, 
         return not_found(reasons.INVALID_CA_CERTIFICATE_REF, key)
     if content is None:
         return lacking(reasons.INVALID_CA_CERTIFICATE_REF, key, f"key {CA_KEY}")
-    return f"{CA_KEY} of {key}", key, content, crl
+    return CA_KEY, key, content, crl
 
 
 def revokes(g: Graph, namespace: str, ref: LocalObjectReference) -> bool:
@@ -105,8 +108,20 @@ def revokes(g: Graph, namespace: str, ref: LocalObjectReference) -> bool:
     return False
 
 
-@query
 def ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
+    """Returns whether a reference can be used now, and what to say of it."""
+    found = bundle(g, namespace, ref)
+    if isinstance(found, Problem):
+        return RefState(found)
+    # Two deadlines instead of three for each CA, and no query that every policy would have: most bundles are long valid.
+    if not found.crls and not found.weak and not g.before(found.begin) and g.before(found.end - SOON.total_seconds()):
+        return FINE
+    return _doubtful(g, namespace, ref)
+
+
+@query
+def _doubtful(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
+    """Returns the state of a reference by each of its certificates and lists."""
     found = bundle(g, namespace, ref)
     if isinstance(found, Problem):
         return RefState(found)

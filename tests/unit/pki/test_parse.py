@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+from datetime import UTC, datetime
+
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtensionOID, NameOID
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lasthop.pki import parse
-from lasthop.pki.parse import Extensions, Unreadable
+from lasthop.pki.parse import Anchor, Extensions, Unreadable
 from tests.odd_certificates import ODD_PEMS, odd_ders, odd_keys, pem, valid
+
+EXTENSIONS = Unreadable("has extensions that cannot be read")
+UNKNOWN = (x509.ObjectIdentifier("1.2.3"), b"?")
+SAN = (ExtensionOID.SUBJECT_ALTERNATIVE_NAME, b"?")
+"""One that cryptography cannot read."""
+NEVER_SIGNS = (ExtensionOID.KEY_USAGE, bytes.fromhex("03020106"))
+STAPLE = (ExtensionOID.TLS_FEATURE, bytes.fromhex("3003020105"))
+STAPLE_AND_MORE = (ExtensionOID.TLS_FEATURE, bytes.fromhex("3006020105020163"))
+NOTHING = (ExtensionOID.KEY_USAGE, b"")
+TWO = (ExtensionOID.KEY_USAGE, bytes.fromhex("030201060500"))
+
+
+@functools.cache
+def with_extensions(*extensions: tuple[x509.ObjectIdentifier, bytes]) -> bytes:
+    """A certificate with these extensions, whatever is in them, in DER."""
+    name = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "no, common\x07 name")])
+    key = ec.derive_private_key(7, ec.SECP256R1())
+    dates = datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 7, *dates)
+    for oid, value in extensions:
+        builder = builder.add_extension(x509.UnrecognizedExtension(oid, value), critical=False)
+    return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
+
+
+SERIAL = bytes.fromhex("a003020102020107")
+DUPLICATE = with_extensions(UNKNOWN, STAPLE, (x509.ObjectIdentifier("1.2.4"), b"?")).replace(
+    bytes.fromhex("06022a04"), bytes.fromhex("06022a03")
+)
 
 
 def test_everything_that_is_asked_of_a_certificate_is_read_at_once() -> None:
@@ -49,6 +86,35 @@ def test_an_extension_that_cannot_be_read_leaves_the_rest_readable() -> None:
     assert (found.common_name, found.extensions) == ("odd", Unreadable("has extensions that cannot be read"))
 
 
+@pytest.mark.parametrize(
+    "der, signs, must_staple, readable",
+    [
+        (with_extensions(), True, False, True),
+        (with_extensions(UNKNOWN, NEVER_SIGNS), False, False, True),
+        (with_extensions(STAPLE), True, True, True),
+        (with_extensions(SAN, NEVER_SIGNS), False, False, False),
+        (with_extensions(STAPLE_AND_MORE, NEVER_SIGNS), False, True, False),
+        (DUPLICATE, True, True, False),
+        (with_extensions(STAPLE).replace(SERIAL, SERIAL[:-1] + b"\x00"), True, True, True),
+        (with_extensions(STAPLE).replace(SERIAL, SERIAL[:-1] + b"\xff"), True, True, True),
+    ],
+)
+def test_what_a_key_may_do_is_read_whatever_the_other_extensions_are(
+    der: bytes, signs: bool, must_staple: bool, readable: bool
+) -> None:
+    found = parse.certificate(der)
+    assert not isinstance(found, Unreadable)
+    assert (found.signs, found.must_staple, found.extensions != EXTENSIONS) == (signs, must_staple, readable)
+    assert found.common_name == found.subject == "O=no\\, common\\x07 name"
+    assert (found.der, found.sha256) == (der, hashlib.sha256(der).digest())
+
+
+@pytest.mark.parametrize("extensions", [(NOTHING,), (TWO,), (SAN, NOTHING)])
+def test_a_malformed_key_usage_is_refused(extensions: tuple[tuple[x509.ObjectIdentifier, bytes], ...]) -> None:
+    found = parse.certificates(pem(with_extensions()) + pem(with_extensions(*extensions)))
+    assert found == Unreadable("has a keyUsage that cannot be read (PEM block 2 of 2)")
+
+
 def test_names_are_printable_and_short() -> None:
     (found,) = parse.certificates(pem(odd_ders()["common-name-of-control-characters"]))  # type: ignore[misc]
     assert found.common_name == "\\x1b[A"
@@ -65,6 +131,21 @@ def test_a_certificate_that_is_listed_twice_counts_once() -> None:
     found = parse.certificates(one + b"a remark\n" + other + one.replace(b"\n", b"\r\n"))
     assert not isinstance(found, Unreadable)
     assert [each.pem for each in found] == [one, found[1].pem]
+
+
+ALSO_ODD = [with_extensions(*each) for each in ((NOTHING,), (TWO,), (SAN, NEVER_SIGNS), (SAN, NOTHING))] + [DUPLICATE]
+
+
+@settings(max_examples=300, deadline=None)
+@given(ODD_PEMS | st.lists(st.sampled_from(ALSO_ODD).map(pem), max_size=3).map(b"".join))
+def test_anchors_are_the_same_certificates_or_wrong_in_the_same_way(text: bytes) -> None:
+    found, anchors = parse.certificates(text), parse.anchors(text)
+    if isinstance(found, Unreadable):
+        assert anchors == found
+    else:
+        assert anchors == {
+            each.pem: Anchor(each.common_name, each.not_before, each.not_after, each.weakness) for each in found
+        }
 
 
 @settings(max_examples=300, deadline=None)

@@ -9,11 +9,16 @@ import pytest
 from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.plan.tls import Anchors
+from lasthop.resolve.certificates import SOON, parse_bundle
 from lasthop.resolve.frontend import frontend
 from lasthop.resolve.policies.judgement import judgement
-from tests.snapshot import Snapshot, settled, tls_context
+from lasthop.resolve.trust import day, minute
+from lasthop.store.graph import BEFORE
+from tests.snapshot import Snapshot, settle, settled, tls_context
 from tests.world import (
+    NOW,
     ca_pem,
+    crl_pem,
     keyed,
     mk_class,
     mk_config_map,
@@ -26,6 +31,7 @@ from tests.world import (
 )
 
 BOTH = ca_pem("one") + ca_pem("two")
+DAY = 86400.0
 PARENTS = [{"name": "strict"}, {"name": "usual"}]
 
 
@@ -97,6 +103,42 @@ def test_a_certificate_in_several_bundles_is_sent_once() -> None:
     context: Any = tls_context(snapshot.clusters()[Key("Gateway", "a", "strict"), "a/strict/a/s/443/auto"])
     trusted = context.common_tls_context.validation_context.trusted_ca.inline_bytes.decode()
     assert trusted == ca_pem("one") + ca_pem("two") + ca_pem("three")
+
+
+def test_a_bundle_that_is_written_as_one_in_use_is_that_one() -> None:
+    plain, listed = parse_bundle(BOTH.encode()), parse_bundle(BOTH.encode(), crl_pem("one").encode())
+    assert parse_bundle(f"# a copy\n{BOTH}".encode()) is parse_bundle(BOTH.encode()) is plain
+    assert parse_bundle(BOTH.encode(), crl_pem("one").encode()) is listed
+    assert parse_bundle((BOTH + crl_pem("one")).encode()) is plain
+
+
+def test_time_decides_what_is_said_of_each_certificate() -> None:
+    engine, snapshot = running({}, mk_config_map("a/ca", ca_pem("first", 100) + ca_pem("second", 400, 20)))
+    said = {}
+    for days in (0, 30, 75, 110, 375, 410):
+        engine.advance(NOW.timestamp() + days * DAY)
+        settle(engine, snapshot)
+        said[days] = accepted(snapshot)["usual"]
+    place = "in ConfigMap ca"
+    assert said == {
+        0: ("True", "Accepted", f"CA second {place} is not valid before {minute(NOW.timestamp() + 20 * DAY)}"),
+        30: ("True", "Accepted", ""),
+        75: ("True", "Accepted", f"CA first {place} expires on {day(NOW.timestamp() + 100 * DAY)}"),
+        110: ("True", "Accepted", f"CA first {place} expired on {day(NOW.timestamp() + 100 * DAY)}"),
+        375: (
+            "True",
+            "Accepted",
+            f"CA first {place} expired on {day(NOW.timestamp() + 100 * DAY)}; "
+            f"CA second {place} expires on {day(NOW.timestamp() + 400 * DAY)}",
+        ),
+        410: ("False", "NoValidCACertificate", said[410][2]),
+    }
+
+
+def test_a_bundle_that_is_valid_for_long_waits_for_one_moment() -> None:
+    engine, _ = running({}, mk_config_map("a/ca", ca_pem("first", 100) + ca_pem("second", 400, -20)))
+    deadlines = {id[1] - NOW.timestamp() for id in engine.graph.nodes if id[0] is BEFORE}
+    assert deadlines == {-20 * DAY, 100 * DAY - SOON.total_seconds()}
 
 
 def test_the_same_content_in_another_namespace_is_held_once() -> None:

@@ -12,9 +12,10 @@ from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.api.profiles import GROUP
+from lasthop.pki.parse import Anchor
 from lasthop.plan.problem import Problem
 from lasthop.resolve import xbackends
-from lasthop.resolve.certificates import Anchor, KeyPair, key_pair
+from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.client_certificates import policy_certificate
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.pins import pinned
