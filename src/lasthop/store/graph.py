@@ -16,7 +16,7 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar, TypeVarTuple, cast
 
-from lasthop.store.node import CLEAN, DIRTY, MAYBE, Crash, Node, NodeId, owner_of
+from lasthop.store.node import CLEAN, DIRTY, FEW, MAYBE, Crash, Node, NodeId, owner_of
 from lasthop.store.turns import Member, Turns
 
 T = TypeVar("T")
@@ -210,15 +210,27 @@ class Graph:
         self._recompute(node)
 
     def _create(self, id: NodeId) -> Node:
+        """Computes a value for the first time. A start does little else, so what is rare is elsewhere."""
+        source = id[0]
+        if source.__class__ is not Query:
+            node = self.nodes[id] = Node(id, source.current(self, id), (), self._revision)
+            return node
         reads: dict[Node, None] = {}
-        node = self.nodes[id] = Node(id, self._compute(id, reads), tuple(reads), self._revision)
-        for dep in node.deps:
-            dep.add_new_reader(node)
+        value = self._compute(id, reads)
+        deps = tuple(reads)
+        node = self.nodes[id] = Node(id, value, deps, self._revision)
+        for dep in deps:
+            readers = dep.readers
+            if readers.__class__ is tuple and len(readers) < FEW:
+                dep.readers = (*readers, node)
+            else:
+                dep.add_reader(node)
         return node
 
     def _recompute(self, node: Node) -> None:
         reads: dict[Node, None] = {}
-        value = self._compute(node.id, reads)
+        source = node.id[0]
+        value = self._compute(node.id, reads) if source.__class__ is Query else source.current(self, node.id)
         old, node.deps = node.deps, tuple(reads)
         for dep in node.deps:
             dep.add_reader(node)
@@ -234,16 +246,13 @@ class Graph:
         node.verified = self._revision
 
     def _compute(self, id: NodeId, reads: dict[Node, None]) -> Any:
-        """Returns the value as it is now; `reads` takes what it is made of."""
-        source = id[0]
-        if source.__class__ is not Query:
-            return source.current(self, id)
+        """Returns the value of a query as it is now; `reads` takes what it is made of."""
         if self.crashes:
             self.crashes.pop(id, None)
         running, reading = self._running, self._reading
         self._running, self._reading = id, reads
         try:
-            return source.fn(self, *id[1:])
+            return id[0].fn(self, *id[1:])
         except Exception as error:
             crash = Crash.of(error)
             self._note(id, crash, reads)

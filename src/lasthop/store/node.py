@@ -63,14 +63,6 @@ class Node:
         self.pinned: Turns | None = None
         """Of the stage where this node is the value of a member, which is the rest of its id."""
 
-    def add_new_reader(self, reader: Node) -> None:
-        """Adds a reader that is not one yet."""
-        readers = self.readers
-        if isinstance(readers, set):
-            readers.add(reader)
-        else:
-            self.readers = (*readers, reader) if len(readers) < FEW else {*readers, reader}
-
     def add_reader(self, reader: Node) -> None:
         readers = self.readers
         if isinstance(readers, set):

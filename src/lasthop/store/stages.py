@@ -129,7 +129,10 @@ class _State:
         self.turns = Turns(self.told)
 
     def __contains__(self, member: Member) -> bool:
-        return any(member in members for members in self.domains)
+        for members in self.domains:  # noqa: SIM110 - asked for every member of every stage at a start
+            if member in members:
+                return True
+        return False
 
 
 class Stages:

@@ -17,7 +17,7 @@ OBJECTS = Input[Key, Object]("object")
 
 def read(g: Graph, key: Key, struct: type[T]) -> T | None:
     """Returns an object, None where it does not exist. Raises TypeError if it is of another type."""
-    obj = OBJECTS.of(g, key)
+    obj: Object | None = g.read((OBJECTS, key))
     if obj is None or isinstance(obj, struct):
         return obj
     raise TypeError(f"{key} is a {type(obj).__name__} and not a {struct.__name__}")
