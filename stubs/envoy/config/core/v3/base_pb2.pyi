@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from _protobuf import Many, MapOf, Message, One
+from _protobuf import Many, Message, One
 from envoy.config.core.v3.backoff_pb2 import BackoffStrategy
 from envoy.type.v3.percent_pb2 import FractionalPercent
 from google.protobuf.any_pb2 import Any
@@ -15,7 +15,7 @@ class Node(Message):
     metadata: One[Struct] = ...
 
 class Metadata(Message):
-    filter_metadata: MapOf[str, Struct] = ...
+    FILTER_METADATA_FIELD_NUMBER: ClassVar[int]
 
 class RuntimeUInt32(Message):
     default_value: int = ...
@@ -35,6 +35,8 @@ class HeaderValueOption(Message):
     keep_empty_value: bool = ...
 
 class DataSource(Message):
+    FILENAME_FIELD_NUMBER: ClassVar[int]
+    INLINE_BYTES_FIELD_NUMBER: ClassVar[int]
     filename: str = ...
     inline_bytes: bytes = ...
     inline_string: str = ...
@@ -51,6 +53,7 @@ class RetryPolicy(Message):
     host_selection_retry_max_attempts: int = ...
 
 class TransportSocket(Message):
+    TYPED_CONFIG_FIELD_NUMBER: ClassVar[int]
     name: str = ...
     typed_config: One[Any] = ...
 
