@@ -133,12 +133,10 @@ def served_hostnames(g: Graph, gateway: Key, port: int, transport: str) -> froze
     return frozenset(listener.hostname for listener in there)
 
 
-@query
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
     """Returns the route's own hostname that produced a virtual host or stream: the most specific one that covers it."""
     obj = read_route(g, route)
-    own = tuple(h.lower() for h in obj.spec.hostnames) if obj else ()
-    return most_specific(own, hostname) or ""
+    return most_specific([h.lower() for h in obj.spec.hostnames], hostname) or "" if obj else ""
 
 
 class Rank(NamedTuple):
@@ -179,7 +177,7 @@ def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
                 yield VIRTUAL_HOSTS.entry(at, RouteCost(route, verdict.matches, verdict.regex_size))
         if parent.problem is None:
             # A route whose rules cannot be read holds its hostnames all the same, and leads nowhere.
-            to = targets.attempt(g, route, parent.gateway)
+            to = g.shielded(targets, route, parent.gateway)
             for target, own in () if isinstance(to, Crash) else to:
                 for protocol in (own,) if own else parent.protocols:
                     hop = Hop(parent.gateway, target.backend, target.port, protocol)
@@ -206,9 +204,19 @@ def in_order(routes: Iterable[tuple[Rank, Sequence[tuple[tuple[int, ...], T]]]])
 
 
 @query
+def asks(g: Graph, gateway: Key, table: str) -> bool:
+    """Returns whether any listener of a route table has servers that are asked before a route is chosen: most have none."""
+    return any(listener.auth for listener in listeners(g, gateway) if listener.table == table)
+
+
 def asked_first(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[ExternalAuth, ...]:
-    """Returns the servers that are asked about every request of a virtual host: those of the listener that its names belong
-    to, and of no other listener of the port."""
+    """Returns the servers that are asked about every request of a virtual host."""
+    return _asked_first(g, gateway, table, hostname) if asks(g, gateway, table) else ()
+
+
+@query
+def _asked_first(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[ExternalAuth, ...]:
+    """Returns those of the listener that the virtual host's names belong to, and of no other listener of the port."""
     listener = table_listener(g, gateway, table)
     if listener is None:
         return ()

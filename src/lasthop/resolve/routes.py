@@ -4,6 +4,7 @@ actions."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, cast
@@ -72,7 +73,6 @@ def _rules(obj: api.Route) -> Sequence[api.RequestRouteRule | api.StreamRouteRul
     return obj.spec.rules
 
 
-@query
 def targets(g: Graph, route: Key, gateway: Key) -> tuple[tuple[Target, Protocol | None], ...]:
     """Returns everything that the route's rules refer to, with the protocol where it is not that of the route's backends."""
     obj = read_route(g, route)
@@ -118,7 +118,6 @@ def _reference_problem(
     return tls.problem if isinstance(tls, Refused) else None
 
 
-@query
 def routes(g: Graph, route: Key, gateway: Key) -> tuple[routing.Route, ...]:
     """Returns the route's matches with their actions, in its own order."""
     obj = read_route(g, route)
@@ -168,7 +167,9 @@ def written_matches(rule: api.RequestRouteRule) -> tuple[api.HTTPRouteMatch | ap
     return rule.matches or ((api.GRPCRouteMatch(),) if isinstance(rule, api.GRPCRouteRule) else (api.HTTPRouteMatch(),))
 
 
+@functools.lru_cache(maxsize=1024)
 def _planned(match: api.HTTPRouteMatch | api.GRPCRouteMatch) -> routing.Match:
+    """Returns the match of a plan: one and the same for the many routes that match alike."""
     return _grpc_match(match) if isinstance(match, api.GRPCRouteMatch) else _match(match)
 
 
@@ -256,13 +257,14 @@ def _session(
     g: Graph, route: Key, rule: api.RequestRouteRule, backends: tuple[routing.Backend, ...]
 ) -> routing.Session | None:
     """Returns the sessions that the rule asks for, or else its only backend."""
-    wanted, scope = rule.session_persistence, "".join(b.hop.name for b in backends if b.hop)
+    wanted, of_rule = rule.session_persistence, ""
     hop = backends[0].hop if len(backends) == 1 else None
     if wanted is None and hop and (kept := kept_session(g, hop.gateway, hop.backend)):
         wanted = kept.wanted
-        scope += f"{route}{rule.name or written_matches(rule)}" if kept.by.kind == TRAFFIC_POLICY else ""
+        of_rule = f"{route}{rule.name or written_matches(rule)}" if kept.by.kind == TRAFFIC_POLICY else ""
     if wanted is None:
         return None
+    scope = "".join([*(b.hop.name for b in backends if b.hop), of_rule])
     own_name = SESSION_NAME.format(zlib.crc32(scope.encode()))
     if wanted.type == "Header":
         return routing.Session(wanted.header.name or own_name, header=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import pytest
 from envoy.config.cluster.v3 import cluster_pb2
@@ -82,7 +83,7 @@ def unpacked(message: cluster_pb2.Cluster) -> tuple[cluster_pb2.Cluster, tls_pb2
 def test_whatever_differs_between_two_clusters_of_a_hop_is_in_their_versions() -> None:
     hop = Hop(GATEWAY, SERVICE, 443, Protocol.AUTO)
     entries = [
-        build(hop, h2c, found, n, RULES, BUDGET) for found in CONNECTIONS.values() for h2c in (0, 1) for n in (None, DNS)
+        build(hop, h2c, found, n, RULES, BUDGET) for found in CONNECTIONS.values() for h2c in (False, True) for n in (None, DNS)
     ]
     bodies, versions = {entry.resource.body for entry in entries}, {entry.resource.version for entry in entries}
     assert len(bodies) == len(versions)
@@ -100,10 +101,10 @@ def many(count: int) -> tuple[Endpoint, ...]:
 # --- the same as messages --------------------------------------------------------------------------------------------
 
 
-def meant(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None, endpoints_name: str) -> cluster_pb2.Cluster:
+def meant(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None, endpoints_name: str) -> Any:
     upgrades = clusters.h2_but_upgrades(hop, h2c, tls)
     alike = clusters._alike(hop.protocol, clusters.offered(hop, h2c, tls), upgrades, names is not None, RULES, BUDGET)
-    message = cluster_pb2.Cluster.FromString(alike)
+    message: Any = cluster_pb2.Cluster.FromString(alike)
     message.name = hop.name
     if isinstance(tls, BackendTLS):
         alpn = ("h2",) if upgrades else () if hop.protocol.http else tls.options.alpn

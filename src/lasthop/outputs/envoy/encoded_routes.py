@@ -30,8 +30,9 @@ from lasthop.plan.problem import Problem
 from lasthop.plan.routing import Match, PathType, Route
 from lasthop.resolve.attachment import Rank, rank
 from lasthop.resolve.listeners import table_listener
-from lasthop.resolve.routes import refusing_routes, routes
+from lasthop.resolve.routes import read_route, refusing_routes, routes
 from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
 
 SHOWN: Final = 200
 """Characters of a path or an error that a message shows."""
@@ -77,14 +78,17 @@ class EncodedRoute(msgspec.Struct, frozen=True):
 
 @query
 def encoded_route(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: Level) -> EncodedRoute:
+    """Encodes a route that has several hostnames, once."""
+    return _encoded(g, route, gateway, scheme, port, level)
+
+
+def _encoded(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: Level) -> EncodedRoute:
     """Encodes the route's matches at that level, each by itself: what cannot be encoded becomes the level below it.
 
-    It depends neither on hostnames nor on other routes, so an edit of one route encodes one route, once.
+    It depends neither on hostnames nor on other routes, so an edit of one route encodes one route.
     """
-    try:
-        plan, error = routes(g, route, gateway), None
-    except Exception as unresolved:
-        plan, error = refusing_routes(g, route), unresolved
+    resolved = g.shielded(routes, route, gateway)
+    plan, error = (refusing_routes(g, route), resolved.error) if isinstance(resolved, Crash) else (resolved, None)
     found = [_entry(each, Listening(scheme, port), level) for each in plan]
     entries = tuple(entry for entry, _ in found if entry)
     body = b"".join(part for entry in entries for part in (*entry.upgrade, *entry.other))
@@ -164,14 +168,16 @@ def listening_at(listener: Listener | None) -> Listening:
 @query
 def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) -> ServedRoute | None:
     """Returns the first level of a route that Envoy has not refused."""
+    obj = read_route(g, route)
     ranked = rank(g, route, hostname)
-    if ranked is None:
+    if obj is None or ranked is None:
         return None
+    encode_at = encoded_route if len(obj.spec.hostnames) > 1 else _encoded
     part = f"{gateway.path}/{table}#{hostname or '*'}#{route}"
     listening = listening_at(table_listener(g, gateway, table))
     said = ""
     for level in Level:
-        encoded = encoded_route(g, route, gateway, *listening, level)
+        encoded = encode_at(g, route, gateway, *listening, level)
         refused = complaint(g, ROUTES, part, encoded.digest) if encoded.entries else None
         if refused is None:
             return ServedRoute(encoded, level, ranked, part, said)
