@@ -55,7 +55,7 @@ def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
         owner = holder(g, parent_key(route, ref))
         if owner is not None:
             found.append(_attach(g, route, obj, ref, owner))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
 def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holder) -> Parent:
@@ -136,7 +136,11 @@ def served_hostnames(g: Graph, gateway: Key, port: int, transport: str) -> froze
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
     """Returns the route's own hostname that produced a virtual host or stream: the most specific one that covers it."""
     obj = read_route(g, route)
-    return most_specific([h.lower() for h in obj.spec.hostnames], hostname) or "" if obj else ""
+    return _own_hostname(obj, hostname) if obj else ""
+
+
+def _own_hostname(obj: Route, hostname: str) -> str:
+    return most_specific([h.lower() for h in obj.spec.hostnames], hostname) or ""
 
 
 class Rank(NamedTuple):
@@ -188,7 +192,11 @@ def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
 
 def rank(g: Graph, route: Key, hostname: str) -> Rank | None:
     obj = read_route(g, route)
-    return Rank(specificity(route_hostname(g, route, hostname)), obj.age) if obj else None
+    return rank_of(obj, hostname) if obj else None
+
+
+def rank_of(obj: Route, hostname: str) -> Rank:
+    return Rank(specificity(_own_hostname(obj, hostname)), obj.age)
 
 
 def in_order(routes: Iterable[tuple[Rank, Sequence[tuple[tuple[int, ...], T]]]]) -> list[T]:

@@ -63,6 +63,9 @@ class RouteVerdict(msgspec.Struct, frozen=True):
     """One of them is to a server that decides on requests."""
 
 
+NOTHING_WRONG: Final = RouteVerdict()
+
+
 @query
 def route_judgement(g: Graph, route: Key, gateway: Key) -> RouteJudgement:
     obj = read_route(g, route)
@@ -103,6 +106,8 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
             if problem := _reference_problem(g, route, gateway, reference.ref, reference.protocol or protocol):
                 refs.append(problem.at(f"spec.rules[{number}].{reference.field}"))
                 cannot_ask |= reference.asked
+    if not refused and not refs:
+        return NOTHING_WRONG
     return RouteVerdict(
         tuple(refused), all_refused=judgement.all_refused, refs=tuple(dict.fromkeys(refs)), cannot_ask=cannot_ask
     )
@@ -128,8 +133,10 @@ def routes(g: Graph, route: Key, gateway: Key) -> tuple[routing.Route, ...]:
     for place in served_matches(obj, judgement):
         rule = request_rules(obj)[place.rule]
         match = _planned(written_matches(rule)[place.match])
-        refused = routing.Route(match, routing.Refuse(), str(route))
-        found.append(refused if judgement.rules[place.rule].problems else _route(g, route, gateway, rule, match))
+        if judgement.rules[place.rule].problems:
+            found.append(routing.Route(match, routing.Refuse(), str(route)))
+        else:
+            found.append(_route(g, route, gateway, rule, match))
     return tuple(found)
 
 
@@ -181,10 +188,10 @@ def _route(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match
     if filters.redirect:
         return routing.Route(match, filters.redirect, str(route), filters.headers, filters.cors, auth)
     backends, headers = _backends(g, route, gateway, rule, match), filters.headers
-    if any(backend.headers != routing.Headers() for backend in backends):
+    if any(backend.headers != routing.NO_HEADERS for backend in backends):
         # Envoy would edit for the backend first and for the rule after it, so that the rule had the last word.
         backends = tuple(replace(b, headers=one_after_the_other(headers, b.headers)) for b in backends)
-        headers = routing.Headers()
+        headers = routing.NO_HEADERS
     timeouts, retry = (rule.timeouts, rule.retry) if isinstance(rule, api.HTTPRouteRule) else (api.HTTPRouteTimeouts(), None)
     request, backend = timeouts.request, timeouts.backend_request
     action = routing.Forward(

@@ -83,7 +83,10 @@ def unpacked(message: cluster_pb2.Cluster) -> tuple[cluster_pb2.Cluster, tls_pb2
 def test_whatever_differs_between_two_clusters_of_a_hop_is_in_their_versions() -> None:
     hop = Hop(GATEWAY, SERVICE, 443, Protocol.AUTO)
     entries = [
-        build(hop, h2c, found, n, RULES, BUDGET) for found in CONNECTIONS.values() for h2c in (False, True) for n in (None, DNS)
+        build(hop, h2c, found, n, RULES, BUDGET)
+        for found in CONNECTIONS.values()
+        for h2c in (False, True)
+        for n in (None, DNS)
     ]
     bodies, versions = {entry.resource.body for entry in entries}, {entry.resource.version for entry in entries}
     assert len(bodies) == len(versions)

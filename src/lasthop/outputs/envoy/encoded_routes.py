@@ -28,7 +28,7 @@ from lasthop.plan import reasons
 from lasthop.plan.listener import Listener
 from lasthop.plan.problem import Problem
 from lasthop.plan.routing import Match, PathType, Route
-from lasthop.resolve.attachment import Rank, rank
+from lasthop.resolve.attachment import Rank, rank_of
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.routes import read_route, refusing_routes, routes
 from lasthop.store.graph import Graph, query
@@ -169,8 +169,7 @@ def listening_at(listener: Listener | None) -> Listening:
 def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) -> ServedRoute | None:
     """Returns the first level of a route that Envoy has not refused."""
     obj = read_route(g, route)
-    ranked = rank(g, route, hostname)
-    if obj is None or ranked is None:
+    if obj is None:
         return None
     encode_at = encoded_route if len(obj.spec.hostnames) > 1 else _encoded
     part = f"{gateway.path}/{table}#{hostname or '*'}#{route}"
@@ -180,7 +179,7 @@ def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) 
         encoded = encode_at(g, route, gateway, *listening, level)
         refused = complaint(g, ROUTES, part, encoded.digest) if encoded.entries else None
         if refused is None:
-            return ServedRoute(encoded, level, ranked, part, said)
+            return ServedRoute(encoded, level, rank_of(obj, hostname), part, said)
         said = said or refused
     raise AssertionError("nothing cannot be refused")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -83,6 +83,10 @@ class Single(Mapping[str, V]):
 
     def __repr__(self) -> str:
         return f"{{{self._key!r}: {self._value!r}}}"
+
+
+def mapping(pairs: Sequence[tuple[str, V]]) -> Mapping[str, V]:
+    return Single(*pairs[0]) if len(pairs) == 1 else dict(pairs)
 
 
 class Resource(msgspec.Struct, frozen=True, gc=False):

@@ -43,7 +43,8 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
         judged = verdict_at(g, key, parent)
         if key.kind in PROTOCOLS:
             problems, whole = unserved(g, key, parent.gateway, parent.hosts)
-            judged = replace(judged, refused=(*problems, *judged.refused), all_refused=judged.all_refused or whole)
+            if problems:
+                judged = replace(judged, refused=(*problems, *judged.refused), all_refused=judged.all_refused or whole)
         served: tuple[Condition, ...] = ()
         if parent.problem is None:
             failing = unconnected(FAILING_ROUTES.of(g, key, parent.gateway))

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from _protobuf import Many, Message, One
+from _protobuf import Many, MapOf, Message, One
 from envoy.config.core.v3.backoff_pb2 import BackoffStrategy
 from envoy.type.v3.percent_pb2 import FractionalPercent
 from google.protobuf.any_pb2 import Any
@@ -16,6 +16,7 @@ class Node(Message):
 
 class Metadata(Message):
     FILTER_METADATA_FIELD_NUMBER: ClassVar[int]
+    filter_metadata: MapOf[str, Struct] = ...
 
 class RuntimeUInt32(Message):
     default_value: int = ...
