@@ -187,7 +187,7 @@ class Stream(msgspec.Struct, frozen=True):
     backends: tuple[Backend, ...] = ()
 
 
-class Parent(msgspec.Struct, frozen=True):
+class Parent(msgspec.Struct, frozen=True, gc=False):
     """What became of one parentRef."""
 
     owner: Key

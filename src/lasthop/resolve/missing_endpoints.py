@@ -8,12 +8,11 @@ from lasthop.api.meta import Key
 from lasthop.resolve.backends import SLICE_LABELS, endpoints, slices
 from lasthop.resolve.meant import meant
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Graph, query
+from lasthop.store.graph import Graph
 from lasthop.store.sources import Index
 from lasthop.store.store import read
 
 
-@query
 def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> str:
     """Returns why a port of an existing Service has no ready endpoint; empty if it has one, or if that is as it should be."""
     service = read(g, service_key, AnyService)

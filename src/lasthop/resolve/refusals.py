@@ -30,7 +30,7 @@ class RuleJudgement(msgspec.Struct, frozen=True):
 NOTHING_WRONG = RuleJudgement()
 
 
-class RouteJudgement(msgspec.Struct, frozen=True):
+class RouteJudgement(msgspec.Struct, frozen=True, gc=False):
     rules: tuple[RuleJudgement, ...] = ()
     matches: int = 0
     """That Envoy is asked for."""

@@ -49,7 +49,7 @@ class Level(IntEnum):
     NOTHING = 3
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One match of a route object."""
 
     path: str
@@ -65,7 +65,7 @@ class Entry(msgspec.Struct, frozen=True):
         return b"".join(field(rc.VirtualHost.ROUTES_FIELD_NUMBER, each) for each in (*upgrading, *self.other))
 
 
-class EncodedRoute(msgspec.Struct, frozen=True):
+class EncodedRoute(msgspec.Struct, frozen=True, gc=False):
     entries: tuple[Entry, ...]
     """In the route's own order."""
     digest: str
@@ -93,9 +93,9 @@ def _encoded(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: 
     entries = tuple(entry for entry, _ in found if entry)
     body = b"".join(part for entry in entries for part in (*entry.upgrade, *entry.other))
     digest = content_hash(body) if entries else ""
-    failed = [each for each, (_, wrong) in zip(plan, found, strict=True) if wrong]
-    if error is None and not failed:
+    if error is None and not any(wrong for _, wrong in found):
         return EncodedRoute(entries, digest)
+    failed = [each for each, (_, wrong) in zip(plan, found, strict=True) if wrong]
     what = (
         "the route" if error else f"{len(failed)} of {len(plan)} matches, {failed[0].match.path[:SHOWN]!r} the first of them,"
     )
@@ -148,7 +148,7 @@ def index_path(match: Match) -> str:
 # --- under a hostname ------------------------------------------------------------------------------------------------
 
 
-class ServedRoute(msgspec.Struct, frozen=True):
+class ServedRoute(msgspec.Struct, frozen=True, gc=False):
     """A route object under one hostname of one table."""
 
     encoded: EncodedRoute
@@ -187,8 +187,10 @@ def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) 
 def unserved(g: Graph, route: Key, gateway: Key, hosts: tuple[tuple[str, str], ...]) -> tuple[tuple[Problem, ...], bool]:
     """Returns why parts of a route answer 500, because Envoy refused them or they could not be built, and whether all do."""
     served = [(host, found) for table, host in hosts if (found := served_route(g, route, gateway, table, host))]
+    if not any(found.encoded.failure or found.complaint for _, found in served):
+        return (), False
     problems = tuple(dict.fromkeys(problem for host, found in served for problem in _problems(found, host or "*")))
-    return problems, bool(problems) and all(found.complaint or found.encoded.whole for _, found in served)
+    return problems, all(found.complaint or found.encoded.whole for _, found in served)
 
 
 def _problems(served: ServedRoute, host: str) -> Iterator[Problem]:
