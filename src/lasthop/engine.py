@@ -34,19 +34,18 @@ from lasthop.policy_memory import PolicyMemory
 from lasthop.resolve.allowed_listeners import index_listener_sets
 from lasthop.resolve.attachment import index_listener_hops, index_routes, index_tables
 from lasthop.resolve.backend_traffic import index_traffic_claims
-from lasthop.resolve.backends import index_slices
+from lasthop.resolve.endpoint_slices import index_slices
 from lasthop.resolve.failing import index_failing
 from lasthop.resolve.gateways import index_sockets
 from lasthop.resolve.grants import index_grants
 from lasthop.resolve.listener_sets import index_accepted_sets
-from lasthop.resolve.missing_endpoints import index_stray_slices
 from lasthop.resolve.policies.targets import index_claims, index_misaimed, index_service_imports, index_services
 from lasthop.resolve.policies.waiver_index import index_waived, index_waived_ports
 from lasthop.resolve.reach import index_reach
 from lasthop.resolve.settings import SETTINGS, Settings
 from lasthop.resolve.telemetry import index_collectors, index_telemetry_claims
 from lasthop.resolve.verification import index_ports, index_weakened
-from lasthop.resolve.xbackends import index_labels, index_pods
+from lasthop.resolve.xbackends import index_pods
 from lasthop.store.graph import Graph
 from lasthop.store.node import Crash, NodeId
 from lasthop.store.stages import Changes, Gone, Indexer, Output, Stage, Stages
@@ -63,7 +62,7 @@ STATUS = tuple(
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
-    *(index_grants, index_slices, index_stray_slices, index_labels, index_pods, index_listener_sets),
+    *(index_grants, index_slices, index_pods, index_listener_sets),
     *(index_claims, index_services, index_service_imports, index_misaimed, index_traffic_claims, index_telemetry_claims),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect, what is verified less than it was, what fails.

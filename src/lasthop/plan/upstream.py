@@ -94,11 +94,11 @@ class EndpointsKind(StrEnum):
     """Names that the proxy resolves itself."""
 
 
-class Endpoint(msgspec.Struct, frozen=True, order=True):
+class Endpoint(msgspec.Struct, frozen=True, order=True, gc=False):
     address: str
     port: int
 
 
-class Endpoints(msgspec.Struct, frozen=True):
+class Endpoints(msgspec.Struct, frozen=True, gc=False):
     kind: EndpointsKind
     endpoints: tuple[Endpoint, ...] = ()
