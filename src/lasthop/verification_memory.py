@@ -17,8 +17,9 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.outputs.audit.changes import MAX_GATEWAYS, Edit
 from lasthop.plan.verification import STRONGER, HopVerification, Strength
+from lasthop.resolve.reach import PORTS
 from lasthop.resolve.settings import HELD
-from lasthop.resolve.verification import PORTS, reason, verification
+from lasthop.resolve.verification import reason, verification
 from lasthop.store.graph import Graph
 from lasthop.store.stages import Changes, Gone, Output
 

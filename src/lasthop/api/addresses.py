@@ -6,6 +6,8 @@ import ipaddress
 
 
 def is_ip(text: str) -> bool:
+    if ":" not in text and not text[-1:].isdigit():
+        return False  # most names end here; the parser takes much longer to refuse them
     try:
         ipaddress.ip_address(text)
     except ValueError:

@@ -10,13 +10,11 @@ from lasthop.api.meta import Key
 from lasthop.resolve.backends import SLICE_LABELS, endpoints, slice_services, slices
 from lasthop.resolve.meant import meant
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Graph, query
+from lasthop.store.graph import Graph
 from lasthop.store.sources import Entry, Index
-from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 
-@query
 def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> str:
     """Returns why a port of an existing Service has no ready endpoint; empty if it has one, or if that is as it should be."""
     service = read(g, service_key, AnyService)
@@ -53,8 +51,7 @@ STRAY_SLICES = Index[str, str, tuple[str, Key]]("stray-slice")
 name, slice)."""
 
 
-@indexer("EndpointSlice")
-def index_stray_slices(g: Graph, key: Key) -> Iterator[Entry]:
-    for service in () if settings(g).pods else slice_services(g, key):
+def stray_slice(g: Graph, key: Key) -> Iterator[Entry]:
+    for service in slice_services(g, key):
         if read(g, service, AnyService) is None:
             yield STRAY_SLICES.entry((service.kind, service.namespace), (service.name, key))

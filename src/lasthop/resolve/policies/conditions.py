@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from lasthop.api.core import AnyService
 from lasthop.api.meta import Key
-from lasthop.api.policies import PolicyTargetReference
+from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.finding import Severity
@@ -17,7 +19,7 @@ from lasthop.resolve.client_certificates import shown_certificate
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.observed import connected
 from lasthop.resolve.policies import targets
-from lasthop.resolve.policies.ancestors import Ancestors, ancestors, reached_by
+from lasthop.resolve.policies.ancestors import ancestors, reached_by
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls
 from lasthop.resolve.policies.texts import read_policy
@@ -29,8 +31,11 @@ from lasthop.resolve.waivers import describe
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
+# Most policies have these two as they are, so they are kept once.
+ACCEPTED: Final = true(reasons.ACCEPTED)
+RESOLVED: Final = true(reasons.RESOLVED_REFS)
 
-@query
+
 def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Problem | None:
     """Returns why a policy has no effect on one of its targets."""
     key = targets.service_of(policy, target)
@@ -56,7 +61,6 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
     return None
 
 
-@query
 def precedence(g: Graph, policy: Key, winner: targets.Claim) -> str:
     """Names the policy that wins over another with the same target, and the rule by which it does."""
     obj = read_policy(g, policy)
@@ -65,10 +69,8 @@ def precedence(g: Graph, policy: Key, winner: targets.Claim) -> str:
 
 
 def udp_warning(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
-    key = targets.service_of(policy, target)
-    if key is None or target.section_name != targets.WHOLE:
-        return ""
-    service = read(g, key, AnyService)
+    key = targets.service_of(policy, target) if target.section_name == targets.WHOLE else None
+    service = read(g, key, AnyService) if key else None
     udp = [p.name or str(p.port) for p in service.spec.ports if p.protocol == "UDP"] if service else []
     return f"UDP port {', '.join(udp)} of {target.kind} {target.name} is not affected" if udp else ""
 
@@ -89,13 +91,12 @@ class Targets(msgspec.Struct, frozen=True):
         return self.reached + self.elsewhere
 
 
-def targets_at(g: Graph, policy: Key, gateway: Key) -> Targets:
-    obj = read_policy(g, policy)
+def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> Targets:
     effective = False
     reached: list[Problem] = []
     elsewhere: list[Problem] = []
     notes: list[str] = []
-    for target in obj.spec.target_refs if obj else ():
+    for target in obj.spec.target_refs:
         here, problem = _reaches(g, policy, target, gateway), target_problem(g, policy, target)
         if problem:
             (reached if here else elsewhere).append(problem)
@@ -111,8 +112,8 @@ def targets_at(g: Graph, policy: Key, gateway: Key) -> Targets:
 
 def shadowed(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
     """Says that every port of a whole-Service target has a policy of its own, so that this one is never used."""
-    key = targets.service_of(policy, target)
-    if key is None or target.section_name != targets.WHOLE:
+    key = targets.service_of(policy, target) if target.section_name == targets.WHOLE else None
+    if key is None or targets.winners(g, key).keys() <= {targets.WHOLE}:
         return ""
     service = read(g, key, AnyService)
     winners = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"] if service else []
@@ -127,14 +128,16 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     obj, judged = read_policy(g, policy), judgement(g, policy)
     if obj is None or judged is None:
         return ()
-    found = targets_at(g, policy, gateway)
+    found = targets_at(g, policy, obj, gateway)
     permitted = permitted_tls(g, gateway, policy)
     problem = permitted if isinstance(permitted, Problem) else judged.problem
     if not found.effective and found.reached:
         problem = joined(found.problems)
     told = [*(each.text for each in found.problems), *judged.warnings, *found.notes, *judged.notes]
-    accepted = failed(reasons.ACCEPTED, problem) if problem else true(reasons.ACCEPTED, "; ".join(dict.fromkeys(told)))
-    resolved = failed(reasons.RESOLVED_REFS, judged.unresolved) if judged.unresolved else true(reasons.RESOLVED_REFS)
+    accepted = ACCEPTED
+    if problem or told:
+        accepted = failed(reasons.ACCEPTED, problem) if problem else true(reasons.ACCEPTED, "; ".join(dict.fromkeys(told)))
+    resolved = failed(reasons.RESOLVED_REFS, judged.unresolved) if judged.unresolved else RESOLVED
     lost = [each for each in found.problems if each.reason == reasons.TARGET_NOT_FOUND]
     if resolved.status and lost:
         resolved = failed(reasons.RESOLVED_REFS, joined(lost))
@@ -144,7 +147,7 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
             more.append(failed(reasons.PARTIALLY_INVALID, joined(found.problems)))
         if unserved := not_programmed(g, gateway, policy):
             more.append(unserved)
-        hops = hops_under(g, policy, gateway)
+        hops = hops_under(g, policy, obj, gateway)
         if seen := connected(g, hops):
             more.append(seen)
         if isinstance(permitted, BackendTLS) and permitted.waiver and hops:
@@ -152,7 +155,6 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     return accepted, resolved, *more, *weakened(WEAKENED_POLICIES.of(g, policy, gateway))
 
 
-@query
 def not_programmed(g: Graph, gateway: Key, policy: Key) -> Condition | None:
     """Returns why nothing comes of a good policy at a Gateway: the Gateway itself is not served, or the client certificate
     cannot be shown. `Accepted` is about the policy, so this is a condition of its own, absent otherwise."""
@@ -167,7 +169,8 @@ def not_programmed(g: Graph, gateway: Key, policy: Key) -> Condition | None:
 def unreached(g: Graph, policy: Key) -> Problem | None:
     """Returns why no Gateway uses a policy whose targets are all right."""
     obj = read_policy(g, policy)
-    if obj is None or ancestors(g, policy) != Ancestors():
+    reached = ancestors(g, policy)
+    if obj is None or reached.gateways or reached.without_room:
         return None
     if any(hop.protocol is Protocol.PASSTHROUGH for service in targets.named_services(obj) for hop in REACH.of(g, service)):
         message = "only TLS Passthrough leads to its targets, which is the client's own TLS, so the policy has no effect"
@@ -182,9 +185,9 @@ def degraded(waiver: Waiver) -> Condition:
     return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.mode, describe(waiver))
 
 
-def hops_under(g: Graph, policy: Key, gateway: Key) -> list[Hop]:
+def hops_under(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> list[Hop]:
     """Returns the hops from a Gateway that use the policy: a backend may be refused for other reasons."""
-    services = targets.named_services(read_policy(g, policy))
+    services = targets.named_services(obj)
     reached = (hop for service in services for hop in REACH.of(g, service) if hop.gateway == gateway)
     return [hop for hop in reached if isinstance(tls := hop_tls(g, *hop), BackendTLS) and tls.source == policy]
 
