@@ -24,14 +24,18 @@ CLIENT_SECRETS_IN_USE = Index[Key, Key, bool]("client-secret")
 def policy_certificate(g: Graph, policy: Key) -> Key | None:
     """Returns the Secret that a valid policy names for its backends, always of its own namespace."""
     judged = judgement(g, policy)
-    name = judged.tls.options.client_certificate if judged and judged.tls else ""
-    return Key("Secret", policy.namespace, name) if name else None
+    return _named(judged.tls) if judged and judged.tls else None
 
 
-def shown_certificate(g: Graph, gateway: Key, policy: Key) -> Key | Problem | None:
-    """Returns the Secret with the certificate that is shown, or why the one that counts cannot be: the other never takes its
-    place then."""
-    named, own = policy_certificate(g, policy), client_certificate(g, gateway)
+def _named(wanted: BackendTLS) -> Key | None:
+    name = wanted.options.client_certificate
+    return Key("Secret", wanted.source.namespace, name) if name else None
+
+
+def shown_certificate(g: Graph, gateway: Key, wanted: BackendTLS) -> Key | Problem | None:
+    """Returns the Secret with the certificate that is shown where a policy asks for this, or why the one that counts cannot
+    be: the other never takes its place then."""
+    policy, named, own = wanted.source, _named(wanted), client_certificate(g, gateway)
     if named is None or (own is not None and backend_rules(g, gateway).gateway_certificate_first):
         return own.within(f"the client certificate of {gateway}", gateway) if isinstance(own, Problem) else own
     problem = refused_pair(g, gateway, named)

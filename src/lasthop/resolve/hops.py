@@ -61,18 +61,19 @@ def hop_tls(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
 
 def _service_problem(g: Graph, hop: Hop) -> Problem | None:
     """Returns why a Service cannot be used from this Gateway, its ports and its TLS aside."""
+    service = read(g, hop.backend, AnyService)
+    by_name = isinstance(service, Service) and service.spec.type == "ExternalName"
+    if not by_name and endpoints_kind(g, hop.backend, hop.port, hop.protocol.transport) is not EndpointsKind.DNS:
+        return None
     said = backend_rules(g, hop.gateway).external_names
     if settings(g).external_names if said is None else said:
         return None
-    service = read(g, hop.backend, AnyService)
-    if isinstance(service, Service) and service.spec.type == "ExternalName":
+    if by_name:
         message = f"{hop.backend} is of type ExternalName, which could point anywhere"
         return problems.unsupported_value(message, "", "use EndpointSlices", hop.backend)
     # Names in EndpointSlices lead as far as ExternalName does; kube-proxy ignores them, and no API server looks behind them.
-    if endpoints_kind(g, hop.backend, hop.port, hop.protocol.transport) is EndpointsKind.DNS:
-        message = f"the EndpointSlices of {hop.backend} have addressType FQDN, which could point anywhere"
-        return problems.unsupported_value(message, "", "use addresses", hop.backend)
-    return None
+    message = f"the EndpointSlices of {hop.backend} have addressType FQDN, which could point anywhere"
+    return problems.unsupported_value(message, "", "use addresses", hop.backend)
 
 
 def _service_port(g: Graph, key: Key, number: int, transport: str = "TCP") -> ServicePort | Problem:
@@ -123,7 +124,7 @@ def _port_tls(g: Graph, gateway: Key, backend: Key, number: int) -> HopTLS:
     if gateway in ancestors(g, policy).without_room:
         message = f"{policy} has no room in its status for {gateway} (at most {MAX_ANCESTORS} entries)"
         return Refused(problems.invalid(message, policy, gateway), policy)
-    shown = shown_certificate(g, gateway, policy)
+    shown = shown_certificate(g, gateway, wanted)
     if isinstance(shown, Problem):
         return Refused(shown, policy)
     return _showing(g, wanted, shown) if shown else wanted

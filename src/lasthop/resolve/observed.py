@@ -158,10 +158,10 @@ def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition |
     bad = [state.problem for state in states if state.health.bad]
     if bad:
         return failed_to_connect(bad)
-    if all(state.health is Health.UNTRIED for state in states):
+    untried = [state for state in states if state.health is Health.UNTRIED]
+    if len(untried) == len(states):
         return UNTRIED
-    untried = [state.name for state in states if state.health is Health.UNTRIED]
-    message = f"not tried yet: {', '.join(untried)}" if untried else ""
+    message = f"not tried yet: {', '.join(state.name for state in untried)}" if untried else ""
     return true(reasons.BACKEND_CONNECTED, message, reasons.HANDSHAKES_SUCCEED if tls else reasons.CONNECTIONS_SUCCEED)
 
 

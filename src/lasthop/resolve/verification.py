@@ -275,6 +275,8 @@ def port_weakening(g: Graph, gateway: Key, backend: Key, port: int) -> Weakening
 
 def weakened(found: tuple[Weakening, ...]) -> tuple[Condition, ...]:
     """Returns the condition of a route, policy or XBackend at one Gateway; none where nothing is weaker than it was."""
+    if not found:
+        return ()
     texts = (with_remedy(f"{each.message}.", each.remedy) for each in dict.fromkeys(found))
     message = " ".join(texts)
     return (Condition(reasons.VERIFICATION_WEAKENED, True, reasons.NO_LONGER_VERIFIED, message),) if message else ()

@@ -30,7 +30,7 @@ class Ancestors(msgspec.Struct, frozen=True):
 
 def with_room(g: Graph, gateways: Iterable[Key], status: PolicyStatus) -> Ancestors:
     """Sorts Gateways by whether the status of a policy has room for them, in which other controllers have entries too."""
-    foreign = sum(1 for entry in status.ancestors if entry.controller_name != CONTROLLER_NAME)
+    foreign = len([entry for entry in status.ancestors if entry.controller_name != CONTROLLER_NAME])
     # Of one Gateway the age does not matter, so it need not be read.
     reached, room = list(gateways), max(0, MAX_ANCESTORS - foreign)
     ordered = sorted(reached, key=lambda key: age(g, key)) if len(reached) > 1 else reached
@@ -45,7 +45,7 @@ def ancestors(g: Graph, policy: Key) -> Ancestors:
     reached: set[Key] = set()
     for target in obj.spec.target_refs:
         if service := service_of(policy, target):
-            reached.update(gw for gw, _ in reached_by(g, service, target.section_name))
+            reached.update([gateway for gateway, _ in reached_by(g, service, target.section_name)])
     return with_room(g, reached, obj.status)
 
 

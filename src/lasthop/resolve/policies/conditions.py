@@ -51,7 +51,7 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
         ports = tuple(p for p in ports if p.name == target.section_name)
         if not ports:
             return Problem(reasons.TARGET_NOT_FOUND, targets.missing_port(g, key, target.section_name), about=(key,))
-    if ports and all(p.protocol == "UDP" for p in ports):
+    if ports and ports[0].protocol == "UDP" and all(p.protocol == "UDP" for p in ports):
         return invalid(f"port {ports[0].name or ports[0].port} of {key} is UDP, which cannot carry TLS", key)
     winner = targets.section_winner(g, key, target.section_name)
     if winner is not None and winner.policy != policy:
@@ -68,11 +68,29 @@ def precedence(g: Graph, policy: Key, winner: targets.Claim) -> str:
     return f"{winner.policy.path}, which {rule}" + (" and cannot be read, so connections fail" if winner.rejected else "")
 
 
-def udp_warning(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
+def exceptions(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[str, str]:
+    """Returns what to say of the ports of a whole-Service target that it does not affect: see the two functions below."""
     key = targets.service_of(policy, target) if target.section_name == targets.WHOLE else None
     service = read(g, key, AnyService) if key else None
-    udp = [p.name or str(p.port) for p in service.spec.ports if p.protocol == "UDP"] if service else []
+    if key is None or service is None:
+        return "", ""
+    return _udp_warning(service, target), _shadowed(g, policy, key, service)
+
+
+def _udp_warning(service: AnyService, target: PolicyTargetReference) -> str:
+    udp = [p.name or str(p.port) for p in service.spec.ports if p.protocol == "UDP"]
     return f"UDP port {', '.join(udp)} of {target.kind} {target.name} is not affected" if udp else ""
+
+
+def _shadowed(g: Graph, policy: Key, key: Key, service: AnyService) -> str:
+    """Says that every port of a Service has a policy of its own, so that this one is never used."""
+    if targets.winners(g, key).keys() <= {targets.WHOLE}:
+        return ""
+    winners = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"]
+    others = dict.fromkeys(winner.policy.path for winner in winners if winner and winner.policy != policy)
+    if not winners or any(winner is None or winner.policy == policy for winner in winners):
+        return ""
+    return f"no port of {key} uses it: each is named by a policy of its own ({', '.join(others)})"
 
 
 class Targets(msgspec.Struct, frozen=True):
@@ -96,31 +114,21 @@ def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> Ta
     reached: list[Problem] = []
     elsewhere: list[Problem] = []
     notes: list[str] = []
+    concerned = ancestors(g, policy)
+    # An ancestor reaches some target: the only one, where there are no others.
+    sole = len(obj.spec.target_refs) == 1 and gateway in concerned.gateways
     for target in obj.spec.target_refs:
-        here, problem = _reaches(g, policy, target, gateway), target_problem(g, policy, target)
+        here, problem = sole or _reaches(g, policy, target, gateway), target_problem(g, policy, target)
         if problem:
             (reached if here else elsewhere).append(problem)
         elif here:
             effective = True
-            notes += [udp_warning(g, policy, target), shadowed(g, policy, target)]
+            notes += exceptions(g, policy, target)
         else:
             notes.append(f"{target.kind} {policy.namespace}/{target.name} is not reached from this Gateway")
-    for other in ancestors(g, policy).without_room:
+    for other in concerned.without_room:
         elsewhere.append(invalid(f"this status has no room for {other}, so connections from there fail", other))
     return Targets(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
-
-
-def shadowed(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
-    """Says that every port of a whole-Service target has a policy of its own, so that this one is never used."""
-    key = targets.service_of(policy, target) if target.section_name == targets.WHOLE else None
-    if key is None or targets.winners(g, key).keys() <= {targets.WHOLE}:
-        return ""
-    service = read(g, key, AnyService)
-    winners = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"] if service else []
-    others = dict.fromkeys(winner.policy.path for winner in winners if winner and winner.policy != policy)
-    if not winners or any(winner is None or winner.policy == policy for winner in winners):
-        return ""
-    return f"no port of {key} uses it: each is named by a policy of its own ({', '.join(others)})"
 
 
 @query
@@ -145,7 +153,7 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     if accepted.status and found.effective:
         if found.problems:
             more.append(failed(reasons.PARTIALLY_INVALID, joined(found.problems)))
-        if unserved := not_programmed(g, gateway, policy):
+        if unserved := not_programmed(g, gateway, permitted):
             more.append(unserved)
         hops = hops_under(g, policy, obj, gateway)
         if seen := connected(g, hops):
@@ -155,12 +163,12 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     return accepted, resolved, *more, *weakened(WEAKENED_POLICIES.of(g, policy, gateway))
 
 
-def not_programmed(g: Graph, gateway: Key, policy: Key) -> Condition | None:
+def not_programmed(g: Graph, gateway: Key, permitted: BackendTLS | Problem | None) -> Condition | None:
     """Returns why nothing comes of a good policy at a Gateway: the Gateway itself is not served, or the client certificate
     cannot be shown. `Accepted` is about the policy, so this is a condition of its own, absent otherwise."""
     if why := serves_nothing(g, gateway):
         return failed(reasons.PROGRAMMED, why)
-    shown = shown_certificate(g, gateway, policy)
+    shown = shown_certificate(g, gateway, permitted) if isinstance(permitted, BackendTLS) else None
     if isinstance(shown, Problem):
         return failed(reasons.PROGRAMMED, shown.within(f"connections from {gateway} fail"))
     return None
@@ -187,8 +195,8 @@ def degraded(waiver: Waiver) -> Condition:
 
 def hops_under(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> list[Hop]:
     """Returns the hops from a Gateway that use the policy: a backend may be refused for other reasons."""
-    services = targets.named_services(obj)
-    reached = (hop for service in services for hop in REACH.of(g, service) if hop.gateway == gateway)
+    services = dict.fromkeys([targets.service_of(policy, target) for target in obj.spec.target_refs])
+    reached = [hop for service in services if service for hop in REACH.of(g, service) if hop.gateway == gateway]
     return [hop for hop in reached if isinstance(tls := hop_tls(g, *hop), BackendTLS) and tls.source == policy]
 
 

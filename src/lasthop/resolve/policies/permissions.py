@@ -23,12 +23,11 @@ from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.targets import misaimed
 from lasthop.resolve.profiles import backend_rules, limits
 from lasthop.resolve.trust import minute
-from lasthop.store.graph import Graph, query
+from lasthop.store.graph import Graph
 
 DAY: Final = 86400.0
 
 
-@query
 def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem | None:
     """Returns the TLS that a policy or XBackend asks for if this Gateway's operator permits it, or what is not permitted; None
     if it is invalid by itself."""

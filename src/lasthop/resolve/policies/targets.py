@@ -18,7 +18,7 @@ from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.resolve.meant import meant
-from lasthop.resolve.policies.texts import read_policy, read_rejected
+from lasthop.resolve.policies.texts import read_texts
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
 from lasthop.store.sources import Entry, Index
@@ -59,7 +59,7 @@ def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
     """Indexes what a policy claims, and which Services it probably means where there is none of that name. A text that cannot
     be read claims only what the last good text of the same policy does not name: while that is in force, it decides. Against
     other policies each text keeps its age."""
-    policy, rejected = read_policy(g, key), read_rejected(g, key)
+    policy, rejected = read_texts(g, key)
     named = _sections(key, policy.spec.target_refs) if policy else {}
     found = {service: (Claim(policy.age, key, sections),) for service, sections in named.items()} if policy else {}
     if rejected:
