@@ -64,6 +64,7 @@ class _Envelope(msgspec.Struct, gc=False):
 
 
 _envelope: Final = msgspec.json.Decoder(_Envelope)
+_WITH_STATUS: Final = frozenset(name for name, kind in READ_KINDS.items() if has_status(kind))
 
 
 def identify(kind: str, content: bytes | msgspec.Raw) -> tuple[Key, str]:
@@ -71,13 +72,21 @@ def identify(kind: str, content: bytes | msgspec.Raw) -> tuple[Key, str]:
     return Key(kind, meta.namespace, meta.name), meta.resource_version
 
 
+def observed_status(content: bytes) -> ObservedStatus:
+    """Returns the status of an object as the server answers with it. Raises `msgspec.DecodeError`."""
+    return _observed(_envelope.decode(content))
+
+
+def _observed(envelope: _Envelope) -> ObservedStatus:
+    meta = envelope.metadata
+    return ObservedStatus(meta.resource_version, bytes(envelope.status), meta.generation)
+
+
 def read_object(kind: str, content: bytes | msgspec.Raw) -> DecodedObject:
     """Decodes one object. Never raises for its content: what cannot be decoded is absent, with a problem that says so."""
     envelope = _envelope.decode(content)
-    meta = envelope.metadata
-    key = Key(kind, meta.namespace, meta.name)
-    seen = ObservedStatus(meta.resource_version, bytes(envelope.status), meta.generation)
-    status = seen if has_status(READ_KINDS[kind]) else None
+    key = Key(kind, envelope.metadata.namespace, envelope.metadata.name)
+    status = _observed(envelope) if kind in _WITH_STATUS else None
     try:
         return DecodedObject(key, trimmed(kind, decode_json(kind, bytes(content))), status)
     except (msgspec.ValidationError, ValueError) as error:

@@ -51,9 +51,11 @@ class WatchedClient(Client):
     before_put: Callable[[], None] = staticmethod(lambda: None)
     after_put: Callable[[], None] = staticmethod(lambda: None)
 
-    async def put(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        if method != "PUT":
+            return await super().request(method, path, **options)
         self.before_put()
-        answer = await super().put(path, body)
+        answer = await super().request(method, path, **options)
         self.after_put()
         return answer
 
