@@ -38,6 +38,7 @@ NOT_INSTALLED: Final = (
 Load = Callable[[], Any]
 """Returns a complete `kubernetes.client.Configuration`, or what has its fields."""
 Errors = tuple[type[Exception], ...]
+UNREADABLE: Final[Errors] = (OSError, ValueError, KeyError, TypeError, yaml.YAMLError)
 
 
 class Access:
@@ -151,7 +152,7 @@ def _proxy_of_environment(url: str) -> str | None:
 def _checked(read: Callable[[], Any], errors: Errors) -> Any:
     try:
         return read()
-    except (*errors, OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+    except UNREADABLE + errors as error:
         raise ConfigError(f"cannot read the Kubernetes configuration: {error}") from error
 
 

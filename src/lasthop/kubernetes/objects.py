@@ -7,7 +7,7 @@ and everything else that no struct declares is dropped with the JSON. A BackendT
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -34,7 +34,7 @@ _READY: Final = core.PodCondition("Ready", "True")
 
 replace = msgspec.structs.replace
 
-Shared = TypeVar("Shared", BackendTLSPolicy, XBackend, XBackendTrafficPolicy, XTelemetryPolicy)
+Shared = BackendTLSPolicy | XBackend | XBackendTrafficPolicy | XTelemetryPolicy
 """Kinds in whose status controllers share a list."""
 
 
