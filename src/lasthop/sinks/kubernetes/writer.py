@@ -153,14 +153,17 @@ class StatusWriter:
     # --- the queue ---------------------------------------------------------------------------------------------------
 
     def _enqueue(self, key: Key) -> None:
-        if timer := self._later.pop(key, None):
-            timer.cancel()
+        self._cancel_later(key)
         self._queue[key] = None
         self._work.set()
 
     def _enqueue_later(self, key: Key, pause: float) -> None:
         if key not in self._later and key not in self._queue:
             self._later[key] = asyncio.get_running_loop().call_later(pause, self._enqueue, key)
+
+    def _cancel_later(self, key: Key) -> None:
+        if timer := self._later.pop(key, None):
+            timer.cancel()
 
     def _seen(self, key: Key) -> None:
         """Reacts to a write by someone else. If it changed our part, that is restored, but not in a race."""
@@ -265,7 +268,9 @@ class StatusWriter:
         self._writes.inc()
         self._written[key] = self._clock()
         self._backoffs.pop(key, None)
-        self._observe(key, answer)
+        version = self._observe(key, answer)
+        if (newest := self._observed.get(key)) and newest.version == version:  # what the watch has shown meanwhile is this
+            self._cancel_later(key)
         self._guard.written(key, current, status)
         return False
 
@@ -274,11 +279,14 @@ class StatusWriter:
         wait = self._limits.observations - (self._clock() - self._written.get(key, -self._limits.observations))
         return wait if wait > 0 and without_observations(current) == without_observations(status) else 0.0
 
-    def _observe(self, key: Key, answer: bytes) -> None:
+    def _observe(self, key: Key, answer: bytes) -> str:
+        """Takes the object that the server has answered with, and returns its version."""
         try:
-            self._observed.put(key, observed_status(answer))
+            status = observed_status(answer)
         except msgspec.DecodeError as error:
             raise ApiError(0, RESET, f"not an object: {answer[:100]!r}") from error
+        self._observed.put(key, status)
+        return status.version
 
     def _failed(self, key: Key, error: ApiError) -> None:
         if error.not_found:
