@@ -98,7 +98,8 @@ class Controller:
         self._all_read = batch.complete
         self.arrived.set()
         if self.loaded.is_set():
-            self.dirty.set()
+            if self.engine.unsettled:  # most batches tell of what we have just written ourselves
+                self.dirty.set()
             return
         SYSTEM_STORE.set(self.engine.graph, self._system_store())
         with garbage.kept():

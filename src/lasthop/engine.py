@@ -17,16 +17,13 @@ from lasthop.outputs.envoy.assembly import Assembly, ByGateway
 from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS
 from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES
-from lasthop.outputs.envoy.secrets import CLIENT_SECRETS, SECRETS, index_gateway_secrets, index_hop_secrets
+from lasthop.outputs.envoy.secrets import CLIENT_SECRETS, SECRETS, index_gateway_secrets
 from lasthop.outputs.envoy.streams import STREAMS
 from lasthop.outputs.findings.collection import FindingCollection
 from lasthop.outputs.findings.findings import FINDINGS
 from lasthop.outputs.findings.weakenings import WEAKENED_BACKENDS
-from lasthop.outputs.status.crashed import crash_finding, or_crashed
-from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
-from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
-from lasthop.outputs.status.policies import POLICY_STATUS, TELEMETRY_STATUS, TRAFFIC_STATUS, XBACKEND_STATUS
-from lasthop.outputs.status.routes import ROUTE_STATUS
+from lasthop.outputs.status.crashed import crash_finding
+from lasthop.outputs.status.statuses import STATUS
 from lasthop.plan.finding import Finding, FindingChanges
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.plan.verification import Weakening
@@ -34,42 +31,32 @@ from lasthop.policy_memory import PolicyMemory
 from lasthop.resolve.allowed_listeners import index_listener_sets
 from lasthop.resolve.attachment import index_listener_hops, index_routes, index_tables
 from lasthop.resolve.backend_traffic import index_traffic_claims
-from lasthop.resolve.backends import index_slices
-from lasthop.resolve.failing import index_failing
+from lasthop.resolve.endpoint_slices import index_slices
 from lasthop.resolve.gateways import index_sockets
 from lasthop.resolve.grants import index_grants
+from lasthop.resolve.hop_index import index_hops
 from lasthop.resolve.listener_sets import index_accepted_sets
-from lasthop.resolve.missing_endpoints import index_stray_slices
-from lasthop.resolve.policies.targets import index_claims, index_misaimed, index_service_imports, index_services
-from lasthop.resolve.policies.waiver_index import index_waived, index_waived_ports
+from lasthop.resolve.policies.targets import index_claims, index_service_imports, index_services
+from lasthop.resolve.policies.waiver_index import index_waived
 from lasthop.resolve.reach import index_reach
 from lasthop.resolve.settings import SETTINGS, Settings
 from lasthop.resolve.telemetry import index_collectors, index_telemetry_claims
-from lasthop.resolve.verification import index_ports, index_weakened
-from lasthop.resolve.xbackends import index_labels, index_pods
+from lasthop.resolve.verification import index_weakened
+from lasthop.resolve.xbackends import index_pods
 from lasthop.store.graph import Graph
 from lasthop.store.node import Crash, NodeId
-from lasthop.store.stages import Changes, Gone, Indexer, Output, Stage, Stages
+from lasthop.store.stages import Changes, Gone, Indexer, Stage, Stages
 from lasthop.store.store import Store
 from lasthop.verification_memory import VERIFICATIONS, VerificationMemory
 
-STATUS = tuple(
-    Output(stage.name, stage.domain, or_crashed(stage.value))
-    for stage in (
-        *(CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, *ROUTE_STATUS),
-        *(POLICY_STATUS, XBACKEND_STATUS, TRAFFIC_STATUS, TELEMETRY_STATUS),
-    )
-)
-
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
-    *(index_grants, index_slices, index_stray_slices, index_labels, index_pods, index_listener_sets),
-    *(index_claims, index_services, index_service_imports, index_misaimed, index_traffic_claims, index_telemetry_claims),
+    *(index_grants, index_slices, index_pods, index_listener_sets),
+    *(index_services, index_service_imports, index_claims, index_traffic_claims, index_telemetry_claims),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect, what is verified less than it was, what fails.
     *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes, index_listener_hops),
-    *(index_collectors, index_reach, index_hop_secrets, index_waived_ports, index_waived, index_ports, index_weakened),
-    index_failing,
+    *(index_collectors, index_reach, index_hops, index_waived, index_weakened),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, CLIENT_SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
     *STATUS,

@@ -9,7 +9,7 @@ which cannot be read. It ends with the last route to the port.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -17,8 +17,9 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.outputs.audit.changes import MAX_GATEWAYS, Edit
 from lasthop.plan.verification import STRONGER, HopVerification, Strength
+from lasthop.resolve.reach import PORTS
 from lasthop.resolve.settings import HELD
-from lasthop.resolve.verification import PORTS, reason, verification
+from lasthop.resolve.verification import reason, verification
 from lasthop.store.graph import Graph
 from lasthop.store.stages import Changes, Gone, Output
 
@@ -86,7 +87,8 @@ class VerificationMemory:
 
     def _look(self, port: Port) -> None:
         found = self._gateways[port].values()
-        now, before, best = _weakest(found), self._now.get(port), self._best(port)
+        now, before = _weakest(found), self._now.get(port)
+        best = self._best(port) if before is not None else None
         self._remember(port, found)
         self._now[port] = now
         self._ports[port] = PortMemory(now, self._held(port))
@@ -104,7 +106,8 @@ class VerificationMemory:
     def _remember(self, port: Port, found: Iterable[HopVerification]) -> None:
         for each in found:
             if each.strength is not Strength.PLAINTEXT:
-                held = msgspec.structs.replace(each, refused="", acknowledged="")
+                said = each.refused or each.acknowledged
+                held = msgspec.structs.replace(each, refused="", acknowledged="") if said else each
                 self.version += HELD.set(self._graph, held, *port, each.strength)
 
     def _forget(self, port: Port) -> None:
@@ -115,15 +118,17 @@ class VerificationMemory:
             HELD.set(self._graph, None, *port, strength)
 
     def _held(self, port: Port) -> tuple[HopVerification, ...]:
-        found = (HELD.peek(self._graph, *port, strength) for strength in STRONGER[Strength.PLAINTEXT])
-        return tuple(each for each in found if each)
+        found = [HELD.peek(self._graph, *port, strength) for strength in STRONGER[Strength.PLAINTEXT]]
+        return tuple([each for each in found if each])
 
     def _best(self, port: Port) -> HopVerification | None:
         return next(iter(self._held(port)), None)
 
 
-def _weakest(found: Iterable[HopVerification]) -> HopVerification:
+def _weakest(found: Collection[HopVerification]) -> HopVerification:
     """Returns the weakest of those that connect; all Gateways that do are told the same by the policy."""
+    if len(found) == 1:
+        return next(iter(found))
     return min(found, key=lambda each: (bool(each.refused), each.strength, bool(each.acknowledged)))
 
 

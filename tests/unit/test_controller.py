@@ -67,6 +67,16 @@ def clusters(controller: Controller) -> dict[str, Resource | Withdrawal | None]:
     return {name: cache.get(CLUSTER, name) for name in cache.names(CLUSTER)}
 
 
+def test_a_batch_that_changes_nothing_settles_nothing(controller: Controller) -> None:
+    known = controller.engine.store.get(Key("BackendTLSPolicy", "a", "p"))
+    assert known is not None
+    controller.dirty.clear()
+    controller.take(Batch(keyed(known)))
+    assert not controller.dirty.is_set()
+    controller.take(Batch(keyed(mk_policy("a/p", "api", "other.example", ["ca"]))))
+    assert controller.dirty.is_set()
+
+
 def test_a_cluster_that_envoy_refuses_is_taken_away_at_once_and_reported_until_it_is_edited(controller: Controller) -> None:
     bad, good = held(controller, CLUSTER, HOP), held(controller, CLUSTER, "a/gw/a/other/443/auto")
     detail = f"Error adding/updating cluster(s) {HOP}: bad"

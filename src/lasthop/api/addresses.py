@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+from typing import Final
+
+_OCTET: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_IPV4: Final = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
 
 
 def is_ip(text: str) -> bool:
+    # What most addresses are is told several times faster by the expression.
+    if _IPV4.fullmatch(text):
+        return True
+    if ":" not in text and not text[-1:].isdigit():
+        return False  # most names end here; the parser takes much longer to refuse them
     try:
         ipaddress.ip_address(text)
     except ValueError:

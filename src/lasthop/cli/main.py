@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from lasthop import terminal
+from lasthop import garbage, terminal
 from lasthop.printable import printable
 from lasthop.suggestions import closest
 
@@ -76,7 +76,8 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         module = f"{name}_" if keyword.iskeyword(name) else name
-        command: click.Command = importlib.import_module(f"lasthop.cli.commands.{module}").command
+        with garbage.kept():  # what is imported stays, and is a lot to look through
+            command: click.Command = importlib.import_module(f"lasthop.cli.commands.{module}").command
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

@@ -1,8 +1,8 @@
 """Loads the API server's address and our credentials, from kubeconfig or the Pod's ServiceAccount.
 
-The official client's loader does the reading (contexts, merged KUBECONFIG files, certificates, tokens, exec plugins of every
-version, OIDC); here its result becomes what aiohttp needs. It is an optional dependency, because files mode does not need it,
-and is imported only for a cluster: it takes 0.2 s and 19 MB.
+The official client's loader reads a kubeconfig (contexts, merged KUBECONFIG files, certificates, tokens, exec plugins of every
+version, OIDC); here its result becomes what aiohttp needs. It is an optional dependency, because neither files mode nor a Pod
+needs it, and is imported only for a kubeconfig: it takes 0.1 s and 18 MB.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import yaml
 
 from lasthop.kubernetes.errors import ConfigError
 from lasthop.kubernetes.ratelimit import Clock
+from lasthop.kubernetes.service_account import pod_configuration
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REFRESH_INTERVAL: Final = 10.0
@@ -30,18 +31,22 @@ RENEW_INTERVAL: Final = 1.0
 """Seconds between full reloads after a 401, however many requests fail meanwhile."""
 
 NOT_INSTALLED: Final = (
-    "reading a cluster needs the Kubernetes client, which is not installed; install it with: pip install 'lasthop[kubernetes]'"
+    "reading a kubeconfig needs the Kubernetes client, which is not installed; "
+    "install it with: pip install 'lasthop[kubernetes]'"
 )
 
 Load = Callable[[], Any]
-"""Returns a complete `kubernetes.client.Configuration`."""
+"""Returns a complete `kubernetes.client.Configuration`, or what has its fields."""
+Errors = tuple[type[Exception], ...]
+UNREADABLE: Final[Errors] = (OSError, ValueError, KeyError, TypeError, yaml.YAMLError)
 
 
 class Access:
     """Holds the API server's address and our current credentials."""
 
-    def __init__(self, load: Load, namespace: str, name: str, clock: Clock = time.monotonic) -> None:
-        self._load = load
+    def __init__(self, load: Load, namespace: str, name: str, clock: Clock = time.monotonic, errors: Errors = ()) -> None:
+        """`errors` are the loader's own."""
+        self._load, self._errors = load, errors
         self.namespace = namespace
         """The namespace of the context or of the ServiceAccount."""
         self.name = name
@@ -52,7 +57,7 @@ class Access:
         self._read()
 
     def _read(self) -> None:
-        configuration = self._load()
+        configuration = _checked(self._load, self._errors)
         self.url: str = configuration.host.rstrip("/")
         self.server_hostname: str | None = configuration.tls_server_name or None
         self.proxy: str | None = configuration.proxy or _proxy_of_environment(self.url)
@@ -65,7 +70,7 @@ class Access:
         if hook is not None and self._clock() - self._refreshed > REFRESH_INTERVAL:
             async with self._lock:
                 if self._clock() - self._refreshed > REFRESH_INTERVAL:
-                    await asyncio.to_thread(_checked, lambda: hook(self._configuration))
+                    await asyncio.to_thread(_checked, lambda: hook(self._configuration), self._errors)
                     self._refreshed = self._clock()
         return _header(self._configuration)
 
@@ -112,22 +117,15 @@ def from_kubeconfig(paths: str, context: str | None = None, clock: Clock = time.
             raise ConfigError(f"{paths}: no context {context}; there are {', '.join(sorted(c['name'] for c in contexts))}")
         return chosen["name"], chosen["context"].get("namespace") or "default"
 
-    name, namespace = _checked(names)
-    return Access(lambda: _checked(read), namespace, f"context {name} of {paths}", clock)
+    errors = (reader.ConfigException,)
+    name, namespace = _checked(names, errors)
+    return Access(read, namespace, f"context {name} of {paths}", clock, errors)
 
 
 def in_cluster(folder: Path = SERVICE_ACCOUNT, clock: Clock = time.monotonic) -> Access:
-    reader = _client("config.incluster_config")
-
-    def read() -> Any:
-        configuration = _empty()
-        loader = reader.InClusterConfigLoader(token_filename=str(folder / "token"), cert_filename=str(folder / "ca.crt"))
-        loader.load_and_set(configuration)
-        return configuration
-
     namespace = folder / "namespace"
     named = namespace.read_text().strip() if namespace.exists() else "default"
-    return Access(lambda: _checked(read), named, "the pod's ServiceAccount", clock)
+    return Access(lambda: pod_configuration(folder), named, "the pod's ServiceAccount", clock)
 
 
 def _client(module: str) -> Any:
@@ -151,11 +149,10 @@ def _proxy_of_environment(url: str) -> str | None:
     return None if address.hostname and proxy_bypass(address.hostname) else getproxies().get(address.scheme)
 
 
-def _checked(read: Callable[[], Any]) -> Any:
-    config_exception: type[Exception] = _client("config.config_exception").ConfigException
+def _checked(read: Callable[[], Any], errors: Errors) -> Any:
     try:
         return read()
-    except (config_exception, OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+    except UNREADABLE + errors as error:
         raise ConfigError(f"cannot read the Kubernetes configuration: {error}") from error
 
 

@@ -12,10 +12,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lasthop.api import core
+from lasthop.api.backends import XBackend
 from lasthop.api.documents import Json
-from lasthop.api.kinds import READ_KINDS, decode_json, has_status
+from lasthop.api.kinds import CONTROLLER_NAME, READ_KINDS, decode_json, has_status
 from lasthop.api.meta import BytesMap, Key, Object, ObjectMeta, StringMap
-from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
+from lasthop.api.policies import BackendTLSPolicy, PolicyStatus, PolicyTargetReference, RejectedPolicy
+from lasthop.api.telemetry import XTelemetryPolicy
+from lasthop.api.traffic import XBackendTrafficPolicy
 from lasthop.kubernetes.observed import ObservedStatus
 from lasthop.plan.finding import Finding
 
@@ -30,6 +33,9 @@ FIELD_SELECTORS: Final = {"Secret": "type!=helm.sh/release.v1"}
 _READY: Final = core.PodCondition("Ready", "True")
 
 replace = msgspec.structs.replace
+
+Shared = BackendTLSPolicy | XBackend | XBackendTrafficPolicy | XTelemetryPolicy
+"""Kinds in whose status controllers share a list."""
 
 
 class DecodedObject(NamedTuple):
@@ -58,6 +64,7 @@ class _Envelope(msgspec.Struct, gc=False):
 
 
 _envelope: Final = msgspec.json.Decoder(_Envelope)
+_WITH_STATUS: Final = frozenset(name for name, kind in READ_KINDS.items() if has_status(kind))
 
 
 def identify(kind: str, content: bytes | msgspec.Raw) -> tuple[Key, str]:
@@ -65,13 +72,21 @@ def identify(kind: str, content: bytes | msgspec.Raw) -> tuple[Key, str]:
     return Key(kind, meta.namespace, meta.name), meta.resource_version
 
 
+def observed_status(content: bytes) -> ObservedStatus:
+    """Returns the status of an object as the server answers with it. Raises `msgspec.DecodeError`."""
+    return _observed(_envelope.decode(content))
+
+
+def _observed(envelope: _Envelope) -> ObservedStatus:
+    meta = envelope.metadata
+    return ObservedStatus(meta.resource_version, bytes(envelope.status), meta.generation)
+
+
 def read_object(kind: str, content: bytes | msgspec.Raw) -> DecodedObject:
     """Decodes one object. Never raises for its content: what cannot be decoded is absent, with a problem that says so."""
     envelope = _envelope.decode(content)
-    meta = envelope.metadata
-    key = Key(kind, meta.namespace, meta.name)
-    seen = ObservedStatus(meta.resource_version, bytes(envelope.status), meta.generation)
-    status = seen if has_status(READ_KINDS[kind]) else None
+    key = Key(kind, envelope.metadata.namespace, envelope.metadata.name)
+    status = _observed(envelope) if kind in _WITH_STATUS else None
     try:
         return DecodedObject(key, trimmed(kind, decode_json(kind, bytes(content))), status)
     except (msgspec.ValidationError, ValueError) as error:
@@ -83,7 +98,7 @@ def read_object(kind: str, content: bytes | msgspec.Raw) -> DecodedObject:
 
 
 def trimmed(kind: str, obj: Object) -> Object:
-    """Returns the object without what is never used."""
+    """Returns the object without what is never used, so that a change of only that is none."""
     match obj:
         case core.Secret():
             kept = BytesMap(pair for pair in obj.data if pair[0] in SECRET_KEYS)
@@ -98,10 +113,19 @@ def trimmed(kind: str, obj: Object) -> Object:
             return core.Pod(metadata=meta, status=status)
         case core.EndpointSlice():
             return replace(obj, metadata=replace(obj.metadata, annotations=StringMap(), generation=0))
+        case BackendTLSPolicy() | XBackend() | XBackendTrafficPolicy() | XTelemetryPolicy():
+            obj = _without_our_status(obj)
     if not obj.metadata.annotations.get(LAST_APPLIED):
         return obj
     annotations = StringMap(pair for pair in obj.metadata.annotations if pair[0] != LAST_APPLIED)
     return replace(obj, metadata=replace(obj.metadata, annotations=annotations))
+
+
+def _without_our_status(obj: Shared) -> Shared:
+    """Returns the object with the status entries of others only: what we have just written ourselves changes nothing."""
+    entries = obj.status.ancestors
+    others = tuple(entry for entry in entries if entry.controller_name != CONTROLLER_NAME)
+    return obj if len(others) == len(entries) else replace(obj, status=PolicyStatus(others))
 
 
 def _bare(meta: ObjectMeta) -> ObjectMeta:

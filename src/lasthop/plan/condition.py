@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import msgspec
 
 from lasthop.plan.problem import Problem
@@ -19,6 +21,7 @@ class Condition(msgspec.Struct, frozen=True):
     """Neither true nor false, yet."""
 
 
+@functools.lru_cache(maxsize=1024)
 def true(type: str, message: str = "", reason: str = "") -> Condition:
     """Returns a condition that holds; its reason is its own name unless the spec says otherwise."""
     return Condition(type, True, reason or type, message)

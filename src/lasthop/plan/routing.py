@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -69,6 +70,9 @@ class Headers(msgspec.Struct, frozen=True):
     response: HeaderEdit = HeaderEdit()
 
 
+NO_HEADERS: Final = Headers()
+
+
 class PathEdit(msgspec.Struct, frozen=True):
     """`prefix` None: the whole path becomes `value`; otherwise that prefix of it does."""
 
@@ -87,7 +91,7 @@ class Backend(msgspec.Struct, frozen=True):
 
     weight: int
     hop: Hop | None
-    headers: Headers = Headers()
+    headers: Headers = NO_HEADERS
     rewrite: Rewrite | None = None
     upgrades_apart: bool = False
     """Requests that ask for an upgrade go by a hop of their own (`Protocol.H1_UPGRADE`)."""
@@ -168,7 +172,7 @@ class Route(msgspec.Struct, frozen=True):
     action: Forward | Redirect | Refuse
     origin: str
     """The route object, `kind namespace/name`: for the log."""
-    headers: Headers = Headers()
+    headers: Headers = NO_HEADERS
     cors: Cors | None = None
     auth: ExternalAuth | None = None
 
@@ -183,7 +187,7 @@ class Stream(msgspec.Struct, frozen=True):
     backends: tuple[Backend, ...] = ()
 
 
-class Parent(msgspec.Struct, frozen=True):
+class Parent(msgspec.Struct, frozen=True, gc=False):
     """What became of one parentRef."""
 
     owner: Key

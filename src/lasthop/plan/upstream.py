@@ -65,7 +65,7 @@ class Hop(NamedTuple):
     def for_upgrades(self) -> Hop | None:
         """Returns what upgrades over this hop are observed as: they ask a backend for another protocol than requests do, so
         one may fail where the other works. Only a backend that speaks h2c has a cluster of that name, too."""
-        return self._replace(protocol=Protocol.H1_UPGRADE) if self.protocol is Protocol.AUTO else None
+        return Hop(*self[:3], Protocol.H1_UPGRADE) if self.protocol is Protocol.AUTO else None
 
     @classmethod
     def parse(cls, name: str) -> Hop | None:
@@ -94,11 +94,11 @@ class EndpointsKind(StrEnum):
     """Names that the proxy resolves itself."""
 
 
-class Endpoint(msgspec.Struct, frozen=True, order=True):
+class Endpoint(msgspec.Struct, frozen=True, order=True, gc=False):
     address: str
     port: int
 
 
-class Endpoints(msgspec.Struct, frozen=True):
+class Endpoints(msgspec.Struct, frozen=True, gc=False):
     kind: EndpointsKind
     endpoints: tuple[Endpoint, ...] = ()

@@ -35,6 +35,7 @@ from lasthop.store.stages import indexer
 
 T = TypeVar("T")
 PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
+_OF_REQUESTS = {kind: (protocol,) for kind, protocol in PROTOCOLS.items()}
 
 
 def parent_key(route: Key, ref: ParentReference) -> Key:
@@ -55,7 +56,7 @@ def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
         owner = holder(g, parent_key(route, ref))
         if owner is not None:
             found.append(_attach(g, route, obj, ref, owner))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
 def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holder) -> Parent:
@@ -82,12 +83,14 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holde
         # Envoy would refuse the table of every hostname, and without it the route would be for all of them.
         return refused(unsupported_value(f"hostnames: {shown(odd[0])} is not a hostname", remedy="correct it"))
     hostnames = tuple(h.lower() for h in obj.spec.hostnames) or ("",)
-    pairs = [(listener, h) for listener in allowed for h in hostnames if intersection(listener.hostname, h) is not None]
+    pairs = [
+        (listener, both) for listener in allowed for h in hostnames if (both := intersection(listener.hostname, h)) is not None
+    ]
     if not pairs:
         have = ", ".join(listener.hostname for listener in allowed)
         message = f"none of {', '.join(hostnames)} falls under a listener's hostname ({have})"
         return refused(Problem(reasons.NO_MATCHING_LISTENER_HOSTNAME, message))
-    hosts = {(listener.table, h) for listener, route_host in pairs for h in _served(g, owner.gateway, listener, route_host)}
+    hosts = {(listener.table, both) for listener, both in pairs if _serves(g, owner.gateway, listener, both)}
     names = dict.fromkeys(listener.name for listener, _ in pairs)
     over = protocols(route, tuple(listener for listener, _ in pairs))
     return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), over)
@@ -103,10 +106,10 @@ def stream_protocol(listener: Listener) -> Protocol:
 def protocols(route: Key, listeners: tuple[Listener, ...]) -> tuple[Protocol, ...]:
     """Returns the protocols to a route's backends where it is attached to these listeners; while there are none, the one that
     asks most of its backends."""
-    if route.kind in PROTOCOLS:
-        return (PROTOCOLS[route.kind],)
-    found = {stream_protocol(listener) for listener in listeners}
-    return tuple(p for p in Protocol if p in found) or ((Protocol.UDP if route.kind == "UDPRoute" else Protocol.TCP),)
+    if found := _OF_REQUESTS.get(route.kind):
+        return found
+    over = {stream_protocol(listener) for listener in listeners}
+    return tuple(p for p in Protocol if p in over) or ((Protocol.UDP if route.kind == "UDPRoute" else Protocol.TCP),)
 
 
 def _allows(g: Graph, listener: Listener, route: Key) -> bool:
@@ -116,14 +119,12 @@ def _allows(g: Graph, listener: Listener, route: Key) -> bool:
     return allows_namespace(g, listener.owner, spec.allowed_routes.namespaces, route.namespace)
 
 
-def _served(g: Graph, gateway: Key, listener: Listener, route_hostname: str) -> Iterator[str]:
-    """Yields the names under which a route is served by a listener: what both match, less what belongs to a more specific
-    listener on the same port (listener isolation), whichever object owns that."""
-    hostname = intersection(listener.hostname, route_hostname)
-    if hostname is None or not listener.served:
-        return
-    if most_specific(served_hostnames(g, gateway, listener.port, listener.transport), hostname) == listener.hostname:
-        yield hostname
+def _serves(g: Graph, gateway: Key, listener: Listener, hostname: str) -> bool:
+    """Returns whether a listener serves what it and a route both match, which may belong to a more specific listener on the
+    same port (listener isolation), whichever object owns that."""
+    if not listener.served:
+        return False
+    return most_specific(served_hostnames(g, gateway, listener.port, listener.transport), hostname) == listener.hostname
 
 
 @query
@@ -133,12 +134,14 @@ def served_hostnames(g: Graph, gateway: Key, port: int, transport: str) -> froze
     return frozenset(listener.hostname for listener in there)
 
 
-@query
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
     """Returns the route's own hostname that produced a virtual host or stream: the most specific one that covers it."""
     obj = read_route(g, route)
-    own = tuple(h.lower() for h in obj.spec.hostnames) if obj else ()
-    return most_specific(own, hostname) or ""
+    return _own_hostname(obj, hostname) if obj else ""
+
+
+def _own_hostname(obj: Route, hostname: str) -> str:
+    return most_specific([h.lower() for h in obj.spec.hostnames], hostname) or ""
 
 
 class Rank(NamedTuple):
@@ -179,7 +182,7 @@ def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
                 yield VIRTUAL_HOSTS.entry(at, RouteCost(route, verdict.matches, verdict.regex_size))
         if parent.problem is None:
             # A route whose rules cannot be read holds its hostnames all the same, and leads nowhere.
-            to = targets.attempt(g, route, parent.gateway)
+            to = g.shielded(targets, route, parent.gateway)
             for target, own in () if isinstance(to, Crash) else to:
                 for protocol in (own,) if own else parent.protocols:
                     hop = Hop(parent.gateway, target.backend, target.port, protocol)
@@ -190,7 +193,11 @@ def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
 
 def rank(g: Graph, route: Key, hostname: str) -> Rank | None:
     obj = read_route(g, route)
-    return Rank(specificity(route_hostname(g, route, hostname)), obj.age) if obj else None
+    return rank_of(obj, hostname) if obj else None
+
+
+def rank_of(obj: Route, hostname: str) -> Rank:
+    return Rank(specificity(_own_hostname(obj, hostname)), obj.age)
 
 
 def in_order(routes: Iterable[tuple[Rank, Sequence[tuple[tuple[int, ...], T]]]]) -> list[T]:
@@ -206,9 +213,19 @@ def in_order(routes: Iterable[tuple[Rank, Sequence[tuple[tuple[int, ...], T]]]])
 
 
 @query
+def asks(g: Graph, gateway: Key, table: str) -> bool:
+    """Returns whether any listener of a route table has servers that are asked before a route is chosen: most have none."""
+    return any(listener.auth for listener in listeners(g, gateway) if listener.table == table)
+
+
 def asked_first(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[ExternalAuth, ...]:
-    """Returns the servers that are asked about every request of a virtual host: those of the listener that its names belong
-    to, and of no other listener of the port."""
+    """Returns the servers that are asked about every request of a virtual host."""
+    return _asked_first(g, gateway, table, hostname) if asks(g, gateway, table) else ()
+
+
+@query
+def _asked_first(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[ExternalAuth, ...]:
+    """Returns those of the listener that the virtual host's names belong to, and of no other listener of the port."""
     listener = table_listener(g, gateway, table)
     if listener is None:
         return ()

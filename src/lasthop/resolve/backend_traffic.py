@@ -64,10 +64,10 @@ def index_traffic_claims(g: Graph, key: Key) -> Iterator[Entry]:
             yield TRAFFIC_CLAIMS.entry((backend,), (obj.age, key))
 
 
-@query
 def traffic_policy(g: Graph, backend: Key) -> Key | None:
     """Returns the policy that wins for a backend."""
-    return min(TRAFFIC_CLAIMS.of(g, backend), default=(None, None))[1]
+    claims = TRAFFIC_CLAIMS.of(g, backend)
+    return min(claims)[1] if claims else None
 
 
 # --- what it asks for ------------------------------------------------------------------------------------------------
@@ -119,7 +119,6 @@ def _budget(constraint: RetryConstraint) -> RetryBudget:
     return RetryBudget(constraint.budget.percent, seconds(constraint.budget.interval), minimum)
 
 
-@query
 def retry_budget(g: Graph, gateway: Key, backend: Key) -> RetryBudget | None:
     policy = _applied(g, gateway, backend)
     return judgement(g, policy, gateway).budget if policy else None
@@ -134,7 +133,7 @@ class Kept(NamedTuple):
 
 def asked_session(g: Graph, backend: Key) -> Kept | None:
     """Returns the sessions that an XBackend asks for itself, or those of its policy; whether they can be kept is open."""
-    own = xbackends.session(g, backend)
+    own = xbackends.session(g, backend) if backend.kind == XBACKEND else None
     if own:
         return Kept(own, backend)
     policy = traffic_policy(g, backend)
@@ -142,7 +141,6 @@ def asked_session(g: Graph, backend: Key) -> Kept | None:
     return Kept(obj.spec.session_persistence, policy) if policy and obj and obj.spec.session_persistence else None
 
 
-@query
 def kept_session(g: Graph, gateway: Key, backend: Key) -> Kept | None:
     """Returns the sessions of a backend that can be kept at a Gateway."""
     asked = asked_session(g, backend)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -25,8 +24,7 @@ from lasthop.resolve.app_protocols import H2C, says_plaintext
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.settings import installed
 from lasthop.store.graph import Graph, query
-from lasthop.store.sources import Entry, Index
-from lasthop.store.stages import indexer
+from lasthop.store.sources import Index
 from lasthop.store.store import read
 
 SLICE_LABELS: Final = {"Service": "kubernetes.io/service-name", "ServiceImport": "multicluster.kubernetes.io/service-name"}
@@ -123,10 +121,14 @@ def _kind_of(name: str) -> EndpointsKind:
 
 
 def _from_slices(g: Graph, service: Key, port_name: str, transport: str) -> Endpoints:
+    keys = SLICES.of(g, service)
+    if len(keys) == 1:
+        only = _of_slice(g, keys[0], port_name, transport)
+        return Endpoints(only.kind if only.endpoints else EndpointsKind.ADDRESSES, only.endpoints[:MAX_ENDPOINTS])
     # Kubernetes keeps one addressType per slice. Where a Service has both, addresses are preferred: they need no resolver.
     found: dict[EndpointsKind, set[Endpoint]] = {kind: set() for kind in EndpointsKind}
-    for key in sorted(SLICES.of(g, service)):
-        of_slice = _of_slice(g, key, port_name, transport)
+    for key in sorted(keys):
+        of_slice = _one_of_many(g, key, port_name, transport)
         found[of_slice.kind].update(of_slice.endpoints)
         if len(found[EndpointsKind.ADDRESSES]) >= MAX_ENDPOINTS:
             break
@@ -135,12 +137,16 @@ def _from_slices(g: Graph, service: Key, port_name: str, transport: str) -> Endp
 
 
 @query
-def _of_slice(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
+def _one_of_many(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
     """Returns the endpoints of one slice. A query of its own: a Service with thousands of them changes slice by slice."""
+    return _of_slice(g, key, port_name, transport)
+
+
+def _of_slice(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
     slice = read(g, key, EndpointSlice)
     kind = EndpointsKind.DNS if slice and slice.address_type == "FQDN" else EndpointsKind.ADDRESSES
     named_so = [p.port for p in slice.ports if p.name == port_name and p.protocol == transport] if slice else []
-    ports = [port for port in named_so if port and 0 < port < 65536]
+    ports = {port for port in named_so if port and 0 < port < 65536}
     addresses = {address for e in slice.endpoints if e.usable for address in e.addresses[:1]} if slice and ports else set()
     # Envoy refuses anything but an address here; an API server does too, unless its validation is off.
     usable = [address for address in addresses if _kind_of(address) is kind]
@@ -148,14 +154,7 @@ def _of_slice(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
     return Endpoints(kind, tuple(sorted(each for each in named if kind is not EndpointsKind.DNS or _sound(kind, each))))
 
 
-@indexer("EndpointSlice")
-def index_slices(g: Graph, key: Key) -> Iterator[Entry]:
-    for service in slice_services(g, key):
-        yield SLICES.entry((service,), key)
-
-
-def slice_services(g: Graph, key: Key) -> list[Key]:
+def slice_services(key: Key, found: EndpointSlice) -> list[Key]:
     """Returns the Service and the ServiceImport that an EndpointSlice says it belongs to."""
-    found = read(g, key, EndpointSlice)
-    names = ((kind, found.metadata.labels.get(label)) for kind, label in SLICE_LABELS.items()) if found else ()
-    return [Key(kind, key.namespace, name) for kind, name in names if name]
+    named = ((kind, found.metadata.labels.get(label)) for kind, label in SLICE_LABELS.items())
+    return [Key(kind, key.namespace, name) for kind, name in named if name]

@@ -37,10 +37,12 @@ that are misdirected."""
 def left_out(g: Graph, gateway: Key, table: str, hostname: str) -> frozenset[tuple[Key, str]]:
     """Returns (route, the limit that it would go over) under one hostname. Mostly empty: then only the sums are looked at."""
     allowed = limits(g, gateway)
+    there = [cost for cost in VIRTUAL_HOSTS.of(g, gateway, table, hostname) if isinstance(cost, RouteCost)]
+    if not _over(allowed, sum(cost.matches for cost in there), sum(cost.regex_size for cost in there)):
+        return frozenset()
     taken: dict[str, list[RouteCost]] = {}
-    for cost in VIRTUAL_HOSTS.of(g, gateway, table, hostname):
-        if isinstance(cost, RouteCost):
-            taken.setdefault(cost.route.namespace, []).append(cost)
+    for cost in there:
+        taken.setdefault(cost.route.namespace, []).append(cost)
     found: set[tuple[Key, str]] = set()
     for costs in taken.values():
         if _over(allowed, sum(cost.matches for cost in costs), sum(cost.regex_size for cost in costs)):
@@ -70,9 +72,9 @@ def verdict_at(g: Graph, route: Key, parent: Parent) -> RouteVerdict:
     judged = verdict(g, route, parent.gateway, parent.protocols[0])
     cut: dict[str, str] = {}
     for table, hostname in parent.hosts:
-        fields = dict(left_out(g, parent.gateway, table, hostname))
-        if route in fields:
-            cut[hostname] = fields[route]
+        for each, field in left_out(g, parent.gateway, table, hostname):
+            if each == route:
+                cut[hostname] = field
     if not cut:
         return judged
     names = ", ".join(hostname or "any hostname" for hostname in sorted(cut))

@@ -9,15 +9,12 @@ from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.meta import Key
 from lasthop.plan.condition import Condition
 from lasthop.plan.problem import Problem
-from lasthop.plan.tls import Plaintext
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.hops import hop_tls
+from lasthop.plan.upstream import Hop
 from lasthop.resolve.missing_endpoints import missing_endpoints
 from lasthop.resolve.observed import failed_to_connect, port_states
 from lasthop.resolve.reach import HOPS
-from lasthop.store.graph import Graph, query
+from lasthop.store.graph import Graph
 from lasthop.store.sources import Entry, Index
-from lasthop.store.stages import indexer
 
 MAX_ROUTES: Final = 100
 """Routes of one hop that say so: when a backend that thousands of routes share fails, few statuses are written."""
@@ -25,23 +22,20 @@ FAILING_ROUTES = Index[Key, Key, Problem]("failing-route")
 """By route and Gateway: why connections to backends without a policy fail."""
 
 
-@query
-def failing_plaintext(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Problem | None:
-    """Returns why connections to a Service port without a policy fail; what has a policy, or is an XBackend, has a condition
-    of its own, and a port without endpoints a finding."""
-    hop = Hop(gateway, backend, port, protocol)
-    if backend.kind == XBACKEND or not isinstance(hop_tls(g, *hop), Plaintext):
+def failing_plaintext(g: Graph, hop: Hop) -> Problem | None:
+    """Returns why connections on a hop in plaintext fail. An XBackend has a condition of its own, as what has a policy has,
+    and a port without endpoints a finding."""
+    if hop.backend.kind == XBACKEND:
         return None
-    if missing_endpoints(g, backend, port, protocol.transport):
-        return None
-    return next((state.problem for state in port_states(g, [hop]) if state.health.bad), None)
+    problem = next((state.problem for state in port_states(g, [hop]) if state.health.bad), None)
+    return problem if problem and not missing_endpoints(g, hop.backend, hop.port, hop.protocol.transport) else None
 
 
-@indexer(HOPS, patient=True)
-def index_failing(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    if problem := failing_plaintext(g, gateway, backend, port, protocol):
-        for route in HOPS.of(g, gateway, backend, port, protocol)[:MAX_ROUTES]:
-            yield FAILING_ROUTES.entry((route, gateway), problem)
+def failing_routes(g: Graph, hop: Hop) -> Iterator[Entry]:
+    """Yields the routes that lead over a hop in plaintext, if it fails."""
+    if problem := failing_plaintext(g, hop):
+        for route in HOPS.of(g, *hop)[:MAX_ROUTES]:
+            yield FAILING_ROUTES.entry((route, hop.gateway), problem)
 
 
 def unconnected(problems: tuple[Problem, ...]) -> tuple[Condition, ...]:

@@ -12,7 +12,7 @@ from lasthop.api import routes as api
 from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, over
 from lasthop.plan.problem import Problem, incompatible_filters, unsupported_value
-from lasthop.plan.routing import Cors, HeaderEdit, Headers, PathEdit, PathType, Redirect, Rewrite
+from lasthop.plan.routing import NO_HEADERS, Cors, HeaderEdit, Headers, PathEdit, PathType, Redirect, Rewrite
 from lasthop.resolve import http_syntax as syntax
 from lasthop.resolve.external_auth import problems as external_auth_problems
 
@@ -20,14 +20,19 @@ from lasthop.resolve.external_auth import problems as external_auth_problems
 class Filters(msgspec.Struct, frozen=True):
     """The filters of one rule, or of one backendRef, folded into what they do."""
 
-    headers: Headers = Headers()
+    headers: Headers = NO_HEADERS
     redirect: Redirect | None = None
     rewrite: Rewrite | None = None
     cors: Cors | None = None
 
 
+NO_FILTERS: Final = Filters()
+
+
 def fold(filters: tuple[api.HTTPRouteFilter, ...], match_path: str, path_type: PathType) -> Filters:
-    headers, redirect, rewrite, cors = Headers(), None, None, None
+    if not filters:
+        return NO_FILTERS
+    headers, redirect, rewrite, cors = NO_HEADERS, None, None, None
     for found in filters:
         if found.request_header_modifier:
             headers = msgspec.structs.replace(headers, request=_edit(found.request_header_modifier))

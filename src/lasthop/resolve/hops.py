@@ -42,49 +42,53 @@ from lasthop.store.store import read
 @query
 def hop_tls(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> HopTLS:
     """Returns how a hop is connected in the end, or why it is refused."""
-    hop, xbackend = Hop(gateway, backend, port, protocol), backend.kind == XBACKEND
+    hop = Hop(gateway, backend, port, protocol)
     tls = _requested_tls(g, hop)
-    problem = xbackends.problem(g, backend, port, protocol) if xbackend else _service_problem(g, hop)
+    if backend.kind == XBACKEND:
+        problem = xbackends.problem(g, backend, port, protocol)
+        if not problem and not isinstance(tls, Refused):
+            problem = xbackends.external_hostname_problem(g, gateway, backend, tls)
+    else:
+        service_port = _service_port(g, backend, port, protocol.transport)
+        if isinstance(service_port, Problem):
+            problem = service_port
+        else:
+            problem = _service_problem(g, hop) or (_says_tls(hop, service_port) if isinstance(tls, Plaintext) else None)
     if isinstance(tls, Refused):
         return Refused(problem or problems.invalid_backend_tls(backend, port, tls.problem), tls.source, tls.problem)
-    problem = problem or (
-        xbackends.external_hostname_problem(g, gateway, backend, tls) if xbackend else _says_tls(g, hop, tls)
-    )
     return Refused(problem, tls.source if isinstance(tls, BackendTLS) else None) if problem else tls
 
 
 def _service_problem(g: Graph, hop: Hop) -> Problem | None:
-    """Returns why a Service port cannot be used from this Gateway, its TLS aside."""
-    port = _service_port(g, hop.backend, hop.port, hop.protocol.transport)
-    if isinstance(port, Problem):
-        return port
-    service, said = read(g, hop.backend, AnyService), backend_rules(g, hop.gateway).external_names
+    """Returns why a Service cannot be used from this Gateway, its ports and its TLS aside."""
+    service = read(g, hop.backend, AnyService)
+    by_name = isinstance(service, Service) and service.spec.type == "ExternalName"
+    if not by_name and endpoints_kind(g, hop.backend, hop.port, hop.protocol.transport) is not EndpointsKind.DNS:
+        return None
+    said = backend_rules(g, hop.gateway).external_names
     if settings(g).external_names if said is None else said:
         return None
-    if isinstance(service, Service) and service.spec.type == "ExternalName":
+    if by_name:
         message = f"{hop.backend} is of type ExternalName, which could point anywhere"
         return problems.unsupported_value(message, "", "use EndpointSlices", hop.backend)
     # Names in EndpointSlices lead as far as ExternalName does; kube-proxy ignores them, and no API server looks behind them.
-    if endpoints_kind(g, hop.backend, hop.port, hop.protocol.transport) is EndpointsKind.DNS:
-        message = f"the EndpointSlices of {hop.backend} have addressType FQDN, which could point anywhere"
-        return problems.unsupported_value(message, "", "use addresses", hop.backend)
-    return None
+    message = f"the EndpointSlices of {hop.backend} have addressType FQDN, which could point anywhere"
+    return problems.unsupported_value(message, "", "use addresses", hop.backend)
 
 
 def _service_port(g: Graph, key: Key, number: int, transport: str = "TCP") -> ServicePort | Problem:
     service = read(g, key, AnyService)
     if service is None:
         return problems.backend_not_found(key)
+    if found := service.port(number, transport):
+        return found
     ports = (port.port for port in service.spec.ports if port.protocol == transport)
-    return service.port(number, transport) or problems.backend_port_not_found(key, transport, number, ports)
+    return problems.backend_port_not_found(key, transport, number, ports)
 
 
-def _says_tls(g: Graph, hop: Hop, tls: HopTLS) -> Problem | None:
+def _says_tls(hop: Hop, port: ServicePort) -> Problem | None:
     """Returns why a port that says that it speaks TLS is not sent plaintext."""
-    port = _service_port(g, hop.backend, hop.port, hop.protocol.transport)
-    if isinstance(port, Problem) or not hop.protocol.policed or not isinstance(tls, Plaintext):
-        return None
-    if not says_tls(port.app_protocol):
+    if not hop.protocol.policed or not says_tls(port.app_protocol):
         return None
     message = f"{hop.backend} port {hop.port} has appProtocol {port.app_protocol} but no BackendTLSPolicy"
     remedy = f"create one {policy_to_write(hop.backend, port)}"
@@ -96,12 +100,11 @@ def _says_tls(g: Graph, hop: Hop, tls: HopTLS) -> Problem | None:
 def _requested_tls(g: Graph, hop: Hop) -> HopTLS:
     """Returns what is asked for on a hop. Where the TLS is the client's own, or none is possible, no policy applies."""
     if hop.protocol.policed:
-        found = _port_tls.attempt(g, hop.gateway, hop.backend, hop.port)
+        found = g.shielded(_port_tls, hop.gateway, hop.backend, hop.port)
         return Refused(problems.internal_error()) if isinstance(found, Crash) else found
     return _plaintext(g, hop) if hop.protocol is Protocol.UDP else Plaintext()
 
 
-@query
 def _port_tls(g: Graph, gateway: Key, backend: Key, number: int) -> HopTLS:
     """Returns the same for every protocol that policies apply to."""
     if backend.kind == XBACKEND:
@@ -121,10 +124,14 @@ def _port_tls(g: Graph, gateway: Key, backend: Key, number: int) -> HopTLS:
     if gateway in ancestors(g, policy).without_room:
         message = f"{policy} has no room in its status for {gateway} (at most {MAX_ANCESTORS} entries)"
         return Refused(problems.invalid(message, policy, gateway), policy)
-    shown = shown_certificate(g, gateway, policy)
+    shown = shown_certificate(g, gateway, wanted)
     if isinstance(shown, Problem):
         return Refused(shown, policy)
-    return msgspec.structs.replace(wanted, client_certificate=shown, client_digest=chain_digest(g, shown))
+    return _showing(g, wanted, shown) if shown else wanted
+
+
+def _showing(g: Graph, tls: BackendTLS, certificate: Key) -> BackendTLS:
+    return msgspec.structs.replace(tls, client_certificate=certificate, client_digest=chain_digest(g, certificate))
 
 
 def _permitted(g: Graph, gateway: Key, source: Key) -> BackendTLS | Refused:
@@ -152,9 +159,8 @@ def _own_tls(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
     if isinstance(certificate, Problem):
         return Refused(certificate, key)
     alpn = (xbackends.ALPN[obj.spec.protocol],) if obj.spec.protocol in xbackends.ALPN else ()
-    options = msgspec.structs.replace(wanted.options, alpn=alpn)
-    digest = chain_digest(g, certificate)
-    return msgspec.structs.replace(wanted, client_certificate=certificate, client_digest=digest, options=options)
+    tls = msgspec.structs.replace(wanted, options=msgspec.structs.replace(wanted.options, alpn=alpn))
+    return _showing(g, tls, certificate) if certificate else tls
 
 
 def _plaintext(g: Graph, hop: Hop) -> HopTLS:

@@ -3,20 +3,16 @@ valid backend."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from lasthop.api.core import AnyService
 from lasthop.api.meta import Key
-from lasthop.resolve.backends import SLICE_LABELS, endpoints, slice_services, slices
+from lasthop.resolve.backends import SLICE_LABELS, endpoints, slices
 from lasthop.resolve.meant import meant
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Graph, query
-from lasthop.store.sources import Entry, Index
-from lasthop.store.stages import indexer
+from lasthop.store.graph import Graph
+from lasthop.store.sources import Index
 from lasthop.store.store import read
 
 
-@query
 def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> str:
     """Returns why a port of an existing Service has no ready endpoint; empty if it has one, or if that is as it should be."""
     service = read(g, service_key, AnyService)
@@ -51,10 +47,3 @@ def _unlabelled(g: Graph, service: Key) -> str:
 STRAY_SLICES = Index[str, str, tuple[str, Key]]("stray-slice")
 """EndpointSlices of Services that do not exist, where people write them by hand, by the Service's kind and namespace: (its
 name, slice)."""
-
-
-@indexer("EndpointSlice")
-def index_stray_slices(g: Graph, key: Key) -> Iterator[Entry]:
-    for service in () if settings(g).pods else slice_services(g, key):
-        if read(g, service, AnyService) is None:
-            yield STRAY_SLICES.entry((service.kind, service.namespace), (service.name, key))

@@ -21,7 +21,7 @@ from lasthop.plan.upstream import EndpointsKind, Hop, Protocol
 from lasthop.resolve.backends import endpoints
 from lasthop.resolve.profiles import connect_rules
 from lasthop.resolve.settings import OBSERVED
-from lasthop.store.graph import Graph, query
+from lasthop.store.graph import Graph
 
 SHOWN: Final = 3
 """Endpoints, and proxies, that a message names."""
@@ -34,6 +34,8 @@ TRAFFIC: Final = {
     Protocol.UDP: "datagrams",
 }
 NOT_TRIED: Final = "no connection has been tried yet, or none for long"
+NOTHING_SEEN: Final = HopState()
+UNTRIED: Final = unknown(reasons.BACKEND_CONNECTED, reasons.NOT_TRIED, NOT_TRIED)
 
 
 class PortState(msgspec.Struct, frozen=True):
@@ -81,10 +83,9 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
-@query
 def hop_state(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> HopState:
     """Returns what is known of a hop and its endpoints as they are now."""
-    state = OBSERVED.of(g, gateway, backend, port, protocol) or HopState()
+    state = OBSERVED.of(g, gateway, backend, port, protocol) or NOTHING_SEEN
     if not state.failures:
         return state
     found = endpoints(g, backend, port, protocol.transport)
@@ -127,6 +128,8 @@ def _joined(backend: Key, port: int, states: list[tuple[Protocol, HopState]], ej
     """Joins all protocols of a port into one state; where one of them fails at an endpoint where another works, it is
     named."""
     tried = [(protocol, state) for protocol, state in states if state.health is not Health.UNTRIED]
+    if not tried:
+        return PortState(backend, port, Health.UNTRIED, 0.0, (), 0)
     working = {address for _, state in tried for address in state.working}
     bad = [(protocol, failure) for protocol, state in tried for failure in state.failures]
     failures: dict[tuple[str, bool, tuple[str, ...]], set[str]] = {}
@@ -135,7 +138,7 @@ def _joined(backend: Key, port: int, states: list[tuple[Protocol, HopState]], ej
         words = f"{failure.words} (only {TRAFFIC[protocol]})" if mixed and not failure.proxies else failure.words
         failures.setdefault((words, failure.handshake, failure.proxies), set()).update(failure.endpoints)
     everywhere = {*working, *(address for addresses in failures.values() for address in addresses)}
-    health = Health.UNTRIED if not tried else Health.WORKING
+    health = Health.WORKING
     if bad:
         health = Health.PARTLY_FAILING if working else Health.FAILING
     since = min((state.since for _, state in tried if state.health.bad == health.bad and state.since), default=0.0)
@@ -155,10 +158,10 @@ def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition |
     bad = [state.problem for state in states if state.health.bad]
     if bad:
         return failed_to_connect(bad)
-    if all(state.health is Health.UNTRIED for state in states):
-        return unknown(reasons.BACKEND_CONNECTED, reasons.NOT_TRIED, NOT_TRIED)
-    untried = [state.name for state in states if state.health is Health.UNTRIED]
-    message = f"not tried yet: {', '.join(untried)}" if untried else ""
+    untried = [state for state in states if state.health is Health.UNTRIED]
+    if len(untried) == len(states):
+        return UNTRIED
+    message = f"not tried yet: {', '.join(state.name for state in untried)}" if untried else ""
     return true(reasons.BACKEND_CONNECTED, message, reasons.HANDSHAKES_SUCCEED if tls else reasons.CONNECTIONS_SUCCEED)
 
 

@@ -1,4 +1,4 @@
-"""Reach: which routes lead over a hop, and which hops lead to a backend."""
+"""Reach: which routes lead over a hop, which hops lead to a backend, and which of them to one of its ports."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ HOPS = Index[Key, Key, int, Protocol, Key]("hop")
 """The routes that lead over a hop."""
 REACH = Index[Key, Hop]("reach")
 """The hops to a Service, a ServiceImport or an XBackend."""
+PORTS = Index[Key, Key, int, Protocol]("hop-port")
+"""The protocols of a backend's port at a Gateway that policies may apply to."""
 
 
 @indexer(HOPS)
 def index_reach(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
     yield REACH.entry((service,), Hop(gateway, service, port, protocol))
+    if protocol.policed:
+        yield PORTS.entry((gateway, service, port), protocol)

@@ -27,7 +27,10 @@ class RuleJudgement(msgspec.Struct, frozen=True):
     """Matches that Envoy cannot be asked for at all; they match nothing."""
 
 
-class RouteJudgement(msgspec.Struct, frozen=True):
+NOTHING_WRONG = RuleJudgement()
+
+
+class RouteJudgement(msgspec.Struct, frozen=True, gc=False):
     rules: tuple[RuleJudgement, ...] = ()
     matches: int = 0
     """That Envoy is asked for."""
@@ -37,8 +40,9 @@ class RouteJudgement(msgspec.Struct, frozen=True):
     @property
     def all_refused(self) -> bool:
         """Whether no rule can be done as it asks; rules that only name an unknown filter are another matter."""
-        found = [rule.problems for rule in self.rules]
-        return all(found) and any(p.reason != reasons.INVALID_KIND for problems in found for p in problems)
+        return all(rule.problems for rule in self.rules) and any(
+            p.reason != reasons.INVALID_KIND for rule in self.rules for p in rule.problems
+        )
 
 
 def judge(rules: Sequence[api.RequestRouteRule | api.StreamRouteRule], limits: Limits) -> RouteJudgement:
@@ -62,9 +66,10 @@ def _stream_problems(rule: api.StreamRouteRule, number: int, field: str) -> Iter
 
 
 def _judge(rule: api.RequestRouteRule, field: str, limits: Limits, regexes: Regexes) -> RuleJudgement:
-    found = list(filter_problems(rule.filters, f"{field}.filters", limits))
+    found = list(filter_problems(rule.filters, f"{field}.filters", limits)) if rule.filters else []
     for number, ref in enumerate(rule.backend_refs):
-        found += filter_problems(ref.filters, f"{field}.backendRefs[{number}].filters", limits, on_backend=True)
+        if ref.filters:
+            found += filter_problems(ref.filters, f"{field}.backendRefs[{number}].filters", limits, on_backend=True)
     found += _weight_problems(rule, field)
     unmatchable = set()
     matches: tuple[api.HTTPRouteMatch | api.GRPCRouteMatch, ...] = rule.matches
@@ -72,10 +77,11 @@ def _judge(rule: api.RequestRouteRule, field: str, limits: Limits, regexes: Rege
         if bad := list(_match_problems(match, f"{field}.matches[{number}]", limits, regexes)):
             unmatchable.add(number)
             found += bad
-    found += _session_problems(rule, f"{field}.sessionPersistence", limits)
+    if rule.session_persistence:
+        found += _session_problems(rule, rule.session_persistence, f"{field}.sessionPersistence", limits)
     if not isinstance(rule, api.GRPCRouteRule):
         found += _time_problems(rule, field, limits)
-    return RuleJudgement(tuple(found), frozenset(unmatchable))
+    return RuleJudgement(tuple(found), frozenset(unmatchable)) if found else NOTHING_WRONG
 
 
 # --- matches ---------------------------------------------------------------------------------------------------------
@@ -182,11 +188,10 @@ def _time_problems(rule: api.HTTPRouteRule, field: str, limits: Limits) -> Itera
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
-def _session_problems(rule: api.RequestRouteRule, field: str, limits: Limits) -> Iterator[Problem]:
+def _session_problems(
+    rule: api.RequestRouteRule, session: api.SessionPersistence, field: str, limits: Limits
+) -> Iterator[Problem]:
     """Yields why a rule's session cannot be kept: Envoy keeps one with one endpoint of one Service."""
-    session = rule.session_persistence
-    if session is None:
-        return
     if len([ref for ref in rule.backend_refs if ref.weight]) > 1:
         message = "a session cannot be kept over several backendRefs; use one"
         yield unsupported_value(message, field)

@@ -4,6 +4,7 @@ actions."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, cast
@@ -62,6 +63,9 @@ class RouteVerdict(msgspec.Struct, frozen=True):
     """One of them is to a server that decides on requests."""
 
 
+NOTHING_WRONG: Final = RouteVerdict()
+
+
 @query
 def route_judgement(g: Graph, route: Key, gateway: Key) -> RouteJudgement:
     obj = read_route(g, route)
@@ -72,7 +76,6 @@ def _rules(obj: api.Route) -> Sequence[api.RequestRouteRule | api.StreamRouteRul
     return obj.spec.rules
 
 
-@query
 def targets(g: Graph, route: Key, gateway: Key) -> tuple[tuple[Target, Protocol | None], ...]:
     """Returns everything that the route's rules refer to, with the protocol where it is not that of the route's backends."""
     obj = read_route(g, route)
@@ -103,6 +106,8 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
             if problem := _reference_problem(g, route, gateway, reference.ref, reference.protocol or protocol):
                 refs.append(problem.at(f"spec.rules[{number}].{reference.field}"))
                 cannot_ask |= reference.asked
+    if not refused and not refs:
+        return NOTHING_WRONG
     return RouteVerdict(
         tuple(refused), all_refused=judgement.all_refused, refs=tuple(dict.fromkeys(refs)), cannot_ask=cannot_ask
     )
@@ -118,7 +123,6 @@ def _reference_problem(
     return tls.problem if isinstance(tls, Refused) else None
 
 
-@query
 def routes(g: Graph, route: Key, gateway: Key) -> tuple[routing.Route, ...]:
     """Returns the route's matches with their actions, in its own order."""
     obj = read_route(g, route)
@@ -129,8 +133,10 @@ def routes(g: Graph, route: Key, gateway: Key) -> tuple[routing.Route, ...]:
     for place in served_matches(obj, judgement):
         rule = request_rules(obj)[place.rule]
         match = _planned(written_matches(rule)[place.match])
-        refused = routing.Route(match, routing.Refuse(), str(route))
-        found.append(refused if judgement.rules[place.rule].problems else _route(g, route, gateway, rule, match))
+        if judgement.rules[place.rule].problems:
+            found.append(routing.Route(match, routing.Refuse(), str(route)))
+        else:
+            found.append(_route(g, route, gateway, rule, match))
     return tuple(found)
 
 
@@ -168,7 +174,9 @@ def written_matches(rule: api.RequestRouteRule) -> tuple[api.HTTPRouteMatch | ap
     return rule.matches or ((api.GRPCRouteMatch(),) if isinstance(rule, api.GRPCRouteRule) else (api.HTTPRouteMatch(),))
 
 
+@functools.lru_cache(maxsize=1024)
 def _planned(match: api.HTTPRouteMatch | api.GRPCRouteMatch) -> routing.Match:
+    """Returns the match of a plan: one and the same for the many routes that match alike."""
     return _grpc_match(match) if isinstance(match, api.GRPCRouteMatch) else _match(match)
 
 
@@ -180,10 +188,10 @@ def _route(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match
     if filters.redirect:
         return routing.Route(match, filters.redirect, str(route), filters.headers, filters.cors, auth)
     backends, headers = _backends(g, route, gateway, rule, match), filters.headers
-    if any(backend.headers != routing.Headers() for backend in backends):
+    if any(backend.headers != routing.NO_HEADERS for backend in backends):
         # Envoy would edit for the backend first and for the rule after it, so that the rule had the last word.
         backends = tuple(replace(b, headers=one_after_the_other(headers, b.headers)) for b in backends)
-        headers = routing.Headers()
+        headers = routing.NO_HEADERS
     timeouts, retry = (rule.timeouts, rule.retry) if isinstance(rule, api.HTTPRouteRule) else (api.HTTPRouteTimeouts(), None)
     request, backend = timeouts.request, timeouts.backend_request
     action = routing.Forward(
@@ -256,13 +264,14 @@ def _session(
     g: Graph, route: Key, rule: api.RequestRouteRule, backends: tuple[routing.Backend, ...]
 ) -> routing.Session | None:
     """Returns the sessions that the rule asks for, or else its only backend."""
-    wanted, scope = rule.session_persistence, "".join(b.hop.name for b in backends if b.hop)
+    wanted, of_rule = rule.session_persistence, ""
     hop = backends[0].hop if len(backends) == 1 else None
     if wanted is None and hop and (kept := kept_session(g, hop.gateway, hop.backend)):
         wanted = kept.wanted
-        scope += f"{route}{rule.name or written_matches(rule)}" if kept.by.kind == TRAFFIC_POLICY else ""
+        of_rule = f"{route}{rule.name or written_matches(rule)}" if kept.by.kind == TRAFFIC_POLICY else ""
     if wanted is None:
         return None
+    scope = "".join([*(b.hop.name for b in backends if b.hop), of_rule])
     own_name = SESSION_NAME.format(zlib.crc32(scope.encode()))
     if wanted.type == "Header":
         return routing.Session(wanted.header.name or own_name, header=True)

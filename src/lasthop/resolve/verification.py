@@ -27,7 +27,6 @@ from lasthop.plan.condition import Condition
 from lasthop.plan.finding import with_remedy
 from lasthop.plan.messages import limited
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Mode, Plaintext, Refused, SystemStore
-from lasthop.plan.upstream import Protocol
 from lasthop.plan.verification import MODES, STRONGER, WORDS, HopVerification, Strength, Weakening
 from lasthop.resolve.app_protocols import says_plaintext
 from lasthop.resolve.hops import hop_tls
@@ -35,7 +34,7 @@ from lasthop.resolve.policies.judgement import judgement, validation_of
 from lasthop.resolve.policies.targets import WHOLE, port_winner, service_of
 from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.profiles import backend_rules
-from lasthop.resolve.reach import HOPS
+from lasthop.resolve.reach import HOPS, PORTS
 from lasthop.resolve.settings import HELD
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
@@ -56,16 +55,6 @@ WAIVED: Final = {
 # --- what is the case -------------------------------------------------------------------------------------------------
 
 
-PORTS = Index[Key, Key, int, Protocol]("hop-port")
-"""The protocols of a backend's port at a Gateway that policies may apply to."""
-
-
-@indexer(HOPS)
-def index_ports(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    if protocol.policed:
-        yield PORTS.entry((gateway, backend, port), protocol)
-
-
 @query
 def verification(g: Graph, gateway: Key, backend: Key, port: int) -> HopVerification:
     """Returns how a Gateway verifies a port, by whichever protocol it can be used."""
@@ -73,31 +62,33 @@ def verification(g: Graph, gateway: Key, backend: Key, port: int) -> HopVerifica
     if not by_protocol:
         return HopVerification(Strength.PLAINTEXT, refused="no route leads there")
     tls = next((each for each in by_protocol if not isinstance(each, Refused)), by_protocol[0])
+    name = _port_name(g, backend, port)
     match tls:
         case Plaintext():
-            found = HopVerification(Strength.PLAINTEXT)
+            found = HopVerification(Strength.PLAINTEXT, port_name=name)
         case BackendTLS():
-            found = _of_tls(g, tls)
+            found = _of_tls(g, tls, name)
         case Refused():
-            asked = _asked(g, backend, port, tls.source)
-            found = msgspec.structs.replace(asked, refused=limited(tls.why.text, LENGTH))
-    acknowledged = "" if found.refused else _acknowledged(g, gateway, backend, port, tls, found)
-    return msgspec.structs.replace(found, port_name=_port_name(g, backend, port), acknowledged=acknowledged)
+            asked = _asked(g, backend, name, tls.source)
+            return msgspec.structs.replace(asked, refused=limited(tls.why.text, LENGTH))
+    acknowledged = _acknowledged(g, gateway, backend, port, tls, found)
+    return msgspec.structs.replace(found, acknowledged=acknowledged) if acknowledged else found
 
 
-def _asked(g: Graph, backend: Key, port: int, source: Key | None) -> HopVerification:
+def _asked(g: Graph, backend: Key, port_name: str, source: Key | None) -> HopVerification:
     """Returns what a hop that fails closed is to be verified by. A policy that misses its port closes others, and asks
     nothing of them."""
-    winner = port_winner(g, backend, _port_name(g, backend, port)) if backend.kind != XBACKEND else None
+    winner = port_winner(g, backend, port_name) if backend.kind != XBACKEND else None
     if source is None or (source != backend and (winner is None or winner.policy != source)):
-        return HopVerification(Strength.PLAINTEXT)
+        return HopVerification(Strength.PLAINTEXT, port_name=port_name)
     judged = judgement(g, source)
     if judged is None or judged.tls is None:
-        return HopVerification(Strength.TLS if source != backend or judged else Strength.PLAINTEXT, source)
-    return _of_tls(g, judged.tls)
+        strength = Strength.TLS if source != backend or judged else Strength.PLAINTEXT
+        return HopVerification(strength, source, port_name=port_name)
+    return _of_tls(g, judged.tls, port_name)
 
 
-def _of_tls(g: Graph, tls: BackendTLS) -> HopVerification:
+def _of_tls(g: Graph, tls: BackendTLS, port_name: str) -> HopVerification:
     if tls.waiver:
         strength, trust = WAIVED[tls.mode], ""
     elif tls.pinned_only:
@@ -105,20 +96,15 @@ def _of_tls(g: Graph, tls: BackendTLS) -> HopVerification:
     else:
         strength = Strength.VERIFIED
         trust = "pinned" if tls.pins else "System" if isinstance(tls.trust, SystemStore) else "CA"
-    refs, digest = _held_against(g, tls.source)
-    waiver = tls.waiver.key if tls.waiver else None
-    return HopVerification(strength, tls.source, trust, tuple(map(str, tls.names)), refs, digest, waiver)
+    validation, namespace = validation_of(g, tls.source), tls.source.namespace
+    refs = tuple([f"{ref.kind} {namespace}/{ref.name}" for ref in validation.ca_certificate_refs]) if validation else ()
+    names, waiver = tuple([str(name) for name in tls.names]), tls.waiver.key if tls.waiver else None
+    return HopVerification(strength, tls.source, trust, names, refs, _held_against(tls), waiver, port_name=port_name)
 
 
-@query
-def _held_against(g: Graph, source: Key) -> tuple[tuple[str, ...], str]:
-    """Returns what a policy or XBackend refers to, and the digest of the certificates and pins that come of it. The system's
-    store is the host's, and changes with every update of the host."""
-    validation, judged = validation_of(g, source), judgement(g, source)
-    tls = judged.tls if judged else None
-    if validation is None or tls is None:
-        return (), ""
-    refs = tuple(f"{ref.kind} {source.namespace}/{ref.name}" for ref in validation.ca_certificate_refs)
+def _held_against(tls: BackendTLS) -> str:
+    """Returns the digest of the certificates and pins. The system's store is the host's, and changes with every update of the
+    host."""
     parts = [
         tls.trust.pem if isinstance(tls.trust, Anchors) else b"",
         # Lists are issued anew all the time; only that there are any is worth a record.
@@ -128,11 +114,11 @@ def _held_against(g: Graph, source: Key) -> tuple[tuple[str, ...], str]:
         *sorted(tls.pins.certificates),
     ]
     if not any(parts):
-        return refs, ""
+        return ""
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
         digest.update(part + b"|")
-    return refs, digest.hexdigest()
+    return digest.hexdigest()
 
 
 def _port_name(g: Graph, backend: Key, port: int) -> str:
@@ -171,7 +157,6 @@ def _annotated(g: Graph, owner: Key) -> str:
 # --- what it was, and which edit made the difference ------------------------------------------------------------------
 
 
-@query
 def weakening(g: Graph, gateway: Key, backend: Key, port: int) -> Weakening | None:
     """Returns how a port is weaker than it was at best, unless that has been acknowledged."""
     now = verification(g, gateway, backend, port)
@@ -290,6 +275,8 @@ def port_weakening(g: Graph, gateway: Key, backend: Key, port: int) -> Weakening
 
 def weakened(found: tuple[Weakening, ...]) -> tuple[Condition, ...]:
     """Returns the condition of a route, policy or XBackend at one Gateway; none where nothing is weaker than it was."""
+    if not found:
+        return ()
     texts = (with_remedy(f"{each.message}.", each.remedy) for each in dict.fromkeys(found))
     message = " ".join(texts)
     return (Condition(reasons.VERIFICATION_WEAKENED, True, reasons.NO_LONGER_VERIFIED, message),) if message else ()

@@ -201,15 +201,6 @@ def index_pods(g: Graph, key: Key) -> Iterator[Entry]:
         yield LABELLED.entry((key.namespace, name, value), key)
 
 
-@indexer("EndpointSlice")
-def index_labels(g: Graph, key: Key) -> Iterator[Entry]:
-    found = read(g, key, EndpointSlice)
-    for name, value in found.metadata.labels if found else ():
-        if not settings(g).pods:
-            yield LABELLED.entry((key.namespace, name, value), key)
-
-
-@query
 def session(g: Graph, key: Key) -> SessionPersistence | None:
     obj = read(g, key, XBackend) if key.kind == KIND else None
     return obj.spec.session_persistence if obj else None

@@ -6,7 +6,6 @@ import base64
 import ssl
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -157,22 +156,47 @@ async def test_contexts_of_several_files(tmp_path: Path) -> None:
         from_kubeconfig(both, "three")
 
 
-async def test_in_cluster_token_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def mk_pod(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    (tmp_path / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
-    (tmp_path / "namespace").write_text("lasthop-system")
-    (tmp_path / "token").write_text("first")
+    (folder / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
+    (folder / "namespace").write_text("lasthop-system")
+    (folder / "token").write_text("first\n")
+
+
+async def test_in_cluster_token_is_read_again_after_a_401(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mk_pod(tmp_path, monkeypatch)
+    without_the_library(monkeypatch)
     clock = Clock()
     access = in_cluster(tmp_path, clock)
     assert (access.url, access.namespace) == ("https://[fd00::1]:443", "lasthop-system")
-    header = await access.authorization()
-    assert header is not None and header.lower() == "bearer first"
+    assert access.ssl is not None and access.ssl.verify_mode is ssl.CERT_REQUIRED and len(access.ssl.get_ca_certs()) == 1
+    assert await access.authorization() == "Bearer first"
     (tmp_path / "token").write_text("second")
     clock.now += config.RENEW_INTERVAL + 1
-    assert await access.renew(header)
-    header = await access.authorization()
-    assert header is not None and header.lower() == "bearer second"
+    assert await access.renew("Bearer first")
+    assert await access.authorization() == "Bearer second"
+
+
+async def test_in_cluster_token_is_read_again_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mk_pod(tmp_path, monkeypatch)
+    clock = Clock()
+    access = in_cluster(tmp_path, clock)
+    (tmp_path / "token").write_text("second")
+    assert await access.authorization() == "Bearer first"
+    clock.now += config.REFRESH_INTERVAL + 1
+    assert await access.authorization() == "Bearer second"
+
+
+@pytest.mark.parametrize("name", ["token", "ca.crt"])
+def test_in_cluster_file_that_is_missing_or_empty_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    mk_pod(tmp_path, monkeypatch)
+    (tmp_path / name).write_text("")
+    with pytest.raises(ConfigError, match=f"{name} is empty"):
+        in_cluster(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(ConfigError, match=f"No such file.*{name}"):
+        in_cluster(tmp_path)
 
 
 async def test_nothing_to_go_by_is_an_error_that_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,10 +216,12 @@ def _b64(content: bytes) -> str:
 
 def test_without_the_client_library_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = mk_kubeconfig(tmp_path, {"token": "abc"})
+    without_the_library(monkeypatch)
+    with pytest.raises(ConfigError, match=r"pip install 'lasthop\[kubernetes\]'"):
+        from_kubeconfig(path)
+
+
+def without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes", None)
     for name in [name for name in sys.modules if name.startswith("kubernetes.")]:
         monkeypatch.delitem(sys.modules, name)
-    asked: list[Callable[[], object]] = [lambda: from_kubeconfig(path), lambda: in_cluster(tmp_path)]
-    for ask in asked:
-        with pytest.raises(ConfigError, match=r"pip install 'lasthop\[kubernetes\]'"):
-            ask()

@@ -12,21 +12,22 @@ from typing import Final
 
 import msgspec
 from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
-from envoy.config.core.v3 import base_pb2, protocol_pb2
+from envoy.config.core.v3 import address_pb2, base_pb2, protocol_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
+from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.wrappers_pb2 import UInt32Value
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
+from lasthop.outputs.envoy.encode import encode, field, map_entry, over_ads, packed, seconds
 from lasthop.outputs.envoy.quarantine import quarantined
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, content_hash, endpoints_name
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, Single, content_hash, endpoints_name
 from lasthop.outputs.envoy.retries import budget_message, ejection
 from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.cluster_metadata import metadata
 from lasthop.plan.connecting import ConnectRules, RetryBudget
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
-from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol
 from lasthop.resolve.backend_traffic import retry_budget
 from lasthop.resolve.backends import endpoints, endpoints_kind, speaks_h2c
 from lasthop.resolve.hops import hop_tls
@@ -48,9 +49,24 @@ HEAVY: Final = 65536
 """Bundles above this many bytes take Envoy milliseconds each."""
 METADATA: Final = "lasthop"
 HTTP_OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+MANY: Final = 16
+"""From so many endpoints on, encoding them costs more than remembering the bytes does."""
+
+_H1: Final = frozenset({"http/1.1"})
+_H2: Final = frozenset({"h2"})
+
+_NAME: Final = cluster_pb2.Cluster.NAME_FIELD_NUMBER
+_EDS_CONFIG: Final = cluster_pb2.Cluster.EDS_CLUSTER_CONFIG_FIELD_NUMBER
+_SERVICE_NAME: Final = cluster_pb2.Cluster.EdsClusterConfig.SERVICE_NAME_FIELD_NUMBER
+_LOAD_ASSIGNMENT: Final = cluster_pb2.Cluster.LOAD_ASSIGNMENT_FIELD_NUMBER
+_TRANSPORT_SOCKET: Final = cluster_pb2.Cluster.TRANSPORT_SOCKET_FIELD_NUMBER
+_FILTER_METADATA: Final = base_pb2.Metadata.FILTER_METADATA_FIELD_NUMBER
+_LOCALITIES: Final = endpoint_pb2.ClusterLoadAssignment.ENDPOINTS_FIELD_NUMBER
+_LB_ENDPOINTS: Final = endpoint_components_pb2.LocalityLbEndpoints.LB_ENDPOINTS_FIELD_NUMBER
+_ENDPOINT: Final = endpoint_components_pb2.LbEndpoint.ENDPOINT_FIELD_NUMBER
 
 
-class ClusterEntry(msgspec.Struct, frozen=True):
+class ClusterEntry(msgspec.Struct, frozen=True, gc=False):
     resource: Resource
     endpoints_name: str
     """Empty where the cluster carries its endpoints itself (DNS)."""
@@ -72,35 +88,35 @@ def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
 
 
 def build(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None, rules: ConnectRules, budget: RetryBudget) -> ClusterEntry:
-    upgrades = h2_but_upgrades(hop, h2c, tls)
-    message = cluster_pb2.Cluster()
-    message.CopyFrom(_alike(hop.protocol, offered(hop, h2c, tls), upgrades, rules, budget))
-    message.name = hop.name
+    """Joins what is alike in thousands of clusters, and encoded once, with the few bytes that differ."""
+    name, plaintext, by_dns = hop.name, isinstance(tls, Plaintext), names is not None
+    versions, upgrades = offered(hop, h2c, tls), h2_but_upgrades(hop, h2c, tls)
+    parts = [_alike(hop.protocol, versions, upgrades, by_dns, rules, budget), field(_NAME, name.encode())]
     if isinstance(tls, BackendTLS):
         alpn = ("h2",) if upgrades else () if hop.protocol.http else tls.options.alpn
-        message.transport_socket.CopyFrom(upstream_transport_socket(tls, alpn))
-        message.metadata.CopyFrom(_metadata(tls))
+        parts += [field(_TRANSPORT_SOCKET, upstream_transport_socket(tls, alpn)), _metadata(tls)]
     if names is not None:
-        message.type = cluster_pb2.Cluster.STRICT_DNS
-        message.respect_dns_ttl = True
-        message.dns_lookup_family = cluster_pb2.Cluster.V4_PREFERRED
-        # A silent resolver must not withhold the ACK of every other cluster (docs/measurements.md#acknowledgements).
-        message.wait_for_warm_on_init.value = False
-        message.load_assignment.CopyFrom(_assignment(hop.name, names))
-        return ClusterEntry(_resource(message, tls, hop.backend), "", isinstance(tls, Plaintext))
-    message.type = cluster_pb2.Cluster.EDS
-    assignment = endpoints_name(hop.name, content_hash(encode(message)))
-    message.eds_cluster_config.service_name = assignment
-    message.eds_cluster_config.eds_config.CopyFrom(over_ads(ENDPOINTS_TIMEOUT))
-    return ClusterEntry(_resource(message, tls, hop.backend), assignment, isinstance(tls, Plaintext))
+        parts.append(field(_LOAD_ASSIGNMENT, _assignment_name(name) + encoded_assignment(names)))
+    body = b"".join(parts)
+    version = content_hash(body)
+    assignment = "" if by_dns else endpoints_name(name, version)
+    # It follows from the rest, so the version of that is the version of all.
+    body += field(_EDS_CONFIG, field(_SERVICE_NAME, assignment.encode())) if assignment else b""
+    trust, waiver = (tls.trust, tls.waiver) if isinstance(tls, BackendTLS) else (None, None)
+    heavy = isinstance(trust, SystemStore) or (isinstance(trust, Anchors) and len(trust.pem) > HEAVY)
+    # What a waiver weakens ends with the waiver, in Envoy itself, even if no controller runs by then.
+    expires = waiver.expires if waiver else None
+    found = Resource(CLUSTER, name, body, version, Single(name, version), expires, heavy, Single(name, hop.backend))
+    return ClusterEntry(found, assignment, plaintext)
 
 
 @functools.lru_cache(maxsize=256)
 def _alike(
-    protocol: Protocol, versions: frozenset[str], upgrades: bool, rules: ConnectRules, budget: RetryBudget
-) -> cluster_pb2.Cluster:
-    """Returns what thousands of clusters have in common. Copied, never changed."""
+    protocol: Protocol, versions: frozenset[str], upgrades: bool, by_dns: bool, rules: ConnectRules, budget: RetryBudget
+) -> bytes:
+    """Encodes what thousands of clusters have in common."""
     message = cluster_pb2.Cluster(
+        type=cluster_pb2.Cluster.STRICT_DNS if by_dns else cluster_pb2.Cluster.EDS,
         connect_timeout=seconds(CONNECT_TIMEOUT),
         per_connection_buffer_limit_bytes=UInt32Value(value=BUFFER_LIMIT),
         lb_policy=cluster_pb2.Cluster.LEAST_REQUEST,
@@ -110,17 +126,14 @@ def _alike(
     )
     if protocol.http:
         message.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(packed(_http_options(versions, upgrades)))
-    return message
-
-
-def _resource(message: cluster_pb2.Cluster, tls: HopTLS, owner: Key) -> Resource:
-    body = encode(message)
-    version = content_hash(body)
-    trust = tls.trust if isinstance(tls, BackendTLS) else None
-    heavy = isinstance(trust, SystemStore) or (isinstance(trust, Anchors) and len(trust.pem) > HEAVY)
-    # What a waiver weakens ends with the waiver, in Envoy itself, even if no controller runs by then.
-    expires = tls.waiver.expires if isinstance(tls, BackendTLS) and tls.waiver else None
-    return Resource(CLUSTER, message.name, body, version, {message.name: version}, expires, heavy, {message.name: owner})
+    if by_dns:
+        message.respect_dns_ttl = True
+        message.dns_lookup_family = cluster_pb2.Cluster.V4_PREFERRED
+        # A silent resolver must not withhold the ACK of every other cluster (docs/measurements.md#acknowledgements).
+        message.wait_for_warm_on_init.value = False
+    else:
+        message.eds_cluster_config.eds_config.CopyFrom(over_ads(ENDPOINTS_TIMEOUT))
+    return encode(message)
 
 
 def _breakers(budget: RetryBudget) -> circuit_breaker_pb2.CircuitBreakers:
@@ -153,47 +166,30 @@ def h2_but_upgrades(hop: Hop, h2c: bool, tls: HopTLS) -> bool:
     """Returns whether a backend is offered h2 alone, and yet http/1.1 by requests that ask for an upgrade: then one that picks
     nothing is spoken to in HTTP/1.1."""
     of_requests = hop.protocol is Protocol.AUTO and isinstance(tls, BackendTLS) and not h2c
-    return of_requests and offered(hop, h2c, tls) == {"h2"}
+    return of_requests and offered(hop, h2c, tls) == _H2
 
 
 def offered(hop: Hop, h2c: bool, tls: HopTLS) -> frozenset[str]:
     """Returns the versions of HTTP that a backend is offered; over TLS it picks one by ALPN."""
     if hop.protocol is Protocol.H1_UPGRADE:
-        return frozenset({"http/1.1"})
+        return _H1
     if hop.protocol is Protocol.H2:
-        return frozenset({"h2"})
+        return _H2
     if isinstance(tls, Plaintext):
-        return frozenset({"h2"} if h2c else {"http/1.1"})
+        return _H2 if h2c else _H1
     if isinstance(tls, BackendTLS) and tls.options.alpn:
         return frozenset(tls.options.alpn)
-    return frozenset({"h2"} if h2c else {"h2", "http/1.1"})
+    return _H2 if h2c else _H1 | _H2
 
 
-def _metadata(tls: BackendTLS) -> base_pb2.Metadata:
-    """Returns what the access log needs to say in words why a handshake failed."""
-    found = base_pb2.Metadata()
-    fields = found.filter_metadata[METADATA].fields
-    for name, text in metadata(tls).items():
-        fields[name].string_value = text
-    return found
+def _metadata(tls: BackendTLS) -> bytes:
+    """Encodes what the access log needs to say in words why a handshake failed, as a field of the cluster."""
+    texts = ((name, field(Value.STRING_VALUE_FIELD_NUMBER, text.encode())) for name, text in metadata(tls).items())
+    told = b"".join(map_entry(Struct.FIELDS_FIELD_NUMBER, name, text) for name, text in texts)
+    return field(cluster_pb2.Cluster.METADATA_FIELD_NUMBER, map_entry(_FILTER_METADATA, METADATA, told))
 
 
-def _assignment(name: str, found: Endpoints) -> endpoint_pb2.ClusterLoadAssignment:
-    members = [
-        endpoint_components_pb2.LbEndpoint(
-            endpoint=endpoint_components_pb2.Endpoint(address=socket_address(e.address, e.port))
-        )
-        for e in found.endpoints
-    ]
-    localities = [endpoint_components_pb2.LocalityLbEndpoints(lb_endpoints=members)] if members else []
-    return endpoint_pb2.ClusterLoadAssignment(cluster_name=name, endpoints=localities)
-
-
-@query
-def encoded_endpoints(g: Graph, backend: Key, port: int, transport: str) -> bytes:
-    """Encodes the load assignment without its name: the clusters of a port, which differ in protocol and Gateway, have the
-    same endpoints, of which there may be thousands."""
-    return encode(_assignment("", endpoints(g, backend, port, transport)))
+# --- endpoints -------------------------------------------------------------------------------------------------------
 
 
 @query
@@ -201,9 +197,38 @@ def load_assignment(g: Graph, gateway: Key, backend: Key, port: int, protocol: P
     entry = cluster(g, gateway, backend, port, protocol)
     if entry is None or not entry.endpoints_name:
         return None
-    named = endpoint_pb2.ClusterLoadAssignment(cluster_name=entry.endpoints_name)
-    body = encode(named) + encoded_endpoints(g, backend, port, protocol.transport)
+    found = endpoints(g, backend, port, protocol.transport)
+    few = len(found.endpoints) < MANY
+    encoded = encoded_assignment(found) if few else encoded_endpoints(g, backend, port, protocol.transport)
+    body = _assignment_name(entry.endpoints_name) + encoded
     return Resource(ENDPOINTS, entry.endpoints_name, body, content_hash(body))
+
+
+@query
+def encoded_endpoints(g: Graph, backend: Key, port: int, transport: str) -> bytes:
+    """Encodes many endpoints once: the clusters of a port, which differ in protocol and Gateway, have the same."""
+    return encoded_assignment(endpoints(g, backend, port, transport))
+
+
+def _assignment_name(name: str) -> bytes:
+    return field(endpoint_pb2.ClusterLoadAssignment.CLUSTER_NAME_FIELD_NUMBER, name.encode())
+
+
+def encoded_assignment(found: Endpoints) -> bytes:
+    """Encodes a load assignment without its name."""
+    members = [field(_LB_ENDPOINTS, _lb_endpoint(each)) for each in found.endpoints]
+    return field(_LOCALITIES, b"".join(members)) if members else b""
+
+
+def _lb_endpoint(endpoint: Endpoint) -> bytes:
+    address = field(address_pb2.SocketAddress.ADDRESS_FIELD_NUMBER, endpoint.address.encode()) + _port(endpoint.port)
+    of_endpoint = field(address_pb2.Address.SOCKET_ADDRESS_FIELD_NUMBER, address)
+    return field(_ENDPOINT, field(endpoint_components_pb2.Endpoint.ADDRESS_FIELD_NUMBER, of_endpoint))
+
+
+@functools.lru_cache(maxsize=1024)
+def _port(number: int) -> bytes:
+    return encode(address_pb2.SocketAddress(port_value=number))
 
 
 CLUSTERS = Output("clusters", HOPS, cluster, named=True)

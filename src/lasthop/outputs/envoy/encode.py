@@ -40,21 +40,25 @@ def socket_address(address: str, port: int, transport: str = "TCP") -> address_p
 
 def field(number: int, body: bytes) -> bytes:
     """Encodes a length-delimited field (a message, a string, bytes), for messages that are joined from encoded parts."""
-    return _tag(number) + _varint(len(body)) + body
+    return _head(number, len(body)) + body
+
+
+def map_entry(number: int, key: str, value: bytes) -> bytes:
+    """Encodes one entry of a map from strings to messages."""
+    return field(number, field(1, key.encode()) + field(2, value))
 
 
 def enclosed(number: int, chunks: list[bytes]) -> list[bytes]:
     """Encodes the same as chunks that are still to be joined: large messages are copied once, not once for each level of
     nesting."""
-    return [_tag(number) + _varint(sum(map(len, chunks))), *chunks]
+    return [_head(number, sum(map(len, chunks))), *chunks]
 
 
-@functools.cache
-def _tag(number: int) -> bytes:
-    return _varint(number << 3 | 2)
+@functools.lru_cache(maxsize=8192)
+def _head(number: int, length: int) -> bytes:
+    return _varint(number << 3 | 2) + _varint(length)
 
 
-@functools.lru_cache(maxsize=4096)
 def _varint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:

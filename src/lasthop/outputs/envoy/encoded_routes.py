@@ -28,10 +28,11 @@ from lasthop.plan import reasons
 from lasthop.plan.listener import Listener
 from lasthop.plan.problem import Problem
 from lasthop.plan.routing import Match, PathType, Route
-from lasthop.resolve.attachment import Rank, rank
+from lasthop.resolve.attachment import Rank, rank_of
 from lasthop.resolve.listeners import table_listener
-from lasthop.resolve.routes import refusing_routes, routes
+from lasthop.resolve.routes import read_route, refusing_routes, routes
 from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
 
 SHOWN: Final = 200
 """Characters of a path or an error that a message shows."""
@@ -48,7 +49,7 @@ class Level(IntEnum):
     NOTHING = 3
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One match of a route object."""
 
     path: str
@@ -64,7 +65,7 @@ class Entry(msgspec.Struct, frozen=True):
         return b"".join(field(rc.VirtualHost.ROUTES_FIELD_NUMBER, each) for each in (*upgrading, *self.other))
 
 
-class EncodedRoute(msgspec.Struct, frozen=True):
+class EncodedRoute(msgspec.Struct, frozen=True, gc=False):
     entries: tuple[Entry, ...]
     """In the route's own order."""
     digest: str
@@ -77,21 +78,24 @@ class EncodedRoute(msgspec.Struct, frozen=True):
 
 @query
 def encoded_route(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: Level) -> EncodedRoute:
+    """Encodes a route that has several hostnames, once."""
+    return _encoded(g, route, gateway, scheme, port, level)
+
+
+def _encoded(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: Level) -> EncodedRoute:
     """Encodes the route's matches at that level, each by itself: what cannot be encoded becomes the level below it.
 
-    It depends neither on hostnames nor on other routes, so an edit of one route encodes one route, once.
+    It depends neither on hostnames nor on other routes, so an edit of one route encodes one route.
     """
-    try:
-        plan, error = routes(g, route, gateway), None
-    except Exception as unresolved:
-        plan, error = refusing_routes(g, route), unresolved
+    resolved = g.shielded(routes, route, gateway)
+    plan, error = (refusing_routes(g, route), resolved.error) if isinstance(resolved, Crash) else (resolved, None)
     found = [_entry(each, Listening(scheme, port), level) for each in plan]
     entries = tuple(entry for entry, _ in found if entry)
     body = b"".join(part for entry in entries for part in (*entry.upgrade, *entry.other))
     digest = content_hash(body) if entries else ""
-    failed = [each for each, (_, wrong) in zip(plan, found, strict=True) if wrong]
-    if error is None and not failed:
+    if error is None and not any(wrong for _, wrong in found):
         return EncodedRoute(entries, digest)
+    failed = [each for each, (_, wrong) in zip(plan, found, strict=True) if wrong]
     what = (
         "the route" if error else f"{len(failed)} of {len(plan)} matches, {failed[0].match.path[:SHOWN]!r} the first of them,"
     )
@@ -144,7 +148,7 @@ def index_path(match: Match) -> str:
 # --- under a hostname ------------------------------------------------------------------------------------------------
 
 
-class ServedRoute(msgspec.Struct, frozen=True):
+class ServedRoute(msgspec.Struct, frozen=True, gc=False):
     """A route object under one hostname of one table."""
 
     encoded: EncodedRoute
@@ -164,17 +168,18 @@ def listening_at(listener: Listener | None) -> Listening:
 @query
 def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) -> ServedRoute | None:
     """Returns the first level of a route that Envoy has not refused."""
-    ranked = rank(g, route, hostname)
-    if ranked is None:
+    obj = read_route(g, route)
+    if obj is None:
         return None
+    encode_at = encoded_route if len(obj.spec.hostnames) > 1 else _encoded
     part = f"{gateway.path}/{table}#{hostname or '*'}#{route}"
     listening = listening_at(table_listener(g, gateway, table))
     said = ""
     for level in Level:
-        encoded = encoded_route(g, route, gateway, *listening, level)
+        encoded = encode_at(g, route, gateway, *listening, level)
         refused = complaint(g, ROUTES, part, encoded.digest) if encoded.entries else None
         if refused is None:
-            return ServedRoute(encoded, level, ranked, part, said)
+            return ServedRoute(encoded, level, rank_of(obj, hostname), part, said)
         said = said or refused
     raise AssertionError("nothing cannot be refused")
 
@@ -182,8 +187,10 @@ def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) 
 def unserved(g: Graph, route: Key, gateway: Key, hosts: tuple[tuple[str, str], ...]) -> tuple[tuple[Problem, ...], bool]:
     """Returns why parts of a route answer 500, because Envoy refused them or they could not be built, and whether all do."""
     served = [(host, found) for table, host in hosts if (found := served_route(g, route, gateway, table, host))]
+    if not any(found.encoded.failure or found.complaint for _, found in served):
+        return (), False
     problems = tuple(dict.fromkeys(problem for host, found in served for problem in _problems(found, host or "*")))
-    return problems, bool(problems) and all(found.complaint or found.encoded.whole for _, found in served)
+    return problems, all(found.complaint or found.encoded.whole for _, found in served)
 
 
 def _problems(served: ServedRoute, host: str) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -62,7 +62,34 @@ class Joined(Mapping[str, V]):
         return len(self._whole)
 
 
-class Resource(msgspec.Struct, frozen=True):
+class Single(Mapping[str, V]):
+    """One key and its value, in a quarter of a dict's memory: most resources have one part."""
+
+    __slots__ = ("_key", "_value")
+
+    def __init__(self, key: str, value: V) -> None:
+        self._key, self._value = key, value
+
+    def __getitem__(self, key: str) -> V:
+        if key != self._key:
+            raise KeyError(key)
+        return self._value
+
+    def __iter__(self) -> Iterator[str]:
+        yield self._key
+
+    def __len__(self) -> int:
+        return 1
+
+    def __repr__(self) -> str:
+        return f"{{{self._key!r}: {self._value!r}}}"
+
+
+def mapping(pairs: Sequence[tuple[str, V]]) -> Mapping[str, V]:
+    return Single(*pairs[0]) if len(pairs) == 1 else dict(pairs)
+
+
+class Resource(msgspec.Struct, frozen=True, gc=False):
     """`body` is the serialised message (not yet in an Any). Equal bytes have equal versions, on every replica."""
 
     type_url: str

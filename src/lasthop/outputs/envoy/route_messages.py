@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -12,7 +13,7 @@ from envoy.type.matcher.v3 import regex_pb2, string_pb2
 from envoy.type.v3 import percent_pb2
 from google.protobuf.wrappers_pb2 import UInt32Value
 
-from lasthop.outputs.envoy.encode import seconds
+from lasthop.outputs.envoy.encode import encode, seconds
 from lasthop.outputs.envoy.retries import route_retry
 from lasthop.outputs.envoy.route_filters import per_route_filters
 from lasthop.plan import routing
@@ -80,7 +81,8 @@ def envoy_routes(route: routing.Route, listening: Listening) -> Messages:
 
 def _route(route: routing.Route) -> rc.Route:
     message = rc.Route(name=route.origin, match=route_match(route.match))
-    _edit_headers(message, route.headers)
+    if route.headers != routing.NO_HEADERS:
+        _edit_headers(message, route.headers)
     for name, config in per_route_filters(route).items():
         message.typed_per_filter_config[name].CopyFrom(config)
     return message
@@ -209,7 +211,7 @@ def _forwards(message: rc.Route, forward: routing.Forward, protocol: Protocol) -
     """Returns one message; or, where backends rewrite the path, which a weighted cluster cannot, one for each backend. Envoy
     throws one die for all of them, so each takes its own share and those before it."""
     if not any(backend.rewrite and backend.rewrite.path for backend in forward.backends):
-        message.route.CopyFrom(_action(forward, forward.backends, forward.rewrite, protocol))
+        _act(message.route, forward, forward.backends, forward.rewrite, protocol)
         return [message]
     found = []
     total, so_far = sum(backend.weight for backend in forward.backends), 0
@@ -219,7 +221,7 @@ def _forwards(message: rc.Route, forward: routing.Forward, protocol: Protocol) -
         so_far += backend.weight
         if so_far < total:
             part.match.runtime_fraction.default_value.CopyFrom(_fraction(so_far, total))
-        part.route.CopyFrom(_action(forward, (backend,), _combined(forward.rewrite, backend.rewrite), protocol))
+        _act(part.route, forward, (backend,), _combined(forward.rewrite, backend.rewrite), protocol)
         found.append(part)
     return found
 
@@ -235,27 +237,29 @@ def _fraction(part: int, whole: int) -> percent_pb2.FractionalPercent:
     return percent_pb2.FractionalPercent(numerator=share, denominator=percent_pb2.FractionalPercent.MILLION)
 
 
-def _action(
-    forward: routing.Forward, backends: tuple[routing.Backend, ...], rewrite: routing.Rewrite | None, protocol: Protocol
-) -> rc.RouteAction:
-    action = rc.RouteAction(
-        cluster_not_found_response_code=rc.RouteAction.INTERNAL_SERVER_ERROR,
-        timeout=seconds(_timeout(forward)),
-        request_mirror_policies=[_mirror(mirror) for mirror in forward.mirrors],
-    )
+def _act(
+    action: rc.RouteAction,
+    forward: routing.Forward,
+    backends: tuple[routing.Backend, ...],
+    rewrite: routing.Rewrite | None,
+    protocol: Protocol,
+) -> None:
+    """Fills in what a route does with requests."""
+    # Always there: without it the listener's, which is short (see HEADERS_TIMEOUT).
+    idle = GRPC_IDLE if protocol is Protocol.H2 else IDLE
     if forward.timeout is not None and not 0 < forward.timeout <= IDLE:
-        action.idle_timeout.CopyFrom(seconds(forward.timeout))
-    else:
-        # Always there: without it the listener's, which is short (see HEADERS_TIMEOUT).
-        action.idle_timeout.CopyFrom(seconds(GRPC_IDLE if protocol is Protocol.H2 else IDLE))
+        idle = forward.timeout
+    action.MergeFromString(_alike(_timeout(forward), idle))
+    for mirror in forward.mirrors:
+        action.request_mirror_policies.append(_mirror(mirror))
     if forward.retry:
         action.retry_policy.CopyFrom(route_retry(forward.retry, forward.try_timeout))
     if rewrite:
         _rewrite(action, rewrite)
     only = backends[0]
-    if len(backends) == 1 and only.headers == routing.Headers() and not (only.rewrite and only.rewrite.hostname):
+    if len(backends) == 1 and only.headers == routing.NO_HEADERS and not (only.rewrite and only.rewrite.hostname):
         action.cluster = _cluster_name(only, protocol)
-        return action
+        return
     for backend in backends:
         weight = UInt32Value(value=backend.weight)
         share = rc.WeightedCluster.ClusterWeight(name=_cluster_name(backend, protocol), weight=weight)
@@ -263,18 +267,31 @@ def _action(
         if backend.rewrite and backend.rewrite.hostname:
             share.host_rewrite_literal = backend.rewrite.hostname
         action.weighted_clusters.clusters.append(share)
-    return action
+
+
+@functools.lru_cache(maxsize=256)
+def _alike(timeout: float, idle: float) -> bytes:
+    """Encodes what thousands of routes have in common, a RouteAction."""
+    action = rc.RouteAction(
+        cluster_not_found_response_code=rc.RouteAction.INTERNAL_SERVER_ERROR,
+        timeout=seconds(timeout),
+        idle_timeout=seconds(idle),
+    )
+    return encode(action)
 
 
 def _cluster_name(backend: routing.Backend, protocol: Protocol) -> str:
     if backend.hop is None:
         return REFUSED
     shared = protocol is Protocol.H1_UPGRADE and not backend.upgrades_apart
-    return backend.hop.name if shared else backend.hop._replace(protocol=protocol).name
+    same = shared or protocol is backend.hop.protocol
+    return backend.hop.name if same else backend.hop._replace(protocol=protocol).name
 
 
 def _timeout(forward: routing.Forward) -> float:
     """Returns the time limit of the whole request; without retries one try is the whole request. Zero: none."""
+    if not forward.timeout and not forward.try_timeout:
+        return 0.0
     retries = forward.retry and forward.retry.attempts
     limits = [forward.timeout] if retries else [forward.timeout, forward.try_timeout]
     return min((limit for limit in limits if limit), default=0.0)

@@ -10,12 +10,13 @@ from typing import Final
 
 import msgspec
 from envoy.config.route.v3 import route_components_pb2, route_pb2
+from google.protobuf.wrappers_pb2 import UInt64Value
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.clusters import BUFFER_LIMIT
 from lasthop.outputs.envoy.encode import enclosed, encode, field
 from lasthop.outputs.envoy.encoded_routes import Entry, served_route
-from lasthop.outputs.envoy.resource import ROUTES, Joined, Resource, content_hash
+from lasthop.outputs.envoy.resource import ROUTES, Joined, Resource, content_hash, mapping
 from lasthop.outputs.envoy.retries import host_retry
 from lasthop.outputs.envoy.route_filters import per_host_filters
 from lasthop.outputs.envoy.route_index import indexed
@@ -31,9 +32,13 @@ NO_ROUTE_STATUS: Final = 404
 MISDIRECTED_STATUS: Final = 421
 """So that the client asks again on a connection of its own."""
 _VIRTUAL_HOSTS: Final = route_pb2.RouteConfiguration.VIRTUAL_HOSTS_FIELD_NUMBER
+_NAME: Final = route_components_pb2.VirtualHost.NAME_FIELD_NUMBER
+_DOMAINS: Final = route_components_pb2.VirtualHost.DOMAINS_FIELD_NUMBER
+_BODY_LIMIT: Final = encode(route_components_pb2.VirtualHost(request_body_buffer_limit=UInt64Value(value=BUFFER_LIMIT)))
+"""Of a request's body, for another try; without it as much as of a client's connection."""
 
 
-class EncodedHost(msgspec.Struct, frozen=True):
+class EncodedHost(msgspec.Struct, frozen=True, gc=False):
     name: str
     body: bytes
     """As a field of its RouteConfiguration, so that to join them is all that is left to do."""
@@ -64,8 +69,9 @@ def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHo
     head = [_head(hostname, asked), host_retry(connect_rules(g, gateway).retries)]
     body = b"".join(enclosed(_VIRTUAL_HOSTS, [*head, *_routes(entries)]))
     blamed = [(route, found) for route, found in served if found.encoded.entries]
-    parts = {found.part: found.encoded.digest for _, found in blamed}
-    return EncodedHost(hostname or "*", body, content_hash(body), parts, {found.part: route for route, found in blamed})
+    parts = mapping([(found.part, found.encoded.digest) for _, found in blamed])
+    owners = mapping([(found.part, route) for route, found in blamed])
+    return EncodedHost(hostname or "*", body, content_hash(body), parts, owners)
 
 
 def refused_host(hostname: str) -> EncodedHost:
@@ -76,11 +82,9 @@ def refused_host(hostname: str) -> EncodedHost:
 
 
 def _head(hostname: str, asked: Sequence[ExternalAuth]) -> bytes:
-    name, filters = hostname or "*", per_host_filters(asked)
-    host = route_components_pb2.VirtualHost(name=name, domains=[name], typed_per_filter_config=filters)
-    # Of a request's body, for another try; without it as much as of a client's connection.
-    host.request_body_buffer_limit.value = BUFFER_LIMIT
-    return encode(host)
+    name = (hostname or "*").encode()
+    filters = encode(route_components_pb2.VirtualHost(typed_per_filter_config=per_host_filters(asked))) if asked else b""
+    return b"".join((field(_NAME, name), field(_DOMAINS, name), _BODY_LIMIT, filters))
 
 
 def _last_resort() -> Entry:

@@ -13,13 +13,9 @@ from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import encode
 from lasthop.outputs.envoy.resource import SECRET, Resource, content_hash
 from lasthop.outputs.envoy.tls import client_secret_name
-from lasthop.plan.tls import BackendTLS
-from lasthop.plan.upstream import Protocol
 from lasthop.resolve.certificates import KeyPair, key_pair, normal_pair, pair_digest, pair_part, refused_pair
-from lasthop.resolve.client_certificates import chain_digest
+from lasthop.resolve.client_certificates import CLIENT_SECRETS_IN_USE, chain_digest
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.hops import hop_tls
-from lasthop.resolve.reach import HOPS
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import Output, indexer
@@ -37,18 +33,6 @@ def index_gateway_secrets(g: Graph, key: Key) -> Iterator[Entry]:
     secrets = {secret for listener in owner.listeners if listener.served for secret in listener.certificates}
     for secret in secrets:
         yield SECRETS_IN_USE.entry((key, secret), True)
-
-
-CLIENT_SECRETS_IN_USE = Index[Key, Key, bool]("client-secret")
-"""The same of certificates that backends are shown."""
-
-
-@indexer(HOPS, patient=True)
-def index_hop_secrets(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    """Yields the client certificate of the hop: the Gateway's, or what the policy or XBackend names."""
-    tls = hop_tls(g, gateway, backend, port, protocol)
-    if isinstance(tls, BackendTLS) and tls.client_certificate:
-        yield CLIENT_SECRETS_IN_USE.entry((gateway, tls.client_certificate), True)
 
 
 @query

@@ -14,7 +14,8 @@ from lasthop.api.policies import LocalObjectReference
 from lasthop.outputs.explain.fact import Fact, State, bad, plain, warning, worst
 from lasthop.outputs.explain.hops import ca_bundle, observed_fact, rivals, tls_fact
 from lasthop.outputs.explain.policies import routes_to
-from lasthop.outputs.explain.reads import STATUS_OF, above
+from lasthop.outputs.explain.reads import above
+from lasthop.outputs.status.statuses import STATUS_OF
 from lasthop.plan.upstream import Hop
 from lasthop.resolve import xbackends
 from lasthop.resolve.backends import endpoints

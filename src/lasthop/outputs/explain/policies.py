@@ -14,10 +14,10 @@ from lasthop.plan.tls import BackendTLS, HopTLS, Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.ancestors import ancestors, reached_by
-from lasthop.resolve.policies.conditions import shadowed, target_problem, udp_warning
+from lasthop.resolve.policies.conditions import exceptions, target_problem
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.targets import WHOLE, port_winner, service_of
-from lasthop.resolve.policies.texts import read_policy, read_rejected
+from lasthop.resolve.policies.texts import read_texts
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import HOPS, REACH
 from lasthop.resolve.waivers import LOST, describe
@@ -31,7 +31,7 @@ CHECKED = {
 
 
 def explain_policy(g: Graph, key: Key) -> Fact:
-    policy, rejected = read_policy(g, key), read_rejected(g, key)
+    policy, rejected = read_texts(g, key)
     if rejected and policy is None:
         refused = (plain(f"target {t.kind} {key.namespace}/{t.name}: refused, never plaintext") for t in rejected.targets)
         return bad(str(key), bad(f"could not be fully read: {rejected.message}"), *refused, object=key)
@@ -74,17 +74,18 @@ def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
     if problem:
         return bad(f"{named}: no effect, ", object=service, why=problem)
     assert service is not None
-    exceptions = tuple(_ruled_by_others(g, key, service, target))
+    udp, never = exceptions(g, key, target)
+    others = (*_ruled_by_others(g, key, service, target), *([warning(udp)] if udp else []))
     uses = tuple(_uses(g, key, service, target))
-    if never := shadowed(g, key, target):
-        return warning(f"{named}: never used", plain(never), *exceptions, object=service)
+    if never:
+        return warning(f"{named}: never used", plain(never), *others, object=service)
     if not uses:
         why = "no accepted route of a Gateway leads there"
         if any(hop.protocol is Protocol.PASSTHROUGH for hop in REACH.of(g, service)):
             why = "only TLS Passthrough leads there, where the client's own TLS reaches the backend"
-        return warning(f"{named}: not used", plain(why), *exceptions, object=service)
+        return warning(f"{named}: not used", plain(why), *others, object=service)
     state = State.BAD if any(use.state is State.BAD for use in uses) else State.GOOD
-    return Fact(f"{named}: under this policy", state, (*uses, *exceptions), service)
+    return Fact(f"{named}: under this policy", state, (*uses, *others), service)
 
 
 def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:
@@ -129,5 +130,3 @@ def _ruled_by_others(g: Graph, key: Key, service: Key, target: PolicyTargetRefer
         claim = port_winner(g, service, port.name) if port.protocol == "TCP" else None
         if claim and claim.policy != key:
             yield plain(f"not port {port.name}: {claim.policy} names it", object=claim.policy)
-    if said := udp_warning(g, key, target):
-        yield warning(said)

@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, Final
+from typing import Any
 
 from lasthop.api.meta import Key
-from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.times import rfc3339
 from lasthop.outputs.explain.fact import Fact, State
-from lasthop.outputs.status.gateways import class_status, gateway_status
-from lasthop.outputs.status.listener_sets import listener_set_status
-from lasthop.outputs.status.policies import policy_status, telemetry_status, traffic_status, xbackend_status
-from lasthop.outputs.status.routes import route_status
+from lasthop.outputs.status.statuses import STATUS_OF
 from lasthop.store.graph import BEFORE, Graph, Query
 from lasthop.store.node import NodeId
 from lasthop.store.store import OBJECTS
-
-STATUS_OF: Final = {
-    "GatewayClass": class_status,
-    "Gateway": gateway_status,
-    "ListenerSet": listener_set_status,
-    **dict.fromkeys(ROUTE_KINDS, route_status),
-    "BackendTLSPolicy": policy_status,
-    "XBackend": xbackend_status,
-    "XBackendTrafficPolicy": traffic_status,
-    "XTelemetryPolicy": telemetry_status,
-}
-"""The query that ends in an object's status."""
 
 
 def below(g: Graph, root: NodeId) -> Iterator[NodeId]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from lasthop.api.core import AnyService
-from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.limits import MAX_ENDPOINTS
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.backends import SLICE_LABELS, endpoints
 from lasthop.resolve.missing_endpoints import missing_endpoints
-from lasthop.resolve.reach import HOPS
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Graph, query
-from lasthop.store.stages import Output
-from lasthop.store.store import read
+from lasthop.store.graph import Graph
 
 REMEDY = "Write an EndpointSlice with the label {} and a port of the same name as the {}'s, or correct the one that is there."
 IN_CLUSTER = {
@@ -23,25 +21,22 @@ IN_CLUSTER = {
 }
 
 
-@query
-def endpoint_findings(g: Graph, gateway: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
-    """Returns an error where people write the endpoints themselves; in a cluster, where they come and go, a warning."""
-    service = read(g, service_key, AnyService) if service_key.kind in SERVICE_GROUPS else None
-    why = missing_endpoints(g, service_key, port, protocol.transport) if service else ""
-    if service is None:
-        return ()
-    number = next((n for n, p in enumerate(service.spec.ports) if (p.port, p.protocol) == (port, protocol.transport)), 0)
+def endpoint_findings(g: Graph, key: Key, service: AnyService, port: int, protocol: Protocol) -> Iterator[Finding]:
+    """Yields an error where people write the endpoints themselves; in a cluster, where they come and go, a warning."""
+    transport = protocol.transport
+    count = len(endpoints(g, key, port, transport).endpoints)
+    if 0 < count < MAX_ENDPOINTS:
+        return
+    number = next((n for n, p in enumerate(service.spec.ports) if (p.port, p.protocol) == (port, transport)), 0)
     field = f"spec.ports[{number}]"
-    if len(endpoints(g, service_key, port, protocol.transport).endpoints) >= MAX_ENDPOINTS:
+    if count:
         message = f"port {port} has {MAX_ENDPOINTS:,} endpoints or more; of these, {MAX_ENDPOINTS:,} are used."
-        return (Finding(service_key, "TooManyEndpoints", message, "Use several Services.", field, Severity.WARNING),)
-    if not why:
-        return ()
-    message = f"port {port} has no ready endpoint, so {fate(protocol)}: {why}."
-    kind, pods = service_key.kind, settings(g).pods
-    remedy = IN_CLUSTER[kind] if pods else REMEDY.format(SLICE_LABELS[kind], kind)
-    severity = Severity.WARNING if pods else Severity.ERROR
-    return (Finding(service_key, "NoEndpoints", message, remedy, field, severity),)
+        yield Finding(key, "TooManyEndpoints", message, "Use several Services.", field, Severity.WARNING)
+    elif why := missing_endpoints(g, key, port, transport):
+        message = f"port {port} has no ready endpoint, so {fate(protocol)}: {why}."
+        kind, pods = key.kind, settings(g).pods
+        remedy = IN_CLUSTER[kind] if pods else REMEDY.format(SLICE_LABELS[kind], kind)
+        yield Finding(key, "NoEndpoints", message, remedy, field, Severity.WARNING if pods else Severity.ERROR)
 
 
 def fate(protocol: Protocol) -> str:
@@ -49,6 +44,3 @@ def fate(protocol: Protocol) -> str:
     if protocol.http:
         return "requests get 503"
     return "datagrams are dropped" if protocol is Protocol.UDP else "connections are closed"
-
-
-ENDPOINT_FINDINGS = Output("findings-endpoints", HOPS, endpoint_findings)

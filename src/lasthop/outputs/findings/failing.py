@@ -8,11 +8,6 @@ from lasthop.plan import reasons
 from lasthop.plan.finding import Finding
 from lasthop.plan.messages import probe_command
 from lasthop.plan.problem import Problem
-from lasthop.plan.upstream import Protocol
-from lasthop.resolve.failing import failing_plaintext
-from lasthop.resolve.reach import HOPS
-from lasthop.store.graph import Graph, query
-from lasthop.store.stages import Output
 
 
 def backend_failing(key: Key, gateway: Key, problem: Problem) -> Finding:
@@ -21,13 +16,3 @@ def backend_failing(key: Key, gateway: Key, problem: Problem) -> Finding:
     if key.kind in SERVICE_GROUPS:
         remedy = "Start the backend, or correct the addresses and ports of its EndpointSlice."
     return Finding(key, reasons.BACKEND_FAILING, f"at {gateway}: {problem.message}.", remedy, about=(gateway, *problem.about))
-
-
-@query
-def plaintext_findings(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
-    """Tells of a Service port without a policy that fails."""
-    problem = failing_plaintext(g, gateway, backend, port, protocol)
-    return (backend_failing(backend, gateway, problem),) if problem else ()
-
-
-FAILING_PLAINTEXT = Output("findings-failing", HOPS, plaintext_findings)

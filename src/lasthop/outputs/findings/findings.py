@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from lasthop.api.backends import KIND as XBACKEND
-from lasthop.api.core import AnyService
-from lasthop.api.kinds import CONTROLLER_NAME, KINDS, SERVICE_GROUPS
+from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.unserved import NOT_SERVED, Unserved
-from lasthop.outputs.findings.endpoints import ENDPOINT_FINDINGS
-from lasthop.outputs.findings.failing import FAILING_PLAINTEXT
 from lasthop.outputs.findings.foreign import FOREIGN_CLASSES
 from lasthop.outputs.findings.gateways import class_findings, gateway_findings, listener_set_findings
+from lasthop.outputs.findings.hops import hop_findings
 from lasthop.outputs.findings.policies import policy_findings, xbackend_findings
 from lasthop.outputs.findings.routes import route_findings
 from lasthop.outputs.findings.telemetry import telemetry_findings
@@ -20,11 +18,7 @@ from lasthop.outputs.findings.weakenings import WEAKENINGS
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.problem import Problem
-from lasthop.plan.tls import Plaintext
-from lasthop.plan.upstream import Protocol
-from lasthop.resolve.app_protocols import annotation_for_tls, policy_to_write
 from lasthop.resolve.backend_traffic import KIND as TRAFFIC_POLICY
-from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.reach import HOPS
 from lasthop.resolve.telemetry import KIND as TELEMETRY_POLICY
 from lasthop.resolve.trust import minute
@@ -42,22 +36,6 @@ def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     message = f"ends on {minute(found.expires)}, and connections that need it fail from then on."
     remedy = "Fix the backend's certificate by then, or extend the waiver."
     return (Finding(key, "WaiverExpiresSoon", message, remedy, field="spec.expires", severity=Severity.WARNING),)
-
-
-@query
-def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
-    """Warns of a plaintext port that an annotation for another gateway gives TLS: its author surely expects TLS here, too."""
-    service = read(g, service_key, AnyService) if service_key.kind in SERVICE_GROUPS else None
-    service_port = service.port(port) if service else None
-    if service is None or service_port is None or not protocol.policed:
-        return ()
-    annotation = annotation_for_tls(service, service_port)
-    if not annotation or not isinstance(hop_tls(g, gateway_key, service_key, port, protocol), Plaintext):
-        return ()
-    message = f"port {port} uses plaintext: annotation {annotation} asks other gateways for TLS, and has no effect here."
-    policy = policy_to_write(service_key, service_port)
-    remedy = f"Create a BackendTLSPolicy {policy}; or if plaintext is meant, give the port appProtocol: http."
-    return (Finding(service_key, "PlaintextBackend", message, remedy, "metadata.annotations", Severity.WARNING),)
 
 
 @query
@@ -82,9 +60,7 @@ FINDINGS = (
     Output("findings-telemetry-policies", TELEMETRY_POLICY, telemetry_findings),
     Output("findings-waivers", "VerificationWaiver", waiver_findings),
     Output("findings-hops", HOPS, hop_findings),
-    FAILING_PLAINTEXT,
     WEAKENINGS,
-    ENDPOINT_FINDINGS,
     FOREIGN_CLASSES,
     *(Output(f"findings-{kind}", kind, unserved_findings) for kind in UNSERVED_KINDS),
 )

@@ -14,7 +14,7 @@ from lasthop.plan.problem import Problem
 from lasthop.resolve import xbackend_conditions
 from lasthop.resolve.client_certificates import policy_certificate
 from lasthop.resolve.policies.ancestors import ancestors
-from lasthop.resolve.policies.conditions import conditions, shadowed, target_problem, udp_warning, unreached
+from lasthop.resolve.policies.conditions import conditions, exceptions, target_problem, unreached
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls
 from lasthop.resolve.policies.texts import read_policy
@@ -47,9 +47,10 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
         field = f"spec.targetRefs[{number}]"
         if problem:
             yield problem.at(field).on(key)
-        if warning := udp_warning(g, key, target):
-            yield Finding(key, "Warning", warning, field=field, severity=Severity.WARNING)
-        if not problem and (never := shadowed(g, key, target)):
+        udp, never = exceptions(g, key, target)
+        if udp:
+            yield Finding(key, "Warning", udp, field=field, severity=Severity.WARNING)
+        if not problem and never:
             yield Finding(key, "Shadowed", f"{never}.", "Remove the target.", field=field, severity=Severity.WARNING)
     if not all(problems) and (unused := unreached(g, key)):
         yield unused.on(key)
@@ -64,10 +65,10 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
 
 def _at_gateway(g: Graph, key: Key, gateway: Key) -> Iterator[Finding]:
     """Yields what differs from Gateway to Gateway: whether its operator permits what the policy asks for."""
-    permitted = permitted_tls(g, gateway, key)
-    if isinstance(permitted, Problem):
-        yield permitted.within(f"at {gateway}", gateway).at("spec.validation").on(key)
     stated = conditions(g, key, gateway)
+    refused = any(condition.type == reasons.ACCEPTED and condition.problem for condition in stated)
+    if refused and isinstance(permitted := permitted_tls(g, gateway, key), Problem):
+        yield permitted.within(f"at {gateway}", gateway).at("spec.validation").on(key)
     yield from _weakened(key, gateway, stated, "spec.validation")
     yield from failing(key, gateway, stated)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -16,7 +17,18 @@ def stated(conditions: Iterable[Condition], obj: Object) -> tuple[ConditionStatu
     """Conditions about `obj`, none longer than an API server takes; their time is set when they are merged with what was there
     before."""
     generation = obj.metadata.generation
-    return tuple(ConditionStatus(c.type, _status(c), c.reason, limited(c.message), generation) for c in conditions)
+    return tuple(
+        ConditionStatus(c.type, _status(c), c.reason, limited(c.message), generation)
+        if c.message
+        else _silent(c.type, _status(c), c.reason, generation)
+        for c in conditions
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _silent(type: str, status: str, reason: str, generation: int) -> ConditionStatus:
+    """Returns a condition without a message: one and the same for the many objects that are all right."""
+    return ConditionStatus(type, status, reason, "", generation)
 
 
 def _status(condition: Condition) -> str:

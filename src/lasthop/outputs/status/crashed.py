@@ -5,6 +5,7 @@ A status without a word would leave the old one, which may say that all is well.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
@@ -38,11 +39,13 @@ from lasthop.store.store import OBJECTS
 
 
 def or_crashed(status: Query[Key, api.Status | None]) -> Query[Key, api.Status | None]:
-    """Returns the same query, with a status of its own for an object of which it cannot say anything."""
+    """Returns a query of the same name, with a status of its own for an object of which the other cannot say anything. The
+    other is called as a part of it, or each status would be kept twice."""
 
     @query
+    @functools.wraps(status.fn)
     def or_crashed_status(g: Graph, key: Key) -> api.Status | None:
-        found = status.attempt(g, key)
+        found = g.shielded(status.fn, key)
         return crashed_status(g, key) if isinstance(found, Crash) else found
 
     return or_crashed_status

@@ -20,7 +20,7 @@ from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, reached_by
 from lasthop.resolve.policies.conditions import conditions
 from lasthop.resolve.policies.targets import service_of
-from lasthop.resolve.policies.texts import read_policy, read_rejected
+from lasthop.resolve.policies.texts import read_texts
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 from lasthop.store.store import read
@@ -28,7 +28,7 @@ from lasthop.store.store import read
 
 @query
 def policy_status(g: Graph, key: Key) -> PolicyStatus | None:
-    policy, rejected = read_policy(g, key), read_rejected(g, key)
+    policy, rejected = read_texts(g, key)
     if policy is None:
         return _rejected_status(g, key, rejected) if rejected else None
     entries = [entry(gateway, stated(conditions(g, key, gateway), policy)) for gateway in ancestors(g, key).gateways]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from msgspec.structs import replace
 
 from lasthop.api.kinds import CONTROLLER_NAME
@@ -35,15 +37,13 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
         return None
     entries = []
     for parent in parents(g, key):
-        owner = parent.owner
-        ref = ParentReference(
-            owner.name, kind=owner.kind, namespace=owner.namespace, section_name=parent.section_name, port=parent.port
-        )
+        ref = _reference(parent.owner, parent.section_name, parent.port)
         said = without_effect("useDefaultGateways", obj.spec.use_default_gateways)
         judged = verdict_at(g, key, parent)
         if key.kind in PROTOCOLS:
             problems, whole = unserved(g, key, parent.gateway, parent.hosts)
-            judged = replace(judged, refused=(*problems, *judged.refused), all_refused=judged.all_refused or whole)
+            if problems:
+                judged = replace(judged, refused=(*problems, *judged.refused), all_refused=judged.all_refused or whole)
         served: tuple[Condition, ...] = ()
         if parent.problem is None:
             failing = unconnected(FAILING_ROUTES.of(g, key, parent.gateway))
@@ -51,6 +51,12 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
         conditions = (*_conditions(key.kind, parent, judged, said), *served)
         entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
     return RouteStatus(tuple(entries)) if entries else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _reference(owner: Key, section_name: str, port: int) -> ParentReference:
+    """Returns what a status calls a parent: one and the same for the many routes of a Gateway."""
+    return ParentReference(owner.name, kind=owner.kind, namespace=owner.namespace, section_name=section_name, port=port)
 
 
 def _conditions(kind: str, parent: Parent, judged: RouteVerdict, said: str) -> tuple[Condition, ...]:

@@ -30,8 +30,10 @@ class Ancestors(msgspec.Struct, frozen=True):
 
 def with_room(g: Graph, gateways: Iterable[Key], status: PolicyStatus) -> Ancestors:
     """Sorts Gateways by whether the status of a policy has room for them, in which other controllers have entries too."""
-    foreign = sum(1 for entry in status.ancestors if entry.controller_name != CONTROLLER_NAME)
-    ordered, room = sorted(gateways, key=lambda key: age(g, key)), max(0, MAX_ANCESTORS - foreign)
+    foreign = len([entry for entry in status.ancestors if entry.controller_name != CONTROLLER_NAME])
+    # Of one Gateway the age does not matter, so it need not be read.
+    reached, room = list(gateways), max(0, MAX_ANCESTORS - foreign)
+    ordered = sorted(reached, key=lambda key: age(g, key)) if len(reached) > 1 else reached
     return Ancestors(tuple(ordered[:room]), tuple(ordered[room:]))
 
 
@@ -43,19 +45,18 @@ def ancestors(g: Graph, policy: Key) -> Ancestors:
     reached: set[Key] = set()
     for target in obj.spec.target_refs:
         if service := service_of(policy, target):
-            reached.update(gw for gw, _ in reached_by(g, service, target.section_name))
+            reached.update([gateway for gateway, _ in reached_by(g, service, target.section_name)])
     return with_room(g, reached, obj.status)
 
 
-@query
 def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int], ...]:
     """Returns the (Gateway, port) pairs from which routes lead to this section of a Service. A section that names no port, or
     one that cannot carry TLS, counts as reached wherever the Service is, because that is where its author will look; but not
     through passthrough, where no policy applies."""
-    service = read(g, service_key, AnyService)
+    hops = REACH.of(g, service_key)
+    service = read(g, service_key, AnyService) if hops else None
     named = [p for p in service.spec.ports if section in (WHOLE, p.name)] if service else []
     ports = {p.port for p in named if p.protocol == "TCP" and section != WHOLE}
     policed = not named or any(p.protocol == "TCP" for p in named)
-    hops = REACH.of(g, service_key)
     reached = [h for h in hops if h.protocol.policed or (not policed and h.protocol is not Protocol.PASSTHROUGH)]
     return tuple(sorted({(hop.gateway, hop.port) for hop in reached if not ports or hop.port in ports}))

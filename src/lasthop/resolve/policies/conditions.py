@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from lasthop.api.core import AnyService
 from lasthop.api.meta import Key
-from lasthop.api.policies import PolicyTargetReference
+from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.finding import Severity
@@ -17,7 +19,7 @@ from lasthop.resolve.client_certificates import shown_certificate
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.observed import connected
 from lasthop.resolve.policies import targets
-from lasthop.resolve.policies.ancestors import Ancestors, ancestors, reached_by
+from lasthop.resolve.policies.ancestors import ancestors, reached_by
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls
 from lasthop.resolve.policies.texts import read_policy
@@ -29,8 +31,11 @@ from lasthop.resolve.waivers import describe
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
+# Most policies have these two as they are, so they are kept once.
+ACCEPTED: Final = true(reasons.ACCEPTED)
+RESOLVED: Final = true(reasons.RESOLVED_REFS)
 
-@query
+
 def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Problem | None:
     """Returns why a policy has no effect on one of its targets."""
     key = targets.service_of(policy, target)
@@ -46,7 +51,7 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
         ports = tuple(p for p in ports if p.name == target.section_name)
         if not ports:
             return Problem(reasons.TARGET_NOT_FOUND, targets.missing_port(g, key, target.section_name), about=(key,))
-    if ports and all(p.protocol == "UDP" for p in ports):
+    if ports and ports[0].protocol == "UDP" and all(p.protocol == "UDP" for p in ports):
         return invalid(f"port {ports[0].name or ports[0].port} of {key} is UDP, which cannot carry TLS", key)
     winner = targets.section_winner(g, key, target.section_name)
     if winner is not None and winner.policy != policy:
@@ -56,7 +61,6 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
     return None
 
 
-@query
 def precedence(g: Graph, policy: Key, winner: targets.Claim) -> str:
     """Names the policy that wins over another with the same target, and the rule by which it does."""
     obj = read_policy(g, policy)
@@ -64,13 +68,29 @@ def precedence(g: Graph, policy: Key, winner: targets.Claim) -> str:
     return f"{winner.policy.path}, which {rule}" + (" and cannot be read, so connections fail" if winner.rejected else "")
 
 
-def udp_warning(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
-    key = targets.service_of(policy, target)
-    if key is None or target.section_name != targets.WHOLE:
-        return ""
-    service = read(g, key, AnyService)
-    udp = [p.name or str(p.port) for p in service.spec.ports if p.protocol == "UDP"] if service else []
+def exceptions(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[str, str]:
+    """Returns what to say of the ports of a whole-Service target that it does not affect: see the two functions below."""
+    key = targets.service_of(policy, target) if target.section_name == targets.WHOLE else None
+    service = read(g, key, AnyService) if key else None
+    if key is None or service is None:
+        return "", ""
+    return _udp_warning(service, target), _shadowed(g, policy, key, service)
+
+
+def _udp_warning(service: AnyService, target: PolicyTargetReference) -> str:
+    udp = [p.name or str(p.port) for p in service.spec.ports if p.protocol == "UDP"]
     return f"UDP port {', '.join(udp)} of {target.kind} {target.name} is not affected" if udp else ""
+
+
+def _shadowed(g: Graph, policy: Key, key: Key, service: AnyService) -> str:
+    """Says that every port of a Service has a policy of its own, so that this one is never used."""
+    if targets.winners(g, key).keys() <= {targets.WHOLE}:
+        return ""
+    winners = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"]
+    others = dict.fromkeys(winner.policy.path for winner in winners if winner and winner.policy != policy)
+    if not winners or any(winner is None or winner.policy == policy for winner in winners):
+        return ""
+    return f"no port of {key} uses it: each is named by a policy of its own ({', '.join(others)})"
 
 
 class Targets(msgspec.Struct, frozen=True):
@@ -89,37 +109,26 @@ class Targets(msgspec.Struct, frozen=True):
         return self.reached + self.elsewhere
 
 
-def targets_at(g: Graph, policy: Key, gateway: Key) -> Targets:
-    obj = read_policy(g, policy)
+def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> Targets:
     effective = False
     reached: list[Problem] = []
     elsewhere: list[Problem] = []
     notes: list[str] = []
-    for target in obj.spec.target_refs if obj else ():
-        here, problem = _reaches(g, policy, target, gateway), target_problem(g, policy, target)
+    concerned = ancestors(g, policy)
+    # An ancestor reaches some target: the only one, where there are no others.
+    sole = len(obj.spec.target_refs) == 1 and gateway in concerned.gateways
+    for target in obj.spec.target_refs:
+        here, problem = sole or _reaches(g, policy, target, gateway), target_problem(g, policy, target)
         if problem:
             (reached if here else elsewhere).append(problem)
         elif here:
             effective = True
-            notes += [udp_warning(g, policy, target), shadowed(g, policy, target)]
+            notes += exceptions(g, policy, target)
         else:
             notes.append(f"{target.kind} {policy.namespace}/{target.name} is not reached from this Gateway")
-    for other in ancestors(g, policy).without_room:
+    for other in concerned.without_room:
         elsewhere.append(invalid(f"this status has no room for {other}, so connections from there fail", other))
     return Targets(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
-
-
-def shadowed(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
-    """Says that every port of a whole-Service target has a policy of its own, so that this one is never used."""
-    key = targets.service_of(policy, target)
-    if key is None or target.section_name != targets.WHOLE:
-        return ""
-    service = read(g, key, AnyService)
-    winners = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"] if service else []
-    others = dict.fromkeys(winner.policy.path for winner in winners if winner and winner.policy != policy)
-    if not winners or any(winner is None or winner.policy == policy for winner in winners):
-        return ""
-    return f"no port of {key} uses it: each is named by a policy of its own ({', '.join(others)})"
 
 
 @query
@@ -127,14 +136,16 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     obj, judged = read_policy(g, policy), judgement(g, policy)
     if obj is None or judged is None:
         return ()
-    found = targets_at(g, policy, gateway)
+    found = targets_at(g, policy, obj, gateway)
     permitted = permitted_tls(g, gateway, policy)
     problem = permitted if isinstance(permitted, Problem) else judged.problem
     if not found.effective and found.reached:
         problem = joined(found.problems)
     told = [*(each.text for each in found.problems), *judged.warnings, *found.notes, *judged.notes]
-    accepted = failed(reasons.ACCEPTED, problem) if problem else true(reasons.ACCEPTED, "; ".join(dict.fromkeys(told)))
-    resolved = failed(reasons.RESOLVED_REFS, judged.unresolved) if judged.unresolved else true(reasons.RESOLVED_REFS)
+    accepted = ACCEPTED
+    if problem or told:
+        accepted = failed(reasons.ACCEPTED, problem) if problem else true(reasons.ACCEPTED, "; ".join(dict.fromkeys(told)))
+    resolved = failed(reasons.RESOLVED_REFS, judged.unresolved) if judged.unresolved else RESOLVED
     lost = [each for each in found.problems if each.reason == reasons.TARGET_NOT_FOUND]
     if resolved.status and lost:
         resolved = failed(reasons.RESOLVED_REFS, joined(lost))
@@ -142,9 +153,9 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     if accepted.status and found.effective:
         if found.problems:
             more.append(failed(reasons.PARTIALLY_INVALID, joined(found.problems)))
-        if unserved := not_programmed(g, gateway, policy):
+        if unserved := not_programmed(g, gateway, permitted):
             more.append(unserved)
-        hops = hops_under(g, policy, gateway)
+        hops = hops_under(g, policy, obj, gateway)
         if seen := connected(g, hops):
             more.append(seen)
         if isinstance(permitted, BackendTLS) and permitted.waiver and hops:
@@ -152,13 +163,12 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     return accepted, resolved, *more, *weakened(WEAKENED_POLICIES.of(g, policy, gateway))
 
 
-@query
-def not_programmed(g: Graph, gateway: Key, policy: Key) -> Condition | None:
+def not_programmed(g: Graph, gateway: Key, permitted: BackendTLS | Problem | None) -> Condition | None:
     """Returns why nothing comes of a good policy at a Gateway: the Gateway itself is not served, or the client certificate
     cannot be shown. `Accepted` is about the policy, so this is a condition of its own, absent otherwise."""
     if why := serves_nothing(g, gateway):
         return failed(reasons.PROGRAMMED, why)
-    shown = shown_certificate(g, gateway, policy)
+    shown = shown_certificate(g, gateway, permitted) if isinstance(permitted, BackendTLS) else None
     if isinstance(shown, Problem):
         return failed(reasons.PROGRAMMED, shown.within(f"connections from {gateway} fail"))
     return None
@@ -167,7 +177,8 @@ def not_programmed(g: Graph, gateway: Key, policy: Key) -> Condition | None:
 def unreached(g: Graph, policy: Key) -> Problem | None:
     """Returns why no Gateway uses a policy whose targets are all right."""
     obj = read_policy(g, policy)
-    if obj is None or ancestors(g, policy) != Ancestors():
+    reached = ancestors(g, policy)
+    if obj is None or reached.gateways or reached.without_room:
         return None
     if any(hop.protocol is Protocol.PASSTHROUGH for service in targets.named_services(obj) for hop in REACH.of(g, service)):
         message = "only TLS Passthrough leads to its targets, which is the client's own TLS, so the policy has no effect"
@@ -182,10 +193,10 @@ def degraded(waiver: Waiver) -> Condition:
     return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.mode, describe(waiver))
 
 
-def hops_under(g: Graph, policy: Key, gateway: Key) -> list[Hop]:
+def hops_under(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> list[Hop]:
     """Returns the hops from a Gateway that use the policy: a backend may be refused for other reasons."""
-    services = targets.named_services(read_policy(g, policy))
-    reached = (hop for service in services for hop in REACH.of(g, service) if hop.gateway == gateway)
+    services = dict.fromkeys([targets.service_of(policy, target) for target in obj.spec.target_refs])
+    reached = [hop for service in services if service for hop in REACH.of(g, service) if hop.gateway == gateway]
     return [hop for hop in reached if isinstance(tls := hop_tls(g, *hop), BackendTLS) and tls.source == policy]
 
 

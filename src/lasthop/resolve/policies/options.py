@@ -23,7 +23,12 @@ class ParsedOptions(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
+NONE: Final = ParsedOptions(TLSOptions())
+
+
 def parse(options: StringMap) -> ParsedOptions:
+    if not options:
+        return NONE
     fields: dict[str, str | tuple[str, ...]] = {}
     problems, warnings = [], []
     for key, value in options:

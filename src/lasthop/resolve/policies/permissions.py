@@ -23,12 +23,11 @@ from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.targets import misaimed
 from lasthop.resolve.profiles import backend_rules, limits
 from lasthop.resolve.trust import minute
-from lasthop.store.graph import Graph, query
+from lasthop.store.graph import Graph
 
 DAY: Final = 86400.0
 
 
-@query
 def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem | None:
     """Returns the TLS that a policy or XBackend asks for if this Gateway's operator permits it, or what is not permitted; None
     if it is invalid by itself."""
@@ -43,12 +42,13 @@ def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem |
         message = f"pins alone check neither names nor dates, and that is denied here ({rules.by})"
         remedy = "give the PinSet CAs, or the certificate itself (`lasthop pin`)"
         return Problem(reasons.PINNED_ONLY_NOT_PERMITTED, message, remedy=remedy)
-    if isinstance(wanted.trust, Anchors) and wanted.trust.weak and not rules.weak:
-        message = f"{wanted.trust.weak}, and weak certificates are denied here ({rules.by})"
-        remedy = "use a CA or certificate with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature"
-        return Problem(reasons.WEAK_CERTIFICATE_NOT_PERMITTED, message, remedy=remedy)
-    if isinstance(wanted.trust, Anchors) and (message := too_large(wanted.trust, limits(g, gateway))):
-        return invalid(message)
+    if isinstance(wanted.trust, Anchors):
+        if wanted.trust.weak and not rules.weak:
+            message = f"{wanted.trust.weak}, and weak certificates are denied here ({rules.by})"
+            remedy = "use a CA or certificate with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature"
+            return Problem(reasons.WEAK_CERTIFICATE_NOT_PERMITTED, message, remedy=remedy)
+        if message := too_large(wanted.trust, limits(g, gateway)):
+            return invalid(message)
     # A policy that does not say how low it would go goes no lower than the profile.
     lowest = wanted.options.min_version or max(wanted.options.lowest, rules.min_version)
     if lowest < rules.min_version or wanted.options.max_version < rules.min_version:
@@ -56,6 +56,8 @@ def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem |
         message = f"at least TLS {rules.min_version} is required here ({rules.by})"
         remedy = f"correct option {PREFIX}{name}-tls-version or remove it"
         return Problem(reasons.TLS_VERSION_NOT_PERMITTED, message, remedy=remedy)
+    if lowest == wanted.options.lowest:
+        return wanted
     return msgspec.structs.replace(wanted, options=msgspec.structs.replace(wanted.options, min_version=lowest))
 
 

@@ -12,7 +12,7 @@ policy. Only a CA may be left out, and only while another one is there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -35,6 +35,7 @@ WELL_KNOWN: Final = SYSTEM.kind
 WELL_KNOWN_FIELD: Final = "wellKnownCACertificates"
 PIN_SET: Final = "PinSet"
 WAIVER: Final = "VerificationWaiver"
+NO_PINS: Final = Pins()
 ORDER: Final = (reasons.INVALID_KIND, reasons.INVALID_CA_CERTIFICATE_REF)
 """Which reason is told first; our own come after these."""
 
@@ -69,10 +70,10 @@ class _Entry(msgspec.Struct, frozen=True):
     @property
     def kind(self) -> str:
         """What a reference is to us; empty: unknown."""
-        if (self.ref.group, self.ref.kind) in CA_KINDS:
+        group, kind = self.ref.group, self.ref.kind
+        if (group, kind) in CA_KINDS:
             return CA
-        ours = self.ref.group == GROUP and self.ref.kind in ((PIN_SET, WAIVER, WELL_KNOWN) if not self.inside else ())
-        return self.ref.kind if ours else ""
+        return kind if group == GROUP and not self.inside and kind in (PIN_SET, WAIVER, WELL_KNOWN) else ""
 
     def fault(self, problem: Problem) -> Problem:
         return problem.within(self.place).at(self.field)
@@ -81,13 +82,12 @@ class _Entry(msgspec.Struct, frozen=True):
 class _References(msgspec.Struct, frozen=True):
     """The list, sorted, with its PinSet and its waiver read."""
 
-    entries: tuple[_Entry, ...]
-    """As they are written; those of the PinSet are in `cas` and `unknown` too."""
-    pin_sets: tuple[_Entry, ...]
-    waivers: tuple[_Entry, ...]
-    well_known: tuple[_Entry, ...]
-    cas: tuple[_Entry, ...]
-    unknown: tuple[_Entry, ...]
+    entries: Sequence[_Entry]
+    """As they are written; those of the PinSet are in `cas` too."""
+    pin_sets: Sequence[_Entry]
+    waivers: Sequence[_Entry]
+    well_known: Sequence[_Entry]
+    cas: Sequence[_Entry]
     pinned: PinnedTrust | None
     waiver: Waiver | None
 
@@ -140,7 +140,7 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
     return Verification(
         mode=refs.mode,
         trust=trust,
-        pins=pins.pins if pins else Pins(),
+        pins=pins.pins if pins else NO_PINS,
         waiver=refs.waiver,
         names=refs.names,
         problem=problem.at(where) if problem else None,
@@ -159,39 +159,42 @@ def _anchors(g: Graph, namespace: str, cas: list[LocalObjectReference], pins: Pi
 
 def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> tuple[_References, list[Problem]]:
     """Sorts the references; also returns what is wrong with those that may not be left out."""
-    entries = tuple(_Entry(ref, f"caCertificateRefs[{n}]") for n, ref in enumerate(validation.ca_certificate_refs))
+    entries = [_Entry(ref, f"caCertificateRefs[{n}]") for n, ref in enumerate(validation.ca_certificate_refs)]
     if validation.well_known_ca_certificates:
         well_known = LocalObjectReference(GROUP, WELL_KNOWN, validation.well_known_ca_certificates)
-        entries += (_Entry(well_known, WELL_KNOWN_FIELD),)
+        entries.append(_Entry(well_known, WELL_KNOWN_FIELD))
     fatal: list[Problem] = []
     pins: list[PinnedTrust] = []
     waivers: list[Waiver] = []
     inner: list[_Entry] = []
+    by_kind: dict[str, list[_Entry]] = {PIN_SET: [], WAIVER: [], WELL_KNOWN: [], CA: [], "": []}
     for entry in entries:
+        kind = entry.kind
+        by_kind[kind].append(entry)
+        if kind not in (PIN_SET, WAIVER):
+            continue
         key = Key(entry.ref.kind, namespace, entry.ref.name)
-        found = pinned(g, key) if entry.kind == PIN_SET else waiver(g, key) if entry.kind == WAIVER else None
-        match found:
-            case Problem():
-                fatal.append(entry.fault(found))
-            case PinnedTrust():
+        match pinned(g, key) if kind == PIN_SET else waiver(g, key):
+            case Problem() as problem:
+                fatal.append(entry.fault(problem))
+            case PinnedTrust() as found:
                 pins.append(found)
                 inside = f"PinSet {entry.ref.name},"
                 inner += (_Entry(ref, entry.field, f"{inside} caCertificateRefs[{n}]") for n, ref in enumerate(found.cas))
-            case Waiver():
+            case Waiver() as found:
                 waivers.append(found)
-    everything = (*entries, *inner)
-    by_kind = {kind: tuple(e for e in everything if e.kind == kind) for kind in (PIN_SET, WAIVER, WELL_KNOWN, CA, "")}
+    for entry in inner:
+        by_kind[entry.kind].append(entry)
     refs = _References(
         entries=entries,
         pin_sets=by_kind[PIN_SET],
         waivers=by_kind[WAIVER],
         well_known=by_kind[WELL_KNOWN],
         cas=by_kind[CA],
-        unknown=by_kind[""],
         pinned=pins[0] if pins else None,
         waiver=waivers[0] if waivers else None,
     )
-    return refs, [entry.fault(_unknown(entry)) for entry in refs.unknown] + fatal
+    return refs, [entry.fault(_unknown(entry)) for entry in by_kind[""]] + fatal
 
 
 def _unknown(entry: _Entry) -> Problem:
@@ -210,6 +213,8 @@ def _source(validation: BackendTLSPolicyValidation) -> Iterator[str]:
 
 
 def _combination(refs: _References) -> Iterator[str]:
+    if not (refs.pin_sets or refs.waivers or refs.well_known):
+        return  # CAs alone
     cas = [entry for entry in refs.cas if not entry.inside]
     if cas and refs.well_known:
         yield "the system store cannot be combined with other CAs; use one of the two"

@@ -8,7 +8,7 @@ it does not step aside for another, or trust would change hands with a typo.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -18,8 +18,9 @@ from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.resolve.meant import meant
-from lasthop.resolve.policies.texts import read_policy, read_rejected
+from lasthop.resolve.policies.texts import read_texts
 from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
 from lasthop.store.store import read
@@ -55,9 +56,10 @@ CLAIMS = Index[Key, tuple[Claim, ...]]("claim")
 
 @indexer("BackendTLSPolicy", keeps=True)
 def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
-    """Indexes what a policy claims. A text that cannot be read claims only what the last good text of the same policy does not
-    name: while that is in force, it decides. Against other policies each text keeps its age."""
-    policy, rejected = read_policy(g, key), read_rejected(g, key)
+    """Indexes what a policy claims, and which Services it probably means where there is none of that name. A text that cannot
+    be read claims only what the last good text of the same policy does not name: while that is in force, it decides. Against
+    other policies each text keeps its age."""
+    policy, rejected = read_texts(g, key)
     named = _sections(key, policy.spec.target_refs) if policy else {}
     found = {service: (Claim(policy.age, key, sections),) for service, sections in named.items()} if policy else {}
     if rejected:
@@ -67,6 +69,9 @@ def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
                 found[service] = (*found.get(service, ()), Claim(rejected.age, key, left, rejected.message))
     for service, claims in found.items():
         yield CLAIMS.entry((service,), claims)
+    near = g.shielded(_misaimed, key, named)
+    if not isinstance(near, Crash):
+        yield from near
 
 
 def _sections(policy: Key, targets: tuple[PolicyTargetReference, ...]) -> dict[Key, tuple[str, ...]]:
@@ -89,23 +94,31 @@ def named_services(obj: Object | None) -> tuple[Key, ...]:
     return tuple(_sections(Key("BackendTLSPolicy", obj.metadata.namespace, obj.metadata.name), targets))
 
 
-@query
 def claims(g: Graph, service: Key) -> tuple[Claim, ...]:
     """Returns every policy that names the Service, in the order in which they win."""
     return tuple(sorted(itertools.chain.from_iterable(CLAIMS.of(g, service))))
 
 
 @query
+def winners(g: Graph, service: Key) -> Mapping[str, Claim]:
+    """Returns the policy that wins for each section that some policy names: those who ask no more are not asked again when a
+    policy changes that wins nothing."""
+    found: dict[str, Claim] = {}
+    for claim in claims(g, service):
+        for section in claim.sections:
+            found.setdefault(section, claim)
+    return found
+
+
 def section_winner(g: Graph, service: Key, section: str) -> Claim | None:
     """Returns the winner among the policies that name exactly this section."""
-    return next((claim for claim in claims(g, service) if section in claim.sections), None)
+    return winners(g, service).get(section)
 
 
-@query
 def port_winner(g: Graph, service: Key, port_name: str) -> Claim | None:
     """Returns the policy that applies to a port. An unnamed port can only be meant by a policy for the whole Service."""
-    by_name = section_winner(g, service, port_name) if port_name else None
-    return by_name or section_winner(g, service, WHOLE)
+    found = winners(g, service)
+    return (found.get(port_name) if port_name else None) or found.get(WHOLE)
 
 
 class Stray(msgspec.Struct, frozen=True):
@@ -169,13 +182,10 @@ MISAIMED = Index[Key, tuple[Key, str]]("misaimed")
 """Policies for Services that do not exist, each with the name that it has instead, by the Service that they probably mean."""
 
 
-@indexer("BackendTLSPolicy")
-def index_misaimed(g: Graph, key: Key) -> Iterator[Entry]:
-    policy = read_policy(g, key)
-    for target in policy.spec.target_refs if policy else ():
-        service = service_of(key, target)
-        if service and read(g, service, AnyService) is None and (guess := service_meant(g, service)):
-            yield MISAIMED.entry((service._replace(name=guess),), (key, target.name))
+def _misaimed(g: Graph, policy: Key, services: Iterable[Key]) -> list[Entry]:
+    missing = [service for service in services if read(g, service, AnyService) is None]
+    guesses = [(service, service_meant(g, service)) for service in missing]
+    return [MISAIMED.entry((service._replace(name=guess),), (policy, service.name)) for service, guess in guesses if guess]
 
 
 def misaimed(g: Graph, service: Key) -> tuple[tuple[Key, str], ...]:

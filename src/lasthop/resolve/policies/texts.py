@@ -10,13 +10,12 @@ from lasthop.store.store import OBJECTS
 
 def read_policy(g: Graph, key: Key) -> BackendTLSPolicy | None:
     """Returns the text of a policy that is in force: the last good one where the present one cannot be read whole."""
+    return read_texts(g, key)[0]
+
+
+def read_texts(g: Graph, key: Key) -> tuple[BackendTLSPolicy | None, RejectedPolicy | None]:
+    """Returns that text, and the present one if it cannot be read whole."""
     obj = OBJECTS.of(g, key)
     if isinstance(obj, RejectedPolicy):
-        return obj.last_good
-    return obj if isinstance(obj, BackendTLSPolicy) else None
-
-
-def read_rejected(g: Graph, key: Key) -> RejectedPolicy | None:
-    """Returns the present text of a policy if it cannot be read whole."""
-    obj = OBJECTS.of(g, key)
-    return obj if isinstance(obj, RejectedPolicy) else None
+        return obj.last_good, obj
+    return obj if isinstance(obj, BackendTLSPolicy) else None, None

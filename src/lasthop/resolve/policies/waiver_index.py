@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from lasthop.api.meta import Key
 from lasthop.plan.tls import BackendTLS, Mode
-from lasthop.plan.upstream import Protocol
-from lasthop.resolve.hops import hop_tls
-from lasthop.resolve.reach import HOPS
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.store.graph import Graph
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
@@ -19,11 +17,9 @@ WAIVED = Index[Key, tuple[Key, int]]("waived")
 """By Gateway: backend and port."""
 
 
-@indexer(HOPS, patient=True)
-def index_waived_ports(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    tls = hop_tls(g, gateway, backend, port, protocol)
-    if isinstance(tls, BackendTLS) and tls.mode is not Mode.STRICT:
-        yield WAIVED_PORTS.entry((gateway, backend, port), protocol)
+def waived_port(hop: Hop, tls: BackendTLS) -> Iterator[Entry]:
+    if tls.mode is not Mode.STRICT:
+        yield WAIVED_PORTS.entry((hop.gateway, hop.backend, hop.port), hop.protocol)
 
 
 @indexer(WAIVED_PORTS)

@@ -120,8 +120,10 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
 def _unheard(before: Json, after: Json) -> bool:
     """Returns whether nothing is new but that it is not known any more what proxies have seen. Of routes there is a condition
     only while something fails."""
+    seen = [about for about, status in observations(before).items() if status != "Unknown"]
+    if not seen:
+        return False
     now = observations(after)
-    seen = (about for about, status in observations(before).items() if status != "Unknown")
     lost = any(now.get(about, "Unknown") == "Unknown" for about in seen)
     return lost and without_observations(before) == without_observations(after)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -23,8 +24,9 @@ from lasthop.api.meta import Key
 from lasthop.api.status import Status
 from lasthop.api.times import rfc3339
 from lasthop.kubernetes.client import Client, path_of
-from lasthop.kubernetes.errors import ApiError
-from lasthop.kubernetes.observed import ObservedStatus, ObservedStatuses
+from lasthop.kubernetes.errors import RESET, ApiError
+from lasthop.kubernetes.objects import observed_status
+from lasthop.kubernetes.observed import ObservedStatuses
 from lasthop.kubernetes.ratelimit import Backoff, Pace
 from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, rendered, without_observations
 
@@ -81,16 +83,17 @@ class StatusWriter:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.counts = Counter("lasthop_status_writes", "Statuses processed, by result.", ["result"], registry=None)
-        for result in ("writes", "unchanged", "conflicts", "errors", "outdated"):
-            self.counts.labels(result)
+        self._writes, self._unchanged, self._conflicts, self._errors, self._outdated = (
+            self.counts.labels(result) for result in ("writes", "unchanged", "conflicts", "errors", "outdated")
+        )
         self._client, self._observed = client, observed
         self._guard, self._limits = guard or WriteGuard(), limits
         self._pace = Pace(limits.rate, limits.most, limits.burst, clock)
         self._clock, self._sleep = clock, sleep
         self._wanted: dict[Key, Status | None] = {}
-        self._queue: dict[Key, None] = {}
-        """Keys to process, in order; a dict, so that each occurs once."""
-        self._first: dict[Key, None] = {}
+        self._queue: OrderedDict[Key, None] = OrderedDict()
+        """Keys to process, in order, each once. Not a dict, where finding the first takes as long as all that were before."""
+        self._first: OrderedDict[Key, None] = OrderedDict()
         """Those of them that go first."""
         self._turn = 0
         self._busy: set[Key] = set()
@@ -150,14 +153,17 @@ class StatusWriter:
     # --- the queue ---------------------------------------------------------------------------------------------------
 
     def _enqueue(self, key: Key) -> None:
-        if timer := self._later.pop(key, None):
-            timer.cancel()
+        self._cancel_later(key)
         self._queue[key] = None
         self._work.set()
 
     def _enqueue_later(self, key: Key, pause: float) -> None:
         if key not in self._later and key not in self._queue:
             self._later[key] = asyncio.get_running_loop().call_later(pause, self._enqueue, key)
+
+    def _cancel_later(self, key: Key) -> None:
+        if timer := self._later.pop(key, None):
+            timer.cancel()
 
     def _seen(self, key: Key) -> None:
         """Reacts to a write by someone else. If it changed our part, that is restored, but not in a race."""
@@ -206,7 +212,7 @@ class StatusWriter:
                     return
             self._enqueue_later(key, self._limits.dispute)
         except Outdated:
-            self.counts.labels("outdated").inc()  # the watch brings the newer generation, and with it a new status
+            self._outdated.inc()  # the watch brings the newer generation, and with it a new status
         except ApiError as error:
             self._failed(key, error)
 
@@ -215,8 +221,9 @@ class StatusWriter:
         kind, version = KINDS[key.kind], self._observed.versions.get(key.kind)
         if version is None or key not in self._wanted:
             return False
+        path = path_of(kind.group, version, kind.plural, key.namespace, key.name)
         if fresh:
-            self._observe(key, await self._client.get(path_of(kind.group, version, kind.plural, key.namespace, key.name)))
+            self._observe(key, await self._client.request("GET", path))
         seen = self._observed.get(key)
         if seen is None:  # deleted, according to the watch
             self._wanted.pop(key)
@@ -227,7 +234,7 @@ class StatusWriter:
         current: Json = msgspec.json.decode(seen.status) if seen.status else {}
         status = merged(current, ours, rfc3339(time.time()), key.namespace, key.kind)
         if status == current:
-            self.counts.labels("unchanged").inc()
+            self._unchanged.inc()
             if self._wanted[key] is None:
                 del self._wanted[key]
             return False
@@ -249,19 +256,21 @@ class StatusWriter:
         }
         begun = self._clock()
         try:
-            answer = await self._client.put(path_of(kind.group, version, kind.plural, key.namespace, key.name, "status"), body)
+            answer = await self._client.request("PUT", f"{path}/status", body=body)
             self._pace.answered(self._clock() - begun)
         except ApiError as error:
             if error.transient:
                 self._pace.refused()
             if not error.conflict:
                 raise
-            self.counts.labels("conflicts").inc()
+            self._conflicts.inc()
             return True
-        self.counts.labels("writes").inc()
+        self._writes.inc()
         self._written[key] = self._clock()
         self._backoffs.pop(key, None)
-        self._observe(key, answer)
+        version = self._observe(key, answer)
+        if (newest := self._observed.get(key)) and newest.version == version:  # what the watch has shown meanwhile is this
+            self._cancel_later(key)
         self._guard.written(key, current, status)
         return False
 
@@ -270,10 +279,14 @@ class StatusWriter:
         wait = self._limits.observations - (self._clock() - self._written.get(key, -self._limits.observations))
         return wait if wait > 0 and without_observations(current) == without_observations(status) else 0.0
 
-    def _observe(self, key: Key, answer: dict[str, Any]) -> None:
-        status = msgspec.json.encode(answer["status"]) if answer.get("status") else b""
-        meta = answer["metadata"]
-        self._observed.put(key, ObservedStatus(meta["resourceVersion"], status, meta.get("generation", 0)))
+    def _observe(self, key: Key, answer: bytes) -> str:
+        """Takes the object that the server has answered with, and returns its version."""
+        try:
+            status = observed_status(answer)
+        except msgspec.DecodeError as error:
+            raise ApiError(0, RESET, f"not an object: {answer[:100]!r}") from error
+        self._observed.put(key, status)
+        return status.version
 
     def _failed(self, key: Key, error: ApiError) -> None:
         if error.not_found:
@@ -281,7 +294,7 @@ class StatusWriter:
             if key not in self._queue:  # else there is a newer status, perhaps of a new object of that name
                 self._wanted.pop(key, None)
             return
-        self.counts.labels("errors").inc()
+        self._errors.inc()
         if not error.transient:  # an unavailable server is reported elsewhere, once
             self._log.warning("status not written", object=str(key), error=str(error))
         if error.transient or error.denied:

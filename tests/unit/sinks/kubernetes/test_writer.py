@@ -51,9 +51,11 @@ class WatchedClient(Client):
     before_put: Callable[[], None] = staticmethod(lambda: None)
     after_put: Callable[[], None] = staticmethod(lambda: None)
 
-    async def put(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        if method != "PUT":
+            return await super().request(method, path, **options)
         self.before_put()
-        answer = await super().put(path, body)
+        answer = await super().request(method, path, **options)
         self.after_put()
         return answer
 
@@ -172,6 +174,16 @@ async def test_a_removal_seen_before_our_own_write_was_answered_is_put_right_too
         writer.want({A: ACCEPTED})
         await until(lambda: count(writer.counts, "writes") == 2)
         assert accepted(api) == "True"
+
+
+async def test_our_own_write_seen_before_it_was_answered_is_not_looked_at_again(api: FakeApi) -> None:
+    client = WatchedClient(api.access)  # type: ignore[arg-type]
+    client.after_put = lambda: observe(observed, api, "a")
+    async with writing(api, "a", client=client) as (writer, observed):
+        writer.want({A: ACCEPTED})
+        await until(lambda: count(writer.counts, "writes") == 1)
+        await until(lambda: not writer.pending)
+        assert not writer.waiting and count(writer.counts, "unchanged") == 0
 
 
 async def test_the_newest_wish_wins(api: FakeApi) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from lasthop.api.bundle import BUNDLE_VERSION
 from lasthop.api.core import Pod, Secret
+from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.plan.finding import Finding
@@ -370,6 +371,26 @@ async def test_of_a_pod_its_labels_and_its_address_are_kept_and_other_writes_to_
         api.put("pods", mk_pod("q", "10.0.0.2"))
         await until(lambda: len(reader.names("Pod")) == 2)
         assert reader.objects[Key("Pod", "shop", "p")] == pod
+
+
+async def test_our_own_entries_in_the_status_of_a_policy_are_no_news_and_those_of_others_are(api: FakeApi) -> None:
+    key = Key("BackendTLSPolicy", "shop", "p")
+
+    def entry(controller: str) -> dict[str, Any]:
+        return {"ancestorRef": {"name": "gw"}, "controllerName": controller, "conditions": []}
+
+    api.put("backendtlspolicies", mk_policy("p"))
+    async with reading(api) as reader:
+        await until(lambda: key in reader.objects)
+        bare = reader.objects[key]
+        api.put("backendtlspolicies", mk_policy("p") | {"status": {"ancestors": [entry(CONTROLLER_NAME)]}})
+        await until(lambda: len(reader.batches) == 2)
+        assert reader.objects[key] == bare
+        api.put("backendtlspolicies", mk_policy("p") | {"status": {"ancestors": [entry(CONTROLLER_NAME), entry("other/x")]}})
+        await until(lambda: reader.objects[key] != bare)
+        policy = reader.objects[key]
+        assert isinstance(policy, BackendTLSPolicy)
+        assert [each.controller_name for each in policy.status.ancestors] == ["other/x"]
 
 
 async def test_pods_that_may_not_be_read_are_a_warning(api: FakeApi) -> None:

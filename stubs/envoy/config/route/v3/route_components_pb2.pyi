@@ -14,6 +14,8 @@ from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value, UInt64Value
 from xds.type.matcher.v3.matcher_pb2 import Matcher
 
 class VirtualHost(Message):
+    NAME_FIELD_NUMBER: ClassVar[int]
+    DOMAINS_FIELD_NUMBER: ClassVar[int]
     ROUTES_FIELD_NUMBER: ClassVar[int]
     MATCHER_FIELD_NUMBER: ClassVar[int]
     name: str = ...

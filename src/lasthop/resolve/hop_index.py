@@ -1,0 +1,29 @@
+"""What is listed of a hop by how it is connected: by one indexer, because of most hops nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.api.meta import Key
+from lasthop.plan.tls import BackendTLS, Plaintext
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.client_certificates import client_secret
+from lasthop.resolve.failing import failing_routes
+from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.policies.waiver_index import waived_port
+from lasthop.resolve.reach import HOPS
+from lasthop.store.graph import Graph
+from lasthop.store.sources import Entry
+from lasthop.store.stages import indexer
+
+
+@indexer(HOPS, patient=True)
+def index_hops(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
+    """Lists the client certificate and the waiver that are used on a hop, and routes to a port without a policy that fails."""
+    tls, hop = hop_tls(g, gateway, backend, port, protocol), Hop(gateway, backend, port, protocol)
+    match tls:
+        case BackendTLS():
+            yield from client_secret(gateway, tls)
+            yield from waived_port(hop, tls)
+        case Plaintext():
+            yield from failing_routes(g, hop)
