@@ -73,11 +73,13 @@ class Controller:
         """How backends were verified before, and since when they are as they are."""
         self.loaded = asyncio.Event()
         """The source has been read once."""
-        self.log = logs.get()
+        self.log = logs.get().bind()
         self.dirty, self.arrived = asyncio.Event(), asyncio.Event()
         """There is something to settle; a batch has come in."""
         self._system_store, self._sinks, self._problems = system_store, sinks, ProblemLog(self.log)
         self._all_read = True
+        self._looked_at = engine.graph.version
+        """The graph as it was when it was last settled."""
         self._read, self._withheld = FindingCollection(), FindingCollection()
 
     # --- in: batches, inputs, time -----------------------------------------------------------------------------------
@@ -98,8 +100,7 @@ class Controller:
         self._all_read = batch.complete
         self.arrived.set()
         if self.loaded.is_set():
-            if self.engine.unsettled:  # most batches tell of what we have just written ourselves
-                self.dirty.set()
+            self._look()
             return
         SYSTEM_STORE.set(self.engine.graph, self._system_store())
         with garbage.kept():
@@ -113,6 +114,11 @@ class Controller:
         self.do(self.fleet.expire(time.monotonic()))
         self._observe()
         self.dirty.set()
+
+    def _look(self) -> None:
+        """Has everything settled if there is anything new: many batches are only the echo of a status that was written."""
+        if self.engine.unsettled or self.engine.graph.version != self._looked_at:
+            self.dirty.set()
 
     # --- out: configuration, statuses, findings ----------------------------------------------------------------------
 
@@ -141,6 +147,7 @@ class Controller:
         self.record.add(self.engine.verifications.edits(), time.time())
         self._found(update.findings)
         self._problems.crashes(self.engine.graph.crashes)
+        self._looked_at = self.engine.graph.version
 
     def recall(self, known: Memory) -> None:
         """Takes what an earlier process remembered, before anything is read."""

@@ -169,7 +169,7 @@ class Session:
             self._promote_clusters_of_changed_endpoints()
             self._seen = self._cache.generation
         for sub in self._types.values():
-            for refusal in [r for r in sub.refusals.values() if r.until <= now]:
+            for refusal in [r for r in sub.refusals.values() if r.until <= now] if sub.refusals else ():
                 sub.offer_again(refusal)
 
     def _verdict(self, sub: Subscription, request: DeltaDiscoveryRequest, now: float) -> list[SessionEvent]:
@@ -187,7 +187,7 @@ class Session:
 
     def _update(self, type_url: str, now: float) -> Response | None:
         sub = self._types.get(type_url)
-        if sub is None:
+        if sub is None or not (sub.updates or sub.removals or sub.unanswered):
             return None
         paced = self._paced(sub, now)
         resources = _chunk(sub, asked=paced)
