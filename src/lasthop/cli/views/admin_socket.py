@@ -55,9 +55,11 @@ class AdminSocketView:
     async def size(self) -> Size:
         return Size(len(await self.objects()))
 
-    async def objects(self, kind: str | None = None) -> list[Json]:
-        found: list[Json] = self.ask("/api/objects", **({"kind": kind} if kind else {}))
-        return found
+    async def objects(self, *kinds: str) -> list[Json]:
+        if not kinds:
+            found: list[Json] = self.ask("/api/objects")
+            return found
+        return [document for kind in kinds for document in self.ask("/api/objects", kind=kind)]
 
     async def names(self, kind: str) -> list[tuple[str, str]]:
         metadata = (document["metadata"] for document in await self.objects(kind))

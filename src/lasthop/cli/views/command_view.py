@@ -84,8 +84,8 @@ class StatusView(Protocol):
 
     async def namespaces(self) -> Collection[str]: ...
 
-    async def objects(self, kind: str | None = None) -> list[Json]:
-        """Returns the objects of a kind, or all that have a status."""
+    async def objects(self, *kinds: str) -> list[Json]:
+        """Returns the objects of these kinds, or all that have a status."""
         ...
 
     async def problems(self) -> tuple[str, ...]: ...
