@@ -59,7 +59,6 @@ def command(
       lasthop check objects -o github        in a workflow: marks the lines of a pull request
       lasthop check -n shop --context prod   a namespace of a cluster
     """
-    from lasthop.cli.broken_files import broken_objects
     from lasthop.cli.render import report
     from lasthop.outputs.findings.root_causes import mistakes
 
@@ -69,7 +68,7 @@ def command(
 
     async def look(view: View) -> report.Report:
         findings = await view.findings()
-        listed = tuple(mistakes(findings, broken_objects(findings), view.unseen))
+        listed = tuple(mistakes(findings, view.broken_objects(findings), view.unseen))
         objects, files = await view.size()
         where = view.where if files is None else report.count(files, "file")
         return report.Report(listed, where, objects, files or 0).of_namespace(view.namespace)
@@ -110,12 +109,11 @@ def _asked(view: View) -> State:
 
 
 async def _state(view: View) -> State:
-    from lasthop.cli.broken_files import broken_objects
     from lasthop.cli.render.report import Report
     from lasthop.outputs.comparison import State
     from lasthop.outputs.findings.root_causes import mistakes
 
     findings = await view.findings()
-    listed = Report(tuple(mistakes(findings, broken_objects(findings), view.unseen)), view.where, 0)
+    listed = Report(tuple(mistakes(findings, view.broken_objects(findings), view.unseen)), view.where, 0)
     hops = [hop for hop in (await view.audit()).hops if view.namespace in ("", hop.gateway.namespace, hop.backend.namespace)]
     return State(view.where, listed.of_namespace(view.namespace).mistakes, tuple(hops))

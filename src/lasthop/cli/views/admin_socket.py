@@ -79,6 +79,11 @@ class AdminSocketView:
 
         return [read(each) for each in self.ask("/api/findings")]
 
+    def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
+        from lasthop.cli.broken_files import broken_objects
+
+        return broken_objects(findings)
+
     def unseen(self, finding: Finding) -> Finding | None:
         return None
 
