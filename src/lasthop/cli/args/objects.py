@@ -1,4 +1,5 @@
-"""Kinds and names as people type them: `httproute web -n shop`, `HTTPRoute shop/web`, `httproute/shop/web`, `svc api`, `hr,btp`."""
+"""Kinds and names as people type them: `httproute web -n shop`, `HTTPRoute shop/web`, `httproute/shop/web`, `svc api`; with
+commas, several kinds (`hr,btp`)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,6 @@ from lasthop.cli.render.table import Columns
 from lasthop.cli.views.command_view import StatusView, ask_status
 from lasthop.printable import printable
 
-
 ALL: Final = "all"
 """As in `kubectl get all`."""
 
