@@ -124,6 +124,22 @@ async def every(view: View, want: Wanted) -> list[Key]:
     return [Key(want.kind, *each) for each in sorted(await view.names(want.kind)) if _scope(view, want) in ("", each[0])]
 
 
+def named_by(given: str, known: Iterable[Key]) -> list[Key]:
+    """Returns the objects that may be called so: `hr/shop/web`, `HTTPRoute shop/web`, `shop/web` or `web`."""
+    typed, _, rest = given.partition("/")
+    try:
+        kind = kind_of(typed) if rest else ""
+    except click.BadParameter:
+        kind = ""  # it is a namespace
+    return [
+        key
+        for key in known
+        if given in (key.path, key.name)
+        or given.lower() == str(key).lower()
+        or (key.kind == kind and rest in (key.path, key.name))
+    ]
+
+
 def _scope(view: View, want: Wanted) -> str:
     """Returns the namespace that is typed with the name, or else the context's."""
     return want.namespace or view.namespace
