@@ -25,8 +25,9 @@ def runtime_root() -> Path:
     return Path(tempfile.gettempdir()) / f"lasthop-{os.geteuid()}"
 
 
-SERVICE_ROOT = Path("/run/lasthop-service")
-"""Of the systemd unit in deploy/: only root can have made it, for the user that the unit runs as."""
+SERVICES = Path("/run")
+SERVICE_ROOTS = "lasthop-service*"
+"""Of the systemd unit in deploy/, and of copies of it: only root can have made them, for the user that the unit runs as."""
 
 
 def roots() -> list[tuple[Path, int]]:
@@ -36,8 +37,8 @@ def roots() -> list[tuple[Path, int]]:
     own, uid = runtime_root(), os.geteuid()
     found = {own: uid}
     if not os.environ.get("LASTHOP_RUN_DIR"):
-        service = _owner(SERVICE_ROOT)
-        places = {SERVICE_ROOT: service} if service is not None and uid in (0, service) else {}
+        services = ((path, _owner(path)) for path in sorted(SERVICES.glob(SERVICE_ROOTS)))
+        places = {path: owner for path, owner in services if owner is not None and uid in (0, owner)}
         if uid == 0:
             places |= {path: int(path.parent.name) for path in Path("/run/user").glob("[0-9]*/lasthop")}
             temporary = Path(tempfile.gettempdir()).glob("lasthop-[0-9]*")
