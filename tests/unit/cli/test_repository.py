@@ -114,6 +114,14 @@ def test_a_pipe_of_the_shell_is_read_as_a_file(folder: Path) -> None:
     assert (json.loads(found.stdout)["files"], found.stderr) == (2, "")
 
 
+def test_files_that_a_shell_has_expanded_are_read_together(folder: Path) -> None:
+    names = sorted(folder.glob("*.yaml"))
+    assert (lasthop("check", *names).exit_code, lasthop("audit", *names).exit_code) == (0, 0)
+    assert lasthop("check", *names).stdout == lasthop("check", folder).stdout
+    compared = lasthop("check", *names, "--against", "HEAD")
+    assert (compared.exit_code, "one folder or file" in compared.stderr) == (2, True)
+
+
 def test_a_folder_that_is_named_twice_is_read_once(folder: Path) -> None:
     assert lasthop("check", folder, "-f", folder).output == lasthop("check", folder).output
 

@@ -157,6 +157,8 @@ def gateway_named() -> bool:
     return bool(context and (context.meta.get(_ADMIN) or context.meta.get(_RUNNING)))
 
 
+folders: Final = click.argument("folders", metavar="[DIR]...", nargs=-1, type=click.Path(path_type=Path))
+"""More than one if a shell has expanded `*.yaml`."""
 files: Final = click.option(
     "-f",
     "--filename",
