@@ -127,3 +127,16 @@ def test_a_second_unit_of_the_documentation_writes_only_where_it_may() -> None:
     assert variables["LASTHOP_RUN_DIR"] == f"%t/{lines['RuntimeDirectory']}"
     assert variables["LASTHOP_STATE_DIR"].startswith(f"%S/{lines['StateDirectory']}")
     assert Path(lines["RuntimeDirectory"]).match(paths.SERVICE_ROOTS)
+
+
+def test_a_gateway_that_was_killed_is_not_said_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    env = {"LASTHOP_RUN_DIR": str(tmp_path / "run"), "HOME": str(tmp_path)}
+    folder = tmp_path / "objects"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as bound:
+        (place := paths.of_folder(tmp_path / "run", folder)).mkdir(parents=True)
+        bound.bind(str(place / paths.ADMIN_SOCKET))
+    killed = lasthop("status", "--dir", folder, env=env)
+    assert (killed.exit_code, f"end them with: lasthop stop {folder}" in killed.stderr) == (1, True)
+    assert "what one that was killed has left: lasthop ps" in lasthop("status", env=env).stderr

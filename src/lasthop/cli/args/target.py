@@ -245,9 +245,10 @@ def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | Non
         note(f"Reading the gateway that runs on this machine ({found[0]}{_whose(found[0])}){others}")
         return found[0]
     if not configured():
+        left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
         raise click.ClickException(
             "no gateway runs on this machine and there is no kubeconfig; start a gateway with: lasthop run DIR, "
-            "or choose a cluster with --kubeconfig or --context"
+            f"or choose a cluster with --kubeconfig or --context{left}"
         )
     return None
 
