@@ -157,7 +157,7 @@ def test_tap_shows_requests_as_they_come_in(shop: Shop) -> None:
         every = lasthop.cli("tap", "-c", "30").stdout.splitlines()
         failed = lasthop.cli("tap", "--failed", "-c", "3", "-o", "json").stdout.splitlines()
         to_right = lasthop.cli("tap", "--backend", "shop/right", "-c", "3").stdout.splitlines()
-        of_route = lasthop.cli("tap", "--route", "httproute/shop/wrong", "-c", "2").stdout.splitlines()
+        of_route = lasthop.cli("tap", "--route", "hr/wrong", "-c", "2").stdout.splitlines()
     finally:
         ended.set()
         visitor.join(10)

@@ -56,6 +56,13 @@ def test_a_folder_with_other_kinds_is_served_and_they_are_named_once(gateway: La
     assert gateway.get("nobody").status == 404
 
 
+def test_a_gateway_is_named_as_anywhere_and_a_typo_is_answered(gateway: Lasthop) -> None:
+    whole = gateway.cli("config", "clusters", "--gateway", "shop/web").stdout
+    assert gateway.cli("config", "clusters", "--gateway", "web").stdout == whole
+    typo = gateway.cli("config", "clusters", "--gateway", "wbe")
+    assert (typo.returncode, "did you mean shop/web?" in typo.stderr) == (1, True)
+
+
 def test_ps_lists_the_gateway_by_its_folder(gateway: Lasthop) -> None:
     (found,) = json.loads(gateway.cli("ps", "-o", "json").stdout)
     assert gateway.process

@@ -25,7 +25,10 @@ OBJECT_FIELDS: Final = frozenset({"apiversion", "kind", "metadata", "spec", "ite
 KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
 VERSION: Final = re.compile(r"([a-z0-9][a-z0-9.-]{0,252}/)?v[0-9][a-z0-9]{0,30}")
 """What is not even well-formed is a mistake."""
-UNTYPED: Final = "document that is no Kubernetes object"
+UNTYPED: Final = "without apiVersion and kind"
+UNTYPED_KUSTOMIZATION: Final = "Kustomization (without kind)"
+KUSTOMIZED: Final = ("resources", "bases", "components", "patches")
+"""Lists of a kustomization, which may leave out its kind; in the values of a chart, `resources` is a mapping."""
 NEAR_KIND: Final = 0.75
 NEAR_GROUP: Final = 0.85
 GROUPS: Final = frozenset(kind.group for kind in KINDS.values())
@@ -42,7 +45,7 @@ def foreign_kind(document: Any) -> str:
     if isinstance(kind, str) and (own := KINDS.get(kind)) and version in own.api_versions:
         return ""
     if document and not _may_be_object(document):
-        return UNTYPED
+        return UNTYPED_KUSTOMIZATION if any(isinstance(document.get(name), list) for name in KUSTOMIZED) else UNTYPED
     if not (isinstance(kind, str) and KIND.fullmatch(kind) and isinstance(version, str) and VERSION.fullmatch(version)):
         return ""
     return f"{kind} ({version})" if _is_foreign(kind, version.rpartition("/")[0]) else ""

@@ -46,7 +46,11 @@ def from_paths(paths: Sequence[str], namespace: str, progress: Progress) -> Inpu
     for number, file in enumerate(files, 1):
         progress("Reading files", number, len(files))
         if file == STDIN:
-            texts.append(SourceText("standard input", sys.stdin.buffer.read(MAX_FILE)))
+            text = sys.stdin.buffer.read(MAX_FILE + 1)
+            if len(text) > MAX_FILE:
+                problems.append(Unparsable("standard input", 0, f"is not read: it is larger than {MAX_FILE} bytes; split it"))
+            else:
+                texts.append(SourceText("standard input", text))
             continue
         try:
             texts.append(SourceText(file, read(Path(file), MAX_FILE)[0]))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -326,7 +327,9 @@ async def serving(view: ControllerView, address: str, socket: Path) -> AsyncIter
         try:
             await web.TCPSite(runner, host, int(port)).start()
         except OSError as error:
-            text = f"the admin address {address} cannot be used: {error.strerror or error}; choose another with --admin"
+            # asyncio repeats the address in its words for an errno; those of getaddrinfo are negative.
+            why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror or str(error)
+            text = f"the admin address {address} cannot be used: {why}; choose another with --admin"
             raise AdminUnusable(text) from error
         yield
     finally:

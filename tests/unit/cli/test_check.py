@@ -169,7 +169,7 @@ def test_github_annotations_are_escaped_and_relative_to_the_workspace(tmp_path: 
 def test_a_folder_that_cannot_be_read_is_said_in_one_line(tmp_path: Path) -> None:
     result = lasthop("check", tmp_path / "nowhere")
     assert result.exit_code == 1
-    assert result.stderr.startswith("Error: Cannot read the folder")
+    assert result.stderr == f"Error: cannot read {tmp_path}/nowhere: no such file or directory\n"
     assert "Traceback" not in result.output
 
 

@@ -121,6 +121,7 @@ async def test_all_namespaces_and_what_other_controllers_serve(api: FakeApi) -> 
     assert found["gateway/blog/theirs"] == found["gatewayclass/other"] == ("-", "served by example.com/other")
     assert rows(await run("status", "gateway", "-A"))["gateway/blog/theirs"] == ("-", "served by example.com/other")
     assert "gatewayclass/other" not in rows(await run("status", "gateway", "-A"))
+    assert {name.partition("/")[0] for name in rows(await run("status", "gw,hr", "-A"))} == {"gateway", "httproute"}
 
 
 async def test_services_without_a_policy_that_fail_are_told_first_from_the_routes_that_say_so(api: FakeApi) -> None:

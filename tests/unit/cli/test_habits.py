@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from lasthop.cli.args.objects import kind_of
+from lasthop.api.meta import Key
+from lasthop.cli.args.objects import Wanted, kind_of, named_by, wanted_of_each
 from lasthop.cli.args.selector import Selector
 from tests.folders import good_folder, lasthop
 
@@ -44,6 +45,19 @@ def test_words_of_kubectl_point_to_the_command(typed: tuple[str, ...], meant: st
 )
 def test_short_and_long_names_are_understood(typed: str, kind: str) -> None:
     assert kind_of(typed) == kind
+
+
+def test_each_kind_of_a_list_may_have_its_own_name() -> None:
+    assert wanted_of_each("hr,btp,hr", None, "shop") == [Wanted("HTTPRoute", "shop"), Wanted("BackendTLSPolicy", "shop")]
+    assert wanted_of_each("hr/a,svc/shop/b", None, None) == [Wanted("HTTPRoute", "", "a"), Wanted("Service", "shop", "b")]
+    with pytest.raises(click.BadParameter, match="no kind btpp; did you mean backendtlspolicy"):
+        wanted_of_each("hr,btpp", None, None)
+
+
+@pytest.mark.parametrize("given", ["web", "shop/web", "hr/web", "httproute/shop/web", "HTTPRoute shop/web"])
+def test_an_object_is_known_by_each_of_its_names(given: str) -> None:
+    web, other = Key("HTTPRoute", "shop", "web"), Key("GRPCRoute", "shop", "other")
+    assert named_by(given, [web, other]) == [web]
 
 
 def test_a_kind_of_another_group_is_not_ours() -> None:

@@ -18,6 +18,7 @@ from lasthop.cli.args import paths
 from tests.backends import until
 from tests.folders import lasthop
 
+ROOT = Path(__file__).parents[3]
 STRANGER = 4002
 
 
@@ -108,3 +109,34 @@ def test_a_link_to_a_folder_is_not_followed(root: Path, monkeypatch: pytest.Monk
     (root / "run").symlink_to(root / "real")
     found = lasthop("status", env={"LASTHOP_RUN_DIR": str(root / "run")})
     assert (found.exit_code, "is not a folder" in found.output) == (1, True), found.output
+
+
+def test_services_and_copies_of_them_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LASTHOP_RUN_DIR", raising=False)
+    monkeypatch.setattr(paths, "SERVICES", tmp_path)
+    for name in ("lasthop-service", "lasthop-service-erp", "lasthop-other"):
+        (tmp_path / name).mkdir()
+    found = [path.name for path, _ in paths.roots() if path.parent == tmp_path]
+    assert found == ["lasthop-service", "lasthop-service-erp"]
+
+
+def test_a_second_unit_of_the_documentation_writes_only_where_it_may() -> None:
+    page = (ROOT / "docs" / "two-gateways.md").read_text()
+    lines = dict(line.strip().split("=", 1) for line in page.splitlines() if line.startswith("    ") and "=" in line)
+    variables = dict(each.split("=") for each in lines["Environment"].split())
+    assert variables["LASTHOP_RUN_DIR"] == f"%t/{lines['RuntimeDirectory']}"
+    assert variables["LASTHOP_STATE_DIR"].startswith(f"%S/{lines['StateDirectory']}")
+    assert Path(lines["RuntimeDirectory"]).match(paths.SERVICE_ROOTS)
+
+
+def test_a_gateway_that_was_killed_is_not_said_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    env = {"LASTHOP_RUN_DIR": str(tmp_path / "run"), "HOME": str(tmp_path)}
+    folder = tmp_path / "objects"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as bound:
+        (place := paths.of_folder(tmp_path / "run", folder)).mkdir(parents=True)
+        bound.bind(str(place / paths.ADMIN_SOCKET))
+    killed = lasthop("status", "--dir", folder, env=env)
+    assert (killed.exit_code, f"end them with: lasthop stop {folder}" in killed.stderr) == (1, True)
+    assert "what one that was killed has left: lasthop ps" in lasthop("status", env=env).stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema_rs
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from lasthop.admission.limits import MAX_FILE
 from lasthop.cli.commands.schema import document as schema
 from lasthop.cli.main import main
 from tests.folders import BASE, config_map, good_folder, lasthop, policy
@@ -25,6 +27,7 @@ apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: api, namespace: shop}
 """
+UNTYPED_KUSTOMIZATION = "resources: [base.yaml]\n"
 KUSTOMIZATION = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [base.yaml]\n"
 
 
@@ -45,12 +48,15 @@ def repository(folder: Path) -> Path:
     return folder
 
 
-def test_other_kinds_are_said_once_and_change_nothing(folder: Path) -> None:
+@pytest.mark.parametrize("kustomization", [KUSTOMIZATION, UNTYPED_KUSTOMIZATION])
+def test_other_kinds_are_said_once_and_change_nothing(folder: Path, kustomization: str) -> None:
     before = lasthop("audit", folder).stdout
     (folder / "others.yaml").write_text(OTHERS)
     (folder / "values.yaml").write_text("replicaCount: 1\n")
-    (folder / "kustomization.yaml").write_text(KUSTOMIZATION)
+    (folder / "kustomization.yaml").write_text(kustomization)
+    (folder / "more.yaml").write_text("[1, 2]\n")
     found = lasthop("check", folder)
+    assert (found.exit_code, "2 without apiVersion and kind" in found.stderr) == (0, True)
     assert (found.exit_code, "nothing wrong" in found.stdout) == (0, True)
     assert found.stderr.count("Deployment") == 1
     assert "1 Deployment (apps/v1), 1 Ingress (networking.k8s.io/v1)" in found.stderr
@@ -81,7 +87,7 @@ def test_single_files_are_read_together_and_named_as_given(folder: Path) -> None
     assert f"{folder / 'policy.yaml'}:" in found.stdout
     assert lasthop("check", *files, "-f", folder / "ca.yaml").exit_code == 0
     assert lasthop("check", folder / "base.yaml").exit_code == 0
-    assert "there is no file" in lasthop("check", "-f", folder / "nothing.yaml", "-f", folder).stderr
+    assert "no such file" in lasthop("check", "-f", folder / "nothing.yaml", "-f", folder).stderr
 
 
 def test_endpoints_that_only_a_cluster_knows_are_not_called_missing(folder: Path) -> None:
@@ -92,6 +98,37 @@ def test_endpoints_that_only_a_cluster_knows_are_not_called_missing(folder: Path
     found = lasthop("check", folder)
     assert (found.exit_code, "no ready endpoint" in found.stdout) == (0, False)
     assert "1 Service has a selector" in found.stderr
+
+
+def test_what_follows_from_a_mistake_on_standard_input_is_not_counted() -> None:
+    broken = f"{BASE}---\napiVersion: v1\nkind: Service\nmetadata: {{name: more}}\n"
+    found = CliRunner().invoke(main, ["check", "-", "-o", "json"], input=broken)
+    (mistake,) = json.loads(found.stdout)["findings"]
+    assert (mistake["file"], mistake["reason"]) == ("<stdin>", "Required")
+    assert {"FileNotApplied", "NothingServed"} == {each["reason"] for each in mistake["follows"]}
+
+
+def test_a_pipe_of_the_shell_is_read_as_a_file(folder: Path) -> None:
+    script = f"exec {sys.executable} -m lasthop.cli.main check <(cat {folder}/base.yaml) -f {folder}/policy.yaml -o json"
+    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (json.loads(found.stdout)["files"], found.stderr) == (2, "")
+
+
+def test_files_that_a_shell_has_expanded_are_read_together(folder: Path) -> None:
+    names = sorted(folder.glob("*.yaml"))
+    assert (lasthop("check", *names).exit_code, lasthop("audit", *names).exit_code) == (0, 0)
+    assert lasthop("check", *names).stdout == lasthop("check", folder).stdout
+    compared = lasthop("check", *names, "--against", "HEAD")
+    assert (compared.exit_code, "one folder or file" in compared.stderr) == (2, True)
+
+
+def test_a_folder_that_is_named_twice_is_read_once(folder: Path) -> None:
+    assert lasthop("check", folder, "-f", folder).output == lasthop("check", folder).output
+
+
+def test_standard_input_larger_than_a_file_may_be_is_refused() -> None:
+    found = CliRunner().invoke(main, ["check", "-"], input=b"#" * (MAX_FILE + 1))
+    assert (found.exit_code, f"it is larger than {MAX_FILE} bytes" in found.stdout) == (1, True)
 
 
 def test_against_a_commit_only_what_is_new_is_shown(repository: Path) -> None:

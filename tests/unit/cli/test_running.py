@@ -64,6 +64,20 @@ def test_one_object_as_yaml_and_a_kind_as_json(gateway: Lasthop) -> None:
     assert {d["metadata"]["name"] for d in found} >= {"api", "lost"}
 
 
+def test_several_kinds_are_listed_with_commas_as_by_kubectl(gateway: Lasthop) -> None:
+    def names(*args: str) -> set[str]:
+        return set(gateway.command("status", *args, "-o", "name").stdout.split())
+
+    both = names("hr,btp")
+    assert {"httproute/shop/api", "httproute/shop/lost", "backendtlspolicy/shop/api"} <= both
+    assert {name.partition("/")[0] for name in both} == {"httproute", "backendtlspolicy"}
+    assert names("hr,btp", "api") == {"httproute/shop/api", "backendtlspolicy/shop/api"}
+    assert names("hr/lost,gw") == {"httproute/shop/lost", "gateway/shop/web"}
+    assert names("all") == names() > both
+    explained = gateway.command("explain", "hr,btp", "api").stdout
+    assert "✓ HTTPRoute shop/api" in explained and "✓ BackendTLSPolicy shop/api" in explained
+
+
 def test_a_name_that_is_not_there_is_answered_with_a_suggestion(gateway: Lasthop) -> None:
     result = gateway.command("status", "httproute", "lsot")
     assert (result.returncode, "did you mean shop/lost?" in result.stderr) == (1, True)
@@ -129,7 +143,15 @@ def test_the_endpoint_answers_404_for_what_is_not_there(gateway: Lasthop) -> Non
     assert (status, body) == (404, b"there is no Service shop/nowhere\n")
 
 
-@pytest.mark.parametrize(("typed", "completed"), [("lasthop explain httproute l", "lost"), ("lasthop probe sh", "shop/api")])
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("lasthop explain httproute l", "lost"),
+        ("lasthop explain gw,httproute l", "lost"),
+        ("lasthop status gw,pins", "gw,pinset"),
+        ("lasthop probe sh", "shop/api"),
+    ],
+)
 def test_names_complete(gateway: Lasthop, typed: str, completed: str) -> None:
     last = str(len(typed.split()) - 1)
     env = {**gateway.env, "_LASTHOP_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": last}

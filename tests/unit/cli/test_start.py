@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from lasthop.cli.args import local
 from lasthop.cli.main import COMMANDS
 from tests.folders import lasthop
 
@@ -123,6 +125,12 @@ def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None
         (("status", "--dir", "/nowhere"), "no gateway runs on /nowhere"),
         (("run", "/nowhere"), "there is no folder /nowhere"),
         (("run", "/tmp", "--admin", "x"), "is not HOST:PORT"),
+        (("run", "/tmp", "--admin", "127.0.0.1:99999"), "is not HOST:PORT"),
+        (("init", "demo"), "lasthop init demo --backend api.example.com:443"),
+        (("stop", "--admin", "127.0.0.1:1"), "no gateway of this machine has the admin address 127.0.0.1:1"),
+        (("import", "auto", "/nowhere"), "there is nothing to import: /nowhere does not exist"),
+        (("stop", "--dir", "/a", "--all"), "more than one of a folder, --admin and --all"),
+        (("doctor", "/a", "--dir", "/b"), "two folders: /a and /b"),
     ],
 )
 def test_bad_input_is_answered_in_words(args: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -131,3 +139,12 @@ def test_bad_input_is_answered_in_words(args: tuple[str, ...], said: str, tmp_pa
     assert result.exit_code in (1, 2)
     assert said in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_who_stops_one_of_several_gateways_is_told_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = [local.LocalGateway(Path(f"/run/{name}"), os.geteuid(), {"folder": f"/{name}"}) for name in "ab"]
+    monkeypatch.setattr(local, "gateways", lambda: running)
+    monkeypatch.setattr(local, "state", lambda gateway: "running")
+    result = lasthop("stop")
+    assert (result.exit_code, "\\n" in result.stderr) == (1, False)
+    assert "lasthop stop /a, or lasthop stop /b; or all: lasthop stop --all" in result.stderr

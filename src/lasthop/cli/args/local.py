@@ -21,6 +21,7 @@ MAX_ABOUT: Final = 64 * 1024
 AGAIN: Final = 0.3
 """Seconds until a second signal, which ends a gateway at once."""
 AT_ONCE: Final = 10.0
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class LocalGateway(NamedTuple):
@@ -158,6 +159,15 @@ def _ended(pidfd: int, limit: float | None) -> bool:
     return bool(poll.poll(None if limit is None else limit * 1000))
 
 
+def at_address(host: str, port: int) -> list[LocalGateway]:
+    """Returns the gateways whose admin address that is."""
+    from lasthop.api.addresses import split_port
+
+    names = LOOPBACK if host in LOOPBACK else (host,)
+    bound = ((each, split_port(str(each.about.get("admin", "")))) for each in gateways())
+    return [each for each, (own, number) in bound if number == str(port) and own in (*names, "0.0.0.0", "::")]
+
+
 def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
     """Returns the gateways that a command is to end: of a folder, the only one, or all of this user."""
     if folder is not None:
@@ -168,10 +178,20 @@ def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
         return known or [LocalGateway(run_dir, os.geteuid(), about)]
     found = [each for each in gateways() if each.is_own and state(each) != "ended"]
     if len(found) > 1 and not everything:
-        names = "".join(f"\n  lasthop stop {each.name}" for each in found)
-        raise click.ClickException(f"several gateways run on this machine; choose one, or --all:{names}")
+        commands = ", or ".join(f"lasthop stop {each.name}" for each in found)
+        raise click.ClickException(f"several gateways run on this machine; choose one: {commands}; or all: lasthop stop --all")
     if not found:
         click.echo("No gateway runs on this machine")
+    return found
+
+
+def with_address(host: str, port: int) -> list[LocalGateway]:
+    """Returns the gateway that a command is to end, by its admin address."""
+    found = [each for each in at_address(host, port) if state(each) != "ended"]
+    if not found:
+        raise click.ClickException(f"no gateway of this machine has the admin address {host}:{port}; lasthop ps lists them")
+    for each in found:
+        _require_own(each)
     return found
 
 

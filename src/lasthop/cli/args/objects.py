@@ -1,4 +1,5 @@
-"""Kinds and names as people type them: `httproute web -n shop`, `HTTPRoute shop/web`, `httproute/shop/web`, `svc api`."""
+"""Kinds and names as people type them: `httproute web -n shop`, `HTTPRoute shop/web`, `httproute/shop/web`, `svc api`; with
+commas, several kinds (`hr,btp`)."""
 
 from __future__ import annotations
 
@@ -71,16 +72,28 @@ def kind_of(text: str) -> str:
     raise click.BadParameter(f"there is no kind {text}; {hint}", param_hint="KIND")
 
 
-def wanted(kind: str | None, name: str | None, namespace: str | None) -> Wanted:
+def wanted(kind: str, name: str | None, namespace: str | None) -> Wanted:
     """Returns what the arguments name; a namespace or name may follow the kind after a slash."""
-    first, _, rest = (kind or "").partition("/")
+    first, _, rest = kind.partition("/")
     parts = [part for part in (rest, name) if part]
     if len(parts) > 1:
         raise click.UsageError(f"two names: {' and '.join(parts)}")
     prefix, _, last = (parts[0] if parts else "").rpartition("/")
     if prefix and namespace and prefix != namespace:
         raise click.UsageError(f"two namespaces: {prefix} and {namespace}")
-    return Wanted(kind_of(first) if first else "", prefix or namespace or "", last)
+    return Wanted(kind_of(first), prefix or namespace or "", last)
+
+
+def wanted_of_each(kinds: str, name: str | None, namespace: str | None) -> list[Wanted]:
+    """Returns what the arguments name, for each kind of a list with commas, as kubectl takes it."""
+    named = [kind for kind in kinds.split(",") if kind] or [kinds]
+    return list(dict.fromkeys(wanted(kind, name, namespace) for kind in named))
+
+
+def common_namespace(wants: Iterable[Wanted]) -> str | None:
+    """Returns the namespace that everything is in which is named; None: it is in several, or anywhere."""
+    namespaces = {want.namespace for want in wants}
+    return namespaces.pop() or None if len(namespaces) == 1 else None
 
 
 def one_of(found: Iterable[tuple[str, str]], want: Wanted) -> tuple[str, str]:
@@ -111,6 +124,22 @@ async def every(view: View, want: Wanted) -> list[Key]:
     return [Key(want.kind, *each) for each in sorted(await view.names(want.kind)) if _scope(view, want) in ("", each[0])]
 
 
+def named_by(given: str, known: Iterable[Key]) -> list[Key]:
+    """Returns the objects that may be called so: `hr/shop/web`, `HTTPRoute shop/web`, `shop/web` or `web`."""
+    typed, _, rest = given.partition("/")
+    try:
+        kind = kind_of(typed) if rest else ""
+    except click.BadParameter:
+        kind = ""  # it is a namespace
+    return [
+        key
+        for key in known
+        if given in (key.path, key.name)
+        or given.lower() == str(key).lower()
+        or (key.kind == kind and rest in (key.path, key.name))
+    ]
+
+
 def _scope(view: View, want: Wanted) -> str:
     """Returns the namespace that is typed with the name, or else the context's."""
     return want.namespace or view.namespace
@@ -138,7 +167,9 @@ def _path(namespace: str, name: str) -> str:
 def complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from lasthop.api.kinds import KINDS
 
-    return [CompletionItem(name) for name in map(str.lower, KINDS) if name.startswith(incomplete.casefold())]
+    before, comma, last = incomplete.rpartition(",")
+    names = (name for name in map(str.lower, KINDS) if name.startswith(last.casefold()))
+    return [CompletionItem(f"{before}{comma}{name}") for name in names]
 
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -152,8 +183,8 @@ def complete_path(ctx: click.Context, kind: str, incomplete: str) -> list[Comple
     return [CompletionItem(path) for path in (_path(*each) for each in _running(ctx, kind)) if path.startswith(incomplete)]
 
 
-def _running(ctx: click.Context, kind: str) -> list[tuple[str, str]]:
-    """Returns (namespace, name) of the running gateway's objects of a kind; nothing unless exactly one gateway runs."""
+def _running(ctx: click.Context, kinds: str) -> list[tuple[str, str]]:
+    """Returns (namespace, name) of the running gateway's objects of some kinds; nothing unless exactly one gateway runs."""
     from lasthop.cli.args import paths
     from lasthop.cli.views.admin_socket import AdminSocketView
     from lasthop.cli.views.command_view import without_loop
@@ -161,6 +192,9 @@ def _running(ctx: click.Context, kind: str) -> list[tuple[str, str]]:
     folder = ctx.params.get("folder")
     try:
         sockets = [paths.running(Path(folder))] if folder else paths.all_running()
-        return without_loop(AdminSocketView(sockets[0]).names(kind_of(kind))) if len(sockets) == 1 else []
+        if len(sockets) != 1:
+            return []
+        view = AdminSocketView(sockets[0])
+        return [each for kind in kinds.split(",") for each in without_loop(view.names(kind_of(kind)))]
     except (click.ClickException, OSError):
         return []

@@ -25,8 +25,9 @@ def runtime_root() -> Path:
     return Path(tempfile.gettempdir()) / f"lasthop-{os.geteuid()}"
 
 
-SERVICE_ROOT = Path("/run/lasthop-service")
-"""Of the systemd unit in deploy/: only root can have made it, for the user that the unit runs as."""
+SERVICES = Path("/run")
+SERVICE_ROOTS = "lasthop-service*"
+"""Of the systemd unit in deploy/, and of copies of it: only root can have made them, for the user that the unit runs as."""
 
 
 def roots() -> list[tuple[Path, int]]:
@@ -36,8 +37,8 @@ def roots() -> list[tuple[Path, int]]:
     own, uid = runtime_root(), os.geteuid()
     found = {own: uid}
     if not os.environ.get("LASTHOP_RUN_DIR"):
-        service = _owner(SERVICE_ROOT)
-        places = {SERVICE_ROOT: service} if service is not None and uid in (0, service) else {}
+        services = ((path, _owner(path)) for path in sorted(SERVICES.glob(SERVICE_ROOTS)))
+        places = {path: owner for path, owner in services if owner is not None and uid in (0, owner)}
         if uid == 0:
             places |= {path: int(path.parent.name) for path in Path("/run/user").glob("[0-9]*/lasthop")}
             temporary = Path(tempfile.gettempdir()).glob("lasthop-[0-9]*")
@@ -105,8 +106,13 @@ def running(folder: Path) -> Path:
     place = of_folder(runtime_root(), folder)
     _require_ours(place.parent, place)
     for found in (place, *(of_folder(root, folder) for root, owner in roots() if _owner(of_folder(root, folder)) == owner)):
-        if (found / ADMIN_SOCKET).exists():
-            return found / ADMIN_SOCKET
+        if (socket_path := found / ADMIN_SOCKET).exists():
+            if _is_left(socket_path):
+                raise click.ClickException(
+                    f"the Lasthop on {folder} was killed, and its proxies may serve on; take them over with: "
+                    f"lasthop run {folder}, or end them with: lasthop stop {folder}"
+                )
+            return socket_path
     raise click.ClickException(f"no gateway runs on {folder}; start one with: lasthop run {folder}")
 
 
@@ -122,15 +128,28 @@ def all_running() -> list[Path]:
     return own or [path for place, owner in others for path in _of(place, owner)]
 
 
+def left_behind() -> bool:
+    """Returns whether a gateway of this user was killed, whose proxies may serve on."""
+    return any(map(_is_left, runtime_root().glob(f"*/{ADMIN_SOCKET}")))
+
+
 def _of(root: Path, owner: int) -> list[Path]:
     return [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _owner(path.parent) == owner and _listens(path)]
 
 
 def _listens(path: Path) -> bool:
+    return _connection_error(path) is None
+
+
+def _is_left(path: Path) -> bool:
+    return isinstance(_connection_error(path), ConnectionRefusedError)
+
+
+def _connection_error(path: Path) -> OSError | None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
         tried.settimeout(1)
         try:
             tried.connect(str(path))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error
+    return None

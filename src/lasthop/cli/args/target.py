@@ -138,6 +138,13 @@ def on_folder(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def folder_or_dir(folder: Path | None, by_option: Path | None) -> Path | None:
+    """Returns the folder of a command that takes it as DIR and, like others, as --dir DIR."""
+    if folder and by_option and folder.resolve() != by_option.resolve():
+        raise click.UsageError(f"two folders: {folder} and {by_option}")
+    return folder or by_option
+
+
 def is_plugin() -> bool:
     """Returns whether kubectl has started us (`kubectl lasthop`): who types that means a cluster."""
     context = click.get_current_context(silent=True)
@@ -150,6 +157,8 @@ def gateway_named() -> bool:
     return bool(context and (context.meta.get(_ADMIN) or context.meta.get(_RUNNING)))
 
 
+folders: Final = click.argument("folders", metavar="[DIR]...", nargs=-1, type=click.Path(path_type=Path))
+"""More than one if a shell has expanded `*.yaml`."""
 files: Final = click.option(
     "-f",
     "--filename",
@@ -173,6 +182,9 @@ read_folder: Final = click.option(
     metavar="DIR",
     help="Read this folder, whether or not a gateway runs on it.",
 )
+same_folder: Final = click.option(
+    "--dir", "by_option", type=click.Path(path_type=Path), metavar="DIR", help="The same as DIR."
+)
 running_folder: Final = click.option(
     "--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder."
 )
@@ -190,16 +202,16 @@ def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
 def _socket_of(host: str, port: int) -> Path | None:
     """Returns the socket of the gateway of this machine with that admin address: it tells its user more than the address
     tells everybody."""
-    from lasthop.api.addresses import split_port
     from lasthop.cli.args import local
 
-    names = ("127.0.0.1", "localhost", "::1") if host in ("127.0.0.1", "localhost", "::1") else (host,)
-    for gateway in local.gateways():
-        bound = split_port(str(gateway.about.get("admin", "")))
-        socket = gateway.run_dir / paths.ADMIN_SOCKET
-        if bound[1] == str(port) and bound[0] in (*names, "0.0.0.0", "::") and socket.exists():
-            return socket
-    return None
+    sockets = (gateway.run_dir / paths.ADMIN_SOCKET for gateway in local.at_address(host, port))
+    return next((socket for socket in sockets if socket.exists()), None)
+
+
+def admin_address() -> tuple[str, int] | None:
+    """Returns what --admin names."""
+    address: tuple[str, int] | None = click.get_current_context().meta.get(_ADMIN)
+    return address
 
 
 def output(*formats: str, help: str | None = None) -> Callable[..., Any]:
@@ -233,9 +245,10 @@ def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | Non
         note(f"Reading the gateway that runs on this machine ({found[0]}{_whose(found[0])}){others}")
         return found[0]
     if not configured():
+        left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
         raise click.ClickException(
             "no gateway runs on this machine and there is no kubeconfig; start a gateway with: lasthop run DIR, "
-            "or choose a cluster with --kubeconfig or --context"
+            f"or choose a cluster with --kubeconfig or --context{left}"
         )
     return None
 

@@ -53,7 +53,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
 
 
 @click.command("audit")
-@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@target.folders
 @target.output("text", "json", "markdown", "sarif", help="sarif: for code scanners.")
 @click.option(
     "--sort",
@@ -98,7 +98,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
 @target.allow_files
 @target.options
 def command(
-    folder: Path | None,
+    folders: tuple[Path, ...],
     output: str,
     sort: str,
     expiring: int,
@@ -116,7 +116,7 @@ def command(
     beside that what has happened: verified 2 s ago, failing since when and why, never tried; and the certificates that
     backends show, with the days they have left. With --probe what has had no traffic is tried; of a folder and a cluster, all.
 
-    Reads the objects in DIR (also a file, or - for standard input), whether or not a gateway runs on them; without DIR, the
+    Reads the objects in DIR (also files, or - for standard input), whether or not a gateway runs on them; without DIR, the
     gateway that runs on this machine, or else the cluster. --context and --kubeconfig select a cluster, which is read
     with your permissions.
 
@@ -138,7 +138,7 @@ def command(
     if since is not None:
         if causes or output not in ("text", "json"):
             raise click.UsageError("--since goes with -o text or json, and not with --fail-on")
-        _show_changes(folder, cluster, since, controller_namespace, output)
+        _show_changes(next(iter(folders), None), cluster, since, controller_namespace, output)
         return
     from lasthop.cli.render import audit_report, sarif
     from lasthop.cli.render.audit_observed import tried
@@ -153,7 +153,7 @@ def command(
             hops = await with_probes(view, hops, now)
         return found.with_hops(hops)
 
-    found = ask(folder, cluster, look, files=files)
+    found = ask(None, cluster, look, files=(*folders, *files))
     for line in found.incomplete:
         note_once(line)
     render = {

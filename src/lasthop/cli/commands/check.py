@@ -19,7 +19,7 @@ WEAKER: Final = 3
 
 
 @click.command("check")
-@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@target.folders
 @target.files
 @click.option(
     "--against",
@@ -32,7 +32,7 @@ WEAKER: Final = 3
 @target.allow_files
 @target.options
 def command(
-    folder: Path | None, files: tuple[Path, ...], against: str | None, output: str, cluster: target.ClusterOptions
+    folders: tuple[Path, ...], files: tuple[Path, ...], against: str | None, output: str, cluster: target.ClusterOptions
 ) -> None:
     """Find problems in the objects in DIR, without Envoy and without network access; or in a cluster.
 
@@ -41,8 +41,8 @@ def command(
     consequences are listed below it. Exits with 1 if there are errors, with 0 if there are none or only warnings. It does not
     connect to backends: for that, use lasthop probe.
 
-    DIR may also be a file, or - for standard input. Objects that no gateway needs (Deployments, Ingresses, kustomizations) are
-    named once and left out.
+    DIR may also be a file, several files, or - for standard input. Objects that no gateway needs (Deployments, Ingresses,
+    kustomizations) are named once and left out.
 
     With --against: findings that are new and those that are gone, and hops whose verification changes. Exits with 1 if errors
     are introduced, with 3 if none is but a backend is verified less.
@@ -59,38 +59,37 @@ def command(
       lasthop check objects -o github        in a workflow: marks the lines of a pull request
       lasthop check -n shop --context prod   a namespace of a cluster
     """
-    from lasthop.cli.broken_files import broken_objects
     from lasthop.cli.render import report
     from lasthop.outputs.findings.root_causes import mistakes
 
+    files = (*folders, *files)
     if against is not None:
-        _compare(folder, files, against, output, cluster)
+        _compare(files, against, output, cluster)
         return
 
     async def look(view: View) -> report.Report:
         findings = await view.findings()
-        listed = tuple(mistakes(findings, broken_objects(findings), view.unseen))
+        listed = tuple(mistakes(findings, view.broken_objects(findings), view.unseen))
         objects, files = await view.size()
         where = view.where if files is None else report.count(files, "file")
         return report.Report(listed, where, objects, files or 0).of_namespace(view.namespace)
 
-    found = ask(folder, cluster, look, files=files)
+    found = ask(None, cluster, look, files=files)
     render = {"text": report.text, "json": report.as_json, "github": report.github}[output]
     click.echo(render(found if output == "json" else clean(found)))
     if found.errors:
         raise click.exceptions.Exit(1)
 
 
-def _compare(folder: Path | None, files: tuple[Path, ...], against: str, output: str, cluster: target.ClusterOptions) -> None:
+def _compare(files: tuple[Path, ...], against: str, output: str, cluster: target.ClusterOptions) -> None:
     from lasthop.cli.render import comparison_report
     from lasthop.cli.views.selection import at
     from lasthop.outputs.comparison import compare
 
-    base = folder or next(iter(files), None)
-    if base is None or cluster.named or target.gateway_named():
-        raise click.UsageError("--against compares a folder: lasthop check DIR --against DIR|REF")
-    after = ask(folder, cluster, _state, files=files)
-    with at(against, base) as chosen:
+    if len(files) != 1 or cluster.named or target.gateway_named():
+        raise click.UsageError("--against compares one folder or file: lasthop check DIR --against DIR|REF")
+    after = ask(None, cluster, _state, files=files)
+    with at(against, files[0]) as chosen:
         from lasthop.cli.views.folder import FolderView
 
         before = _asked(FolderView(chosen.path, cluster.namespace or "", chosen))
@@ -110,12 +109,11 @@ def _asked(view: View) -> State:
 
 
 async def _state(view: View) -> State:
-    from lasthop.cli.broken_files import broken_objects
     from lasthop.cli.render.report import Report
     from lasthop.outputs.comparison import State
     from lasthop.outputs.findings.root_causes import mistakes
 
     findings = await view.findings()
-    listed = Report(tuple(mistakes(findings, broken_objects(findings), view.unseen)), view.where, 0)
+    listed = Report(tuple(mistakes(findings, view.broken_objects(findings), view.unseen)), view.where, 0)
     hops = [hop for hop in (await view.audit()).hops if view.namespace in ("", hop.gateway.namespace, hop.backend.namespace)]
     return State(view.where, listed.of_namespace(view.namespace).mistakes, tuple(hops))

@@ -10,6 +10,7 @@ import click
 
 from lasthop.api.documents import Json
 from lasthop.cli.args import target
+from lasthop.cli.args.objects import Wanted, one_of
 
 WHAT: Final = ("dump", "clusters", "routes", "listeners", "secrets")
 TIMEOUT: Final = 120.0
@@ -17,7 +18,7 @@ TIMEOUT: Final = 120.0
 
 @click.command("config")
 @click.argument("what", type=click.Choice(WHAT))
-@click.option("--gateway", metavar="NS/NAME", default="", help="Only the Envoy of this Gateway.")
+@click.option("--gateway", metavar="NAME", default="", help="Only the Envoy of this Gateway.")
 @click.option("--name", metavar="TEXT", default="", help="Only what has this in its name.")
 @target.output("table", "yaml", "json", help="Of a dump, table is the same as yaml.")
 @click.option("--no-headers", is_flag=True, help="Leave out the first line of the table.")
@@ -40,8 +41,12 @@ def command(what: str, gateway: str, name: str, output: str, no_headers: bool, f
     from lasthop.cli.render.columns import table
     from lasthop.cli.render.envoy_tables import HEADS, resources, rows
     from lasthop.cli.views.admin_socket import AdminSocketView
+    from lasthop.cli.views.command_view import without_loop
 
     view = AdminSocketView(target.running_gateway(folder, "ask a proxy's Pod: kubectl port-forward, and Envoy's admin API"))
+    if gateway:
+        namespace, _, own = gateway.removeprefix("gateway/").rpartition("/")
+        gateway = "/".join(one_of(without_loop(view.names("Gateway")), Wanted("Gateway", namespace, own)))
     dumps: dict[str, Json] = view.ask("/api/envoy-config", TIMEOUT, gateway=gateway)
     if not dumps:
         raise click.ClickException(f"no Gateway {gateway} has an Envoy" if gateway else "no Gateway has an Envoy")

@@ -13,6 +13,7 @@ import click
 
 from lasthop.api.addresses import split_port, with_port
 from lasthop.cli.args import logging, paths
+from lasthop.cli.args.address import host_port
 from lasthop.cli.process import first_error, on_signals
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.cluster import ClusterRuntime
@@ -93,9 +94,12 @@ def command(
       lasthop controller --context kind --infrastructure=process --address 192.0.2.10
     """
     site = _site(image, xds_address) if infrastructure == "deployment" else None
-    if webhook and (site is None or not split_port(webhook)[1].isdigit()):
-        why = f"{webhook} is not HOST:PORT" if site else "the webhook needs --infrastructure=deployment"
-        raise click.BadParameter(why, param_hint="--webhook")
+    host_port(admin, "--admin")
+    host_port(xds_listen, "--xds-listen")
+    if webhook and site is None:
+        raise click.BadParameter("the webhook needs --infrastructure=deployment", param_hint="--webhook")
+    if webhook:
+        host_port(webhook, "--webhook")
     watched = tuple(name for name in namespaces.split(",") if name)
     own = namespace or os.environ.get("POD_NAMESPACE") or "lasthop-system"
     try:
@@ -173,10 +177,7 @@ def _judging(
 def _site(image: str, xds_address: str | None) -> Site:
     if not xds_address:
         raise click.UsageError("--xds-address is required, unless the proxies run on this host (--infrastructure=process)")
-    host, port = split_port(xds_address)
-    if not host or not port.isdigit():
-        raise click.BadParameter(f"{xds_address} is not HOST:PORT", param_hint="--xds-address")
-    return Site(image, host, int(port))
+    return Site(image, *host_port(xds_address, "--xds-address"))
 
 
 def _own_address(site: Site, xds_listen: str) -> str:

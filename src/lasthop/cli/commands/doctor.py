@@ -24,9 +24,12 @@ SIGNS: Final = {Verdict.OK: ("✓", "green"), Verdict.WARNING: ("!", "yellow"), 
 @click.option(
     "--controller-namespace", default="lasthop-system", show_default=True, metavar="NS", help="Where the controller runs."
 )
+@target.same_folder
 @target.allow_files
 @target.options
-def command(folder: Path | None, output: str, controller_namespace: str, cluster: target.ClusterOptions) -> None:
+def command(
+    folder: Path | None, output: str, controller_namespace: str, by_option: Path | None, cluster: target.ClusterOptions
+) -> None:
     """Check what Lasthop needs, and say what to do about what is missing.
 
     Of this machine: the Envoy binary, the CA bundle, the clock, inotify, limits, the run and the state directory; with DIR
@@ -42,6 +45,7 @@ def command(folder: Path | None, output: str, controller_namespace: str, cluster
       lasthop doctor --context prod
       lasthop doctor -o json | jq -r '.[] | select(.verdict != "ok") | .remedy'
     """
+    folder = target.folder_or_dir(folder, by_option)
     found = _of_cluster(cluster, controller_namespace) if cluster.named or cluster.all_namespaces else _of_machine(folder)
     if output == "json":
         click.echo(json.dumps([each._asdict() for each in found], indent=2))

@@ -10,7 +10,7 @@ import click
 
 from lasthop.api.documents import Json
 from lasthop.cli.args import target
-from lasthop.cli.args.objects import complete_kind, complete_name, one, wanted
+from lasthop.cli.args.objects import common_namespace, complete_kind, complete_name, one, wanted_of_each
 from lasthop.cli.render.tree import drawn
 from lasthop.cli.views.command_view import View, ask
 from lasthop.printable import clean
@@ -52,19 +52,22 @@ def command(
       lasthop explain service api --dir objects         which routes refer to it, and its policy
       lasthop explain configmap corp-ca                 which policies use its CAs
       lasthop explain gateway web -n shop --context prod
+      lasthop explain hr,btp api                        objects of several kinds with this name
       lasthop explain request GET https://www.example.com/cart   where a request goes, or why it gets 404
     """
-    want = wanted(kind, name, cluster.namespace)
-    if not want.name:
-        raise click.UsageError(f"which {want.kind}? Add the name: lasthop explain {want.kind.lower()} NAME")
+    wants = wanted_of_each(kind, name, cluster.namespace)
+    if nameless := [want.kind for want in wants if not want.name]:
+        raise click.UsageError(f"which {nameless[0]}? Add the name: lasthop explain {kind.lower()} NAME")
 
-    async def look(view: View) -> Json:
-        found = await view.explain(await one(view, want), reads=reads)
-        assert found is not None
-        return found
+    async def look(view: View) -> list[Json]:
+        keys = [await one(view, want) for want in wants]
+        return [found for key in keys if (found := await view.explain(key, reads=reads))]
 
-    found = ask(folder, cluster._replace(namespace=want.namespace or None), look, object_named=True)
-    click.echo(json.dumps(found, indent=2) if output == "json" else "\n".join(drawn(clean(found))))
+    found = ask(folder, cluster._replace(namespace=common_namespace(wants)), look, object_named=True)
+    if output == "json":
+        click.echo(json.dumps(found if "," in kind else found[0], indent=2))
+    else:
+        click.echo("\n".join(line for each in found for line in drawn(clean(each))))
 
 
 @click.command("request")

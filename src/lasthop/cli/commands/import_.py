@@ -226,6 +226,9 @@ def _read(
         from lasthop.cli.views import cluster as clusters
 
         found = clusters.run(cluster, lambda client, ns: from_cluster(client, ns, wanted, interpret, progress))
+    if system == AUTO and not found.documents and found.problems:
+        file, line, message = found.problems[0]
+        raise click.ClickException(f"there is nothing to import: {file}{f':{line}' if line else ''} {message}")
     if system == AUTO and not chosen:
         known = ", ".join(SYSTEMS)
         raise click.ClickException(f"no object is of a known system; if you know which it is, name it: {known}")

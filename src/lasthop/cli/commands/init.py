@@ -13,7 +13,7 @@ from lasthop.cli.render.init_templates import Starter, files
 
 @click.command("init")
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--backend", required=True, metavar="HOST:PORT", help="Address of the backend: a DNS name or an IP address.")
+@click.option("--backend", metavar="HOST:PORT", help="Address of the backend: a DNS name or an IP address.  [required]")
 @click.option(
     "--hostname", metavar="NAME", help="The name in the backend's certificate.  [default: HOST, if it is a DNS name]"
 )
@@ -27,7 +27,7 @@ from lasthop.cli.render.init_templates import Starter, files
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Port that the gateway listens on."
 )
-def command(folder: Path, backend: str, hostname: str | None, ca: Path | None, plaintext: bool, port: int) -> None:
+def command(folder: Path, backend: str | None, hostname: str | None, ca: Path | None, plaintext: bool, port: int) -> None:
     """Create a folder with a minimal working configuration: a Gateway on 127.0.0.1 and one backend, over verified TLS.
 
     DIR must be empty or must not exist yet.
@@ -38,6 +38,8 @@ def command(folder: Path, backend: str, hostname: str | None, ca: Path | None, p
       lasthop init demo --backend 10.0.0.7:8443 --hostname api.internal --ca corp-ca.pem
       lasthop init demo --backend localhost:3000 --plaintext
     """
+    if backend is None:
+        raise click.UsageError(f"which backend? Add its address: lasthop init {folder} --backend api.example.com:443")
     host, backend_port = host_port(backend, "--backend")
     if plaintext and (ca or hostname):
         raise click.UsageError("--plaintext cannot be combined with --ca or --hostname: nothing is verified")

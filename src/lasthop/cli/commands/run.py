@@ -14,8 +14,8 @@ from typing import Final
 import click
 
 from lasthop import logs
-from lasthop.api.addresses import split_port
 from lasthop.cli.args import local, logging, paths, target
+from lasthop.cli.args.address import host_port
 from lasthop.cli.endings import Ending, Endings, start_anew, tell_systemd
 from lasthop.cli.process import first_error
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
@@ -94,9 +94,7 @@ def command(
     error. Ctrl-C and SIGTERM drain the proxies and exit; a second Ctrl-C exits at once. SIGHUP, unless it comes from a
     terminal that closes, starts Lasthop anew in the same process (another version, another Envoy) without an interruption.
     """
-    host, port = split_port(admin)
-    if not host or not port.isdigit():
-        raise click.BadParameter(f"{admin} is not HOST:PORT", param_hint="--admin")
+    host_port(admin, "--admin")
     if not folder.is_dir():
         raise click.ClickException(f"there is no folder {folder}; create a minimal working one with: lasthop init {folder}")
     try:

@@ -6,18 +6,22 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import click
 
 from lasthop.api.documents import Json
 from lasthop.cli.args import target
-from lasthop.cli.args.objects import Wanted, complete_kind, complete_name, one_of, wanted
+from lasthop.cli.args.objects import Wanted, common_namespace, complete_kind, complete_name, one_of, wanted_of_each
 from lasthop.cli.args.selector import Selector, Selects
 from lasthop.cli.args.target import require_namespace
 from lasthop.cli.render.status_rows import Row, arranged, class_owners, noted, row, with_traffic
 from lasthop.cli.render.table import Columns
 from lasthop.cli.views.command_view import StatusView, ask_status
 from lasthop.printable import printable
+
+ALL: Final = "all"
+"""As in `kubectl get all`."""
 
 
 @click.command("status")
@@ -42,7 +46,7 @@ def command(
     folder: Path | None,
     cluster: target.ClusterOptions,
 ) -> None:
-    """Show the status of objects: all of them, those of a KIND, or one by NAME.
+    """Show the status of objects: all of them, those of a KIND (or several, with commas), or one by NAME.
 
     Reads the gateway that runs on this machine; otherwise, or with --context or --kubeconfig, a cluster, and shows the
     status that the controller has written. Files that are not applied and what is not ready are listed first. READY is True if
@@ -53,6 +57,7 @@ def command(
     Examples:
       lasthop status
       lasthop status backendtlspolicy -n shop
+      lasthop status hr,btp                      several kinds
       lasthop status httproute/shop/web -o yaml
       lasthop status gateway -o wide             with class, addresses, ports, hostnames and age
       lasthop status -A --context prod           everything that a cluster has
@@ -60,18 +65,21 @@ def command(
       lasthop status -w                          shows changes until Ctrl-C
       lasthop status --exit-code || exit 1       in a script
     """
-    want = wanted(kind, name, cluster.namespace)
-    shown = _StatusPrinter(want, output, headers=not no_headers, selector=selector)
+    if kind and (kind.casefold() != ALL or name):
+        wants = wanted_of_each(kind, name, cluster.namespace)
+    else:
+        wants = [Wanted(namespace=cluster.namespace or "")]
+    shown = _StatusPrinter(wants, output, headers=not no_headers, selector=selector)
 
     async def told(view: StatusView) -> list[Json]:
         """Objects come first: what a cluster is known to fail at stands in them."""
-        documents = await view.objects(want.kind)
+        documents = await view.objects(*dict.fromkeys(want.kind for want in wants if want.kind))
         shown.tell(await view.problems(), await view.failing(), await view.not_applied())
         return documents
 
     async def look(view: StatusView) -> None:
-        if want.namespace and not want.name:
-            require_namespace(want.namespace, await view.namespaces(), view.where)
+        for namespace in {want.namespace for want in wants if not want.name} - {""}:
+            require_namespace(namespace, await view.namespaces(), view.where)
         shown.first(await told(view))
 
         async def again() -> None:
@@ -82,7 +90,7 @@ def command(
 
     with contextlib.suppress(KeyboardInterrupt):
         # A namespace that is typed before a name takes precedence over the context's.
-        ask_status(folder, cluster._replace(namespace=want.namespace or None), look)
+        ask_status(folder, cluster._replace(namespace=common_namespace(wants)), look)
     if exit_code and not shown.fine:
         raise click.exceptions.Exit(1)
 
@@ -90,8 +98,8 @@ def command(
 class _StatusPrinter:
     """Prints objects, and later only what has changed."""
 
-    def __init__(self, want: Wanted, output: str, *, headers: bool, selector: Selects | None = None) -> None:
-        self.want, self._output, self._headers, self._selector = want, output, headers, selector
+    def __init__(self, wants: list[Wanted], output: str, *, headers: bool, selector: Selects | None = None) -> None:
+        self._wants, self._output, self._headers, self._selector = wants, output, headers, selector
         self._tabular = output in ("table", "wide")
         self.rows: dict[str, Row] = {}
         self._documents: dict[str, Json] = {}
@@ -124,11 +132,7 @@ class _StatusPrinter:
         }
 
     def first(self, documents: list[Json]) -> None:
-        if self.want.name:
-            named = (
-                (d["metadata"].get("namespace", ""), d["metadata"]["name"]) for d in self._fitting(documents, any_name=True)
-            )
-            self.want = Wanted(self.want.kind, *one_of(named, self.want))
+        self._wants = [self._resolved(want, documents) if want.name else want for want in self._wants]
         found = self._take(documents)
         if self._output == "json":
             click.echo(json.dumps(found, indent=2))
@@ -176,19 +180,28 @@ class _StatusPrinter:
             return row
         return row._replace(ready="Unknown", why=f"an older version is in force; {place} is not applied")
 
-    def _fitting(self, documents: list[Json], *, any_name: bool = False) -> Iterator[Json]:
+    def _resolved(self, want: Wanted, documents: list[Json]) -> Wanted:
+        """Returns it with the namespace of the one object that is meant. Raises what to type instead."""
+        metadata = [d["metadata"] for d in documents if d["kind"] == want.kind and self._selected(d)]
+        return Wanted(want.kind, *one_of(((each.get("namespace", ""), each["name"]) for each in metadata), want))
+
+    def _fitting(self, documents: list[Json]) -> Iterator[Json]:
         for document in documents:
-            metadata = document["metadata"]
-            if self.want.kind not in ("", document["kind"]):
-                continue
-            if self._selector and not self._selector(metadata.get("labels") or {}):
-                continue
-            # Cluster-scoped objects belong to every namespace.
-            if any_name or (
-                self.want.namespace in ("", metadata.get("namespace") or self.want.namespace)
-                and self.want.name in ("", metadata["name"])
-            ):
+            if self._selected(document) and any(_fits(want, document) for want in self._wants):
                 yield document
+
+    def _selected(self, document: Json) -> bool:
+        return self._selector is None or self._selector(document["metadata"].get("labels") or {})
+
+
+def _fits(want: Wanted, document: Json) -> bool:
+    metadata = document["metadata"]
+    # Cluster-scoped objects belong to every namespace.
+    return (
+        want.kind in ("", document["kind"])
+        and want.namespace in ("", metadata.get("namespace") or want.namespace)
+        and want.name in ("", metadata["name"])
+    )
 
 
 def _news(row: Row | None) -> tuple[str, str] | None:

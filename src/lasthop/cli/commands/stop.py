@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from lasthop.cli.args import local
+from lasthop.cli.args import local, target
 
 POLL: Final = 0.5
 
@@ -20,8 +20,10 @@ POLL: Final = 0.5
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @click.option("--all", "everything", is_flag=True, help="All gateways of this user.")
 @click.option("--now", is_flag=True, help="Do not wait for requests in flight.")
+@target.same_folder
+@target.admin
 @click.option("--left", hidden=True, help="Only what was left under this token, once its time is over.")
-def command(folder: Path | None, everything: bool, now: bool, left: str | None) -> None:
+def command(folder: Path | None, everything: bool, now: bool, by_option: Path | None, left: str | None) -> None:
     """End the gateway that runs on DIR: drain its proxies, let requests in flight finish, and end.
 
     Ends also the proxies that a killed `lasthop run` has left, or one that was told to leave them (--handover). Without DIR,
@@ -37,9 +39,10 @@ def command(folder: Path | None, everything: bool, now: bool, left: str | None) 
         assert folder is not None
         _care(folder, left)
         return
-    if everything and folder:
-        raise click.UsageError("both a folder and --all are given; remove one of them")
-    for gateway in local.chosen(folder, everything):
+    folder, address = target.folder_or_dir(folder, by_option), target.admin_address()
+    if sum((everything, folder is not None, address is not None)) > 1:
+        raise click.UsageError("more than one of a folder, --admin and --all is given; remove all but one of them")
+    for gateway in local.with_address(*address) if address else local.chosen(folder, everything):
         _end(gateway, now=now)
 
 

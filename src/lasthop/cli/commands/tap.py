@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 import click
 
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.cli.args import target
+from lasthop.cli.args.objects import named_by
 from lasthop.cli.render.terminal import note
 from lasthop.cli.views.admin_socket import AdminSocketView
+from lasthop.cli.views.command_view import without_loop
+from lasthop.printable import printable
+from lasthop.suggestions import closest
 from lasthop.unix_http import Endpoint
 
 if TYPE_CHECKING:
     from lasthop.kubernetes.client import Client
 
+BACKEND_KINDS: Final = ("Service", "ServiceImport", "XBackend")
 INTERVAL: Final = 2.0
 """Seconds between two looks at a cluster."""
 ELSEWHERE: Final = (
@@ -72,9 +78,25 @@ def command(
 
         leader.run(cluster, lambda client: _reported(client, namespace, backend, count, output))
         return
+    route, backend = _as_known(socket, route, ROUTE_KINDS), _as_known(socket, backend, BACKEND_KINDS)
     query = {"failed": "true" if failed else "", "route": route, "backend": backend}
     with contextlib.suppress(KeyboardInterrupt):
         _show(_lines(socket, query), output, count)
+
+
+def _as_known(socket: Endpoint, given: str, kinds: Iterable[str]) -> str:
+    """Returns a name as the gateway writes it. Notes that nothing has it, for otherwise one would wait in vain."""
+    if not given:
+        return ""
+    from lasthop.api.meta import Key
+
+    view = AdminSocketView(socket)
+    known = [Key(kind, *each) for kind in kinds for each in without_loop(view.names(kind))]
+    found = named_by(given, known)
+    if not found:
+        close = closest(given, [name for key in known for name in (key.name, key.path)])
+        note(f"nothing is called {printable(given)} yet{f'; did you mean {printable(close)}?' if close else ''}")
+    return found[0].argument if len(found) == 1 else given
 
 
 async def _reported(client: Client, namespace: str, backend: str, count: int | None, output: str) -> None:

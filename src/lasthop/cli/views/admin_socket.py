@@ -55,9 +55,11 @@ class AdminSocketView:
     async def size(self) -> Size:
         return Size(len(await self.objects()))
 
-    async def objects(self, kind: str | None = None) -> list[Json]:
-        found: list[Json] = self.ask("/api/objects", **({"kind": kind} if kind else {}))
-        return found
+    async def objects(self, *kinds: str) -> list[Json]:
+        if not kinds:
+            found: list[Json] = self.ask("/api/objects")
+            return found
+        return [document for kind in kinds for document in self.ask("/api/objects", kind=kind)]
 
     async def names(self, kind: str) -> list[tuple[str, str]]:
         metadata = (document["metadata"] for document in await self.objects(kind))
@@ -76,6 +78,11 @@ class AdminSocketView:
             return msgspec.convert({**written, "object": Key.parse(written["object"] or "")}, Finding)
 
         return [read(each) for each in self.ask("/api/findings")]
+
+    def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
+        from lasthop.cli.broken_files import broken_objects
+
+        return broken_objects(findings)
 
     def unseen(self, finding: Finding) -> Finding | None:
         return None

@@ -132,6 +132,9 @@ class ClusterView(EngineView):
         known = isinstance(found, Gateway) and self.engine.store.get(Key("GatewayClass", "", found.spec.gateway_class_name))
         return None if known else class_finding(self.engine.graph, key)
 
+    def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
+        return {}
+
     def unseen(self, finding: Finding) -> Finding | None:
         return self._hidden.cause(finding)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import click
 import msgspec
@@ -49,10 +49,10 @@ class ClusterStatusView:
     async def not_applied(self) -> list[Json]:
         return []
 
-    async def objects(self, kind: str | None = None) -> list[Json]:
+    async def objects(self, *kinds: str) -> list[Json]:
         """Lists them at the first call; afterwards returns them as they were last followed."""
         if not self._listed:
-            self._listed = await self._list(kind or "")
+            self._listed = await self._list(kinds)
             for each in self._listed:
                 self.read(each.kind, [shown(each.kind.kind, item) for item in each.items], [])
             self._services = await services(self._client, self._documents.values(), self._namespace)
@@ -60,16 +60,17 @@ class ClusterStatusView:
         ordered = sorted(self._documents, key=lambda key: (order[key.kind], key))
         return [with_problem(self._documents[key], self._services) for key in ordered]
 
-    async def _list(self, kind: str) -> list[ListResult]:
-        """Lists objects of one kind, or of all that have a status; and the GatewayClasses, which tell whose a Gateway is."""
-        kinds = [each for each in KINDS.values() if (each.kind in (kind, "GatewayClass") if kind else has_status(each))]
+    async def _list(self, named: Collection[str]) -> list[ListResult]:
+        """Lists objects of some kinds, or of all that have a status; and the GatewayClasses, which tell whose a Gateway is."""
+        kinds = [each for each in KINDS.values() if (each.kind in (*named, "GatewayClass") if named else has_status(each))]
         found = require_crds(await look(self._client, kinds, self._namespace, beyond=False))
-        refused = [each for each in found.values() if each.refusal is not None]
-        if refused and (len(refused) == len(found) or any(each.kind.kind == kind for each in refused)):
-            raise next(each.refusal for each in refused if each.refusal and kind in ("", each.kind.kind))
-        if kind and kind not in found:
-            raise click.ClickException(f"the cluster has no {KINDS[kind].plural}: the CRD is not installed")
-        for line in RBACVisibility(refused).said():
+        refused = {each.kind.kind: each.refusal for each in found.values() if each.refusal is not None}
+        if missed := [refusal for kind, refusal in refused.items() if kind in named or len(refused) == len(found)]:
+            raise missed[0]
+        for kind in named:
+            if kind not in found:
+                raise click.ClickException(f"the cluster has no {KINDS[kind].plural}: the CRD is not installed")
+        for line in RBACVisibility([found[kind] for kind in refused]).said():
             note(line)
         return list(found.values())
 

@@ -56,6 +56,10 @@ class View(Protocol):
         """Returns everything that is wrong."""
         ...
 
+    def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
+        """Returns the objects in files that are not applied, as far as they can be told, with the file as findings name it."""
+        ...
+
     async def problems(self) -> tuple[str, ...]:
         """Returns why answers may be incomplete, a line each: input that is not applied, or that cannot be read."""
         ...
@@ -84,8 +88,8 @@ class StatusView(Protocol):
 
     async def namespaces(self) -> Collection[str]: ...
 
-    async def objects(self, kind: str | None = None) -> list[Json]:
-        """Returns the objects of a kind, or all that have a status."""
+    async def objects(self, *kinds: str) -> list[Json]:
+        """Returns the objects of these kinds, or all that have a status."""
         ...
 
     async def problems(self) -> tuple[str, ...]: ...

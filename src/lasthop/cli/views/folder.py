@@ -59,6 +59,7 @@ class FolderView(EngineView):
         super().__init__(Engine(now=time.time()), locate)
         self.path, self.where, self.namespace = path, self._chosen.where, namespace
         self.source_findings = tuple(map(self._renamed, batch.findings))
+        self._broken = {key: self._chosen.shown(file) for key, file in broken_objects(batch.findings).items()}
         self._objects = sum(self._written(key, obj) for key, obj in batch.changes.items())
         SYSTEM_STORE.set(self.engine.graph, host_store())
         self.engine.policies.set_known(batch.policies_known)
@@ -83,7 +84,10 @@ class FolderView(EngineView):
 
     async def namespaces(self) -> set[str]:
         """Includes those of objects in files that are not applied."""
-        return {*await super().namespaces(), *(key.namespace for key in broken_objects(self.source_findings))}
+        return {*await super().namespaces(), *(key.namespace for key in self._broken)}
+
+    def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
+        return self._broken
 
     async def findings(self) -> list[Finding]:
         resolved = [guessed(finding, self.engine) for finding in self._known(self.engine.findings())]

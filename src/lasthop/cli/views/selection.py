@@ -14,6 +14,9 @@ from typing import Final, NamedTuple
 
 import click
 
+from lasthop.admission.limits import MAX_FILE
+from lasthop.sources.files.folder import reason
+
 STDIN: Final = Path("-")
 GIT_SECONDS: Final = 60.0
 
@@ -35,8 +38,10 @@ class Selection(NamedTuple):
 @contextlib.contextmanager
 def selected(folder: Path | None, files: Sequence[Path] = ()) -> Iterator[Selection]:
     """Chooses a folder as it is; anything else is put together in a temporary one."""
-    chosen = [*([folder] if folder else []), *files]
-    if len(chosen) == 1 and chosen[0] != STDIN and not chosen[0].is_file():
+    chosen = list(dict.fromkeys([*([folder] if folder else []), *files]))
+    for path in chosen:
+        _require(path)
+    if len(chosen) == 1 and chosen[0].is_dir():
         yield Selection(chosen[0], str(chosen[0]))
         return
     with tempfile.TemporaryDirectory(prefix="lasthop-") as name:
@@ -44,13 +49,23 @@ def selected(folder: Path | None, files: Sequence[Path] = ()) -> Iterator[Select
         for number, path in enumerate(chosen):
             link = root / f"{number:04}{'' if path.is_dir() else '.json' if path.suffix == '.json' else '.yaml'}"
             if path == STDIN:
-                link.write_bytes(sys.stdin.buffer.read())
-            elif path.exists():
-                link.symlink_to(path.resolve())
+                link.write_bytes(sys.stdin.buffer.read(MAX_FILE + 1))
+            elif path.is_fifo():  # as a shell passes <(kustomize build)
+                with path.open("rb") as pipe:
+                    link.write_bytes(pipe.read(MAX_FILE + 1))
             else:
-                raise click.ClickException(f"there is no file {path}")
+                link.symlink_to(path.resolve())
             names[str(link)] = "<stdin>" if path == STDIN else str(path)
         yield Selection(root, ", ".join(names.values()), names)
+
+
+def _require(path: Path) -> None:
+    """Raises why a file or folder cannot be read."""
+    try:
+        if path != STDIN:
+            path.stat()
+    except OSError as error:
+        raise click.ClickException(f"cannot read {path}: {reason(error)}") from None
 
 
 @contextlib.contextmanager
@@ -63,6 +78,8 @@ def at(reference: str, folder: Path) -> Iterator[Selection]:
         return
     root = folder if folder.is_dir() else folder.parent
     commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}").decode().strip()
+    if not commit and folder == STDIN:
+        raise click.ClickException(f"there is no folder {reference}, and standard input has no commits to compare with")
     if not commit:
         raise click.ClickException(f"{reference!r} is neither a folder nor a commit of the repository that {folder} is in")
     with tempfile.TemporaryDirectory(prefix="lasthop-") as name:

@@ -118,7 +118,8 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
     if not problems and not parsed.mistakes:
         return Content(digest(text), text, tuple(entries), tuple(others)), tuple(stored)
 
-    findings = [_of_text(file, mistake) for mistake in parsed.mistakes]
+    lines = text.split(b"\n")
+    findings = [_of_text(file, mistake, lines) for mistake in parsed.mistakes]
     for span, base, value, problem in problems[: MAX_FINDINGS - len(findings)]:
         line = _nearest(field_lines(text, span), base + problem.path, span.line)
         where = _cut(field(problem.path))
@@ -145,11 +146,23 @@ def _raw(value: Json) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def _of_text(file: str, mistake: Mistake) -> Finding:
+def _of_text(file: str, mistake: Mistake, lines: list[bytes]) -> Finding:
     if mistake.limit:
         remedy = "Split it into several files."
         return Finding(None, "TooLarge", f"{mistake.message}.", remedy, file=file, line=mistake.line)
-    return Finding(None, "InvalidYAML", _cut(mistake.message), file=file, line=mistake.line)
+    advice = _advice(mistake.message, lines[mistake.line - 1] if mistake.line <= len(lines) else b"")
+    return Finding(None, "InvalidYAML", _cut(mistake.message), advice, file=file, line=mistake.line)
+
+
+def _advice(message: str, line: bytes) -> str:
+    """Returns what to do about the mistakes that everybody makes once; empty: nothing in particular."""
+    if b"{{" in line:
+        return "This seems to be a template: check what it renders, as in helm template CHART | lasthop check -"
+    if line.lstrip(b" ").startswith(b"\t"):
+        return "Indent with spaces; YAML does not allow tabs there."
+    if message.startswith("key 'apiVersion' is written twice"):
+        return "Write a line --- between two objects."
+    return ""
 
 
 def _cut(text: str) -> str:

@@ -213,4 +213,6 @@ def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple
 def reason(error: OSError) -> str:
     if error.errno == errno.ELOOP:
         return "its links form a loop"
+    if error.errno == errno.ENXIO:  # a socket
+        return "it is not a regular file"
     return (error.strerror or str(error)).lower()

@@ -6,6 +6,7 @@ import copy
 import json
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,3 +87,18 @@ def test_an_item_of_a_list_is_found_at_its_line() -> None:
     broken, _ = examine("a.yaml", f"kind: List\napiVersion: v1\nitems:\n{items}- kind: Servise\n  apiVersion: v1\n".encode())
     assert isinstance(broken, BrokenFile)
     assert [(f.line, f.field, f.remedy) for f in broken.findings] == [(5, "kind", "Did you mean Service?")]
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("metadata:\n\tname: a\n", "Indent with spaces"),
+        (f"{service()}\n{service()}", "Write a line --- between two objects."),
+        ("metadata:\n  name: {{ .Release.Name }}\n", "helm template CHART | lasthop check -"),
+        ("a: [\n", ""),
+    ],
+)
+def test_mistakes_that_everybody_makes_once_have_advice(text: str, advice: str) -> None:
+    found, _ = examine("x.yaml", text.encode())
+    assert isinstance(found, BrokenFile)
+    assert advice in found.findings[0].remedy if advice else not found.findings[0].remedy

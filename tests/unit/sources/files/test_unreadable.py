@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from lasthop.api.meta import Key
 from lasthop.sources.files import FilesError
+from lasthop.sources.files.folder import Unreadable, read
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.files.state import StateDirectory
 from tests.file_texts import SERVICE, port, reasons, reload, service, write
@@ -20,6 +22,13 @@ def test_a_missing_folder_is_an_error_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FilesError, match="not a directory"):
         Loader(tmp_path / "file").look()
+
+
+def test_a_socket_is_no_regular_file(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(tmp_path / "s.yaml"))
+    with pytest.raises(Unreadable, match="it is not a regular file"):
+        read(tmp_path / "s.yaml")
 
 
 def test_a_folder_that_vanishes_while_running_keeps_everything(tmp_path: Path) -> None:
