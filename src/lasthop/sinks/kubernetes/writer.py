@@ -48,6 +48,11 @@ class Limits(msgspec.Struct, frozen=True):
     burst: int = 100
     few: int = 50
     """So many statuses at once are of an edit, for whose effect somebody waits; more are of a start or of a shared object."""
+    calm: float = 0.05
+    """Seconds without a new status before the first is written: who makes many edits at once shares the server with us, and
+    waits for their effect ..."""
+    longest_calm: float = 0.5
+    """... but no longer than this after the first."""
     dispute: float = 1.0
     """Seconds between two writes to an object that another controller keeps rewriting."""
     observations: float = 30.0
@@ -100,6 +105,8 @@ class StatusWriter:
         self._later: dict[Key, asyncio.TimerHandle] = {}
         self._backoffs: dict[Key, Backoff] = {}
         self._written: dict[Key, float] = {}
+        self._since = self._calm = 0.0
+        """When the first of those that wait came, and until when all of them wait."""
         self._work, self._leading = asyncio.Event(), asyncio.Event()
         self._log: Any = structlog.get_logger()
         observed.on_change = self._seen
@@ -112,6 +119,11 @@ class StatusWriter:
 
     def want(self, changes: Mapping[Key, Status | None]) -> None:
         """Takes the newest statuses of these objects. Never waits."""
+        now = self._clock()
+        if not self._queue and not self._busy:
+            self._since = now
+        if changes:
+            self._calm = min(now + self._limits.calm, self._since + self._limits.longest_calm)
         for key, status in changes.items():
             self._wanted[key] = status
             self._backoffs.pop(key, None)
@@ -184,12 +196,15 @@ class StatusWriter:
             self._turn += 1
             queues = (self._queue,) if self._turn % FIRST_IN_A_ROW == 0 else (self._first, self._queue)
             key = next((key for queue in queues for key in queue if key not in self._busy), None)
-            if key is not None:
+            if key is not None and (wait := self._calm - self._clock()) > 0:
+                await self._sleep(wait)
+            elif key is not None:
                 del self._queue[key]
                 self._first.pop(key, None)
                 return key
-            self._work.clear()
-            await self._work.wait()
+            else:
+                self._work.clear()
+                await self._work.wait()
 
     async def _writer(self) -> None:
         while True:

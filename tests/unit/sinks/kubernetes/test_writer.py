@@ -219,6 +219,31 @@ async def test_nothing_is_written_without_the_lead_and_everything_with_it(api: F
         await until(lambda: count(writer.counts, "writes") == 2)
 
 
+async def test_the_first_status_waits_until_edits_pause_and_not_for_long_if_they_do_not(api: FakeApi) -> None:
+    clock, waited = Clock(), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        clock.now += seconds
+        if seconds:
+            waited.append(round(seconds, 3))
+
+    async with writing(api, "a", "b", "c", clock=clock, sleep=sleep, in_flight=1, calm=0.05, longest_calm=0.5) as (writer, _):
+        writer.want({A: ACCEPTED})
+        await until(lambda: count(writer.counts, "writes") == 1)
+        assert waited == [0.05]
+        for name in ("a", "b", "c"):  # they go on for 0.48 s, no two of them 0.05 s apart
+            for _ in range(4):
+                writer.want({Key("HTTPRoute", "shop", name): REFUSED})
+                clock.now += 0.04
+        await until(lambda: count(writer.counts, "writes") == 4)
+        assert waited == [0.05, 0.01]
+        writer.want({A: ACCEPTED})
+        clock.now += 0.51
+        writer.want({Key("HTTPRoute", "shop", "b"): ACCEPTED})
+        await until(lambda: count(writer.counts, "writes") == 6)
+        assert waited == [0.05, 0.01]
+
+
 async def test_losing_the_lead_stops_what_is_queued_at_once(api: FakeApi) -> None:
     names = [f"r{n}" for n in range(20)]
     led: list[bool] = []
@@ -232,7 +257,7 @@ async def test_losing_the_lead_stops_what_is_queued_at_once(api: FakeApi) -> Non
 
     client = WatchedClient(api.access)  # type: ignore[arg-type]
     client.before_put = lambda: led.append(writer.leading)
-    async with writing(api, *names, client=client, burst=5, clock=Clock(), sleep=sleep) as (writer, _):
+    async with writing(api, *names, client=client, burst=5, calm=0.0, clock=Clock(), sleep=sleep) as (writer, _):
         writer.want({Key("HTTPRoute", "shop", name): ACCEPTED for name in names})
         await until(lambda: count(writer.counts, "writes") == 5)
         writer.lead(False)
@@ -356,7 +381,7 @@ async def test_what_was_seen_on_the_wire_is_written_at_most_once_in_a_while_and_
         return [condition["status"] for condition in entry["conditions"]]
 
     async with client_of(api) as client, asyncio.TaskGroup() as tasks:
-        writer = StatusWriter(client, observed, limits=Limits(observations=30.0), clock=clock)
+        writer = StatusWriter(client, observed, limits=Limits(observations=30.0, calm=0.0), clock=clock)
         task = tasks.create_task(writer.run())
         writer.lead(True)
         writer.want({key: status("Unknown")})
