@@ -75,7 +75,9 @@ JUDGED: tuple[Stage, ...] = tuple(
 
 ASKED_ONCE = (CLUSTERS.name, VERIFICATIONS.name, *(each.name for each in FINDINGS))
 """What `Engine.judge` computes."""
-URGENT = (CLUSTERS.name, LOAD_ASSIGNMENTS.name, SECRETS.name, CLIENT_SECRETS.name)
+URGENT = (CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, CLIENT_SECRETS)
+"""What names refer to."""
+URGENT_NAMES = tuple(each.name for each in URGENT)
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -123,7 +125,7 @@ class Engine:
         """Brings the outputs up to date. With a limit: only so many of each output, owners taking turns; call again while
         `unsettled`. Urgent: only what names refer to, so that a tightened policy waits for no route table. Busy: Gateways
         whose proxies could not take another route table now, so that none is put together in vain."""
-        outputs = self.stages.settle(limit, URGENT if urgent else None, enough, {HOSTS.name: busy})
+        outputs = self.stages.settle(limit, URGENT_NAMES if urgent else None, enough, {HOSTS.name: busy})
         self.policies.settled(outputs)
         self.verifications.settled(outputs)
         xds = self._assembly.take(outputs, listeners_wait=self.stages.waiting(STREAMS, LISTENERS))
@@ -149,6 +151,11 @@ class Engine:
     @property
     def unsettled(self) -> bool:
         return self.stages.unsettled
+
+    @property
+    def urgent(self) -> bool:
+        """Whether something that names refer to is still to be computed."""
+        return self.stages.waiting(*URGENT)
 
     @property
     def building(self) -> bool:

@@ -14,8 +14,13 @@ TICK: Final = 1.0
 SLICE: Final = 40
 """Members of each output that are computed before the next event is looked at: some 20 ms, so that an edit of one policy
 does not wait for a CA that thousands share."""
+FEW: Final = 10
+"""The same while clusters still wait for their turn: a CA that thousands share is in force before the last of their statuses
+is told. Owners take turns in these few as well, so a neighbour's edit does not wait for them."""
 LOOK: Final = 0.002
 LOOKS: Final = 500
+TALK: Final = 20
+"""How many of these looks may go by while proxies only talk."""
 
 
 async def run(controller: Controller) -> None:
@@ -35,7 +40,7 @@ async def _settle_when_dirty(controller: Controller) -> None:
         await controller.dirty.wait()
         if controller.settle_urgent(SLICE):
             await asyncio.sleep(0)  # it is on its way before route tables, which may have megabytes, are put together
-        controller.settle(SLICE)
+        controller.settle(FEW if controller.engine.urgent else SLICE)
         if controller.engine.unsettled_but(controller.busy()):
             controller.dirty.set()
             await _until_sent(controller)
@@ -43,15 +48,21 @@ async def _settle_when_dirty(controller: Controller) -> None:
 
 async def _until_sent(controller: Controller) -> None:
     """Waits until what there is has gone out before more is computed: the latest goes first, so a backlog built ahead of its
-    sending would only push an urgent edit back. A new batch ends the wait, and so does time, where a proxy does not answer."""
+    sending would only push an urgent edit back. And until proxies have nothing to say for a moment: each cluster takes several
+    messages, and with a slice between two of them it would be in force much later. A new batch ends the wait, and so does
+    time, where a proxy does not answer, or many do not stop."""
     controller.arrived.clear()
     await asyncio.sleep(0)
-    for _ in range(LOOKS):
-        if not controller.server.behind or controller.arrived.is_set():
+    server = controller.server
+    for look in range(LOOKS):
+        heard = server.heard
+        if controller.arrived.is_set() or not (server.behind or (server.expecting and look < TALK)):
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK):
                 await controller.arrived.wait()
+        if heard == server.heard and not server.behind:
+            return
 
 
 async def _tick(controller: Controller) -> None:

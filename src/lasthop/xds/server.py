@@ -123,6 +123,8 @@ class Server:
         self._clock = clock
         self._gateways: dict[Key, _Gateway] = {}
         self._opened = asyncio.Event()
+        self.heard = 0
+        """Requests of proxies since the start."""
         self.waiting = 0
         """Proxies that have come before `open`."""
         self._closed = False
@@ -212,6 +214,11 @@ class Server:
         """Returns whether some proxy has more clusters before it than it takes in at once."""
         return any(stream.session.behind for known in self._gateways.values() for stream in known.streams)
 
+    @property
+    def expecting(self) -> bool:
+        """Returns whether some proxy has yet to answer to what was sent."""
+        return any(stream.session.expecting for known in self._gateways.values() for stream in known.streams)
+
     def busy(self, gateway: Key) -> bool:
         """Returns whether every proxy of the Gateway has yet to answer the last route table."""
         known, now = self._gateways.get(gateway), self._clock()
@@ -271,6 +278,7 @@ class Server:
             self._receive(gateway, known, stream, request)
 
     def _receive(self, gateway: Key, known: _Gateway, stream: _Stream, request: DeltaDiscoveryRequest) -> None:
+        self.heard += 1
         known.unsure.add(stream)
         for event in stream.session.receive(request, self._clock()):
             match event:

@@ -109,6 +109,11 @@ class Session:
         clusters = self._types.get(CLUSTER)
         return clusters is not None and (len(clusters.updates) > CHUNK or self._seen != self._cache.generation)
 
+    @property
+    def expecting(self) -> bool:
+        """Returns whether the client has yet to answer to a response."""
+        return any(sub.in_flight for sub in self._types.values())
+
     def busy(self, now: float) -> bool:
         """Returns whether the client has yet to answer the last route table, so that another one would not be sent."""
         routes = self._types.get(ROUTES)
