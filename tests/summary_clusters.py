@@ -107,6 +107,8 @@ def _tls(cluster: Any) -> dict[str, Any]:
     }
     if validation.verify_certificate_spki or validation.verify_certificate_hash:
         shown["pins"] = [*validation.verify_certificate_spki, *validation.verify_certificate_hash]
+    if validation.HasField("crl"):
+        shown["revocation"] = "of the leaf" if validation.only_verify_leaf_cert_crl else "of the chain"
     if validation.allow_expired_certificate:
         shown["dates"] = "not checked"
     if common.tls_certificate_sds_secret_configs:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from lasthop.engine import Engine
+from lasthop.kubernetes.objects import trimmed
 from lasthop.plan.tls import SystemStore
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.sources.files.source import FilesSource
@@ -25,7 +26,8 @@ LINE = "\n=== what comes of it\n"
 CASES = sorted(path for path in HERE.glob("*/*.yaml") if not path.name.startswith("_"))
 
 
-def outcome(documents: str, base: Path, folder: Path) -> str:
+def outcome(documents: str, base: Path, folder: Path, *, in_cluster: bool = False) -> str:
+    """`in_cluster`: of each object only what is kept of those that an API server sends."""
     shutil.copytree(HERE / "files", folder / "files")
     shutil.copy(base, folder / "base.yaml")
     (folder / "case.yaml").write_text(documents)
@@ -34,7 +36,8 @@ def outcome(documents: str, base: Path, folder: Path) -> str:
     engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
     SYSTEM_STORE.set(engine.graph, SystemStore("/etc/ssl/system.pem", "digest"))
     engine.policies.set_known(batch.policies_known)
-    engine.apply(batch.changes)
+    kept = {key: trimmed(key.kind, obj) if in_cluster and obj else obj for key, obj in batch.changes.items()}
+    engine.apply(kept)
     settle(engine, snapshot)
     assert engine.graph.crashes == {}
     expected = summary(engine, snapshot, [str(f) for f in (*batch.findings, *engine.findings())])
@@ -50,6 +53,12 @@ def test_case(case: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
         case.write_text(f"{documents}{LINE}{found}")
     else:
         assert found == expected
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: str(path.relative_to(HERE).with_suffix("")))
+def test_what_is_kept_of_objects_in_a_cluster_is_enough(case: Path, tmp_path: Path) -> None:
+    documents, _, expected = case.read_text().partition(LINE)
+    assert outcome(documents, case.parent / "_base.yaml", tmp_path, in_cluster=True) == expected
 
 
 def test_there_are_cases() -> None:

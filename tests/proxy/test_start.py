@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.backends import until
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.lasthop import EXECUTABLE, Lasthop
 
@@ -56,7 +57,7 @@ def test_a_folder_that_is_not_there_is_named(lasthop: Lasthop) -> None:
 
 def test_a_second_run_on_the_same_folder_leaves_the_first_alone(lasthop: Lasthop) -> None:
     lasthop.start()
-    said = refused(lasthop, str(lasthop.folder), "--admin", "127.0.0.1:0")
+    said = refused(lasthop, str(lasthop.folder), "--admin", f"127.0.0.1:{free_port()}")
     assert f"a gateway runs on {lasthop.folder} already" in said and "--replace" in said
     assert lasthop.ready()
     assert lasthop.cli("status").returncode == 0, "its admin socket is still there"

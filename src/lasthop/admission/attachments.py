@@ -12,11 +12,10 @@ from typing import Final
 import msgspec
 
 from lasthop.admission.problem import Problem, Problems, shown
+from lasthop.api.core import READ_KEYS
 from lasthop.api.documents import Json
 
 PREFIX: Final = "lasthop.dev/file."
-KEYS: Final = {"ConfigMap": ("ca.crt", "ca.crl"), "Secret": ("ca.crt", "ca.crl", "tls.crt", "tls.key")}
-"""What a gateway reads of each kind. Other files are not allowed, nor is a private key in a ConfigMap."""
 
 
 class Attachment(msgspec.Struct, frozen=True):
@@ -39,7 +38,7 @@ def check(document: Json, problems: Problems) -> set[str]:
     attached = attachments(document["metadata"]["annotations"].items())
     for attachment in attached:
         path = ("metadata", "annotations", attachment.annotation)
-        keys = KEYS[document["kind"]]
+        keys = READ_KEYS[document["kind"]]  # no other files, nor a private key in a ConfigMap
         if attachment.key not in keys:
             message = f"a file cannot be the content of {shown(attachment.key)} in a {document['kind']}"
             problems.append(Problem(message, path, f"Only {', '.join(keys)} can come from a file."))

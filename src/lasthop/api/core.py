@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from lasthop.api.meta import BytesMap, Object, ObjectMeta, StringMap, Struct
+
+CA_KEY: Final = "ca.crt"
+CRL_KEY: Final = "ca.crl"
+"""Beside `ca.crt`, for the CAs there."""
+READ_KEYS: Final = {"ConfigMap": (CA_KEY, CRL_KEY), "Secret": (CA_KEY, CRL_KEY, "tls.crt", "tls.key")}
+"""What a gateway reads of the data of each kind, and nothing else."""
 
 
 class Namespace(Object, frozen=True):

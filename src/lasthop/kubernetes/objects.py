@@ -1,7 +1,7 @@
 """Decodes the API server's JSON: the typed object, its version, and its status as bytes.
 
-Only what a gateway needs stays in memory: three keys of Secrets, one of ConfigMaps, labels and address of Pods; managedFields
-and everything else that no struct declares is dropped with the JSON. A BackendTLSPolicy that cannot be decoded fully becomes a
+Only what a gateway needs stays in memory: `READ_KEYS` of Secrets and ConfigMaps, labels and address of Pods; managedFields and
+everything else that no struct declares is dropped with the JSON. A BackendTLSPolicy that cannot be decoded fully becomes a
 `RejectedPolicy`.
 """
 
@@ -23,8 +23,6 @@ from lasthop.kubernetes.observed import ObservedStatus
 from lasthop.plan.finding import Finding
 
 POLICY: Final = "BackendTLSPolicy"
-SECRET_KEYS: Final = frozenset(("tls.crt", "tls.key", "ca.crt"))
-CONFIG_MAP_KEYS: Final = frozenset(("ca.crt",))
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's copy of the whole object."""
 FIELD_SELECTORS: Final = {"Secret": "type!=helm.sh/release.v1"}
@@ -101,10 +99,10 @@ def trimmed(kind: str, obj: Object) -> Object:
     """Returns the object without what is never used, so that a change of only that is none."""
     match obj:
         case core.Secret():
-            kept = BytesMap(pair for pair in obj.data if pair[0] in SECRET_KEYS)
+            kept = BytesMap(pair for pair in obj.data if pair[0] in core.READ_KEYS[kind])
             return core.Secret(metadata=_bare(obj.metadata), type=obj.type, data=kept)
         case core.ConfigMap():
-            data = StringMap(pair for pair in obj.data if pair[0] in CONFIG_MAP_KEYS)
+            data = StringMap(pair for pair in obj.data if pair[0] in core.READ_KEYS[kind])
             return core.ConfigMap(metadata=_bare(obj.metadata), data=data)
         case core.Pod():
             # Of the many writes to a Pod's status only those are seen that begin or end its being an endpoint.

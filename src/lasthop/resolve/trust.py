@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from lasthop.api.core import ClusterTrustBundle, ConfigMap, Secret
+from lasthop.api.core import CA_KEY, CRL_KEY, ClusterTrustBundle, ConfigMap, Secret
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.pki.parse import Anchor
@@ -25,9 +25,6 @@ from lasthop.resolve.certificates import (
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
-CA_KEY: Final = "ca.crt"
-CRL_KEY: Final = "ca.crl"
-"""Beside `ca.crt`, for the CAs there."""
 SHOWN: Final = 3
 """CAs that a message names."""
 CRL_SOON: Final = 2 * 86400.0

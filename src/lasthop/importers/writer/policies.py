@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from lasthop.api.core import CRL_KEY
 from lasthop.api.documents import Json
 from lasthop.api.profiles import PREFIX
 from lasthop.importers.decisions import CA, Decision, Decisions, Question, default_expiry, entry
@@ -27,7 +28,6 @@ from lasthop.pki.parse import Certificate, Unreadable
 from lasthop.plan.tls_options import OPTIONS, TLSOptions
 from lasthop.printable import printable
 from lasthop.resolve.app_protocols import says_tls
-from lasthop.resolve.trust import CRL_KEY
 
 API: Final = "gateway.networking.k8s.io/v1"
 LASTHOP: Final = "lasthop.dev/v1alpha1"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from lasthop.api.core import CA_KEY, CRL_KEY
 from lasthop.api.documents import Json
 from lasthop.api.times import rfc3339
 from lasthop.importers.decisions import CA, Decisions
@@ -17,7 +18,6 @@ from lasthop.importers.writer.objects import File, ObjectWriter
 from lasthop.importers.writer.revocation import Current, Lists, current, found_lists
 from lasthop.pki import parse
 from lasthop.pki.parse import Certificate, Unreadable
-from lasthop.resolve.trust import CA_KEY, CRL_KEY
 
 SERVICE_CA: Final = TrustRef("ConfigMap", "", "openshift-service-ca.crt", "service-ca.crt")
 SYSTEM_REF: Final = {"group": "lasthop.dev", "kind": "WellKnownCACertificates", "name": "System"}
