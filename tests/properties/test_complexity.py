@@ -5,6 +5,7 @@ No clock: the counts are the same on every machine.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import AsyncIterator, Callable
 from types import FrameType
@@ -294,12 +295,14 @@ def steps(controller: Controller, edit: dict[Key, Object | None]) -> int:
         nonlocal count
         count += event == "call"
 
+    gc.disable()  # what other tests have left, and who is told of a collection, would be counted
     sys.setprofile(entered)
     try:
         controller.take(Batch(edit))
         controller.settle()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 
