@@ -189,6 +189,7 @@ class ClusterRuntime(Sink, Leadership):
                     running.append(tasks.create_task(self._webhook_trust.run()))
                 self._log.info("serving proxies", address=self._xds_listen)
                 await self._stopping.wait()
+                await self._memory.finish()
                 for task in running:
                     task.cancel()
         finally:

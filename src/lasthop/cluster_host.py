@@ -70,6 +70,7 @@ class ClusterHostRuntime:
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(self._write())
             await self._host.run()
+            await self._memory.finish()
             writing.cancel()
 
     def stop(self) -> None:

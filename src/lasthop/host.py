@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -42,8 +44,6 @@ from lasthop.store.graph import Graph
 from lasthop.store.node import Crash
 
 REMEMBER_INTERVAL: Final = 1.0
-REMEMBER_SHARE: Final = 50
-"""How many times as long as saving took is waited at least: with thousands of ports it takes the loop's time, too."""
 ANNOUNCE_INTERVAL: Final = 0.25
 URLS: Final = 10
 """That are named when it is ready."""
@@ -153,18 +153,30 @@ class HostRuntime(Sink):
             await asyncio.sleep(ANNOUNCE_INTERVAL)
 
     async def _keep_remembered(self) -> None:
-        """Saves once a second, and only what is new; where that takes long, as with thousands of ports, not as often."""
+        """Saves once a second, and only what is new; with thousands of ports not as often, but in the end."""
         path, saved, controller, encode = self._remembered, None, self.controller, memory.Encoder()
-        while path is not None:
-            version, begun = controller.remembered_version(), time.monotonic()
-            if version != saved:
-                try:
-                    await asyncio.to_thread(memory.save, path, controller.remembered(), encode)
+        if path is None:
+            return
+        one_at_a_time = threading.Lock()  # a save that is cancelled goes on in its thread
+
+        def save(known: memory.Memory) -> None:
+            with one_at_a_time:
+                memory.save(path, known, encode)
+
+        try:
+            while True:
+                version, begun = controller.remembered_version(), time.monotonic()
+                if version != saved:
+                    await asyncio.to_thread(save, controller.remembered())
                     saved = version
-                except OSError as error:
-                    self._log.warning("cannot save how backends were verified", error=str(error))
-                    return
-            await asyncio.sleep(max(REMEMBER_INTERVAL, REMEMBER_SHARE * (time.monotonic() - begun)))
+                await asyncio.sleep(memory.pause(REMEMBER_INTERVAL, time.monotonic() - begun))
+        except OSError as error:
+            self._log.warning("cannot save how backends were verified", error=str(error))
+        except asyncio.CancelledError:
+            if controller.remembered_version() != saved:
+                with contextlib.suppress(OSError):
+                    save(controller.remembered())
+            raise
 
     def unready(self) -> list[str]:
         """Returns why it is not ready: it is once some port of a Gateway is served and every proxy has acknowledged all there

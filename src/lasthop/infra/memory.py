@@ -20,6 +20,11 @@ from lasthop.verification_memory import Port, PortMemory
 FILE: Final = "verification.json"
 LARGEST: Final = 64 << 20
 """Bytes of a memory that is read."""
+SHARE: Final = 1000
+"""How many times as long as encoding took is waited at least until the next time: it is written whole, so with thousands of
+ports not as often, or an edit would cost more the more of them there are ..."""
+LONGEST_PAUSE: Final = 30.0
+"""... but after these seconds all the same."""
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -30,6 +35,11 @@ class Memory(msgspec.Struct, frozen=True):
 class _Stored(msgspec.Struct, frozen=True):
     ports: tuple[tuple[Key, int, PortMemory], ...] = ()
     changes: tuple[Change, ...] = ()
+
+
+def pause(interval: float, took: float) -> float:
+    """Returns the seconds until the next write, after one that took so long."""
+    return max(interval, min(SHARE * took, LONGEST_PAUSE))
 
 
 class Encoder:

@@ -99,3 +99,7 @@ def test_what_was_edited_while_nothing_ran_is_recorded_at_the_next_start(tmp_pat
     memory.save(path, memory.Memory({}, record.changes), memory.Encoder())
     assert memory.load(path).changes == record.changes
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_more_there_is_to_write_the_seldomer_it_is_written_up_to_a_limit() -> None:
+    assert [memory.pause(1.0, took) for took in (0.0001, 0.007, 5.0)] == [1.0, 7.0, memory.LONGEST_PAUSE]

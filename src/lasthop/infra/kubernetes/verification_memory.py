@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Final
@@ -24,8 +25,8 @@ CONFIG_MAP: Final = "lasthop-verification"
 """RBAC refers to it."""
 DATA: Final = "memory"
 WRITE_INTERVAL: Final = 5.0
-WRITE_SHARE: Final = 200
-"""How many times as long as encoding took is waited at least: it is written whole, so with many ports not as often."""
+LAST_WRITE: Final = 2.0
+"""Seconds for a write before the end."""
 RETRY: Final = 1.0
 MAX_PORTS: Final = 5000
 """Some 100 bytes each, of the 1 MiB that an object may have."""
@@ -74,7 +75,7 @@ class VerificationConfigMap:
     async def run(self) -> None:
         while True:
             await self.refresh()
-            await asyncio.sleep(max(WRITE_INTERVAL, WRITE_SHARE * self._took))
+            await asyncio.sleep(memory.pause(WRITE_INTERVAL, self._took))
 
     async def refresh(self) -> None:
         """Writes what is new, if this replica leads."""
@@ -86,6 +87,12 @@ class VerificationConfigMap:
             self._written, self._problem.last = version, ""
         except ApiError as error:
             self._report(error)
+
+    async def finish(self) -> None:
+        """Writes what is new before the end, unless the API server takes long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WRITE):
+                await self.refresh()
 
     async def write(self) -> None:
         for _ in range(5):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+
+import pytest
 
 from lasthop.api.meta import Key
 from lasthop.infra import memory
+from lasthop.infra.kubernetes import verification_memory
 from lasthop.infra.kubernetes.verification_memory import CONFIG_MAP, VerificationConfigMap, config_map, content
 from lasthop.infra.memory import Memory
 from lasthop.kubernetes.errors import ApiError
@@ -45,6 +49,26 @@ async def test_the_next_process_knows_what_the_last_one_wrote() -> None:
     await Replica(api, known).write()
     assert await Replica(api, Memory()).load() == known
     assert api.writes == [f"POST {NAMESPACE}/configmaps/{CONFIG_MAP}"]
+
+
+async def test_what_is_new_is_written_before_the_end_by_the_leader_alone() -> None:
+    api = FakeApi()
+    for leads in (False, True):
+        replica = Replica(api, Memory(ports(1)), leads=leads)
+        await replica.finish()
+        assert bool(api.writes) is leads
+    await replica.finish()
+    assert len(api.writes) == 1, "nothing is new"
+
+
+async def test_a_server_that_does_not_answer_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(FakeApi):
+        async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, object]:
+            await asyncio.Event().wait()
+            return {}
+
+    monkeypatch.setattr(verification_memory, "LAST_WRITE", 0.01)
+    await Replica(Silent(), Memory(ports(1))).finish()
 
 
 async def test_a_new_leader_adds_to_the_record_of_the_one_before() -> None:
