@@ -76,7 +76,7 @@ def pack(memory: Memory, ports: int, encode: Encoder) -> bytes:
 def _shares(known: Mapping[Port, PortMemory], ports: int) -> Mapping[Port, PortMemory]:
     each, taken = share(Counter(port.backend.namespace for port in known), ports), Counter[str]()
     kept: dict[Port, PortMemory] = {}
-    for port in sorted(known):
+    for port in known:
         taken[port.backend.namespace] += 1
         if taken[port.backend.namespace] <= each:
             kept[port] = known[port]
