@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
+from lasthop.host import HostRuntime
 from lasthop.infra import memory
 from lasthop.outputs.audit.changes import ChangeRecord
+from lasthop.proxy.binary import Envoy
+from lasthop.sources.files.source import FilesSource
+from lasthop.sources.source import Batch
+from tests.fake_api import until
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
 
@@ -103,3 +109,16 @@ def test_what_was_edited_while_nothing_ran_is_recorded_at_the_next_start(tmp_pat
 
 def test_the_more_there_is_to_write_the_seldomer_it_is_written_up_to_a_limit() -> None:
     assert [memory.pause(1.0, took) for took in (0.0001, 0.007, 5.0)] == [1.0, 7.0, memory.LONGEST_PAUSE]
+
+
+async def test_what_is_new_since_the_last_save_is_saved_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "verification.json"
+    monkeypatch.setattr(memory, "pause", lambda interval, took: 60.0)
+    runtime = HostRuntime(FilesSource(tmp_path), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path / "run", remembered=path)
+    async with asyncio.TaskGroup() as tasks:
+        keeping = tasks.create_task(runtime._keep_remembered())
+        await until(path.exists)
+        assert memory.load(path).ports == {}
+        runtime.controller.take(Batch(WORLD))
+        keeping.cancel()
+    assert [known.now.source for known in memory.load(path).ports.values()] == [POLICY]
