@@ -21,9 +21,13 @@ API_SERVICE_IP = "10.96.0.1"
 USABLE_ADDRESS = "10.245.200.1"  # for GatewayStaticAddresses: of the range, never handed out by itself
 UNUSABLE_ADDRESS = "203.0.113.1"
 
+# A bridge without an address of its own takes that of one of its pods, and another's when that one ends; pods then send to the
+# old one until their neighbour entry has aged, which takes 30 s.
+_BRIDGE_ADDRESS = "02:00:0a:f4:00:01"
+
 _SETUP = f"""\
 link set lo up
-link add br0 type bridge
+link add br0 address {_BRIDGE_ADDRESS} type bridge
 addr add {NODE_IP}/16 dev br0
 link set br0 up
 route add local {LOAD_BALANCER_RANGE} dev lo

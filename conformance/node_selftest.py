@@ -129,6 +129,15 @@ async def rbac(cluster: Cluster) -> None:
             assert error.status == 403
 
 
+async def bridge(cluster: Cluster) -> None:
+    """The node keeps its link address when pods come and go, so that none loses it."""
+    kept = await _bridge_address()
+    await check("ip", "-batch", "-", stdin="link add low address 02:00:00:00:00:01 type veth\nlink set low master br0 up\n")
+    joined = await _bridge_address()
+    await check("ip", "link", "delete", "low")
+    assert kept == joined == await _bridge_address(), (kept, joined)
+
+
 async def crash(cluster: Cluster) -> None:
     """A container that is killed is started again, and its pod is ready again."""
     (pod,) = [pod for pod in cluster.node.pods.values() if pod.pod["metadata"]["name"].startswith("web-")][:1]
@@ -179,10 +188,17 @@ CHECKS: tuple[Check, ...] = (
     rotation,
     logs,
     rbac,
+    bridge,
     crash,
     api_server_away,
     gone,
 )
+
+
+async def _bridge_address() -> str:
+    (link,) = json.loads(await check("ip", "-json", "link", "show", "br0"))
+    address: str = link["address"]
+    return address
 
 
 async def _ask(address: str) -> dict[str, Any]:
