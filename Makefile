@@ -118,7 +118,7 @@ release: setup ## Build and check everything that a release consists of, into di
 	@$(BIN)/python -m release.check after
 
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
-LOCK := $(COMPILE) --all-extras pyproject.toml
+LOCK := $(COMPILE) pyproject.toml
 
 lock: ## Write the requirements.lock files and deploy/build.lock anew from pyproject.toml (needs uv)
 	@$(LOCK) --group dev --output-file requirements.lock

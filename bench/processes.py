@@ -31,7 +31,7 @@ def environment(home: Path) -> dict[str, str]:
     where pip has installed it: a folder of sources, or a variable of this shell, would make each start compile everything."""
     found = os.environ | {"LASTHOP_RUN_DIR": str(home / "run"), "LASTHOP_STATE_DIR": str(home / "state")}
     found.pop("PYTHONDONTWRITEBYTECODE", None)
-    everything = "import lasthop.cli.commands.controller, lasthop.cli.commands.run, kubernetes.config"
+    everything = "import lasthop.cli.commands.controller, lasthop.cli.commands.run"
     subprocess.run([sys.executable, "-c", everything], env=found, check=True)
     return found
 

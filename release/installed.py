@@ -10,7 +10,6 @@ import venv
 from importlib.metadata import version
 from pathlib import Path
 
-from lasthop.kubernetes.config import NOT_INSTALLED
 from release.dist import FOLDER
 from release.trial import trial
 
@@ -25,13 +24,7 @@ def main() -> int:
         print(said, end="")
         assert f"Lasthop      {version('lasthop')}\n" in said
         trial(lambda _: [program], env)
-        asking: list[str | Path] = [program, "install"]
-        asked = subprocess.run(asking, env=env | {"KUBECONFIG": "/dev/null"}, stderr=subprocess.PIPE, text=True, cwd="/")
-        assert asked.returncode == 1 and NOT_INSTALLED in asked.stderr, asked.stderr
-        print(f"Without the extra, what needs a cluster says: {asked.stderr}", end="")
         print(f"It takes {size(Path(folder)) / 1e6:.0f} MB.")
-        installed(Path(f"{wheel}[kubernetes]"), Path(folder))
-        print(f"With the extra `kubernetes` it takes {size(Path(folder)) / 1e6:.0f} MB.")
     return 0
 
 

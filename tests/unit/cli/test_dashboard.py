@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import webbrowser
 from pathlib import Path
 
@@ -155,8 +154,8 @@ async def test_the_page_of_a_gateway_on_this_machine_is_opened(
     assert found == ([url] if opened else [])
 
 
-async def test_the_pods_of_these_tests_forward_as_the_official_client_expects() -> None:
-    """Another implementation of the protocol than ours, so that both ends of it are not mistaken in the same way."""
+async def test_the_pods_of_these_tests_forward_as_a_kubelet_does() -> None:
+    """Frame by frame, as the official client (37.0.2) exchanges them: both ends could be mistaken in the same way."""
     greeting = b"hello" * 5000
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -164,26 +163,18 @@ async def test_the_pods_of_these_tests_forward_as_the_official_client_expects() 
         writer.write(greeting)
         writer.close()
 
-    def ask(url: str) -> bytes:
-        # Not at the top, where each worker of the suite would import it: it takes a second.
-        from kubernetes.client import ApiClient, Configuration, CoreV1Api
-        from kubernetes.stream import portforward
-
-        configuration = Configuration(host=url)
-        configuration.api_key["authorization"] = "Bearer a token"
-        with contextlib.closing(ApiClient(configuration)) as client:
-            core = CoreV1Api(client)
-            forwarded = portforward(core.connect_get_namespaced_pod_portforward, "a", "lasthop-system", ports=str(PORT))
-            socket = forwarded.socket(PORT)
-            socket.sendall(b"who?\n")
-            received = b""
-            while chunk := socket.recv(65536):
-                received += chunk
-            socket.close()
-            forwarded.websocket.shutdown()
-            return received
-
     server = await asyncio.start_server(greet, "127.0.0.1", 0)
-    async with server, cluster("a", holder="a") as (pods, _):
+    async with server, cluster("a", holder="a") as (pods, _), aiohttp.ClientSession() as session:
         pods.listening["a", PORT] = server.sockets[0].getsockname()[1]
-        assert await asyncio.to_thread(ask, pods.url) == greeting
+        url = f"{pods.url}/api/v1/namespaces/lasthop-system/pods/a/portforward?ports={PORT}"
+        headers = {"Authorization": "Bearer a token", "Sec-WebSocket-Protocol": "v4.channel.k8s.io"}
+        async with session.ws_connect(url, headers=headers) as socket:
+            assert {await socket.receive_bytes(), await socket.receive_bytes()} == {
+                channel + PORT.to_bytes(2, "little") for channel in (b"\0", b"\1")
+            }
+            await socket.send_bytes(b"\0who?\n")
+            received = b""
+            async for message in socket:
+                assert message.data[:1] == b"\0"
+                received += message.data[1:]
+        assert received == greeting

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
 import ssl
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 import trustme
 import yaml
+from cryptography.hazmat.primitives import serialization
 
 from lasthop.kubernetes import config
 from lasthop.kubernetes.client import Client
-from lasthop.kubernetes.config import from_kubeconfig, in_cluster, load
-from lasthop.kubernetes.errors import ApiError, ConfigError
+from lasthop.kubernetes.config import Access, from_kubeconfig, in_cluster, load
+from lasthop.kubernetes.credentials import bearer
+from lasthop.kubernetes.errors import ConfigError
 from tests.clock import Clock
 from tests.fake_api import FakeApi
 
@@ -54,19 +56,26 @@ def mk_plugin(folder: Path, version: str = "v1", expires: str = "2999-01-01T00:0
     return {"apiVersion": f"client.authentication.k8s.io/{version}", "command": str(plugin), "provideClusterInfo": True}
 
 
+async def authorization(access: Access) -> str:
+    ((name, value),) = await access.headers()
+    assert name == "Authorization"
+    return value
+
+
 async def test_token(tmp_path: Path) -> None:
     access = from_kubeconfig(mk_kubeconfig(tmp_path, {"token": "abc"}))
     assert access.url == "https://127.0.0.1:6443" and access.namespace == "shop"
-    assert await access.authorization() == "Bearer abc"
+    assert await authorization(access) == "Bearer abc"
     assert access.ssl is not None and access.ssl.verify_mode is ssl.CERT_REQUIRED
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 async def test_exec_plugin_of_every_version(tmp_path: Path, version: str) -> None:
     access = from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path, version)}))
-    assert await access.authorization() == "Bearer token-1"
-    assert await access.authorization() == "Bearer token-1"
-    assert '"server": "https://127.0.0.1:6443"' in (tmp_path / "info").read_text()
+    assert await authorization(access) == "Bearer token-1"
+    assert await authorization(access) == "Bearer token-1"
+    told = json.loads((tmp_path / "info").read_text())
+    assert told["spec"] == {"interactive": False, "cluster": {"server": "https://127.0.0.1:6443"}}
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
@@ -74,27 +83,96 @@ async def test_exec_credential_is_renewed_before_it_expires(tmp_path: Path) -> N
     soon, clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60)), Clock()
     access = from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path, expires=soon)}), clock=clock)
     clock.now += config.REFRESH_INTERVAL + 1
-    assert await access.authorization() == "Bearer token-2"
+    assert await authorization(access) == "Bearer token-2"
 
 
 async def test_exec_credential_is_renewed_after_a_401(tmp_path: Path) -> None:
     clock = Clock()
     access = from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path)}), clock=clock)
     clock.now += config.RENEW_INTERVAL + 1
-    assert await access.renew("Bearer token-1")
-    assert await access.authorization() == "Bearer token-2"
-    assert await access.renew("Bearer token-1")  # somebody else has done it
+    assert await access.renew(bearer("token-1"))
+    assert await authorization(access) == "Bearer token-2"
+    assert await access.renew(bearer("token-1"))  # somebody else has done it
     assert (tmp_path / "runs").read_text() == "run\n" * 2
 
 
-async def test_exec_plugin_that_is_missing_says_so_when_it_is_refused(tmp_path: Path, api: FakeApi) -> None:
-    exec = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nonexistent/plugin"}
-    api.token = "needed"
-    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": exec}, server=api.url))
-    async with Client(access) as client:
-        with pytest.raises(ApiError) as error:
-            await client.get("/apis")
-    assert error.value.status == 401
+V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
+
+
+def printed(document: dict[str, Any]) -> str:
+    return f"echo '{json.dumps(document)}'"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be run: No such file or directory; get it from the shop"),
+        ("echo 'log in first' >&2; exit 3", "ended with 3: log in first"),
+        ("echo token", "printed no ExecCredential"),
+        (printed({"apiVersion": V1BETA1}), f"answers in {V1BETA1}, not in {V1}"),
+        (printed({"apiVersion": V1}), "neither a token nor a certificate"),
+        (printed({"apiVersion": V1, "status": {"token": "x", "clientKeyData": "y"}}), "a key without a certificate"),
+    ],
+)
+def test_exec_plugin_that_does_not_work_says_why(tmp_path: Path, content: str | None, said: str) -> None:
+    if content is not None:
+        (tmp_path / "plugin").write_text(f"#!/bin/sh\n{content}\n")
+        (tmp_path / "plugin").chmod(0o755)
+    plugin = {"apiVersion": V1, "command": "./plugin", "installHint": "get it from the shop\n"}
+    with pytest.raises(ConfigError, match=rf"exec plugin \./plugin.*{said}"):
+        from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": plugin}))
+
+
+@pytest.mark.parametrize(
+    ("plugin", "said"),
+    [
+        ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "v1alpha1 is none of"),
+        ({"interactiveMode": "Always"}, "needs a terminal"),
+    ],
+)
+def test_exec_plugin_that_is_not_run_says_why(tmp_path: Path, plugin: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path) | plugin}))
+    assert not (tmp_path / "runs").exists()
+
+
+async def test_exec_plugin_gets_arguments_and_variables_and_may_give_a_certificate(tmp_path: Path) -> None:
+    ca = trustme.CA()
+    leaf = ca.issue_cert("admin")
+    chain = b"".join(blob.bytes() for blob in leaf.cert_chain_pems).decode()
+    given = {"clientCertificateData": chain, "clientKeyData": leaf.private_key_pem.bytes().decode()}
+    answer = {"apiVersion": V1, "kind": "ExecCredential", "status": given}
+    (tmp_path / "answer").write_text(json.dumps(answer))
+    plugin = tmp_path / "plugin"
+    plugin.write_text('#!/bin/sh\ntest "$1-$REGION" = get-token-north || exit 7\ncat "$ANSWER"\n')
+    plugin.chmod(0o755)
+    variables = [{"name": "REGION", "value": "north"}, {"name": "ANSWER", "value": str(tmp_path / "answer")}]
+    user = {"exec": {"apiVersion": V1, "command": str(plugin), "args": ["get-token"], "env": variables}}
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, user))
+    assert await access.headers() == () and access.ssl is not None
+
+
+async def test_credentials_that_cannot_be_renewed_are_shown_until_they_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("first")
+    clock = Clock()
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"tokenFile": "token"}), clock=clock)
+    (tmp_path / "token").unlink()
+    clock.now += config.REFRESH_INTERVAL + 1
+    assert await authorization(access) == "Bearer first"
+    clock.now += config.RENEW_INTERVAL + 1
+    with pytest.raises(ConfigError, match=r"tokenFile: .*No such file"):
+        await access.renew(bearer("first"))
+
+
+async def test_what_has_not_changed_keeps_its_connections(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("first")
+    clock = Clock()
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"tokenFile": "token"}), clock=clock)
+    (tmp_path / "token").write_text("second")
+    context = access.ssl
+    clock.now += config.REFRESH_INTERVAL + 1
+    assert await authorization(access) == "Bearer second"
+    assert access.ssl is context
 
 
 async def test_token_file_beside_the_kubeconfig_is_read_again_after_a_401(tmp_path: Path, api: FakeApi) -> None:
@@ -108,7 +186,7 @@ async def test_token_file_beside_the_kubeconfig_is_read_again_after_a_401(tmp_pa
         (tmp_path / "token").write_text("second\n")
         api.token = "second"
         await client.get("/apis")
-    assert await access.authorization() == "Bearer second"
+    assert await authorization(access) == "Bearer second"
 
 
 async def test_client_certificate_and_ca_from_data(tmp_path: Path) -> None:
@@ -118,7 +196,7 @@ async def test_client_certificate_and_ca_from_data(tmp_path: Path) -> None:
     user = {"client-certificate-data": _b64(chain), "client-key-data": _b64(leaf.private_key_pem.bytes())}
     path = mk_kubeconfig(tmp_path, user, **{"certificate-authority-data": _b64(ca.cert_pem.bytes())})
     access = from_kubeconfig(path)
-    assert await access.authorization() is None
+    assert await access.headers() == ()
     assert access.ssl is not None and len(access.ssl.get_ca_certs()) == 1
 
 
@@ -151,9 +229,118 @@ async def test_contexts_of_several_files(tmp_path: Path) -> None:
     first = mk_kubeconfig(tmp_path, {"token": "one"}, "one")
     second = mk_kubeconfig(tmp_path, {"token": "two"}, "two")
     both = f"{first}:{second}"
-    assert await from_kubeconfig(both, "two-context").authorization() == "Bearer two"
+    assert await authorization(from_kubeconfig(both, "two-context")) == "Bearer two"
     with pytest.raises(ConfigError, match="no context three; there are one-context, two-context"):
         from_kubeconfig(both, "three")
+
+
+async def test_another_current_context_does_not_move_what_is_running(tmp_path: Path) -> None:
+    first = mk_kubeconfig(tmp_path, {"token": "one"}, "one")
+    second = mk_kubeconfig(tmp_path, {"token": "two"}, "two", server="https://elsewhere:6443")
+    chosen = tmp_path / "chosen"
+    chosen.write_text("current-context: one-context")
+    clock = Clock()
+    access = from_kubeconfig(f"{chosen}:{first}:{second}", clock=clock)
+    chosen.write_text("current-context: two-context")
+    clock.now += config.RENEW_INTERVAL + 1
+    assert not await access.renew(bearer("one"))
+    assert access.url == "https://127.0.0.1:6443"
+
+
+async def test_the_first_file_that_says_something_is_right_and_missing_ones_are_none(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "token").write_text(name)
+        mk_kubeconfig(tmp_path / name, {"tokenFile": "token"}, server=f"https://{name}:6443")
+    paths = f"{tmp_path}/missing:{tmp_path}/one/config::{tmp_path}/two/config"
+    access = from_kubeconfig(paths)
+    assert (access.url, await authorization(access)) == ("https://one:6443", "Bearer one")
+
+
+async def test_impersonation(tmp_path: Path) -> None:
+    user = {"token": "x", "as": "alice", "as-uid": "7", "as-groups": ["dev", "ops"], "as-user-extra": {"Team/A": ["b"]}}
+    assert dict(await from_kubeconfig(mk_kubeconfig(tmp_path, {"token": "x"})).headers()).keys() == {"Authorization"}
+    assert (await from_kubeconfig(mk_kubeconfig(tmp_path, user)).headers())[1:] == (
+        ("Impersonate-User", "alice"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "dev"),
+        ("Impersonate-Group", "ops"),
+        ("Impersonate-Extra-team%2Fa", "b"),
+    )
+    with pytest.raises(ConfigError, match="only work together with `as`"):
+        from_kubeconfig(mk_kubeconfig(tmp_path, {"token": "x", "as-groups": ["system:masters"]}))
+
+
+async def test_token_of_kubectl_and_its_renewal(tmp_path: Path) -> None:
+    def mk(token: str) -> str:
+        return mk_kubeconfig(tmp_path, {"auth-provider": {"name": "oidc", "config": {"id-token": token, "client-id": "x"}}})
+
+    clock = Clock()
+    access = from_kubeconfig(mk("first"), clock=clock)
+    assert await authorization(access) == "Bearer first"
+    mk("second")
+    clock.now += config.REFRESH_INTERVAL + 1
+    assert await authorization(access) == "Bearer second"
+
+
+async def test_password(tmp_path: Path) -> None:
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"username": "admin", "password": "secret"}))
+    assert await authorization(access) == f"Basic {_b64(b'admin:secret')}"
+
+
+async def test_only_what_says_so_is_not_verified(tmp_path: Path) -> None:
+    unverified: dict[str, Any] = {"insecure-skip-tls-verify": True}
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"token": "x"}, **unverified))
+    assert access.ssl is not None and access.ssl.verify_mode is ssl.CERT_NONE
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster", "said"),
+    [
+        ({"client-certificate-data": "eA=="}, {}, "one of them is missing"),
+        ({"client-certificate-data": "eA==", "client-key-data": "eA=="}, {}, "cannot be used"),
+        ({"client-certificate": "none.crt", "client-key": "none.key"}, {}, "client-certificate: .*No such file.*none.crt"),
+        ({"client-key-data": "%%%"}, {}, "client-key-data is not base64"),
+        ({"tokenFile": "none"}, {}, "tokenFile: .*No such file"),
+        ({"token": ["x"]}, {}, r"Expected `str`.*users\[0\]\.user\.token"),
+        ({"auth-provider": {"name": "oidc"}}, {}, "auth-provider oidc has no id-token; log in with kubectl"),
+        ({"auth-provider": {"name": "gcp"}}, {}, "auth-provider gcp is not known; .*use an exec plugin"),
+        ({"token": "x"}, {"certificate-authority-data": "eA=="}, "CA is not a certificate"),
+        ({"token": "x"}, {"server": ""}, "config-cluster has no server"),
+    ],
+)
+def test_what_is_wrong_in_a_kubeconfig_is_named(
+    tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        from_kubeconfig(mk_kubeconfig(tmp_path, user, **cluster))
+
+
+def test_an_encrypted_key_is_refused_and_nobody_is_asked(tmp_path: Path) -> None:
+    leaf = trustme.CA().issue_cert("admin")
+    key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret"))
+    user = {
+        "client-certificate-data": _b64(leaf.cert_chain_pems[0].bytes()),
+        "client-key-data": _b64(key.private_bytes(*form)),
+    }
+    with pytest.raises(ConfigError, match="is encrypted"):
+        from_kubeconfig(mk_kubeconfig(tmp_path, user))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "no context is the current one; choose one with --context .there is none"),
+        ("contexts: [{name: a, context: {}}]", "choose one with --context .there are a"),
+        ("{contexts: [{name: a, context: {cluster: b}}], current-context: a}", "names the cluster 'b', which is not there"),
+        ("- a", "cannot read .*Expected `object`"),
+    ],
+)
+def test_an_incomplete_kubeconfig_says_what_is_missing(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "config").write_text(content)
+    with pytest.raises(ConfigError, match=said):
+        from_kubeconfig(str(tmp_path / "config"))
 
 
 def mk_pod(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,16 +353,15 @@ def mk_pod(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_in_cluster_token_is_read_again_after_a_401(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mk_pod(tmp_path, monkeypatch)
-    without_the_library(monkeypatch)
     clock = Clock()
     access = in_cluster(tmp_path, clock)
     assert (access.url, access.namespace) == ("https://[fd00::1]:443", "lasthop-system")
     assert access.ssl is not None and access.ssl.verify_mode is ssl.CERT_REQUIRED and len(access.ssl.get_ca_certs()) == 1
-    assert await access.authorization() == "Bearer first"
+    assert await authorization(access) == "Bearer first"
     (tmp_path / "token").write_text("second")
     clock.now += config.RENEW_INTERVAL + 1
-    assert await access.renew("Bearer first")
-    assert await access.authorization() == "Bearer second"
+    assert await access.renew(bearer("first"))
+    assert await authorization(access) == "Bearer second"
 
 
 async def test_in_cluster_token_is_read_again_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,9 +369,9 @@ async def test_in_cluster_token_is_read_again_from_time_to_time(tmp_path: Path, 
     clock = Clock()
     access = in_cluster(tmp_path, clock)
     (tmp_path / "token").write_text("second")
-    assert await access.authorization() == "Bearer first"
+    assert await authorization(access) == "Bearer first"
     clock.now += config.REFRESH_INTERVAL + 1
-    assert await access.authorization() == "Bearer second"
+    assert await authorization(access) == "Bearer second"
 
 
 @pytest.mark.parametrize("name", ["token", "ca.crt"])
@@ -212,16 +398,3 @@ async def test_nothing_to_go_by_is_an_error_that_helps(tmp_path: Path, monkeypat
 
 def _b64(content: bytes) -> str:
     return base64.b64encode(content).decode()
-
-
-def test_without_the_client_library_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = mk_kubeconfig(tmp_path, {"token": "abc"})
-    without_the_library(monkeypatch)
-    with pytest.raises(ConfigError, match=r"pip install 'lasthop\[kubernetes\]'"):
-        from_kubeconfig(path)
-
-
-def without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kubernetes", None)
-    for name in [name for name in sys.modules if name.startswith("kubernetes.")]:
-        monkeypatch.delitem(sys.modules, name)
