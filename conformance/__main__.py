@@ -10,8 +10,9 @@ from conformance import installed, preflight, sandbox
 from conformance.build import HELM, build, build_one
 from conformance.children import say
 from conformance.lasthop import WAYS
+from conformance.node.images import SOURCE
 from conformance.releases import CURRENT, RELEASES
-from release.places import root_folder
+from release.places import differing, root_folder
 from release.versions import version
 
 
@@ -120,6 +121,8 @@ def _shipped(arguments: argparse.Namespace) -> str:
         return ""
     if not root_folder().exists():
         raise preflight.Missing("there is no image yet; build it with: make image")
+    if other := differing(SOURCE, root_folder()):
+        raise preflight.Missing(f"the image has another {other[0]} than this folder; build it with: make image")
     return str(root_folder())
 
 

@@ -24,6 +24,10 @@ def main() -> int:
         print(said, end="")
         assert f"Lasthop      {version('lasthop')}\n" in said
         trial(lambda _: [program], env)
+        asking: list[str | Path] = [program, "install"]
+        asked = subprocess.run(asking, env=env | {"KUBECONFIG": "/dev/null"}, stderr=subprocess.PIPE, text=True, cwd="/")
+        assert asked.returncode == 1 and "no context is the current one" in asked.stderr, asked.stderr
+        print(f"It reads kubeconfigs; of an empty one it says: {asked.stderr}", end="")
         print(f"It takes {size(Path(folder)) / 1e6:.0f} MB.")
     return 0
 

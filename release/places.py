@@ -15,6 +15,22 @@ def root_folder() -> Path:
     return cache() / "root"
 
 
+def differing(source: Path, root: Path) -> list[Path]:
+    """Returns the files of Lasthop that an unpacked image does not have as they are in `source`."""
+    (packages,) = (root / "opt/lasthop/lib").glob("python3.*/site-packages")
+    names = {
+        file.relative_to(folder)
+        for folder in (source, packages)
+        for file in (folder / "lasthop").rglob("*")
+        if file.is_file() and file.suffix != ".pyc"
+    }
+    return sorted(name for name in names if _bytes(source / name) != _bytes(packages / name))
+
+
+def _bytes(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
+
+
 def upgrades() -> Path:
     """Returns where other versions are installed, a folder for each commit."""
     return _own() / "upgrades"

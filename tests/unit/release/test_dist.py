@@ -35,13 +35,6 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(twice: tuple[d
     assert {name for name in names if ".dist-info/" not in name} == package
 
 
-def test_the_wheel_needs_the_kubernetes_client_only_for_its_extra(twice: tuple[dict[str, bytes], dict[str, bytes]]) -> None:
-    wheel = zipfile.ZipFile(io.BytesIO(twice[0][WHEEL]))
-    metadata = wheel.read(f"lasthop-{VERSION}.dist-info/METADATA").decode()
-    (needed,) = (line for line in metadata.splitlines() if line.startswith("Requires-Dist: kubernetes"))
-    assert needed.endswith("; extra == 'kubernetes'")
-
-
 def test_the_sdist_has_what_the_wheel_is_built_from(twice: tuple[dict[str, bytes], dict[str, bytes]]) -> None:
     with tarfile.open(fileobj=io.BytesIO(twice[0][SDIST])) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
