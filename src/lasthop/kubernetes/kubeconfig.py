@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -95,6 +95,7 @@ class File(msgspec.Struct, rename="kebab"):
 class Kubeconfig(msgspec.Struct):
     """One or several files, of which the first that says something is right; paths are relative to the file they are in."""
 
+    where: str
     current: str
     contexts: dict[str, Context]
     clusters: dict[str, tuple[Cluster, Path]]
@@ -105,15 +106,15 @@ class Kubeconfig(msgspec.Struct):
         name = context or self.current
         there = f"there are {', '.join(sorted(self.contexts))}" if self.contexts else "there is none"
         if not name:
-            raise ConfigError(f"no context is the current one; choose one with --context ({there})")
+            raise ConfigError(f"{self.where}: no context is the current one; choose one with --context ({there})")
         if name not in self.contexts:
-            raise ConfigError(f"no context {name}; {there}")
+            raise ConfigError(f"{self.where}: no context {name}; {there}")
         return name, self.contexts[name]
 
 
-def read(paths: Iterable[Path]) -> Kubeconfig:
-    """Reads the files that exist. Raises `ConfigError`."""
-    merged = Kubeconfig("", {}, {}, {})
+def read(paths: Sequence[Path]) -> Kubeconfig:
+    """Raises `ConfigError`."""
+    merged = Kubeconfig(os.pathsep.join(map(str, paths)), "", {}, {}, {})
     for path in paths:
         file = _file(path)
         merged.current = merged.current or file.current_context
@@ -130,12 +131,12 @@ def credentials(kubeconfig: Kubeconfig, context: str) -> Credentials:
     """May run an exec plugin. Raises `ConfigError`."""
     name, chosen = kubeconfig.chosen(context)
     if chosen.cluster not in kubeconfig.clusters:
-        raise ConfigError(f"context {name} names the cluster '{chosen.cluster}', which is not there")
+        raise ConfigError(f"{kubeconfig.where}: context {name} names the cluster '{chosen.cluster}', which is not there")
     if chosen.user and chosen.user not in kubeconfig.users:
-        raise ConfigError(f"context {name} names the user '{chosen.user}', who is not there")
+        raise ConfigError(f"{kubeconfig.where}: context {name} names the user '{chosen.user}', who is not there")
     cluster, folder = kubeconfig.clusters[chosen.cluster]
     if not cluster.server:
-        raise ConfigError(f"cluster {chosen.cluster} has no server")
+        raise ConfigError(f"{kubeconfig.where}: cluster {chosen.cluster} has no server")
     user, own = kubeconfig.users[chosen.user] if chosen.user else (User(), folder)
     ca = _content(cluster.certificate_authority_data, cluster.certificate_authority, folder, "certificate-authority")
     certificate = _pair(user, own)
