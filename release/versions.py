@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,11 +56,17 @@ def _install(wanted: Version) -> None:
             tar.extractall(tree, filter="data")
         build(tree, results, _git("log", "-1", "--format=%ct", wanted.commit))
         (wheel,) = results.glob("*.whl")
-        # Of a version that still has this extra, what a controller needs is in it.
-        installed(Path(f"{wheel}[kubernetes]"), wanted.venv)
+        installed(Path(f"{wheel}{_extra(wheel)}"), wanted.venv)
         shutil.copy(wheel, wanted.folder)
         subprocess.run(["cp", "--recursive", tree / "deploy" / "chart", wanted.chart], check=True)
     (wanted.folder / "complete").touch()
+
+
+def _extra(wheel: Path) -> str:
+    """Returns the extra that versions which still have it need in a cluster."""
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return "[kubernetes]" if b"\nProvides-Extra: kubernetes\n" in archive.read(metadata) else ""
 
 
 def _git(*command: str) -> str:

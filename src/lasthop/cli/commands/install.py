@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import click
 
 from lasthop.api.documents import Json
+from lasthop.cli.render.terminal import note
 from lasthop.infra.kubernetes import installation
 from lasthop.infra.kubernetes.installation import Options, default_image
 from lasthop.kubernetes import config
 from lasthop.kubernetes.client import Client, path_of
+from lasthop.kubernetes.config import Access
 from lasthop.kubernetes.errors import ApiError, ConfigError
 
 
@@ -27,7 +30,8 @@ from lasthop.kubernetes.errors import ApiError, ConfigError
 )
 @click.option("--crds-only", is_flag=True, help="Only Lasthop's own CRDs, as before `helm upgrade`.")
 @click.option("--dry-run", is_flag=True, help="Print the manifests without applying them.")
-@click.option("--context", help="Context of the kubeconfig.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="The cluster.  [default: as kubectl]")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
 def command(
     namespace: str,
     image: str,
@@ -35,6 +39,7 @@ def command(
     watched: tuple[str, ...],
     crds_only: bool,
     dry_run: bool,
+    kubeconfig: Path | None,
     context: str | None,
 ) -> None:
     """Install Lasthop into the cluster of your kubeconfig, or change an existing installation.
@@ -57,20 +62,22 @@ def command(
         click.echo(text, nl=False)
         return
     try:
-        asyncio.run(_apply_crds(context) if crds_only else _apply(options, context))
+        access = config.load(str(kubeconfig) if kubeconfig else None, context)
+        note(f"Installing into the cluster of {access.name}")
+        asyncio.run(_apply_crds(access) if crds_only else _apply(options, access))
     except (ConfigError, ApiError) as error:
         raise click.ClickException(str(error)) from None
 
 
-async def _apply(options: Options, context: str | None) -> None:
-    async with Client(config.load(None, context)) as client:
+async def _apply(options: Options, access: Access) -> None:
+    async with Client(access) as client:
         for document in installation.documents(options):
             await _apply_one(client, document)
         await _take_back(client, options)
 
 
-async def _apply_crds(context: str | None) -> None:
-    async with Client(config.load(None, context)) as client:
+async def _apply_crds(access: Access) -> None:
+    async with Client(access) as client:
         for document in installation.crd_documents():
             await _apply_one(client, document)
 
