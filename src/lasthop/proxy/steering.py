@@ -50,16 +50,22 @@ def has_all(new: int, old: int) -> bool:
     return listening(new).keys() >= listening(old).keys()
 
 
-def steer(new: int, old: int) -> bool:
-    """Sends new connections to ports that both processes listen on to the new one. Returns whether it did so for any; where
-    the kernel does not let us (other rights, an old kernel), nothing is changed."""
+def steer(new: int, old: int, *, to_one: bool = False) -> bool:
+    """Sends new connections to ports that both processes listen on to the new one: to all its sockets in turn, or to one.
+
+    Returns whether it did so for any; where the kernel does not let us (other rights, an old kernel), nothing is changed.
+
+    While the old process closes its sockets, it must be one. The kernel chooses by position, in the order in which the sockets
+    began to listen, so first come those of the old process; each that is closed leaves its position to the last one. Only the
+    first socket of the new process keeps its position until the old ones are gone; then that position is no more, and the
+    kernel spreads connections by their hash.
+    """
     before, after, groups = listening(old), listening(new), _groups()
     steered = False
     for place in before.keys() & after.keys():
         first, rest = len(before[place]), len(after[place])
-        # The kernel chooses by position, in the order in which the sockets began to listen: first those of the old process.
         if len(groups.get(place, ())) == first + rest:
-            steered |= _attach(new, after[place][0], first, rest)
+            steered |= _attach(new, after[place][0], first, 1 if to_one else rest)
     return steered
 
 

@@ -214,6 +214,7 @@ class Proxy:
             await self._pause(0.05)
         if new and steering.steer(new, old.pid):
             await self._pause(steering.HANDSHAKE_SECONDS)
+            steering.steer(new, old.pid, to_one=True)
 
     async def _pause(self, seconds: float) -> None:
         """Sleeps until the time is over, or `stop` or `leave` is called."""
