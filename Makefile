@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fmt typecheck lint docs site stubs update-cases fuzz promtool bench bench-quick import-traefik conformance cluster dist wheel-check image helm upgrade release lock
+.PHONY: help setup run test fmt typecheck lint docs site stubs update-cases fuzz promtool bench bench-quick import-traefik conformance cluster dist wheel-check image service helm upgrade release lock
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -100,6 +100,9 @@ wheel-check: dist ## Install the wheel into a new virtual environment, as pipx d
 image: setup ## Build deploy/Dockerfile with buildah, write its SBOM and try it: BASE (root, Debian)
 	@$(BIN)/python -m release.image $(if $(BASE),--base $(BASE))
 
+service: dist ## Install the wheel on a Debian of its own, under its systemd, and restart the service under load (root, Debian)
+	@$(BIN)/python -m release.service
+
 helm: setup ## Check the chart with the real helm (built once) on a real API server, upgrade and rollback under load: SHIPPED=1 (root)
 	@$(BIN)/python -m conformance helm $(IMAGE)
 
@@ -112,7 +115,7 @@ upgrade: setup ## Upgrade from another commit to this one and back under load, o
 # What is released is checked first as it is installed: a commit, with its date in the changelog. See docs/releasing.md.
 release: setup ## Build and check everything that a release consists of, into dist/: FROM, SIGNING_KEY (root, Debian)
 	@$(BIN)/python -m release.check before
-	@$(MAKE) --no-print-directory wheel-check image
+	@$(MAKE) --no-print-directory wheel-check service image
 	@$(MAKE) --no-print-directory helm SHIPPED=1
 	@$(if $(FROM),$(MAKE) --no-print-directory upgrade SHIPPED=1,echo "Not upgraded from a version before: FROM=vVERSION make release does it under load.")
 	@$(BIN)/python -m release.check after
