@@ -141,6 +141,10 @@ async def _objects(request: web.Request) -> web.Response:
     return await _large(found if _by_socket(request) else await in_slices(without_secrets(document) for document in found))
 
 
+async def _count(request: web.Request) -> web.Response:
+    return _json({"objects": await request.app[VIEW].count(request.query.get("namespace", ""))})
+
+
 async def _findings(request: web.Request) -> web.Response:
     view = request.app[VIEW]
     found = await in_slices(located(each, view.locate) for each in await view.findings())
@@ -299,6 +303,7 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
             web.get("/api/about", _about),
             web.get("/api/readiness", _readiness),
             web.get("/api/objects", _objects),
+            web.get("/api/count", _count),
             web.get("/api/findings", _findings),
             web.get("/api/not-applied", _not_applied),
             web.get("/api/explain", _explain),

@@ -83,6 +83,28 @@ def test_a_name_that_is_not_there_is_answered_with_a_suggestion(gateway: Lasthop
     assert (result.returncode, "did you mean shop/lost?" in result.stderr) == (1, True)
 
 
+def test_check_counts_the_same_objects_in_a_folder_and_in_the_gateway_that_runs_on_it(gateway: Lasthop) -> None:
+    def objects(*args: str) -> int:
+        return int(json.loads(gateway.command("check", *args, "-o", "json").stdout)["objects"])
+
+    written = sum(len(list(yaml.safe_load_all(file.read_text()))) for file in gateway.folder.glob("*.yaml"))
+    for narrowed in ([], ["-n", "shop"]):
+        assert objects(*narrowed) == objects(str(gateway.folder), *narrowed) == written
+    rejected = documents.policy("refused", "api.internal", "corp-ca")
+    rejected["spec"]["validation"]["wellKnownCACertificates"] = "System"
+    elsewhere = documents.route("elsewhere", documents.to("api"))
+    elsewhere["metadata"]["namespace"] = "unwritten"
+    gateway.write("elsewhere.yaml", elsewhere)
+    gateway.write("refused.yaml", rejected)
+    try:
+        until(lambda: "backendtlspolicy/shop/refused" in gateway.command("status", "backendtlspolicy").stdout, "the row")
+        assert objects() == objects(str(gateway.folder)) == written + 1
+        assert objects("-n", "shop") == objects(str(gateway.folder), "-n", "shop") == written
+    finally:
+        (gateway.folder / "refused.yaml").unlink()
+        (gateway.folder / "elsewhere.yaml").unlink()
+
+
 def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lasthop) -> None:
     rejected = documents.policy("refused", "api.internal", "corp-ca")
     rejected["spec"]["validation"]["wellKnownCACertificates"] = "System"

@@ -53,7 +53,7 @@ class AdminSocketView:
         return json.loads(body)
 
     async def size(self) -> Size:
-        return Size(len(await self.objects()))
+        return Size(self.ask("/api/count", namespace=self.namespace)["objects"])
 
     async def objects(self, *kinds: str) -> list[Json]:
         if not kinds:

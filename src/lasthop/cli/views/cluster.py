@@ -120,7 +120,11 @@ class ClusterView(EngineView):
             note_once(line)
 
     async def size(self) -> Size:
-        return Size(sum(not self.namespace or key.namespace in ("", self.namespace) for key in self._objects))
+        """Leaves out Pods, of which a controller sees others than a user."""
+        counted = [
+            key for key in self._objects if key.kind in KINDS and self.namespace in ("", key.namespace or self.namespace)
+        ]
+        return Size(len(counted))
 
     async def findings(self) -> list[Finding]:
         resolved = [*self.engine.findings(), *filter(None, map(self._without_class, self.engine.store.keys("Gateway")))]
