@@ -22,6 +22,8 @@ LABELS = {"app": "web", "tier": "front", "example.com/team": "a"}
     [
         (("get", "httproute", "-n", "shop"), "use: lasthop status httproute -n shop"),
         (("describe", "btp", "api"), "use: lasthop explain btp api"),
+        (("get", "hr", "a", "b", "-o", "wide"), "use: lasthop status hr a b -o wide"),
+        (("describe", "hr/a", "btp/b"), "use: lasthop explain hr/a btp/b"),
         (("logs",), "use: lasthop tap"),
         (("apply", "-f", "x"), "by kubectl apply"),
     ],
@@ -48,10 +50,23 @@ def test_short_and_long_names_are_understood(typed: str, kind: str) -> None:
 
 
 def test_each_kind_of_a_list_may_have_its_own_name() -> None:
-    assert wanted_of_each("hr,btp,hr", None, "shop") == [Wanted("HTTPRoute", "shop"), Wanted("BackendTLSPolicy", "shop")]
-    assert wanted_of_each("hr/a,svc/shop/b", None, None) == [Wanted("HTTPRoute", "", "a"), Wanted("Service", "shop", "b")]
+    assert wanted_of_each("hr,btp,hr", (), "shop") == [Wanted("HTTPRoute", "shop"), Wanted("BackendTLSPolicy", "shop")]
+    assert wanted_of_each("hr/a,svc/shop/b", (), None) == [Wanted("HTTPRoute", "", "a"), Wanted("Service", "shop", "b")]
     with pytest.raises(click.BadParameter, match="no kind btpp; did you mean backendtlspolicy"):
-        wanted_of_each("hr,btpp", None, None)
+        wanted_of_each("hr,btpp", (), None)
+
+
+def test_several_names_are_taken_as_by_kubectl() -> None:
+    def named(kinds: str, *names: str) -> list[str]:
+        return ["/".join(filter(None, each)) for each in wanted_of_each(kinds, names, None)]
+
+    assert named("hr", "a", "shop/b", "a") == ["HTTPRoute/a", "HTTPRoute/shop/b"]
+    assert named("hr,btp", "a", "b") == ["HTTPRoute/a", "BackendTLSPolicy/a", "HTTPRoute/b", "BackendTLSPolicy/b"]
+    assert named("hr/a", "btp/shop/b", "gw/c") == ["HTTPRoute/a", "BackendTLSPolicy/shop/b", "Gateway/c"]
+    with pytest.raises(click.UsageError, match=r"of which kind is b\? Write KIND/b, as hr/a"):
+        named("hr/a", "b")
+    with pytest.raises(click.BadParameter, match="no kind nope"):
+        named("hr/a", "nope/b")
 
 
 @pytest.mark.parametrize("given", ["web", "shop/web", "hr/web", "httproute/shop/web", "HTTPRoute shop/web"])

@@ -33,6 +33,7 @@ POLL: Final = 0.5
 
 class AdminSocketView:
     where = "the running gateway"
+    home = ""
     observes = True
 
     def __init__(self, path: unix_http.Endpoint, namespace: str = "") -> None:
