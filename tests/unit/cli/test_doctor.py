@@ -83,12 +83,23 @@ class Cluster:
         self.crds = [crd(name) for name in ROUTES]
         self.answers: dict[str, Any] = {}
         self.denied: set[str] = set()
+        self.asked: list[dict[str, str]] = []
+        self.statuses: dict[str, int] = {}
+        self.failing, self.dry_runs = "", 0
 
     async def answer(self, request: web.Request) -> web.Response:
         path = request.path
+        if status := self.statuses.get(path):
+            return web.json_response({"kind": "Status", "code": status, "reason": "Why", "message": "as said"}, status=status)
         if path.startswith("/apis/authorization.k8s.io"):
-            spec = (await request.json())["spec"]
-            return web.json_response({"status": {"allowed": spec["resourceAttributes"]["resource"] not in self.denied}})
+            asked = (await request.json())["spec"]["resourceAttributes"]
+            self.asked.append(asked)
+            return web.json_response({"status": {"allowed": asked["resource"] not in self.denied}})
+        if request.method == "POST" and path.endswith("/httproutes"):
+            assert request.query["dryRun"] == "All"
+            self.dry_runs += 1
+            body = {"kind": "Status", "code": 500, "reason": "InternalError", "message": self.failing}
+            return web.json_response(body, status=500) if self.failing else web.json_response({}, status=201)
         if path == "/version":
             return web.json_response({"gitVersion": "v1.35.0"})
         if path.endswith("/customresourcedefinitions"):
@@ -105,7 +116,15 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-async def of(cluster: Cluster, tmp_path: Path) -> dict[str, dict[str, str]]:
+DEPLOYMENT = "/apis/apps/v1/namespaces/lasthop-system/deployments/lasthop-controller"
+
+
+def deployment(*args: str) -> dict[str, Any]:
+    pod = {"serviceAccountName": "lasthop-controller", "containers": [{"args": list(args)}]}
+    return {"spec": {"replicas": 1, "template": {"spec": pod}}, "status": {"readyReplicas": 1}}
+
+
+async def of(cluster: Cluster, tmp_path: Path, *args: str) -> dict[str, dict[str, str]]:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", cluster.answer)
     runner = web.AppRunner(app)
@@ -120,7 +139,7 @@ async def of(cluster: Cluster, tmp_path: Path) -> dict[str, dict[str, str]]:
     }
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
     try:
-        return await asyncio.to_thread(checks, "--kubeconfig", tmp_path / "kubeconfig")
+        return await asyncio.to_thread(checks, "--kubeconfig", tmp_path / "kubeconfig", *args)
     finally:
         await runner.cleanup()
 
@@ -133,9 +152,13 @@ async def test_crds_of_one_known_release_are_fine(cluster: Cluster, tmp_path: Pa
     assert found["webhooks"]["verdict"] == "ok"
 
 
-async def test_without_crds_nothing_can_work(cluster: Cluster, tmp_path: Path) -> None:
+async def test_without_crds_nothing_can_work_and_that_is_said_once(cluster: Cluster, tmp_path: Path) -> None:
     cluster.crds = []
-    assert (await of(cluster, tmp_path))["CRDs of Gateway API"]["verdict"] == "failed"
+    found = await of(cluster, tmp_path)
+    assert found["CRDs of Gateway API"]["verdict"] == "failed"
+    assert "kubectl apply --server-side -f https://" in found["CRDs of Gateway API"]["remedy"]
+    assert not [what for what in found if "GatewayClass" in what]
+    assert "rights of the controller" not in found, "there is no controller that would need them"
 
 
 async def test_crds_without_backend_tls_policies_are_a_failure(cluster: Cluster, tmp_path: Path) -> None:
@@ -143,19 +166,113 @@ async def test_crds_without_backend_tls_policies_are_a_failure(cluster: Cluster,
     assert (await of(cluster, tmp_path))["BackendTLSPolicy"]["verdict"] == "failed"
 
 
+async def test_a_crd_in_a_version_that_lasthop_does_not_read_is_a_failure(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.crds = [{**crd(name), "spec": {"versions": [{"name": "v1alpha2", "served": True}]}} for name in ROUTES]
+    found = (await of(cluster, tmp_path))["BackendTLSPolicy"]
+    assert (found["verdict"], "v1alpha2, and Lasthop reads v1, v1alpha3" in found["found"]) == ("failed", True)
+
+
+@pytest.mark.parametrize(
+    ("status", "found", "remedy"),
+    [
+        (401, "refuses the credentials of context c", "Log in again, or choose another --context"),
+        (503, "answers 503 Why: as said", "Try again"),
+    ],
+)
+async def test_an_api_server_that_does_not_let_us_in_is_a_finding(
+    cluster: Cluster, tmp_path: Path, status: int, found: str, remedy: str
+) -> None:
+    cluster.statuses["/version"] = status
+    told = await of(cluster, tmp_path)
+    assert list(told) == ["API server"]
+    assert (told["API server"]["verdict"], told["API server"]["remedy"]) == ("failed", remedy)
+    assert found in told["API server"]["found"]
+
+
+async def test_only_a_missing_right_is_called_one(cluster: Cluster, tmp_path: Path) -> None:
+    classes, hooks = "/apis/gateway.networking.k8s.io/v1/gatewayclasses", "/apis/admissionregistration.k8s.io/v1"
+    cluster.statuses |= {classes: 500, f"{hooks}/validatingwebhookconfigurations": 403}
+    found = await of(cluster, tmp_path)
+    assert "RBAC" in found["webhooks"]["remedy"]
+    assert "cannot be looked at: 500" in found["GatewayClass"]["found"] and "RBAC" not in found["GatewayClass"]["remedy"]
+
+
 async def test_rights_that_are_missing_are_named(cluster: Cluster, tmp_path: Path) -> None:
     cluster.denied = {"secrets"}
+    cluster.answers[DEPLOYMENT] = deployment("--namespaces=")
+    found = await of(cluster, tmp_path, "-A")
+    assert "you may not list secrets in all namespaces" in found["your rights"]["found"]
+    assert "may not create secrets in namespace lasthop-system" in found["rights of the controller"]["found"]
+    assert {
+        "resource": "gateways",
+        "subresource": "status",
+        "verb": "update",
+        "group": "gateway.networking.k8s.io",
+    } in cluster.asked
+
+
+async def test_rights_are_asked_for_where_they_are_needed(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.answers[DEPLOYMENT] = deployment("--namespaces=shop,blog")
+    found = await of(cluster, tmp_path, "-n", "team")
+    assert found["your rights"]["found"] == "you may list every kind in namespace team"
+    assert found["rights of the controller"]["verdict"] == "ok"
+    written = [each for each in cluster.asked if each["resource"] == "deployments"]
+    assert {each.get("namespace") for each in written} == {"shop", "blog"}
+
+
+def hook(policy: str, **config: Any) -> dict[str, Any]:
+    return {"name": "a.example.com", "rules": [{"apiGroups": ["*"]}], "failurePolicy": policy, "clientConfig": config}
+
+
+HOOKED = {"namespace": "old", "name": "hook"}
+SERVING = {"spec": {"ports": [{"port": 443}]}}
+SLICES = {"items": [{"endpoints": [{"conditions": {"ready": True}}]}]}
+
+
+@pytest.mark.parametrize(
+    ("config", "service", "slices", "said"),
+    [
+        ({"service": HOOKED}, None, None, "its Service old/hook does not exist"),
+        ({"service": {**HOOKED, "port": 1}}, SERVING, SLICES, "its Service old/hook has no port 1"),
+        ({"service": HOOKED}, SERVING, {"items": []}, "its Service old/hook has no ready endpoint"),
+        ({"service": HOOKED, "caBundle": "aGVsbG8="}, SERVING, SLICES, "its caBundle is no certificate in PEM"),
+        ({"url": "https://x", "caBundle": "?"}, None, None, "its caBundle is not base64"),
+        ({"service": HOOKED}, SERVING, SLICES, ""),
+    ],
+)
+async def test_a_webhook_that_cannot_be_asked_refuses_every_write(
+    cluster: Cluster, tmp_path: Path, config: Any, service: Any, slices: Any, said: str
+) -> None:
+    if service:
+        cluster.answers["/api/v1/namespaces/old/services/hook"] = service
+        cluster.answers["/apis/discovery.k8s.io/v1/namespaces/old/endpointslices"] = slices
+    items = [
+        {"metadata": {"name": "strict"}, "webhooks": [hook("Fail", **config)]},
+        {"metadata": {"name": "lenient"}, "webhooks": [hook("Ignore", **config)]},
+    ]
+    cluster.answers["/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"] = {"items": items}
     found = await of(cluster, tmp_path)
-    assert "you may not list secrets" in found["your rights"]["found"]
-    assert "may not list secrets, watch secrets, create secrets" in found["rights of the controller"]["found"]
+    strict, lenient = found["webhook strict"], found["webhook lenient"]
+    if said:
+        assert strict["found"] == f"{said}, so every write that it concerns is refused"
+        assert lenient["found"] == f"{said}, so it is not asked (failurePolicy Ignore)"
+        assert (strict["verdict"], lenient["verdict"]) == ("failed", "warning")
+    else:
+        assert (strict["verdict"], lenient["verdict"]) == ("ok", "ok")
 
 
-async def test_a_webhook_whose_service_is_gone_refuses_every_write(cluster: Cluster, tmp_path: Path) -> None:
-    webhook = {"rules": [{"apiGroups": ["*"]}], "clientConfig": {"service": {"namespace": "old", "name": "hook"}}}
-    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    cluster.answers[path] = {"items": [{"metadata": {"name": "old-hook"}, "webhooks": [webhook]}]}
-    found = (await of(cluster, tmp_path))["webhook old-hook"]
-    assert (found["verdict"], found["remedy"]) == ("failed", "Delete the configuration old-hook.")
+async def test_a_webhook_that_the_api_server_cannot_ask_is_found_by_trying(cluster: Cluster, tmp_path: Path) -> None:
+    items = [{"metadata": {"name": "strict"}, "webhooks": [hook("Fail", url="https://x")]}]
+    cluster.answers["/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"] = {"items": items}
+    cluster.failing = 'Internal error occurred: failed calling webhook "a.example.com": failed to call webhook: x509: unknown'
+    found = (await of(cluster, tmp_path))["webhook strict"]
+    assert (found["verdict"], "is refused: failed to call webhook: x509: unknown" in found["found"]) == ("failed", True)
+    assert cluster.dry_runs == 1, "and nothing is written"
+
+
+def test_a_folder_and_a_cluster_are_one_too_many(tmp_path: Path) -> None:
+    found = lasthop("doctor", tmp_path, "--context", "prod")
+    assert (found.exit_code, "remove one of them" in found.output) == (2, True)
 
 
 async def test_a_class_that_nobody_accepted_points_to_the_controller(cluster: Cluster, tmp_path: Path) -> None:
