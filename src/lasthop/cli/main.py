@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import keyword
+import os
 from typing import Any, Final
 
 import click
@@ -94,9 +95,13 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Makes errors printable: they may quote untrusted text."""
+        """Makes errors printable: they may quote untrusted text. A missing permission is no bug, so it gets no traceback."""
         try:
             return super().invoke(ctx)
+        except PermissionError as error:
+            if error.filename is None:
+                raise
+            raise click.ClickException(printable(f"{os.fsdecode(error.filename)} may not be used: {error.strerror}")) from None
         except click.ClickException as error:
             vars(error)["message"] = printable(error.message)
             raise

@@ -195,7 +195,8 @@ def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
     which says where to look in a cluster."""
     socket = admin_socket(folder, ClusterOptions())
     if socket is None:
-        raise click.ClickException(f"no gateway runs on this machine; in a cluster, {elsewhere}")
+        others = f" ({hint})" if (hint := paths.of_others()) else ""
+        raise click.ClickException(f"no gateway runs on this machine{others}; in a cluster, {elsewhere}")
     return socket if isinstance(socket, Path) else _socket_of(*socket) or socket
 
 
@@ -246,6 +247,7 @@ def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | Non
         return found[0]
     if not configured():
         left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
+        left += f"; {hint}" if (hint := paths.of_others()) else ""
         raise click.ClickException(
             "no gateway runs on this machine and there is no kubeconfig; start a gateway with: lasthop run DIR, "
             f"or choose a cluster with --kubeconfig or --context{left}"

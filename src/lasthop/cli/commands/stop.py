@@ -53,6 +53,7 @@ def _end(gateway: local.LocalGateway, *, now: bool) -> None:
 
     if not gateway.run_dir.exists():
         click.echo(f"Nothing runs on {gateway.name}")
+        local.note_others()
         return
     if pid := local.holder(gateway.run_dir):
         click.echo(f"Ending the gateway on {gateway.name} (pid {pid})")

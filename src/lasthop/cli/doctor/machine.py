@@ -144,11 +144,9 @@ def _steering() -> Checked:
 
 def _folder(folder: Path) -> Iterator[Checked]:
     from lasthop.api.meta import Key
-    from lasthop.cli.args import local
     from lasthop.cli.views.folder import FolderView
     from lasthop.infra import ports
     from lasthop.plan.finding import Severity
-    from lasthop.proxy.handle import find_envoys
     from lasthop.resolve.gateways import gateway
 
     try:
@@ -161,11 +159,7 @@ def _folder(folder: Path) -> Iterator[Checked]:
         yield broken(f"folder {folder}", f"some files are not applied: {errors[0].message}", f"lasthop check {folder}")
     else:
         yield ok(f"folder {folder}", "all files are valid")
-    run_dir = paths.of_folder(paths.runtime_root(), folder)
-    handles = find_envoys(run_dir)
-    own = {handle.pid for handle in handles} | {local.holder(run_dir)}
-    for handle in handles:
-        handle.close()
+    own = dict(_serving(folder))
     keys: list[Key] = sorted(view.engine.store.keys("Gateway"))
     wanted = {
         (address, listener.port, listener.transport)
@@ -180,11 +174,21 @@ def _folder(folder: Path) -> Iterator[Checked]:
         problem = ports.problem(address, port, transport)
         if not problem:
             yield ok(what, "free")
-        elif problem.in_use and own & set(ports.holders(port, transport)):
-            yield ok(what, "served by this gateway")
+        elif problem.in_use and (users := {own[pid] for pid in ports.holders(port, transport) if pid in own}):
+            others = [paths.user_name(uid) for uid in users if uid != os.geteuid()]
+            yield ok(what, f"served by the gateway of {others[0]}" if others else "served by this gateway")
         else:
             found_text, _, remedy = problem.message.partition("; ")
             yield broken(what, found_text, remedy)
+
+
+def _serving(folder: Path) -> Iterator[tuple[int, int]]:
+    """Yields the processes that serve a folder, each with its user: this one; for root, any."""
+    from lasthop.cli.args import local
+
+    name = paths.of_folder(paths.runtime_root(), folder).name
+    for each in (each for each in local.gateways() if each.run_dir.name == name):
+        yield from ((pid, each.uid) for pid in (*local.envoys(each), local.holder(each.run_dir)) if pid)
 
 
 def _number(path: str) -> int:
