@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import keyword
 import os
+import signal
+import sys
 from typing import Any, Final
 
 import click
@@ -60,6 +64,10 @@ WRITING: Final = ("apply", "create", "delete", "edit", "patch", "replace")
 """Words of kubectl that change objects, which no command here does."""
 
 
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Why an output may not be written, which is no bug. A closed pipe is none either, and is ended quietly by click."""
+
+
 class Commands(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -83,6 +91,11 @@ class Commands(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
+        if name == "help":
+            if args[1:]:
+                return self.resolve_command(ctx, [args[1], "--help"])
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
         if name in HABITS:
             ctx.fail(f"there is no command {name}; use: {' '.join((ctx.info_name or 'lasthop', HABITS[name], *args[1:]))}")
         if name in WRITING:
@@ -131,14 +144,25 @@ def main() -> None:
     """
 
 
-def run() -> None:
+def run(name: str | None = None) -> None:
     """Runs the command of this process."""
-    main()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # see `lasthop.cli`
+    try:
+        main(prog_name=name)
+    except OSError as error:
+        if error.errno not in FULL or error.filename is not None:
+            raise
+        with contextlib.suppress(OSError):
+            # What is left in its buffer would be an error once more, at the exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+        sys.exit(1)
 
 
 def plugin() -> None:
     """Runs as a plugin of kubectl, which finds the executable `kubectl-lasthop`: a cluster goes before local gateways."""
-    main(prog_name="kubectl lasthop")
+    run("kubectl lasthop")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -124,3 +125,60 @@ def test_to_stop_a_folder_that_nothing_ran_on_is_no_mistake(tmp_path: Path, monk
     monkeypatch.setenv("LASTHOP_RUN_DIR", str(tmp_path / "r"))
     found = lasthop("stop", tmp_path / "objects")
     assert (found.exit_code, found.output) == (0, f"Nothing runs on {tmp_path / 'objects'}\n")
+
+
+def test_help_is_a_command_as_well() -> None:
+    assert lasthop("help").output == lasthop("--help").output
+    assert lasthop("help", "check").output == lasthop("check", "--help").output
+    assert "did you mean check?" in lasthop("help", "chekc").output
+
+
+@pytest.mark.parametrize("template", ["jsonpath={.items}", "go-template={{.x}}", "custom-columns=A:.b"])
+def test_who_tries_a_template_of_kubectl_is_pointed_to_jq(template: str) -> None:
+    found = lasthop("status", "-o", template)
+    assert (found.exit_code, "use: -o json | jq" in found.output) == (2, True)
+
+
+def _shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).parent / "lasthop"
+    text = command.replace("lasthop", str(program)).replace("DIR", str(folder))
+    env = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False, env=env)
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("lasthop check DIR > /dev/full", "Error: the output cannot be written: No space left on device\n"),
+        ("lasthop --help > /dev/full", "Error: the output cannot be written: No space left on device\n"),
+        ("lasthop check - <&-", "Error: standard input is closed\n"),
+        ("lasthop pin - <&-", "Error: standard input is closed\n"),
+    ],
+)
+def test_streams_that_are_full_or_closed_are_told_in_a_sentence(command: str, told: str, tmp_path: Path) -> None:
+    found = _shell(command, good_folder(tmp_path / "objects"))
+    assert (found.returncode, found.stderr) == (1, told)
+
+
+def test_an_interrupt_while_modules_are_loaded_ends_a_command_quietly_and_concerns_no_other_program() -> None:
+    """A traceback of imports says nothing to whoever pressed Ctrl-C."""
+    script = """\
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv[0] = {!r}
+from lasthop.cli import main
+early = signal.getsignal(signal.SIGINT)
+main.main = lambda **_: print(early == signal.SIG_DFL, signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
+main.run()
+"""
+    for program, quiet in (("/usr/bin/lasthop", True), ("/usr/bin/pytest", False)):
+        command = [sys.executable, "-c", script.format(program)]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == f"{quiet} False\n"
+
+
+@pytest.mark.parametrize(
+    "args", [("init", "DIR", "--backend", "api.example.com:443"), ("stop", "DIR"), ("bundle", "-o", "DIR")]
+)
+def test_what_is_typed_is_shown_without_what_moves_a_cursor(args: tuple[str, ...], tmp_path: Path) -> None:
+    name = str(tmp_path / "odd\x1b]0;title\x07")
+    assert "\x1b" not in lasthop(*(each.replace("DIR", name) for each in args)).output

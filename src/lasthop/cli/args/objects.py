@@ -89,9 +89,10 @@ def wanted_of_each(kinds: str, names: Sequence[str], namespace: str | None) -> l
     """Returns what the arguments name, as kubectl takes them: `hr,btp`, `hr a b`, `hr,btp a b` or `hr/a btp/b`."""
     named = [kind for kind in kinds.split(",") if kind] or [kinds]
     if not names or all("/" in kind for kind in named):
-        for lone in (name for name in names if "/" not in name):
+        wants = [wanted(each, None, namespace) for each in named]
+        if lone := next((name for name in names if "/" not in name), ""):
             raise click.UsageError(f"of which kind is {lone}? Write KIND/{lone}, as {named[0]}, or one KIND for all names")
-        return list(dict.fromkeys(wanted(each, None, namespace) for each in (*named, *names)))
+        return list(dict.fromkeys([*wants, *(wanted(each, None, namespace) for each in names)]))
     return list(dict.fromkeys(wanted(kind, name, namespace) for name in names for kind in named))
 
 

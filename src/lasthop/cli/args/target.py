@@ -217,7 +217,16 @@ def admin_address() -> tuple[str, int] | None:
 
 def output(*formats: str, help: str | None = None) -> Callable[..., Any]:
     """Adds the option that chooses a format; the first is the default."""
-    return click.option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help=help)
+    return click.option("-o", "--output", type=_Format(formats), default=formats[0], show_default=True, help=help)
+
+
+class _Format(click.Choice[str]):
+    """Tells who tries the templates of kubectl what to use instead."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value.startswith(("jsonpath", "go-template", "custom-columns")) and "json" in self.choices:
+            self.fail("there are no templates as kubectl has them; use: -o json | jq")
+        return str(super().convert(value, param, ctx))
 
 
 def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | None:

@@ -61,7 +61,7 @@ def command(output: Path | None, folder: Path | None) -> None:
         raise click.ClickException(f"{path} exists; choose another file with -o") from None
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
-    click.echo(f"Wrote {path} ({path.stat().st_size >> 10} KB)")
+    click.echo(f"Wrote {printable(str(path))} ({path.stat().st_size >> 10} KB)")
     note("It has names and addresses, but no secrets; look into it before you pass it on.")
 
 

@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Final, NamedTuple
 import click
 
 from lasthop.admission.limits import MAX_FILE
+from lasthop.cli.stdin import read_stdin
 from lasthop.sources.files.folder import reason
 
 STDIN: Final = Path("-")
@@ -53,7 +53,7 @@ def selected(folder: Path | None, files: Sequence[Path] = ()) -> Iterator[Select
         for number, path in enumerate(chosen):
             link = root / f"{number:04}{'' if path.is_dir() else '.json' if path.suffix == '.json' else '.yaml'}"
             if path == STDIN:
-                link.write_bytes(sys.stdin.buffer.read(MAX_FILE + 1))
+                link.write_bytes(read_stdin(MAX_FILE + 1))
             elif path.is_fifo():  # as a shell passes <(kustomize build)
                 with path.open("rb") as pipe:
                     link.write_bytes(pipe.read(MAX_FILE + 1))
