@@ -91,6 +91,8 @@ class Commands(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
+        if ctx.resilient_parsing and name not in COMMANDS:
+            return None, None, []  # completion, which has no use for a message
         if name == "help":
             if args[1:]:
                 return self.resolve_command(ctx, [args[1], "--help"])

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
+from click.testing import CliRunner
 
 from lasthop.cli.doctor import machine
 from lasthop.cli.doctor.result import Verdict
+from lasthop.cli.main import main
 from tests.folders import BASE, lasthop
 from tests.ports import free_port
 
@@ -313,6 +315,19 @@ async def test_a_webhook_that_the_api_server_cannot_ask_is_found_by_trying(clust
     found = (await of(cluster, tmp_path))["webhook strict"]
     assert (found["verdict"], "is refused: failed to call webhook: x509: unknown" in found["found"]) == ("failed", True)
     assert cluster.dry_runs == 1, "and nothing is written"
+
+
+def test_as_a_plugin_of_kubectl_it_looks_at_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubeconfig = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
+        "current-context": "c",
+    }
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    found = CliRunner().invoke(main, ["doctor", "-o", "json"], prog_name="kubectl lasthop")
+    assert [each["what"] for each in json.loads(found.stdout)] == ["API server"]
+    assert "Envoy" in checks()
 
 
 def test_a_folder_and_a_cluster_are_one_too_many(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from lasthop.api.meta import Key
 from lasthop.cli.args.objects import Wanted, kind_of, named_by, wanted_of_each
 from lasthop.cli.args.selector import Selector
+from lasthop.cli.main import main
 from tests.folders import good_folder, lasthop
 
 LABELS = {"app": "web", "tier": "front", "example.com/team": "a"}
@@ -125,6 +127,15 @@ def test_to_stop_a_folder_that_nothing_ran_on_is_no_mistake(tmp_path: Path, monk
     monkeypatch.setenv("LASTHOP_RUN_DIR", str(tmp_path / "r"))
     found = lasthop("stop", tmp_path / "objects")
     assert (found.exit_code, found.output) == (0, f"Nothing runs on {tmp_path / 'objects'}\n")
+
+
+@pytest.mark.parametrize("typed", ["get h", "help c", "apply -", "nope x"])
+def test_completion_of_a_command_that_is_none_writes_no_message(typed: str) -> None:
+    words = f"lasthop {typed}"
+    env = {"_LASTHOP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    found = CliRunner().invoke(main, env=env, prog_name="lasthop")
+    assert (found.exit_code, found.exception) == (0, None)
+    assert all(line.startswith("plain,") for line in found.output.split())
 
 
 def test_help_is_a_command_as_well() -> None:
