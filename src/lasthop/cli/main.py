@@ -160,6 +160,9 @@ def run(name: str | None = None) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
         sys.exit(1)
+    finally:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C, while Python ends, is no error either
 
 
 def plugin() -> None:

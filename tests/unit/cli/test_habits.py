@@ -181,10 +181,12 @@ from lasthop.cli import main
 early = signal.getsignal(signal.SIGINT)
 main.main = lambda **_: print(early == signal.SIG_DFL, signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
 main.run()
+print(signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
 """
     for program, quiet in (("/usr/bin/lasthop", True), ("/usr/bin/pytest", False)):
         command = [sys.executable, "-c", script.format(program)]
-        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == f"{quiet} False\n"
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert told == f"{quiet} False\nTrue\n", "loading, running, ending"
 
 
 @pytest.mark.parametrize(
