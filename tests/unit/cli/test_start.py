@@ -153,6 +153,16 @@ def test_who_stops_one_of_several_gateways_is_told_the_commands(monkeypatch: pyt
     assert "lasthop stop /a, or lasthop stop /b; or all: lasthop stop --all" in result.stderr
 
 
+def test_a_folder_whose_path_is_not_utf_8_is_refused_in_words(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    folder.mkdir()
+    env = {"LASTHOP_RUN_DIR": str(tmp_path / "r"), "LASTHOP_STATE_DIR": str(tmp_path / "s")}
+    found = lasthop("run", folder, env=env)
+    assert (found.exit_code, "is not UTF-8; rename it" in found.stderr) == (1, True)
+    assert lasthop("stop", folder, env=env).exit_code == 0
+    assert "no gateway runs on" in lasthop("status", "--dir", folder, env=env).stderr
+
+
 class _Elsewhere(http.server.BaseHTTPRequestHandler):
     """Some other server, as at the port of a listener."""
 

@@ -83,7 +83,16 @@ def state_root() -> Path:
 
 def of_folder(root: Path, folder: Path) -> Path:
     """Returns the directory below `root` that belongs to one folder of objects."""
-    return root / hashlib.blake2b(str(folder.resolve()).encode(), digest_size=5).hexdigest()
+    return root / hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=5).hexdigest()
+
+
+def is_text(path: str) -> bool:
+    """Returns whether a path is UTF-8, which a log, a page and Envoy's configuration are written in."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def private(folder: Path) -> Path:
