@@ -154,21 +154,21 @@ def run(name: str | None = None) -> None:
     except OSError as error:
         if error.errno not in FULL or error.filename is not None:
             raise
-        click.echo(f"Error: {_where_full()} cannot be written: {error.strerror}", err=True)
+        click.echo(f"Error: {_where_full(error)} cannot be written: {error.strerror}", err=True)
         sys.exit(1)
     finally:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C, while Python ends, is no error either
 
 
-def _where_full() -> str:
-    try:
-        sys.stdout.flush()
-    except OSError:
-        # What is left in its buffer would be an error once more, at the exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return "the output"
-    return "a file (lasthop doctor looks for full disks)"
+def _where_full(error: OSError) -> str:
+    import traceback
+
+    if not any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
+        return "a file (lasthop doctor looks for full disks)"
+    # What is left in its buffer would be an error once more, at the exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return "the output"
 
 
 def plugin() -> None:
