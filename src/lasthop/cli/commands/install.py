@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import click
 
+from lasthop.admission.names import DNS_LABEL, is_dns_label
 from lasthop.api.documents import Json
 from lasthop.infra.kubernetes import installation
 from lasthop.infra.kubernetes.installation import Options, default_image
@@ -27,7 +29,8 @@ from lasthop.kubernetes.errors import ApiError, ConfigError
 )
 @click.option("--crds-only", is_flag=True, help="Only Lasthop's own CRDs, as before `helm upgrade`.")
 @click.option("--dry-run", is_flag=True, help="Print the manifests without applying them.")
-@click.option("--context", help="Context of the kubeconfig.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="The cluster of this kubeconfig.")
 def command(
     namespace: str,
     image: str,
@@ -36,6 +39,7 @@ def command(
     crds_only: bool,
     dry_run: bool,
     context: str | None,
+    kubeconfig: Path | None,
 ) -> None:
     """Install Lasthop into the cluster of your kubeconfig, or change an existing installation.
 
@@ -51,26 +55,30 @@ def command(
 
     The Gateway API CRDs are not included; install those of v1.7.0 first.
     """
+    for each in (namespace, *watched):
+        if not is_dns_label(each):
+            raise click.UsageError(f"{each!r} is not the name of a namespace; use {DNS_LABEL}")
     options = Options(image, namespace, replicas, watched)
     if dry_run:
         text = "---\n".join(installation.crds().values()) if crds_only else installation.rendered(options)
         click.echo(text, nl=False)
         return
     try:
-        asyncio.run(_apply_crds(context) if crds_only else _apply(options, context))
+        access = config.load(str(kubeconfig) if kubeconfig else None, context)
+        asyncio.run(_apply_crds(access) if crds_only else _apply(options, access))
     except (ConfigError, ApiError) as error:
         raise click.ClickException(str(error)) from None
 
 
-async def _apply(options: Options, context: str | None) -> None:
-    async with Client(config.load(None, context)) as client:
+async def _apply(options: Options, access: config.Access) -> None:
+    async with Client(access) as client:
         for document in installation.documents(options):
             await _apply_one(client, document)
         await _take_back(client, options)
 
 
-async def _apply_crds(context: str | None) -> None:
-    async with Client(config.load(None, context)) as client:
+async def _apply_crds(access: config.Access) -> None:
+    async with Client(access) as client:
         for document in installation.crd_documents():
             await _apply_one(client, document)
 
