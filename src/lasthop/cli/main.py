@@ -116,6 +116,10 @@ class Commands(click.Group):
             if error.filename is None:
                 raise
             raise click.ClickException(printable(f"{os.fsdecode(error.filename)} may not be used: {error.strerror}")) from None
+        except FileNotFoundError:
+            if _has_folder():
+                raise
+            raise click.ClickException("the folder that you are in was removed; change to another one") from None
         except click.ClickException as error:
             vars(error)["message"] = printable(error.message)
             raise
@@ -159,6 +163,14 @@ def run(name: str | None = None) -> None:
     finally:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C, while Python ends, is no error either
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _where_full(error: OSError) -> str:

@@ -164,9 +164,15 @@ def _shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         ("lasthop --help > /dev/full", "Error: the output cannot be written: No space left on device\n"),
         ("lasthop check - <&-", "Error: standard input is closed\n"),
         ("lasthop pin - <&-", "Error: standard input is closed\n"),
+        (
+            "mkdir DIR/x && cd DIR/x && rmdir ../x && lasthop check .",
+            "Error: the folder that you are in was removed; change to another one\n",
+        ),
     ],
 )
-def test_streams_that_are_full_or_closed_are_told_in_a_sentence(command: str, told: str, tmp_path: Path) -> None:
+def test_streams_that_are_full_or_closed_and_folders_that_are_gone_are_told_in_a_sentence(
+    command: str, told: str, tmp_path: Path
+) -> None:
     found = _shell(command, good_folder(tmp_path / "objects"))
     assert (found.returncode, found.stderr) == (1, told)
 
