@@ -35,7 +35,7 @@ def command(
     Of this machine: the Envoy binary, the CA bundle, the clock, inotify, limits, the run and the state directory; with DIR
     also the ports of its Gateways. Of a cluster, with --context, --kubeconfig or -A, and as kubectl lasthop doctor: the CRDs
     and their versions, the GatewayClass, the controller, its rights and yours, webhooks that could refuse what is written.
-    Nothing is changed.
+    Nothing is changed: if a webhook has the failurePolicy Fail, a write is tried that is not stored (dry run).
 
     Exits with 1 if a check has failed; a warning (!) is no failure.
 
