@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lasthop.web.app import BY_SOCKET
 from tests.backends import backend, until
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, issued
@@ -171,7 +172,7 @@ def test_tap_shows_requests_as_they_come_in(shop: Shop) -> None:
 
 def test_only_the_user_whose_gateway_it_is_may_tap(shop: Shop) -> None:
     status, body = shop.lasthop.ask("/api/tap")
-    assert (status, body) == (403, b"ask by the admin socket: lasthop tap\n")
+    assert (status, body) == (403, BY_SOCKET.format("tap").encode())
 
 
 def test_the_end_of_the_gateway_ends_a_tap(own: Callable[..., Lasthop]) -> None:

@@ -144,6 +144,21 @@ def test_a_killed_gateway_is_orphaned_until_somebody_stops_it(own: Callable[...,
     assert made.cli("ps").stdout == "No gateway runs on this machine\n"
 
 
+def _root_collects_nothing_that_a_link_leads_to(made: Lasthop, run_dir: Path) -> None:
+    secret = made.root / "secret"
+    secret.write_text("of root")
+    for name in ("link", "pipe"):
+        (run_dir / name).mkdir()
+    (run_dir / "link" / "envoy.log").symlink_to(secret)
+    os.mkfifo(run_dir / "pipe" / "envoy.log")
+    archive = made.root / "bundle.tar.gz"
+    assert made.cli("bundle", "--dir", str(made.folder), "-o", str(archive)).returncode == 0
+    with tarfile.open(archive) as opened:
+        texts = {each.name: opened.extractfile(each).read() for each in opened}  # type: ignore[union-attr]
+    assert b"of root" not in b"".join(texts.values())
+    assert texts["lasthop/envoy-pipe.log"].startswith(b"cannot be read")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 def test_root_finds_the_gateway_of_another_user_and_does_not_end_it(own: Callable[..., Lasthop]) -> None:
     made = own()
@@ -165,6 +180,11 @@ def test_root_finds_the_gateway_of_another_user_and_does_not_end_it(own: Callabl
         assert "gateway/shop/web" in shown.stdout, shown.stderr
         refused = made.cli("stop", str(made.folder))
         assert (refused.returncode, "sudo -u" in refused.stderr) == (1, True)
+        (line,) = [each for each in made.cli("ps").stdout.splitlines() if str(made.folder.resolve()) in each]
+        assert line.endswith("uid 4003")
+        checked = json.loads(made.cli("doctor", str(made.folder), "-o", "json").stdout)
+        assert "served by the gateway of uid 4003" in [each["found"] for each in checked]
+        _root_collects_nothing_that_a_link_leads_to(made, next(place.glob("*/admin.sock")).parent)
     finally:
         if made.process:
             made.process.terminate()

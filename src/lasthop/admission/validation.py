@@ -13,6 +13,8 @@ from lasthop.admission.limits import MAX_PROBLEMS
 from lasthop.admission.problem import Problem, shown
 from lasthop.admission.structural import did_you_mean
 
+_NAMED_VALUES: Final = ("headers", "queryParams", "set", "add")
+"""Lists of names with values."""
 TOO_LARGE: Final = "TooLarge"
 _KINDS: Final = {
     "object": "a mapping",
@@ -24,11 +26,17 @@ _KINDS: Final = {
 
 
 def schema_problems(validator: jsonschema_rs.Draft4Validator, document: Any, secret: bool) -> Iterator[Problem]:
-    """Yields the violations of the schema, up to the limit. Values of a secret document are never quoted."""
+    """Yields the violations of the schema, up to the limit. Values of a secret document, and of headers and query parameters,
+    which may be credentials, are never quoted: findings are logged and passed on."""
     if validator.is_valid(document):
         return
     for error in islice(validator.iter_errors(document), MAX_PROBLEMS + 1):
-        yield _problem(error, "the value" if secret else shown(error.instance))
+        hidden = secret or _may_be_credential(tuple(error.instance_path))
+        yield _problem(error, "the value" if hidden else shown(error.instance))
+
+
+def _may_be_credential(path: tuple[str | int, ...]) -> bool:
+    return len(path) > 2 and path[-1] == "value" and path[-3] in _NAMED_VALUES
 
 
 def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:

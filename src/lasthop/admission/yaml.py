@@ -107,12 +107,17 @@ def _decoded(text: bytes) -> str:
     return decode(text)
 
 
+UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+"""How a text in UTF-16 begins."""
+
+
 def decode(text: bytes) -> str:
     try:
         return text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
-        raise _SyntaxError(line, f"byte 0x{text[error.start]:02x} is not UTF-8") from None
+        wide = "; it seems to be UTF-16, as PowerShell writes it: save it as UTF-8" if text.startswith(UTF_16) else ""
+        raise _SyntaxError(line, f"byte 0x{text[error.start]:02x} is not UTF-8{wide}") from None
 
 
 def _parse_json(text: str, max_values: int) -> Parsed:

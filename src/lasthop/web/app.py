@@ -141,6 +141,10 @@ async def _objects(request: web.Request) -> web.Response:
     return await _large(found if _by_socket(request) else await in_slices(without_secrets(document) for document in found))
 
 
+async def _count(request: web.Request) -> web.Response:
+    return _json({"objects": await request.app[VIEW].count(request.query.get("namespace", ""))})
+
+
 async def _findings(request: web.Request) -> web.Response:
     view = request.app[VIEW]
     found = await in_slices(located(each, view.locate) for each in await view.findings())
@@ -184,14 +188,14 @@ async def _traffic(request: web.Request) -> web.Response:
 async def _tap(request: web.Request) -> web.StreamResponse:
     """Streams requests, only to the user whose gateway it is, by the socket: it shows what clients ask for."""
     if not _by_socket(request):
-        raise web.HTTPForbidden(text="ask by the admin socket: lasthop tap\n")
+        raise web.HTTPForbidden(text=BY_SOCKET.format("tap"))
     return await tap(request, request.app[VIEW].requests)
 
 
 async def _probe(request: web.Request) -> web.Response:
     """Probes a backend, only for the user whose gateway it is, by the socket: it connects to any address that is given."""
     if not _by_socket(request):
-        raise web.HTTPForbidden(text="ask by the admin socket: lasthop probe\n")
+        raise web.HTTPForbidden(text=BY_SOCKET.format("probe"))
     kind, namespace, name = (request.query.get(part, "") for part in ("kind", "namespace", "name"))
     key = Key(kind or "BackendTLSPolicy", namespace, name)
     return _json(document(await request.app[VIEW].probe(key, request.query.get("address", ""))))
@@ -200,8 +204,11 @@ async def _probe(request: web.Request) -> web.Response:
 async def _envoy_config(request: web.Request) -> web.Response:
     """Returns what Envoy holds, only to the user whose gateway it is, by the socket: it has every address and header."""
     if not _by_socket(request):
-        raise web.HTTPForbidden(text="ask by the admin socket: lasthop config dump\n")
+        raise web.HTTPForbidden(text=BY_SOCKET.format("config dump"))
     return await _large(await envoy_config(request.app[VIEW].proxies, request.query.get("gateway", "")))
+
+
+BY_SOCKET: Final = "only the user of this gateway, or root, may ask that, by the admin socket: lasthop {} --dir DIR\n"
 
 
 def _by_socket(request: web.Request) -> bool:
@@ -299,6 +306,7 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
             web.get("/api/about", _about),
             web.get("/api/readiness", _readiness),
             web.get("/api/objects", _objects),
+            web.get("/api/count", _count),
             web.get("/api/findings", _findings),
             web.get("/api/not-applied", _not_applied),
             web.get("/api/explain", _explain),

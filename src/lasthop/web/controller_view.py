@@ -53,7 +53,7 @@ class Runtime(Protocol):
 class ControllerView(EngineView):
     """Keeps what is expensive until something changes: every open page asks for it each second."""
 
-    def __init__(self, runtime: Runtime, locate: Locate = lambda *_: None, where: str = "", probe_note: str = "") -> None:
+    def __init__(self, runtime: Runtime, locate: Locate | None = None, where: str = "", probe_note: str = "") -> None:
         """`where`: what is served, as people know it: a folder, or a cluster. `probe_note`: where probes are made from, if not
         where the proxies are."""
         super().__init__(runtime.controller.engine, locate)

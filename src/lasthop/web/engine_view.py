@@ -10,7 +10,9 @@ import msgspec
 
 from lasthop.api.addresses import split_port
 from lasthop.api.documents import Json
+from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
+from lasthop.api.policies import RejectedPolicy
 from lasthop.engine import Engine
 from lasthop.outputs.audit.audit import Audit, placed
 from lasthop.outputs.audit.certificates import CertificateReport, each_once
@@ -31,9 +33,24 @@ class EngineView:
     probe_notes: tuple[str, ...] = ()
     """What a reader of a probe's result should know about where it was made."""
 
-    def __init__(self, engine: Engine, locate: Locate = lambda *_: None) -> None:
-        """`locate` returns file and line of an object, and of a field in it, if it comes from a file."""
-        self.engine, self.locate = engine, locate
+    def __init__(self, engine: Engine, locate: Locate | None = None) -> None:
+        """`locate` returns file and line of an object, and of a field in it, if objects come from files."""
+        self.engine, self._of_files = engine, locate is not None
+        self.locate: Locate = locate or _nowhere
+
+    async def count(self, namespace: str = "") -> int:
+        """Returns how many objects there are: in a namespace and cluster-scoped; empty: everywhere."""
+        keys = (key for kind in KINDS for key in self.engine.store.keys(kind) if namespace in ("", key.namespace or namespace))
+        return sum(await in_slices(map(self._written, keys)))
+
+    def _written(self, key: Key) -> bool:
+        """Returns whether somebody wrote it and it is applied: of files, the loader adds Namespaces and rejected policies."""
+        if not self._of_files:
+            return True
+        if key.kind == "Namespace":
+            return self.locate(key) is not None
+        found = self.engine.store.get(key)
+        return not isinstance(found, RejectedPolicy) or found.last_good is not None
 
     async def namespaces(self) -> Collection[str]:
         return {key.name for key in self.engine.store.keys("Namespace")}
@@ -77,6 +94,10 @@ class EngineView:
         key, where = hop.backend, (hop.gateway.path, hop.port)
         todo = [each for each in targets(self.engine, key, None) if (each.gateway, each.port) == where]
         return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)
+
+
+def _nowhere(*_: object) -> None:
+    return None
 
 
 def located(finding: Finding, locate: Locate) -> Finding:

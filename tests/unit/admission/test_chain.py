@@ -218,3 +218,15 @@ def test_an_empty_trust_source_is_one_that_is_left_out(refs: str, well_known: st
     if admitted:
         left = {"[]": "caCertificateRefs", "''": "wellKnownCACertificates"}
         assert {left.get(refs), left.get(well_known)} & stored(text)["spec"]["validation"].keys() == set()
+
+
+@pytest.mark.parametrize("place", ["requestHeaderModifier: {set: [ITEM]}", "requestHeaderModifier: {add: [ITEM]}"])
+def test_the_value_of_a_header_is_not_quoted(place: str) -> None:
+    """It may be a credential, and findings are logged, shown and passed on."""
+    item = r'{name: Authorization, value: "Bearer PLANTED\nX: y"}'
+    text = (
+        "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: r, namespace: shop}, spec: {rules: "
+        f"[{{filters: [{{type: RequestHeaderModifier, {place.replace('ITEM', item)}}}]}}]}}}}"
+    )
+    told = refused(text)
+    assert told and "PLANTED" not in str(told)

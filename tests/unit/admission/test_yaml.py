@@ -156,3 +156,10 @@ def test_every_field_has_a_line() -> None:
 def test_the_first_line_of_a_document_is_the_one_that_the_parser_finds(text: str) -> None:
     spans = parse(text.encode()).spans
     assert [yaml.first_line(text.encode(), span) for span in spans] == [field_lines(text.encode(), span)[()] for span in spans]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_a_text_in_utf_16_is_told_from_other_mistakes(encoding: str) -> None:
+    text = "kind: x".encode(encoding)
+    with pytest.raises(Exception, match="it seems to be UTF-16"):
+        yaml.decode(text if encoding == "utf-16" else b"\xfe\xff" + text)

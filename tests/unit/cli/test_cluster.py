@@ -141,6 +141,15 @@ async def test_services_without_a_policy_that_fail_are_told_first_from_the_route
     assert result.exit_code == 1
 
 
+async def test_names_in_several_namespaces_are_all_found_and_one_without_is_in_that_of_the_context(api: FakeApi) -> None:
+    put(api, FOREIGN, FOREIGN.replace("theirs", "web"))
+    found = await run("status", "gw", "web", "blog/theirs", "-o", "name")
+    assert (found.exit_code, set(found.stdout.split())) == (0, {"gateway/blog/theirs", "gateway/shop/web"})
+    ambiguous = await run("status", "gw", "web", "blog/theirs", "-o", "name", "-A")
+    assert (ambiguous.exit_code, ambiguous.stdout.split()) == (1, ["gateway/blog/theirs"])
+    assert "Gateway web exists in several namespaces: choose one of blog/web, shop/web" in ambiguous.stderr
+
+
 async def test_a_status_of_an_older_generation_is_no_news(api: FakeApi) -> None:
     say(api, "gateways", "web", accepted(generation=1))
     api.put("gateways", {**api.get("gateways", "web", "shop"), "spec": {**api.get("gateways", "web", "shop")["spec"], "x": 1}})
@@ -349,8 +358,9 @@ async def test_a_folder_goes_before_a_kubeconfig(api: FakeApi, tmp_path: Path) -
 
 async def test_a_running_gateway_goes_before_a_kubeconfig(api: FakeApi, tmp_path: Path) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if await reader.readline():
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+        if asked := await reader.readline():
+            body = b'{"objects": 0}' if b"/api/count" in asked else b"[]"
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
         writer.close()
 
     (tmp_path / "run" / "a").mkdir(parents=True)

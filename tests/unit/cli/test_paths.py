@@ -12,9 +12,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
-from lasthop.cli.args import paths
+from lasthop.cli.args import local, paths
 from tests.backends import until
 from tests.folders import lasthop
 
@@ -140,3 +141,81 @@ def test_a_gateway_that_was_killed_is_not_said_to_run(tmp_path: Path, monkeypatc
     killed = lasthop("status", "--dir", folder, env=env)
     assert (killed.exit_code, f"end them with: lasthop stop {folder}" in killed.stderr) == (1, True)
     assert "what one that was killed has left: lasthop ps" in lasthop("status", env=env).stderr
+
+
+def test_a_user_finds_a_gateway_of_a_session_without_one_and_is_told_that_there_may_be_those_of_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by `sudo -u`, which has no XDG_RUNTIME_DIR, or the other way round."""
+    uid = os.geteuid() or STRANGER
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(tempfile, "tempdir", str(root))
+    monkeypatch.delenv("LASTHOP_RUN_DIR")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(root / "session"))
+    monkeypatch.setattr(paths, "SERVICES", root / "services")
+    own, theirs = root / f"lasthop-{uid}", root / "lasthop-4099"
+    own.mkdir()
+    if os.getuid() == 0:
+        os.chown(own, uid, -1)
+        theirs.mkdir()
+        os.chown(theirs, 4099, -1)
+    assert (own, uid) in paths.roots()
+    assert theirs not in dict(paths.roots())
+    if os.getuid() == 0:
+        told = lasthop("ps", env={"LASTHOP_RUN_DIR": ""})
+        assert told.stdout == "No gateway runs on this machine\n"
+        assert "all of them by: sudo lasthop ps" in told.stderr
+        assert "sudo lasthop ps" in lasthop("status", "--dir", root, env={"LASTHOP_RUN_DIR": ""}).stderr
+
+
+def test_root_is_told_of_the_gateway_that_it_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = local.LocalGateway(Path("/run/user/4099/lasthop/a"), 4099, {"folder": "/home/them/objects"})
+    monkeypatch.setattr(local, "gateways", lambda: [theirs])
+    monkeypatch.setattr(local, "state", lambda _: "running")
+    told = lasthop("stop").stdout
+    assert "No gateway of this user runs on this machine" in told
+    assert "That on /home/them/objects is uid 4099's: sudo -u uid 4099 lasthop stop" in told
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "ended"), [("running", "running", True), ("ended", "ended", True), ("ended", "running", False)]
+)
+def test_what_another_user_has_left_for_a_folder_does_not_keep_root_from_ending_its_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch, own: str, theirs: str, ended: bool
+) -> None:
+    name = paths.of_folder(root, root).name
+    ours, other = (local.LocalGateway(root / who / name, uid, {}) for who, uid in (("us", os.geteuid()), ("them", 4099)))
+    monkeypatch.setattr(local, "gateways", lambda: [ours, other])
+    monkeypatch.setattr(local, "state", lambda each: own if each.uid == ours.uid else theirs)
+    if ended:
+        assert [each.run_dir for each in local.chosen(root)] == [ours.run_dir]
+    else:
+        with pytest.raises(click.ClickException, match="is uid 4099's; end it as that user"):
+            local.chosen(root)
+
+
+def test_the_gateway_of_root_is_out_of_reach_and_that_is_said_in_a_sentence(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as root can try it: what the kernel refuses others is refused here by hand."""
+    run_dir, folder = root / "run", root / "objects"
+    place = paths.of_folder(run_dir, folder)
+    place.mkdir(parents=True)
+    folder.mkdir()
+    monkeypatch.setenv("LASTHOP_RUN_DIR", str(run_dir))
+
+    def refuse(path: Path, *args: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    owner = paths.user_name(os.geteuid())
+    with monkeypatch.context() as refused:
+        refused.setattr(Path, "chmod", refuse)
+        with pytest.raises(click.ClickException, match=f"{place} is {owner}'s; set LASTHOP_RUN_DIR"):
+            paths.private(place)
+    with monkeypatch.context() as refused:
+        refused.setattr(Path, "exists", refuse)
+        with pytest.raises(click.ClickException, match=f"the gateway on {folder} is {owner}'s; only that user, or root"):
+            paths.running(folder)
+    monkeypatch.setattr(local, "gateways", lambda: refuse(place))
+    found = lasthop("ps")
+    assert (found.exit_code, found.stderr) == (1, f"Error: {place} may not be used: Permission denied\n")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema_rs
@@ -189,7 +191,107 @@ def test_hooks_and_the_action_call_commands_that_exist(folder: Path) -> None:
         assert name == "lasthop"
         assert lasthop(args[0], "--help").exit_code == 0
         assert hook["pass_filenames"] is False
+        assert hook["always_run"] is True, "or a policy could be deleted unseen"
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     scripts = [step["run"] for step in action["runs"]["steps"] if "run" in step]
     assert not any("${{" in script for script in scripts), "an input would run as code"
-    assert any('check "$FOLDER" -o github' in script for script in scripts)
+    assert any('"${args[@]}" -- "$FOLDER"' in script for script in scripts)
+    assert not any("--depth=1 " in script for script in scripts), "a complete clone must not become shallow"
+
+
+def _against(folder: Path, *args: str) -> str:
+    found = lasthop("check", *args, folder)
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+    return f"{found.exit_code}: {found.output}"
+
+
+def test_before_the_first_commit_everything_is_new(folder: Path) -> None:
+    subprocess.run(["git", "-C", str(folder.parent), "init", "--quiet", "."], check=True)
+    assert "which has no commit yet" in _against(folder, "--against", "HEAD")
+    assert "neither a folder nor a commit" in _against(folder, "--against", "main")
+
+
+def test_variables_of_a_hook_of_git_do_not_mislead(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_DIR", ".git")
+    monkeypatch.setenv("GIT_INDEX_FILE", ".git/index")
+    assert _against(repository, "--against", "HEAD").startswith("0: ")
+
+
+def test_links_are_followed_within_a_repository_and_no_further(repository: Path, git: Callable[..., None]) -> None:
+    """Objects of a folder may be links, to other folders of the repository or to the system."""
+    shared = repository.parent / "shared"
+    shared.mkdir()
+    (repository / "base.yaml").rename(shared / "base.yaml")
+    (repository / "base.yaml").symlink_to("../shared/base.yaml")
+    (repository / "away.yaml").symlink_to("/etc/hostname")
+    git("add", "--all")
+    git("commit", "--quiet", "--message", "links")
+    (repository / "away.yaml").unlink()
+    assert _against(repository, "--against", "HEAD").startswith("0: "), "nothing is new: what was linked was there before"
+
+
+@pytest.fixture
+def git(repository: Path) -> Callable[..., None]:
+    def git(*args: str) -> None:
+        identity = ("-c", "user.name=test", "-c", "user.email=test@example.com")
+        subprocess.run(["git", "-C", str(repository.parent), *identity, *args], check=True, capture_output=True)
+
+    return git
+
+
+SCRIPT = next(
+    step for step in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"] if step.get("name") == "Check"
+)
+
+
+@pytest.fixture
+def action(repository: Path, tmp_path: Path, git: Callable[..., None]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The last step of the action, in a clone of the repository, with what a runner sets."""
+    program = tmp_path / "temp" / "lasthop" / "bin" / "lasthop"
+    program.parent.mkdir(parents=True)
+    program.symlink_to(Path(sys.executable).parent / "lasthop")
+
+    def run(folder: str, against: str = "", *, depth: int = 0) -> subprocess.CompletedProcess[str]:
+        clone = tmp_path / f"clone-{depth}"
+        if not clone.exists():
+            shallow = ["--depth", str(depth)] if depth else []
+            subprocess.run(["git", "clone", "--quiet", *shallow, f"file://{repository.parent}", clone], check=True)
+            (clone / "objects" / "policy.yaml").unlink(missing_ok=True)
+        env = {**os.environ, "FOLDER": folder, "AGAINST": against, "RUNNER_TEMP": str(tmp_path / "temp")}
+        env |= {"GITHUB_WORKSPACE": str(clone)}
+        shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", SCRIPT["run"]]
+        return subprocess.run(shell, cwd=clone, env=env, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_the_action_checks_a_folder(action: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    found = action("objects")
+    assert (found.returncode, "nothing wrong" in found.stdout) == (0, True), found
+    missing = action("")
+    assert (missing.returncode, missing.stdout) == (1, "::error::the input `folder` is missing\n"), (
+        "a runner does not require it"
+    )
+    assert "cannot read $(touch x)" in action("$(touch x)").stderr
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_the_action_compares_with_a_branch_that_is_not_in_the_clone(
+    action: Callable[..., subprocess.CompletedProcess[str]],
+    repository: Path,
+    git: Callable[..., None],
+    depth: int,
+    tmp_path: Path,
+) -> None:
+    git("branch", "base")
+    (repository / "broken.yaml").write_text("kind: [\n")
+    git("add", "--all")
+    git("commit", "--quiet", "--message", "second")
+    for name in ("base", "origin/base"):
+        found = action("objects", name, depth=depth)
+        assert (found.returncode, "::error file=objects/broken.yaml,line=" in found.stdout) == (1, True), (name, found)
+    shallow = ["git", "-C", str(tmp_path / f"clone-{depth}"), "rev-parse", "--is-shallow-repository"]
+    assert subprocess.run(shallow, capture_output=True, text=True, check=True).stdout.strip() == ("true" if depth else "false")
+    assert action("objects", "objects", depth=depth).returncode == 0, "a folder is compared as it is"
+    injected = action("objects", "--upload-pack=touch pwned;", depth=depth)
+    assert (injected.returncode, list(tmp_path.rglob("pwned"))) == (1, [])

@@ -83,6 +83,67 @@ def test_a_name_that_is_not_there_is_answered_with_a_suggestion(gateway: Lasthop
     assert (result.returncode, "did you mean shop/lost?" in result.stderr) == (1, True)
 
 
+@pytest.mark.parametrize("named", [("hr", "api", "nope", "lost"), ("hr/api", "hr/nope", "hr/shop/lost")])
+@pytest.mark.parametrize("output", ["table", "wide", "name", "yaml", "json"])
+def test_of_several_names_those_that_exist_are_shown_and_each_other_is_an_error(
+    gateway: Lasthop, named: tuple[str, ...], output: str
+) -> None:
+    result = gateway.command("status", *named, "-o", output)
+    assert result.returncode == 1
+    assert "there is no HTTPRoute nope; " in result.stderr
+    match output:
+        case "json":
+            names = [each["metadata"]["name"] for each in json.loads(result.stdout)]
+        case "yaml":
+            names = [each["metadata"]["name"] for each in yaml.safe_load_all(result.stdout)]
+        case "name":
+            names = [each.rpartition("/")[2] for each in result.stdout.split()]
+        case _:
+            names = [each.rpartition("/")[2] for each in _rows(result.stdout)]
+    assert sorted(names) == ["api", "lost"]
+
+
+def test_several_names_that_all_exist_are_no_error_and_several_that_do_not_are_an_error_each(gateway: Lasthop) -> None:
+    assert gateway.command("status", "hr/api", "btp/api", "-o", "name").stdout.split() == [
+        "httproute/shop/api",
+        "backendtlspolicy/shop/api",
+    ]
+    result = gateway.command("status", "hr", "nope", "neither", "-o", "json")
+    assert (result.returncode, result.stdout, result.stderr.count("Error: there is no HTTPRoute n")) == (1, "", 2)
+    assert gateway.command("status", "gc", "lasthop", "-n", "shop").returncode == 0, "a class is in no namespace"
+
+
+def test_several_objects_are_explained(gateway: Lasthop) -> None:
+    result = gateway.command("explain", "hr", "api", "nope", "lost")
+    assert result.returncode == 1
+    assert "HTTPRoute shop/api" in result.stdout and "HTTPRoute shop/lost" in result.stdout
+    assert "there is no HTTPRoute nope" in result.stderr
+    found = json.loads(gateway.command("explain", "hr/api", "btp/api", "-o", "json").stdout)
+    assert [each["object"]["kind"] for each in found] == ["HTTPRoute", "BackendTLSPolicy"]
+
+
+def test_check_counts_the_same_objects_in_a_folder_and_in_the_gateway_that_runs_on_it(gateway: Lasthop) -> None:
+    def objects(*args: str) -> int:
+        return int(json.loads(gateway.command("check", *args, "-o", "json").stdout)["objects"])
+
+    written = sum(len(list(yaml.safe_load_all(file.read_text()))) for file in gateway.folder.glob("*.yaml"))
+    for narrowed in ([], ["-n", "shop"]):
+        assert objects(*narrowed) == objects(str(gateway.folder), *narrowed) == written
+    rejected = documents.policy("refused", "api.internal", "corp-ca")
+    rejected["spec"]["validation"]["wellKnownCACertificates"] = "System"
+    elsewhere = documents.route("elsewhere", documents.to("api"))
+    elsewhere["metadata"]["namespace"] = "unwritten"
+    gateway.write("elsewhere.yaml", elsewhere)
+    gateway.write("refused.yaml", rejected)
+    try:
+        until(lambda: "backendtlspolicy/shop/refused" in gateway.command("status", "backendtlspolicy").stdout, "the row")
+        assert objects() == objects(str(gateway.folder)) == written + 1
+        assert objects("-n", "shop") == objects(str(gateway.folder), "-n", "shop") == written
+    finally:
+        (gateway.folder / "refused.yaml").unlink()
+        (gateway.folder / "elsewhere.yaml").unlink()
+
+
 def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lasthop) -> None:
     rejected = documents.policy("refused", "api.internal", "corp-ca")
     rejected["spec"]["validation"]["wellKnownCACertificates"] = "System"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
 import os
+import socketserver
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -148,3 +151,42 @@ def test_who_stops_one_of_several_gateways_is_told_the_commands(monkeypatch: pyt
     result = lasthop("stop")
     assert (result.exit_code, "\\n" in result.stderr) == (1, False)
     assert "lasthop stop /a, or lasthop stop /b; or all: lasthop stop --all" in result.stderr
+
+
+def test_a_folder_whose_path_is_not_utf_8_is_refused_in_words(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    folder.mkdir()
+    env = {"LASTHOP_RUN_DIR": str(tmp_path / "r"), "LASTHOP_STATE_DIR": str(tmp_path / "s")}
+    found = lasthop("run", folder, env=env)
+    assert (found.exit_code, "is not UTF-8; rename it" in found.stderr) == (1, True)
+    assert lasthop("stop", folder, env=env).exit_code == 0
+    assert "no gateway runs on" in lasthop("status", "--dir", folder, env=env).stderr
+
+
+class _Elsewhere(http.server.BaseHTTPRequestHandler):
+    """Some other server, as at the port of a listener."""
+
+    body = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *args: object) -> None:
+        """Quiet."""
+
+
+@pytest.mark.parametrize("body", [b"<html>hello</html>", b"{}", b"[]", b'"text"', b"\xff"])
+def test_an_address_where_something_else_answers_is_said_to_be_no_gateway(body: bytes) -> None:
+    handler = type("Handler", (_Elsewhere,), {"body": body})
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_address[1]}"
+        commands = (("status",), ("check",), ("audit",), ("explain", "hr", "a"), ("config", "clusters"), ("probe", "a"))
+        for args in (*commands, ("top",), ("dashboard", "--no-open"), ("status", "-w")):
+            found = lasthop(*args, "--admin", address)
+            assert found.exception is None or isinstance(found.exception, SystemExit), (args, found.exception)
+            assert (found.exit_code, "is not the admin address of a gateway" in found.stderr) == (1, True), args
+        server.shutdown()

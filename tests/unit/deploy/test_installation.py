@@ -304,3 +304,14 @@ def test_the_monitors_select_ports_that_exist_and_the_rules_are_those_of_the_fil
     plain = yaml.safe_load((DEPLOY / "monitoring/alerts.yaml").read_text())
     names = [[each["alert"] for each in group["rules"]] for group in plain["groups"]]
     assert [[each["alert"] for each in group["rules"]] for group in rule["spec"]["groups"]] == names
+
+
+@pytest.mark.parametrize("arguments", [["-n", "x: y"], ["--watch", "Shop"], ["-n", ""]])
+def test_a_namespace_that_no_cluster_takes_is_refused_before_anything_is_applied(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, ["install", "--dry-run", *arguments])
+    assert (result.exit_code, "is not the name of a namespace" in result.output) == (2, True)
+
+
+def test_the_cluster_may_be_named_by_a_kubeconfig(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["install", "--kubeconfig", str(tmp_path / "none")])
+    assert (result.exit_code, f"{tmp_path / 'none'}: no such file" in result.output) == (1, True)

@@ -60,7 +60,7 @@ def test_a_file_of_another_machine_is_refused_with_a_remedy(folder: Path, monkey
 
 def test_no_binary_is_said_with_a_remedy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OVERRIDE, str(folder / "none"))
-    with pytest.raises(EnvoyNotFound, match=r"There is no Envoy at .*pip install"):
+    with pytest.raises(EnvoyNotFound, match=r"There is no Envoy at .*unset it"):
         find_envoy()
 
 

@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 import click
 
 from lasthop.cli.args import paths
+from lasthop.cli.render.terminal import note
+from lasthop.printable import printable
 
 ABOUT: Final = "about.json"
 MAX_ABOUT: Final = 64 * 1024
@@ -173,23 +175,38 @@ def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
     if folder is not None:
         run_dir, about = paths.of_folder(paths.runtime_root(), folder), {"folder": str(folder.resolve())}
         known = [each._replace(about=about) for each in gateways() if each.run_dir.name == run_dir.name]
-        for each in known:
-            _require_own(each)
-        return known or [LocalGateway(run_dir, os.geteuid(), about)]
+        # What another user has there must not keep this one from ending its own.
+        own = [each for each in known if each.is_own]
+        running = [each for each in known if state(each) != "ended"]
+        if running and not any(each.is_own for each in running):
+            _require_own(running[0])
+        return own or [LocalGateway(run_dir, os.geteuid(), about)]
     found = [each for each in gateways() if each.is_own and state(each) != "ended"]
     if len(found) > 1 and not everything:
         commands = ", or ".join(f"lasthop stop {each.name}" for each in found)
         raise click.ClickException(f"several gateways run on this machine; choose one: {commands}; or all: lasthop stop --all")
     if not found:
-        click.echo("No gateway runs on this machine")
+        others = [each for each in gateways() if not each.is_own and state(each) != "ended"]
+        click.echo("No gateway of this user runs on this machine" if others else "No gateway runs on this machine")
+        note_others()
+        for each in others:
+            click.echo(f"That on {printable(each.name)} is {paths.user_name(each.uid)}'s: {printable(_as_owner(each))}")
     return found
+
+
+def note_others() -> None:
+    """Notes that other users' gateways are not looked for, where there may be some."""
+    if hint := paths.of_others():
+        note(f"{hint[:1].upper()}{hint[1:]}")
 
 
 def with_address(host: str, port: int) -> list[LocalGateway]:
     """Returns the gateway that a command is to end, by its admin address."""
     found = [each for each in at_address(host, port) if state(each) != "ended"]
     if not found:
-        raise click.ClickException(f"no gateway of this machine has the admin address {host}:{port}; lasthop ps lists them")
+        others = f"; {hint}" if (hint := paths.of_others()) else ""
+        known = "lasthop ps lists them"
+        raise click.ClickException(f"no gateway of this machine has the admin address {host}:{port}; {known}{others}")
     for each in found:
         _require_own(each)
     return found
@@ -198,9 +215,12 @@ def with_address(host: str, port: int) -> list[LocalGateway]:
 def _require_own(gateway: LocalGateway) -> None:
     if not gateway.is_own:
         name = paths.user_name(gateway.uid)
-        raise click.ClickException(
-            f"the gateway on {gateway.name} is {name}'s; end it as that user: sudo -u {name} lasthop stop {gateway.name}"
-        )
+        raise click.ClickException(f"the gateway on {gateway.name} is {name}'s; end it as that user: {_as_owner(gateway)}")
+
+
+def _as_owner(gateway: LocalGateway) -> str:
+    """Returns the command that ends another user's gateway, which only root is told of."""
+    return f"sudo -u {paths.user_name(gateway.uid)} lasthop stop {gateway.name}"
 
 
 def state(gateway: LocalGateway) -> str:

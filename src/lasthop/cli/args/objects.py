@@ -1,15 +1,16 @@
 """Kinds and names as people type them: `httproute web -n shop`, `HTTPRoute shop/web`, `httproute/shop/web`, `svc api`; with
-commas, several kinds (`hr,btp`)."""
+commas, several kinds (`hr,btp`); several names (`hr a b`, `hr/a btp/b`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
+from lasthop.printable import printable
 from lasthop.suggestions import closest
 
 if TYPE_CHECKING:
@@ -84,10 +85,15 @@ def wanted(kind: str, name: str | None, namespace: str | None) -> Wanted:
     return Wanted(kind_of(first), prefix or namespace or "", last)
 
 
-def wanted_of_each(kinds: str, name: str | None, namespace: str | None) -> list[Wanted]:
-    """Returns what the arguments name, for each kind of a list with commas, as kubectl takes it."""
+def wanted_of_each(kinds: str, names: Sequence[str], namespace: str | None) -> list[Wanted]:
+    """Returns what the arguments name, as kubectl takes them: `hr,btp`, `hr a b`, `hr,btp a b` or `hr/a btp/b`."""
     named = [kind for kind in kinds.split(",") if kind] or [kinds]
-    return list(dict.fromkeys(wanted(kind, name, namespace) for kind in named))
+    if not names or all("/" in kind for kind in named):
+        wants = [wanted(each, None, namespace) for each in named]
+        if lone := next((name for name in names if "/" not in name), ""):
+            raise click.UsageError(f"of which kind is {lone}? Write KIND/{lone}, as {named[0]}, or one KIND for all names")
+        return list(dict.fromkeys([*wants, *(wanted(each, None, namespace) for each in names)]))
+    return list(dict.fromkeys(wanted(kind, name, namespace) for name in names for kind in named))
 
 
 def common_namespace(wants: Iterable[Wanted]) -> str | None:
@@ -103,9 +109,17 @@ def one_of(found: Iterable[tuple[str, str]], want: Wanted) -> tuple[str, str]:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        namespaces = ", ".join(namespace for namespace, _ in fitting)
-        raise click.ClickException(f"it exists in several namespaces: choose one of {namespaces} with -n")
+        paths = ", ".join(_path(*each) for each in fitting)
+        raise click.ClickException(f"{want.kind} {want.name} exists in several namespaces: choose one of {paths}")
     raise click.ClickException(f"there is no {want.kind} {_path(want.namespace, want.name)}{_hint(known, want)}")
+
+
+def raise_all(errors: Sequence[click.ClickException]) -> None:
+    """Raises errors after what could be found has been shown, as kubectl does: each has its own line, the last is raised."""
+    for error in errors[:-1]:
+        click.echo(f"Error: {printable(error.message)}", err=True)
+    if errors:
+        raise errors[-1]
 
 
 async def one(view: View, want: Wanted) -> Key:
@@ -173,8 +187,8 @@ def complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    namespace = ctx.params.get("namespace")
-    known = _running(ctx, ctx.params.get("kind") or "")
+    namespace, typed = ctx.params.get("namespace"), ctx.params.get("names") or ()
+    known = (each for each in _running(ctx, ctx.params.get("kind") or "") if each[1] not in typed)
     fitting = (each for each in known if namespace in (None, each[0]) and each[1].startswith(incomplete))
     return [CompletionItem(name, help=of) for of, name in fitting]
 

@@ -39,12 +39,24 @@ def roots() -> list[tuple[Path, int]]:
     if not os.environ.get("LASTHOP_RUN_DIR"):
         services = ((path, _owner(path)) for path in sorted(SERVICES.glob(SERVICE_ROOTS)))
         places = {path: owner for path, owner in services if owner is not None and uid in (0, owner)}
+        # A session has XDG_RUNTIME_DIR; cron, su and sudo -u do not, and must find what was started in one.
+        places |= dict.fromkeys((Path(f"/run/user/{uid}/lasthop"), Path(tempfile.gettempdir()) / f"lasthop-{uid}"), uid)
         if uid == 0:
             places |= {path: int(path.parent.name) for path in Path("/run/user").glob("[0-9]*/lasthop")}
             temporary = Path(tempfile.gettempdir()).glob("lasthop-[0-9]*")
             places |= {path: int(number) for path in temporary if (number := path.name.partition("-")[2]).isdecimal()}
         found |= {path: owner for path, owner in places.items() if path != own and _owner(path) == owner}
     return list(found.items())
+
+
+def of_others() -> str:
+    """Returns what to add to "no gateway runs" where other users have, or had, some: only root may look for those."""
+    uid = os.geteuid()
+    if uid == 0 or os.environ.get("LASTHOP_RUN_DIR"):
+        return ""
+    places = [Path("/run/lasthop"), *SERVICES.glob(SERVICE_ROOTS), *Path(tempfile.gettempdir()).glob("lasthop-[0-9]*")]
+    theirs = [path for path in places if _owner(path) not in (None, uid)]
+    return f"only those of user {user_name(uid)} are looked for, all of them by: sudo lasthop ps" if theirs else ""
 
 
 def _owner(path: Path) -> int | None:
@@ -71,7 +83,16 @@ def state_root() -> Path:
 
 def of_folder(root: Path, folder: Path) -> Path:
     """Returns the directory below `root` that belongs to one folder of objects."""
-    return root / hashlib.blake2b(str(folder.resolve()).encode(), digest_size=5).hexdigest()
+    return root / hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=5).hexdigest()
+
+
+def is_text(path: str) -> bool:
+    """Returns whether a path is UTF-8, which a log, a page and Envoy's configuration are written in."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def private(folder: Path) -> Path:
@@ -81,8 +102,16 @@ def private(folder: Path) -> Path:
     except OSError as error:
         raise click.ClickException(f"cannot create {folder}: {error.strerror}") from error
     _require_ours(folder, folder.parent)
-    folder.chmod(0o700)
+    try:
+        folder.chmod(0o700)
+    except PermissionError:
+        raise click.ClickException(f"{folder} is {_whose(folder)}; set LASTHOP_RUN_DIR to a folder of your own") from None
     return folder
+
+
+def _whose(folder: Path) -> str:
+    owner = _owner(folder)
+    return "another user's" if owner is None else f"{user_name(owner)}'s"
 
 
 def _ours(info: os.stat_result) -> bool:
@@ -106,14 +135,21 @@ def running(folder: Path) -> Path:
     place = of_folder(runtime_root(), folder)
     _require_ours(place.parent, place)
     for found in (place, *(of_folder(root, folder) for root, owner in roots() if _owner(of_folder(root, folder)) == owner)):
-        if (socket_path := found / ADMIN_SOCKET).exists():
+        try:
+            there = (socket_path := found / ADMIN_SOCKET).exists()
+        except PermissionError:
+            raise click.ClickException(
+                f"the gateway on {folder} is {_whose(found)}; only that user, or root, may ask it"
+            ) from None
+        if there:
             if _is_left(socket_path):
                 raise click.ClickException(
                     f"the Lasthop on {folder} was killed, and its proxies may serve on; take them over with: "
                     f"lasthop run {folder}, or end them with: lasthop stop {folder}"
                 )
             return socket_path
-    raise click.ClickException(f"no gateway runs on {folder}; start one with: lasthop run {folder}")
+    others = f"; {hint}" if (hint := of_others()) else ""
+    raise click.ClickException(f"no gateway runs on {folder}; start one with: lasthop run {folder}{others}")
 
 
 def all_running() -> list[Path]:

@@ -195,7 +195,8 @@ def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
     which says where to look in a cluster."""
     socket = admin_socket(folder, ClusterOptions())
     if socket is None:
-        raise click.ClickException(f"no gateway runs on this machine; in a cluster, {elsewhere}")
+        others = f" ({hint})" if (hint := paths.of_others()) else ""
+        raise click.ClickException(f"no gateway runs on this machine{others}; in a cluster, {elsewhere}")
     return socket if isinstance(socket, Path) else _socket_of(*socket) or socket
 
 
@@ -216,7 +217,16 @@ def admin_address() -> tuple[str, int] | None:
 
 def output(*formats: str, help: str | None = None) -> Callable[..., Any]:
     """Adds the option that chooses a format; the first is the default."""
-    return click.option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help=help)
+    return click.option("-o", "--output", type=_Format(formats), default=formats[0], show_default=True, help=help)
+
+
+class _Format(click.Choice[str]):
+    """Tells who tries the templates of kubectl what to use instead."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value.startswith(("jsonpath", "go-template", "custom-columns")) and "json" in self.choices:
+            self.fail("there are no templates as kubectl has them; use: -o json | jq")
+        return str(super().convert(value, param, ctx))
 
 
 def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | None:
@@ -246,6 +256,7 @@ def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | Non
         return found[0]
     if not configured():
         left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
+        left += f"; {hint}" if (hint := paths.of_others()) else ""
         raise click.ClickException(
             "no gateway runs on this machine and there is no kubeconfig; start a gateway with: lasthop run DIR, "
             f"or choose a cluster with --kubeconfig or --context{left}"

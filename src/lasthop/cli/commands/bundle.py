@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
+import stat
 import tarfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import click
 
 from lasthop.cli.args import local, target
 from lasthop.cli.render.terminal import note
+from lasthop.printable import printable
 from lasthop.unix_http import Endpoint
 
 PARTS: Final = ("about", "readiness", "findings", "not-applied", "audit", "changes", "traffic")
@@ -48,8 +52,7 @@ def command(output: Path | None, folder: Path | None) -> None:
     """
     path = output or Path(time.strftime("lasthop-%Y%m%d-%H%M%S.tar.gz"))
     try:
-        with tarfile.open(path, "x:gz") as archive:
-            path.chmod(0o600)
+        with _created(path) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
             for name, content in _contents(folder):
                 info = tarfile.TarInfo(f"lasthop/{name}")
                 info.size, info.mtime, info.mode = len(content), int(time.time()), 0o600
@@ -58,8 +61,19 @@ def command(output: Path | None, folder: Path | None) -> None:
         raise click.ClickException(f"{path} exists; choose another file with -o") from None
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
-    click.echo(f"Wrote {path} ({path.stat().st_size >> 10} KB)")
+    click.echo(f"Wrote {printable(str(path))} ({path.stat().st_size >> 10} KB)")
     note("It has names and addresses, but no secrets; look into it before you pass it on.")
+
+
+@contextlib.contextmanager
+def _created(path: Path) -> Iterator[BinaryIO]:
+    """Creates a file for this user alone; one that does not become whole is removed."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        try:
+            yield file
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def _contents(folder: Path | None) -> Iterator[tuple[str, bytes]]:
@@ -73,6 +87,7 @@ def _contents(folder: Path | None) -> Iterator[tuple[str, bytes]]:
     try:
         socket = target.running_gateway(folder, "use kubectl")
     except click.ClickException as error:
+        note(f"It is about this machine only: {printable(error.message)}")
         yield "no-gateway.txt", f"{error.message}\n".encode()
         return
     yield from _of_gateway(socket)
@@ -100,8 +115,9 @@ def _of_gateway(socket: Endpoint) -> Iterator[tuple[str, bytes]]:
     yield "envoy-config.json", _json(partial(answer, "/api/envoy-config"))
     yield "metrics.txt", _attempted(lambda: unix_http.get(socket, "/metrics", TIMEOUT)[1])
     if isinstance(socket, Path):
+        uid = socket.parent.stat().st_uid
         for log in sorted(socket.parent.glob("*/envoy.log")):
-            yield f"envoy-{log.parent.name}.log", _attempted(partial(_tail, log))
+            yield f"envoy-{log.parent.name}.log", _attempted(partial(_tail, log, uid))
 
 
 def _json(read: Callable[[], Any]) -> bytes:
@@ -116,7 +132,12 @@ def _attempted(read: Callable[[], bytes]) -> bytes:
         return f"cannot be read: {getattr(error, 'message', error)}\n".encode()
 
 
-def _tail(path: Path) -> bytes:
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - LOG_BYTES))
-        return file.read()
+def _tail(path: Path, uid: int) -> bytes:
+    """Reads the end of a log of that user's, and nothing that a link leads to: root collects what others have put there."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != uid:
+            raise OSError(f"{path} is no file of the gateway's user")
+        file.seek(max(0, info.st_size - LOG_BYTES))
+        return file.read(LOG_BYTES)

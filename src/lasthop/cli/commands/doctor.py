@@ -33,8 +33,9 @@ def command(
     """Check what Lasthop needs, and say what to do about what is missing.
 
     Of this machine: the Envoy binary, the CA bundle, the clock, inotify, limits, the run and the state directory; with DIR
-    also the ports of its Gateways. Of a cluster, with --context, --kubeconfig or -A: the CRDs and their versions, the
-    GatewayClass, the controller, its rights and yours, webhooks that could refuse what is written. Nothing is changed.
+    also the ports of its Gateways. Of a cluster, with --context, --kubeconfig or -A, and as kubectl lasthop doctor: the CRDs
+    and their versions, the GatewayClass, the controller, its rights and yours, webhooks that could refuse what is written.
+    Nothing is changed: if a webhook has the failurePolicy Fail, a write is tried that is not stored (dry run).
 
     Exits with 1 if a check has failed; a warning (!) is no failure.
 
@@ -46,7 +47,11 @@ def command(
       lasthop doctor -o json | jq -r '.[] | select(.verdict != "ok") | .remedy'
     """
     folder = target.folder_or_dir(folder, by_option)
-    found = _of_cluster(cluster, controller_namespace) if cluster.named or cluster.all_namespaces else _of_machine(folder)
+    chosen = cluster.named or cluster.all_namespaces
+    if folder and chosen:
+        raise click.UsageError(f"a folder ({folder}) and a cluster are given; remove one of them")
+    of_cluster = chosen or (folder is None and target.is_plugin() and target.configured())
+    found = _of_cluster(cluster, controller_namespace) if of_cluster else _of_machine(folder)
     if output == "json":
         click.echo(json.dumps([each._asdict() for each in found], indent=2))
     else:
@@ -70,6 +75,6 @@ def _of_cluster(options: target.ClusterOptions, controller_namespace: str) -> li
     from lasthop.cli.views import cluster as clusters
 
     async def look(client: Client, namespace: str) -> list[Checked]:
-        return [checked async for checked in cluster(client, controller_namespace)]
+        return [checked async for checked in cluster(client, controller_namespace, namespace)]
 
     return clusters.run(options, look)

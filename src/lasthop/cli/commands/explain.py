@@ -10,7 +10,7 @@ import click
 
 from lasthop.api.documents import Json
 from lasthop.cli.args import target
-from lasthop.cli.args.objects import common_namespace, complete_kind, complete_name, one, wanted_of_each
+from lasthop.cli.args.objects import common_namespace, complete_kind, complete_name, one, raise_all, wanted_of_each
 from lasthop.cli.render.tree import drawn
 from lasthop.cli.views.command_view import View, ask
 from lasthop.printable import clean
@@ -29,7 +29,7 @@ class _Explain(click.Command):
 
 @click.command("explain", cls=_Explain)
 @click.argument("kind", shell_complete=complete_kind)
-@click.argument("name", required=False, shell_complete=complete_name)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_name)
 @target.read_folder
 @target.admin
 @click.option("--reads", is_flag=True, help="Show the recorded reads: queries and objects, without contents.")
@@ -37,7 +37,7 @@ class _Explain(click.Command):
 @target.allow_files
 @target.options
 def command(
-    kind: str, name: str | None, folder: Path | None, reads: bool, output: str, cluster: target.ClusterOptions
+    kind: str, names: tuple[str, ...], folder: Path | None, reads: bool, output: str, cluster: target.ClusterOptions
 ) -> None:
     """Explain an object: what applies to it, what it applies to, and why. For a request: lasthop explain request --help.
 
@@ -53,21 +53,30 @@ def command(
       lasthop explain configmap corp-ca                 which policies use its CAs
       lasthop explain gateway web -n shop --context prod
       lasthop explain hr,btp api                        objects of several kinds with this name
+      lasthop explain hr web cart                       several objects; or: hr/web btp/api
       lasthop explain request GET https://www.example.com/cart   where a request goes, or why it gets 404
     """
-    wants = wanted_of_each(kind, name, cluster.namespace)
+    wants = wanted_of_each(kind, names, cluster.namespace)
     if nameless := [want.kind for want in wants if not want.name]:
         raise click.UsageError(f"which {nameless[0]}? Add the name: lasthop explain {kind.lower()} NAME")
 
+    missing: list[click.ClickException] = []
+
     async def look(view: View) -> list[Json]:
-        keys = [await one(view, want) for want in wants]
-        return [found for key in keys if (found := await view.explain(key, reads=reads))]
+        found = []
+        for want in wants:
+            try:
+                found.append(await view.explain(await one(view, want), reads=reads))
+            except click.ClickException as error:
+                missing.append(error)
+        return [each for each in found if each]
 
     found = ask(folder, cluster._replace(namespace=common_namespace(wants)), look, object_named=True)
-    if output == "json":
-        click.echo(json.dumps(found if "," in kind else found[0], indent=2))
-    else:
+    if output == "json" and found:
+        click.echo(json.dumps(found if len(wants) > 1 else found[0], indent=2))
+    elif found:
         click.echo("\n".join(line for each in found for line in drawn(clean(each))))
+    raise_all(missing)
 
 
 @click.command("request")

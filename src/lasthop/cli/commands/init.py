@@ -9,6 +9,7 @@ import click
 from lasthop.api.addresses import is_ip
 from lasthop.cli.args.address import host_port, is_name
 from lasthop.cli.render.init_templates import Starter, files
+from lasthop.printable import printable
 
 
 @click.command("init")
@@ -53,7 +54,7 @@ def command(folder: Path, backend: str | None, hostname: str | None, ca: Path | 
         raise click.BadParameter(message, param_hint="--hostname")
     starter = Starter(host, backend_port, port, "" if plaintext else hostname or host, _pem(ca) if ca else None)
     written = _write(folder, files(starter))
-    click.echo("\n".join((*(f"wrote {path}" for path in written), "", *_next(folder, starter))))
+    click.echo("\n".join(map(printable, (*(f"wrote {path}" for path in written), "", *_next(folder, starter)))))
 
 
 def _pem(path: Path) -> str:

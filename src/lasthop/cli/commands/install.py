@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from lasthop.admission.names import DNS_LABEL, is_dns_label
 from lasthop.api.documents import Json
 from lasthop.cli.render.terminal import note
 from lasthop.infra.kubernetes import installation
@@ -56,6 +57,9 @@ def command(
 
     The Gateway API CRDs are not included; install those of v1.7.0 first.
     """
+    for each in (namespace, *watched):
+        if not is_dns_label(each):
+            raise click.UsageError(f"{each!r} is not the name of a namespace; use {DNS_LABEL}")
     options = Options(image, namespace, replicas, watched)
     if dry_run:
         text = "---\n".join(installation.crds().values()) if crds_only else installation.rendered(options)

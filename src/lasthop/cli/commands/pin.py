@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 
 from lasthop.api.addresses import is_ip
 from lasthop.cli.args.address import host_port, is_name
+from lasthop.cli.stdin import read_stdin
 
 if TYPE_CHECKING:
     from lasthop.probe.certificate_view import CertificateInfo
@@ -97,7 +97,7 @@ def _from_network(target: str, server_name: str | None, timeout: float) -> _Foun
 def _from_file(target: str) -> _Found:
     where = "standard input" if target == "-" else target
     try:
-        content = sys.stdin.buffer.read() if target == "-" else Path(target).read_bytes()
+        content = read_stdin() if target == "-" else Path(target).read_bytes()
     except OSError as error:
         raise click.ClickException(f"{target} cannot be read: {error.strerror}") from None
     pem, origin = _of_secret(content, where) if _SECRET.search(content) else (content, where)

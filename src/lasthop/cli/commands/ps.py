@@ -16,7 +16,7 @@ from lasthop.cli.args import local, paths, target
 @target.output("table", "wide", "name", "json", help="wide: also user, versions and Envoys.")
 @click.option("--no-headers", is_flag=True, help="Leave out the first line of the table.")
 def command(output: str, no_headers: bool) -> None:
-    """List the gateways of this machine: those of this user; for root, of all users.
+    """List the gateways of this machine: those of this user; for root, of all users, and then with USER.
 
     STATE is running; left: its Lasthop has ended and left the proxies to the next one (--handover); or orphaned: its Lasthop
     was killed, and the proxies serve on until another `lasthop run` takes them over, or `lasthop stop` ends them.
@@ -29,15 +29,18 @@ def command(output: str, no_headers: bool) -> None:
     """
     from lasthop.cli.render.columns import table
 
-    found = [described(gateway, state) for gateway in local.gateways() if (state := local.state(gateway)) != "ended"]
+    known = [(gateway, state) for gateway in local.gateways() if (state := local.state(gateway)) != "ended"]
+    found = [described(gateway, state) for gateway, state in known]
+    others = any(not gateway.is_own for gateway, _ in known)
     if output == "json":
         click.echo(json.dumps(found, indent=2))
     elif output == "name":
         click.echo("\n".join(each["folder"] for each in found))
     elif not found:
         click.echo("No gateway runs on this machine")
+        local.note_others()
     else:
-        wide = ("USER", "VERSION", "ENVOY", "ENVOYS") if output == "wide" else ()
+        wide = ("USER", "VERSION", "ENVOY", "ENVOYS") if output == "wide" else ("USER",) if others else ()
         rows = [
             (
                 each["folder"],
@@ -45,7 +48,7 @@ def command(output: str, no_headers: bool) -> None:
                 str(each["pid"] or ""),
                 _age(each["started"]),
                 each["admin"],
-                *((each["user"], each["version"], each["envoy"], " ".join(map(str, each["envoys"]))) if wide else ()),
+                *(each["user"], each["version"], each["envoy"], " ".join(map(str, each["envoys"])))[: len(wide)],
             )
             for each in found
         ]

@@ -97,6 +97,8 @@ def command(
     host_port(admin, "--admin")
     if not folder.is_dir():
         raise click.ClickException(f"there is no folder {folder}; create a minimal working one with: lasthop init {folder}")
+    if not paths.is_text(str(folder.resolve())):
+        raise click.ClickException(f"the path of {folder} is not UTF-8; rename it")
     try:
         with printing(log_format) as printer:
             settings = Settings(default_address=address, access_log=AccessLog(access_log.capitalize()))

@@ -12,7 +12,7 @@ import click
 
 from lasthop.api.documents import Json
 from lasthop.cli.args import target
-from lasthop.cli.args.objects import Wanted, common_namespace, complete_kind, complete_name, one_of, wanted_of_each
+from lasthop.cli.args.objects import Wanted, common_namespace, complete_kind, complete_name, one_of, raise_all, wanted_of_each
 from lasthop.cli.args.selector import Selector, Selects
 from lasthop.cli.args.target import require_namespace
 from lasthop.cli.render.status_rows import Row, arranged, class_owners, noted, row, with_traffic
@@ -26,7 +26,7 @@ ALL: Final = "all"
 
 @click.command("status")
 @click.argument("kind", required=False, shell_complete=complete_kind)
-@click.argument("name", required=False, shell_complete=complete_name)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_name)
 @click.option("-w", "--watch", is_flag=True, help="Keep running and show changes.")
 @target.output("table", "wide", "name", "yaml", "json", help="wide: more columns, and WHY in full.")
 @click.option("--no-headers", is_flag=True, help="Leave out the first line of the table.")
@@ -37,7 +37,7 @@ ALL: Final = "all"
 @target.options
 def command(
     kind: str | None,
-    name: str | None,
+    names: tuple[str, ...],
     watch: bool,
     output: str,
     no_headers: bool,
@@ -46,18 +46,20 @@ def command(
     folder: Path | None,
     cluster: target.ClusterOptions,
 ) -> None:
-    """Show the status of objects: all of them, those of a KIND (or several, with commas), or one by NAME.
+    """Show the status of objects: all of them, those of a KIND (or several, with commas), or some by NAME.
 
     Reads the gateway that runs on this machine; otherwise, or with --context or --kubeconfig, a cluster, and shows the
     status that the controller has written. Files that are not applied and what is not ready are listed first. READY is True if
     no condition reports a problem and no connection to a backend fails; otherwise WHY is the first problem, or the object that
-    tells it. Names are accepted as they are printed, so they can be copied into the next command.
+    tells it. Names are accepted as they are printed, so they can be copied into the next command. If one of several names does
+    not exist, the others are shown, and it exits with 1.
 
     \b
     Examples:
       lasthop status
       lasthop status backendtlspolicy -n shop
       lasthop status hr,btp                      several kinds
+      lasthop status hr web cart                 several names; or: hr/web btp/api
       lasthop status httproute/shop/web -o yaml
       lasthop status gateway -o wide             with class, addresses, ports, hostnames and age
       lasthop status -A --context prod           everything that a cluster has
@@ -65,8 +67,8 @@ def command(
       lasthop status -w                          shows changes until Ctrl-C
       lasthop status --exit-code || exit 1       in a script
     """
-    if kind and (kind.casefold() != ALL or name):
-        wants = wanted_of_each(kind, name, cluster.namespace)
+    if kind and (kind.casefold() != ALL or names):
+        wants = wanted_of_each(kind, names, cluster.namespace)
     else:
         wants = [Wanted(namespace=cluster.namespace or "")]
     shown = _StatusPrinter(wants, output, headers=not no_headers, selector=selector)
@@ -77,7 +79,13 @@ def command(
         shown.tell(await view.problems(), await view.failing(), await view.not_applied())
         return documents
 
+    # A namespace that is typed before a name takes precedence over the context's; two such are looked for in all.
+    several = len({want.namespace for want in wants}) > 1
+    options = cluster._replace(namespace=common_namespace(wants), all_namespaces=several or cluster.all_namespaces)
+
     async def look(view: StatusView) -> None:
+        if several and not cluster.all_namespaces:
+            shown.within(view.home)
         for namespace in {want.namespace for want in wants if not want.name} - {""}:
             require_namespace(namespace, await view.namespaces(), view.where)
         shown.first(await told(view))
@@ -85,12 +93,12 @@ def command(
         async def again() -> None:
             shown.again(await told(view))
 
-        if watch:
+        if watch and not shown.missing:
             await view.follow(again)
 
     with contextlib.suppress(KeyboardInterrupt):
-        # A namespace that is typed before a name takes precedence over the context's.
-        ask_status(folder, cluster._replace(namespace=common_namespace(wants)), look)
+        ask_status(folder, options, look)
+    raise_all(shown.missing)
     if exit_code and not shown.fine:
         raise click.exceptions.Exit(1)
 
@@ -106,6 +114,8 @@ class _StatusPrinter:
         self._columns = Columns.of(())
         self._problems: tuple[str, ...] = ()
         self._failing: dict[str, str] = {}
+        self.missing: list[click.ClickException] = []
+        """What is said about each name that does not exist."""
         self._older: dict[str, str] = {}
         """Objects of which an older version is in force, with the place of the version that is not applied."""
 
@@ -131,8 +141,14 @@ class _StatusPrinter:
             if (key := Key.parse(written))
         }
 
+    def within(self, namespace: str) -> None:
+        """Looks in this namespace for what is named without one; empty: in all."""
+        self._wants = [want if want.namespace else want._replace(namespace=namespace) for want in self._wants]
+
     def first(self, documents: list[Json]) -> None:
-        self._wants = [self._resolved(want, documents) if want.name else want for want in self._wants]
+        self._wants = list(self._resolved(documents))
+        if not self._wants:
+            return
         found = self._take(documents)
         if self._output == "json":
             click.echo(json.dumps(found, indent=2))
@@ -180,10 +196,20 @@ class _StatusPrinter:
             return row
         return row._replace(ready="Unknown", why=f"an older version is in force; {place} is not applied")
 
-    def _resolved(self, want: Wanted, documents: list[Json]) -> Wanted:
-        """Returns it with the namespace of the one object that is meant. Raises what to type instead."""
-        metadata = [d["metadata"] for d in documents if d["kind"] == want.kind and self._selected(d)]
-        return Wanted(want.kind, *one_of(((each.get("namespace", ""), each["name"]) for each in metadata), want))
+    def _resolved(self, documents: list[Json]) -> Iterator[Wanted]:
+        """Yields what exists of what is wanted, each name with the namespace of the one object that is meant."""
+        for want in self._wants:
+            if not want.name:
+                yield want
+                continue
+            from lasthop.api.kinds import KINDS  # takes time, and is loaded already if there is a name
+
+            metadata = [d["metadata"] for d in documents if d["kind"] == want.kind and self._selected(d)]
+            scoped = want if KINDS[want.kind].namespaced else want._replace(namespace="")
+            try:
+                yield Wanted(want.kind, *one_of(((each.get("namespace", ""), each["name"]) for each in metadata), scoped))
+            except click.ClickException as error:
+                self.missing.append(error)
 
     def _fitting(self, documents: list[Json]) -> Iterator[Json]:
         for document in documents:

@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from lasthop.cli.args import local, target
+from lasthop.printable import printable
 
 POLL: Final = 0.5
 
@@ -51,11 +52,13 @@ def _end(gateway: local.LocalGateway, *, now: bool) -> None:
     from lasthop.proxy.orphans import end_orphans
     from lasthop.proxy.supervisor import GRACE_SECONDS
 
+    name = printable(gateway.name)
     if not gateway.run_dir.exists():
-        click.echo(f"Nothing runs on {gateway.name}")
+        click.echo(f"Nothing runs on {name}")
+        local.note_others()
         return
     if pid := local.holder(gateway.run_dir):
-        click.echo(f"Ending the gateway on {gateway.name} (pid {pid})")
+        click.echo(f"Ending the gateway on {name} (pid {pid})")
         if not local.interrupt(gateway.run_dir, now=now):
             raise click.ClickException(f"pid {pid} does not end; end it with: kill -9 {pid}, and then: lasthop stop")
     try:
@@ -65,9 +68,9 @@ def _end(gateway: local.LocalGateway, *, now: bool) -> None:
     except RunDirLocked as error:
         raise click.ClickException(f"another Lasthop (pid {error.pid}) has just started on {gateway.name}") from None
     if ended:
-        click.echo(f"Ended {len(ended)} Envoy{'s' if len(ended) > 1 else ''} that nobody supervised on {gateway.name}")
+        click.echo(f"Ended {len(ended)} Envoy{'s' if len(ended) > 1 else ''} that nobody supervised on {name}")
     elif not pid:
-        click.echo(f"Nothing runs on {gateway.name}")
+        click.echo(f"Nothing runs on {name}")
 
 
 def _care(run_dir: Path, token: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ DESCRIPTORS: Final = 4096
 WATCHES: Final = 8192
 INSTANCES: Final = 128
 FREE_BYTES: Final = 256 * 1024 * 1024
+FULL_BYTES: Final = 1024 * 1024
 BUILT: Final = 1_767_225_600
 """The beginning of 2026: no clock that is right is behind it."""
 _STA_UNSYNC: Final = 0x40
@@ -54,8 +54,12 @@ def _ca_bundle() -> Checked:
 
     store = host_store()
     if store is None:
+        follows = "so policies with wellKnownCACertificates: System fail closed"
+        if override := os.environ.get(OVERRIDE):
+            remedy = f"Correct {OVERRIDE}, or unset it to use the bundle of the system."
+            return warning("CA bundle", f"{OVERRIDE} names {override}, which is no readable PEM bundle, {follows}", remedy)
         remedy = f"Install the package ca-certificates, or set {OVERRIDE} to a PEM bundle."
-        return warning("CA bundle", "there is none, so policies with wellKnownCACertificates: System fail closed", remedy)
+        return warning("CA bundle", f"there is none, {follows}", remedy)
     count = Path(store.path).read_bytes().count(CERTIFICATE)
     return ok("CA bundle", f"{store.path}, {count} certificates")
 
@@ -78,10 +82,22 @@ def _clock() -> Iterator[Checked]:
 def _inotify() -> Checked:
     limits = {name: _number(f"/proc/sys/fs/inotify/{name}") for name in ("max_user_watches", "max_user_instances")}
     found = ", ".join(f"{name} {value}" for name, value in limits.items())
-    if limits["max_user_watches"] >= WATCHES and limits["max_user_instances"] >= INSTANCES:
+    used_up = not _can_watch()
+    raised = {"max_user_watches": 65536} if limits["max_user_watches"] < WATCHES else {}
+    if used_up or limits["max_user_instances"] < INSTANCES:
+        raised["max_user_instances"] = max(INSTANCES, limits["max_user_instances"] * 2)
+    if not raised:
         return ok("inotify", found)
-    remedy = f"sysctl fs.inotify.max_user_watches=65536 fs.inotify.max_user_instances={INSTANCES}"
-    return warning("inotify", f"{found}: edits may be noticed only every 10 s", remedy)
+    said = f"{found}{', all of which are in use' if used_up else ''}: edits may be noticed only every 10 s"
+    return warning("inotify", said, " ".join(["sysctl", *(f"fs.inotify.{name}={value}" for name, value in raised.items())]))
+
+
+def _can_watch() -> bool:
+    """Returns whether this user may have one more inotify instance."""
+    descriptor = ctypes.CDLL(None).inotify_init1(os.O_CLOEXEC)
+    if descriptor >= 0:
+        os.close(descriptor)
+    return bool(descriptor >= 0)
 
 
 def _descriptors() -> Checked:
@@ -98,13 +114,16 @@ def _directories() -> Iterator[Checked]:
         ("run directory", paths.runtime_root(), "LASTHOP_RUN_DIR"),
         ("state directory", paths.state_root(), "LASTHOP_STATE_DIR"),
     ):
-        there = next(each for each in (place, *place.parents) if each.exists())
-        if not os.access(there, os.W_OK | os.X_OK):
+        there = next(each for each in (place, *place.parents) if os.path.exists(each))
+        free = os.statvfs(there)
+        if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
             yield broken(what, f"{place} cannot be written", f"Set {name} to a folder of your own.")
-        elif place.exists() and place.lstat().st_uid not in (0, os.geteuid()):
+        elif place == there and place.lstat().st_uid not in (0, os.geteuid()):
             owner = paths.user_name(place.lstat().st_uid)
             yield broken(what, f"{place} is {owner}'s", f"Set {name} to a folder of your own.")
-        elif shutil.disk_usage(there).free < FREE_BYTES:
+        elif free.f_bavail * free.f_frsize < FULL_BYTES or (free.f_files and not free.f_favail):
+            yield broken(what, f"the disk of {place} is full", f"Make room, or set {name} to a folder on another disk.")
+        elif free.f_bavail * free.f_frsize < FREE_BYTES:
             yield warning(what, f"{place}: less than {FREE_BYTES >> 20} MB are free", "Make room; logs need it.")
         else:
             yield ok(what, str(place))
@@ -125,11 +144,9 @@ def _steering() -> Checked:
 
 def _folder(folder: Path) -> Iterator[Checked]:
     from lasthop.api.meta import Key
-    from lasthop.cli.args import local
     from lasthop.cli.views.folder import FolderView
     from lasthop.infra import ports
     from lasthop.plan.finding import Severity
-    from lasthop.proxy.handle import find_envoys
     from lasthop.resolve.gateways import gateway
 
     try:
@@ -142,11 +159,7 @@ def _folder(folder: Path) -> Iterator[Checked]:
         yield broken(f"folder {folder}", f"some files are not applied: {errors[0].message}", f"lasthop check {folder}")
     else:
         yield ok(f"folder {folder}", "all files are valid")
-    run_dir = paths.of_folder(paths.runtime_root(), folder)
-    handles = find_envoys(run_dir)
-    own = {handle.pid for handle in handles} | {local.holder(run_dir)}
-    for handle in handles:
-        handle.close()
+    own = dict(_serving(folder))
     keys: list[Key] = sorted(view.engine.store.keys("Gateway"))
     wanted = {
         (address, listener.port, listener.transport)
@@ -161,11 +174,21 @@ def _folder(folder: Path) -> Iterator[Checked]:
         problem = ports.problem(address, port, transport)
         if not problem:
             yield ok(what, "free")
-        elif problem.in_use and own & set(ports.holders(port, transport)):
-            yield ok(what, "served by this gateway")
+        elif problem.in_use and (users := {own[pid] for pid in ports.holders(port, transport) if pid in own}):
+            others = [paths.user_name(uid) for uid in users if uid != os.geteuid()]
+            yield ok(what, f"served by the gateway of {others[0]}" if others else "served by this gateway")
         else:
             found_text, _, remedy = problem.message.partition("; ")
             yield broken(what, found_text, remedy)
+
+
+def _serving(folder: Path) -> Iterator[tuple[int, int]]:
+    """Yields the processes that serve a folder, each with its user: this one; for root, any."""
+    from lasthop.cli.args import local
+
+    name = paths.of_folder(paths.runtime_root(), folder).name
+    for each in (each for each in local.gateways() if each.run_dir.name == name):
+        yield from ((pid, each.uid) for pid in (*local.envoys(each), local.holder(each.run_dir)) if pid)
 
 
 def _number(path: str) -> int:

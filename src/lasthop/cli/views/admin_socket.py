@@ -27,33 +27,56 @@ if TYPE_CHECKING:
 TIMEOUT: Final = 10.0
 PROBE_TIMEOUT: Final = 120.0
 """Seconds for a gateway to try backends that may not answer."""
+MISDIRECTED: Final = 421
+"""A gateway's answer to who asks it by an address that others could have as well; it says which to use."""
 POLL: Final = 0.5
 """Seconds between two looks of `follow`."""
 
 
 class AdminSocketView:
     where = "the running gateway"
+    home = ""
     observes = True
 
     def __init__(self, path: unix_http.Endpoint, namespace: str = "") -> None:
         self._path, self.namespace = path, namespace
+        self._known = isinstance(path, Path)
+        """Whether a gateway is known to be there: at an address that somebody has typed may be anything."""
 
     @property
     def address(self) -> str:
         return str(self._path) if isinstance(self._path, Path) else with_port(*self._path)
 
     def ask(self, path: str, timeout: float = TIMEOUT, /, **query: str) -> Any:
+        if not self._known:
+            about = self._asked("/api/about", timeout)
+            if not isinstance(about, dict) or not {"version", "where"} <= about.keys():
+                raise self._stranger()
+            self._known = True
+        return self._asked(f"{path}?{urlencode(query)}" if query else path, timeout)
+
+    def _asked(self, path: str, timeout: float) -> Any:
         try:
-            status, body = unix_http.get(self._path, f"{path}?{urlencode(query)}" if query else path, timeout)
+            status, body = unix_http.get(self._path, path, timeout)
         except (OSError, unix_http.BadResponse) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise click.ClickException(f"the gateway does not answer on {self.address}: {why}") from error
+        if status not in (200, MISDIRECTED) and not self._known:
+            raise self._stranger()
         if status != 200:
             raise click.ClickException(body.decode(errors="replace").strip() or f"the gateway answers {status}")
-        return json.loads(body)
+        try:
+            return json.loads(body)
+        except ValueError:
+            raise self._stranger() from None
+
+    def _stranger(self) -> click.ClickException:
+        return click.ClickException(
+            f"what answers on {self.address} is not the admin address of a gateway; lasthop ps lists those of this machine"
+        )
 
     async def size(self) -> Size:
-        return Size(len(await self.objects()))
+        return Size(self.ask("/api/count", namespace=self.namespace)["objects"])
 
     async def objects(self, *kinds: str) -> list[Json]:
         if not kinds:

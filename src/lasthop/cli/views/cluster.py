@@ -61,19 +61,27 @@ def run(options: ClusterOptions, work: Callable[[Client, str], Awaitable[T]]) ->
     try:
         return asyncio.run(with_client())
     except ApiError as error:
-        raise click.ClickException(_explained(error, access.name)) from None
+        raise click.ClickException(explained(error, access.name)) from None
 
 
-def _explained(error: ApiError, cluster: str) -> str:
+def explained(error: ApiError, cluster: str) -> str:
+    """Returns what happened and, after the last semicolon, what to do."""
     match error.status:
+        case 0 if "CERTIFICATE_VERIFY_FAILED" in error.message:
+            return (
+                f"the certificate of the API server of {cluster} is not to be trusted: {error.message}; is the "
+                "certificate-authority of the kubeconfig that of this cluster?"
+            )
         case 0:
             return f"the API server of {cluster} does not answer: {error.message}; is it up, and is its address right?"
         case 401:
             return f"the API server refuses the credentials of {cluster}; log in again, or choose another --context"
         case 403:
             return f"{cluster} does not let you read this: {error.message}; ask for permission to list it (RBAC)"
+        case 404 if not error.reason:
+            return f"what answers at the address of {cluster} is no API server: {error}; is the address right?"
         case _:
-            return f"the API server of {cluster} answers {error}"
+            return f"the API server of {cluster} answers {error}; try again"
 
 
 def require_crds(listed: dict[str, ListResult]) -> dict[str, ListResult]:
@@ -120,7 +128,11 @@ class ClusterView(EngineView):
             note_once(line)
 
     async def size(self) -> Size:
-        return Size(sum(not self.namespace or key.namespace in ("", self.namespace) for key in self._objects))
+        """Leaves out Pods, of which a controller sees others than a user."""
+        counted = [
+            key for key in self._objects if key.kind in KINDS and self.namespace in ("", key.namespace or self.namespace)
+        ]
+        return Size(len(counted))
 
     async def findings(self) -> list[Finding]:
         resolved = [*self.engine.findings(), *filter(None, map(self._without_class, self.engine.store.keys("Gateway")))]

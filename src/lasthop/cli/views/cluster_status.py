@@ -28,7 +28,7 @@ class ClusterStatusView:
     where = CLUSTER
 
     def __init__(self, client: Client, namespace: str) -> None:
-        self._client, self._namespace = client, namespace
+        self._client, self._namespace, self.home = client, namespace, client.access.namespace
         self._listed: list[ListResult] = []
         self._documents: dict[Key, Json] = {}
         self._changed = asyncio.Event()

@@ -85,6 +85,8 @@ class StatusView(Protocol):
     """Objects with the status that a controller has given them."""
 
     where: str
+    home: str
+    """The namespace of names that are typed without one, if others are looked at as well; empty: any."""
 
     async def namespaces(self) -> Collection[str]: ...
 

@@ -13,8 +13,7 @@ import msgspec
 
 from lasthop.api.core import Service
 from lasthop.api.documents import Json
-from lasthop.api.meta import Key, Object
-from lasthop.api.policies import RejectedPolicy
+from lasthop.api.meta import Key
 from lasthop.cli.args import paths, target
 from lasthop.cli.broken_files import broken_objects
 from lasthop.cli.guesses import guessed
@@ -60,7 +59,6 @@ class FolderView(EngineView):
         self.path, self.where, self.namespace = path, self._chosen.where, namespace
         self.source_findings = tuple(map(self._renamed, batch.findings))
         self._broken = {key: self._chosen.shown(file) for key, file in broken_objects(batch.findings).items()}
-        self._objects = sum(self._written(key, obj) for key, obj in batch.changes.items())
         SYSTEM_STORE.set(self.engine.graph, host_store())
         self.engine.policies.set_known(batch.policies_known)
         self.engine.apply(batch.changes)
@@ -74,13 +72,8 @@ class FolderView(EngineView):
         texts = {name: self._chosen.shown(getattr(finding, name)) for name in ("file", "message", "remedy")}
         return msgspec.structs.replace(finding, **texts)
 
-    def _written(self, key: Key, obj: Object | None) -> bool:
-        """Returns whether a file that is applied holds it: the loader adds Namespaces and rejected policies."""
-        applied = not isinstance(obj, RejectedPolicy) or obj.last_good is not None
-        return applied and (key.kind != "Namespace" or self.locate(key) is not None)
-
     async def size(self) -> Size:
-        return Size(self._objects, self._files)
+        return Size(await self.count(self.namespace), self._files)
 
     async def namespaces(self) -> set[str]:
         """Includes those of objects in files that are not applied."""

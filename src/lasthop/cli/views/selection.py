@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,10 +15,14 @@ from typing import Final, NamedTuple
 import click
 
 from lasthop.admission.limits import MAX_FILE
+from lasthop.cli.stdin import read_stdin
 from lasthop.sources.files.folder import reason
 
 STDIN: Final = Path("-")
 GIT_SECONDS: Final = 60.0
+LOCAL: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+UNBORN: Final = "HEAD"
+"""Before the first commit it names none, and everything is new."""
 
 
 class Selection(NamedTuple):
@@ -49,7 +53,7 @@ def selected(folder: Path | None, files: Sequence[Path] = ()) -> Iterator[Select
         for number, path in enumerate(chosen):
             link = root / f"{number:04}{'' if path.is_dir() else '.json' if path.suffix == '.json' else '.yaml'}"
             if path == STDIN:
-                link.write_bytes(sys.stdin.buffer.read(MAX_FILE + 1))
+                link.write_bytes(read_stdin(MAX_FILE + 1))
             elif path.is_fifo():  # as a shell passes <(kustomize build)
                 with path.open("rb") as pipe:
                     link.write_bytes(pipe.read(MAX_FILE + 1))
@@ -78,30 +82,75 @@ def at(reference: str, folder: Path) -> Iterator[Selection]:
         return
     root = folder if folder.is_dir() else folder.parent
     commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}").decode().strip()
+    if reference == UNBORN and not commit and _git(root, "rev-parse", "--git-dir"):
+        with tempfile.TemporaryDirectory(prefix="lasthop-") as name:
+            yield Selection(Path(name), f"{reference}, which has no commit yet", {})
+        return
     if not commit and folder == STDIN:
         raise click.ClickException(f"there is no folder {reference}, and standard input has no commits to compare with")
     if not commit:
         raise click.ClickException(f"{reference!r} is neither a folder nor a commit of the repository that {folder} is in")
     with tempfile.TemporaryDirectory(prefix="lasthop-") as name:
-        # Run in a folder, it archives that folder; one that did not exist then was empty.
-        archive = _git(root, "archive", "--format=tar", commit)
-        if archive:
-            with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
-                opened.extractall(name, filter="data")
+        place = _unpacked(root, commit, Path(name))
         shown = f"{reference}:{folder}"
-        path = Path(name) if folder.is_dir() else Path(name) / folder.name
+        path = place if folder.is_dir() else place / folder.name
         if path.is_file():
             with selected(path) as chosen:
                 yield chosen._replace(where=shown, names=dict.fromkeys(chosen.names, shown))
         else:
-            yield Selection(Path(name), shown, {name: shown})
+            yield Selection(place, shown, {str(place): shown})
+
+
+def _unpacked(folder: Path, commit: str, place: Path) -> Path:
+    """Writes a folder as it was at a commit, and returns where. One that did not exist then was empty."""
+    # Run in a folder, git archives that folder. What its links lead to may be elsewhere in the repository.
+    if not _unpack(_git(folder, "archive", "--format=tar", commit), place / "folder"):
+        return place / "folder"
+    inside = _git(folder, "rev-parse", "--show-prefix").decode().strip()
+    top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
+    _unpack(_git(top, "archive", "--format=tar", commit), place / "repository")
+    return place / "repository" / inside
+
+
+def _unpack(archive: bytes, place: Path) -> bool:
+    """Writes files and the links that stay below `place`, and returns whether others were left out. By hand, because
+    `extractall` is safe only since Python 3.11.4, and raises for such links."""
+    place.mkdir(parents=True)
+    if not archive:
+        return False
+    leaving = False
+    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        members = opened.getmembers()
+        for member in (each for each in members if each.isreg()):
+            path = _below(place, member.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = opened.extractfile(member)
+            path.write_bytes(content.read() if content else b"")
+    for member in (each for each in members if each.issym()):  # last, so that nothing is written through them
+        path = _below(place, member.name)
+        end = os.path.normpath(os.path.join(path.parent, member.linkname))
+        if os.path.isabs(member.linkname) or not Path(end).is_relative_to(place):
+            leaving = True
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(member.linkname)
+    return leaving
+
+
+def _below(place: Path, name: str) -> Path:
+    path = Path(os.path.normpath(place / name))
+    if not path.is_relative_to(place):
+        raise click.ClickException(f"git archived {name!r}, which is no path below a folder")
+    return path
 
 
 def _git(folder: Path, *args: str) -> bytes:
     """Returns the output; empty if git refuses."""
     try:
         command = ["git", "-C", str(folder), *args]
-        ran = subprocess.run(command, capture_output=True, timeout=GIT_SECONDS, check=False)
+        # Hooks of git have variables that name its files from where git was called.
+        env = {name: value for name, value in os.environ.items() if name not in LOCAL}
+        ran = subprocess.run(command, capture_output=True, timeout=GIT_SECONDS, check=False, env=env)
     except FileNotFoundError:
         raise click.ClickException("git is not installed, so only folders can be compared") from None
     except subprocess.TimeoutExpired:

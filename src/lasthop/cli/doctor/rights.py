@@ -1,0 +1,136 @@
+"""Looks at what the user and the controller may do in a cluster. Only access reviews are created, which are not stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from lasthop.cli.doctor.result import Checked, ok, warning
+from lasthop.kubernetes.errors import ApiError
+
+if TYPE_CHECKING:
+    from lasthop.kubernetes.client import Client
+
+REVIEWS: Final = "/apis/authorization.k8s.io/v1"
+IN_FLIGHT: Final = 8
+SHOWN: Final = 6
+WATCHED: Final = "--namespaces="
+"""The argument of the controller that lists the namespaces it watches; empty: all."""
+
+
+class Right(NamedTuple):
+    group: str
+    resource: str
+    """With its subresource: `gateways/status`."""
+    verb: str
+    namespace: str = ""
+    """Empty: everywhere."""
+    name: str = ""
+    """Empty: every object."""
+
+    def __str__(self) -> str:
+        return " ".join(
+            filter(None, (self.verb, self.resource, self.name, f"in namespace {self.namespace}" if self.namespace else ""))
+        )
+
+
+async def own_rights(client: Client, namespace: str) -> AsyncIterator[Checked]:
+    """Checks what this user may list: in a namespace, or (empty) in all."""
+    from lasthop.api.kinds import KINDS
+
+    rights = [Right(kind.group, kind.plural, "list", namespace if kind.namespaced else "") for kind in KINDS.values()]
+    denied = [right.resource for right in await _denied(client, rights)]
+    where = f"namespace {namespace}" if namespace else "all namespaces"
+    if not denied:
+        yield ok("your rights", f"you may list every kind in {where}")
+        return
+    found = f"you may not list {', '.join(denied)} in {where}; commands say what they cannot see"
+    narrower = "" if namespace else ", or look at one namespace with -n"
+    yield warning("your rights", found, f"Ask for the right to list them (RBAC){narrower}.")
+
+
+async def controllers_rights(client: Client, namespace: str, deployment: list[dict[str, Any]]) -> AsyncIterator[Checked]:
+    """Checks, where this user may ask that, that the controller has every right that an installation of this version grants.
+    Without a Deployment there is nobody who would need them."""
+    for found in deployment:
+        pod = ((found.get("spec") or {}).get("template") or {}).get("spec") or {}
+        account = f"system:serviceaccount:{namespace}:{pod.get('serviceAccountName') or 'default'}"
+        try:
+            missing = await _denied(client, list(_granted(namespace, _watched(pod))), account)
+        except ApiError as error:
+            if not error.denied:
+                raise
+            remedy = "Ask somebody who may create subjectaccessreviews."
+            yield warning("rights of the controller", "you may not ask for them", remedy)
+            return
+        if missing:
+            some = (
+                f"{', '.join(map(str, missing[:SHOWN]))}{f' and {len(missing) - SHOWN} more' if len(missing) > SHOWN else ''}"
+            )
+            remedy = "lasthop install, or helm upgrade, renews its roles."
+            yield warning("rights of the controller", f"{account} may not {some}", remedy)
+        else:
+            yield ok("rights of the controller", "it has all that an installation grants")
+
+
+def _watched(pod: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the namespaces that a controller watches; none: all."""
+    arguments = [str(each) for container in pod.get("containers") or () for each in container.get("args") or ()]
+    given = next((each.removeprefix(WATCHED) for each in arguments if each.startswith(WATCHED)), "")
+    return tuple(filter(None, given.split(",")))
+
+
+def _granted(namespace: str, watched: tuple[str, ...]) -> Iterator[Right]:
+    """Yields every right of the roles that are bound to the controller."""
+    from lasthop.infra.kubernetes.installation import Options, documents
+
+    installed = documents(Options("", namespace, watched=watched))
+    bound = {
+        (each["roleRef"]["kind"], each["metadata"].get("namespace", ""), each["roleRef"]["name"])
+        for each in installed
+        if each["kind"].endswith("RoleBinding")
+    }
+    for role in installed:
+        place = role["metadata"].get("namespace", "")
+        if (role["kind"], place, role["metadata"]["name"]) not in bound:
+            continue
+        for rule in role["rules"]:
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    for verb in rule["verbs"]:
+                        for name in rule.get("resourceNames") or ("",):
+                            yield Right(group, resource, verb, place, name)
+
+
+async def _denied(client: Client, rights: list[Right], user: str = "") -> list[Right]:
+    gate = asyncio.Semaphore(IN_FLIGHT)
+
+    async def allowed(right: Right) -> bool:
+        async with gate:
+            return await _allowed(client, right, user)
+
+    answers = await asyncio.gather(*map(allowed, rights))
+    return [right for right, answer in zip(rights, answers, strict=True) if not answer]
+
+
+async def _allowed(client: Client, right: Right, user: str) -> bool:
+    kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
+    resource, _, subresource = right.resource.partition("/")
+    attributes = {
+        "group": right.group,
+        "resource": resource,
+        "subresource": subresource,
+        "verb": right.verb,
+        "namespace": right.namespace,
+        "name": right.name,
+    }
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{user.split(':')[2]}", "system:authenticated"] if user else []
+    spec: dict[str, Any] = {"resourceAttributes": {name: value for name, value in attributes.items() if value}}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": kind,
+        "spec": {**spec, **({"user": user, "groups": groups} if user else {})},
+    }
+    answer = await client.create(f"{REVIEWS}/{kind.lower()}s", body)
+    return bool((answer.get("status") or {}).get("allowed"))
