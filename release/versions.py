@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import subprocess
-import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
@@ -51,9 +49,9 @@ def version(reference: str) -> Version:
 def _install(wanted: Version) -> None:
     with tempfile.TemporaryDirectory(prefix="lasthop-version-") as scratch:
         tree, results = Path(scratch) / "tree", Path(scratch) / "results"
+        tree.mkdir()
         archive = subprocess.run(["git", "-C", ROOT, "archive", wanted.commit], check=True, stdout=subprocess.PIPE).stdout
-        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-            tar.extractall(tree, filter="data")
+        subprocess.run(["tar", "--extract", f"--directory={tree}"], input=archive, check=True)
         build(tree, results, _git("log", "-1", "--format=%ct", wanted.commit))
         (wheel,) = results.glob("*.whl")
         installed(Path(f"{wheel}{_extra(wheel)}"), wanted.venv)
