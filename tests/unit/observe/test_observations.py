@@ -320,6 +320,15 @@ def test_a_gateway_that_is_gone_is_forgotten() -> None:
     assert world.health == "untried" and world.observations.hops() == set()
 
 
+def test_a_backend_that_is_plaintext_now_shows_no_certificate_any_more() -> None:
+    world = World()
+    world.succeeds()
+    world.wait()
+    world.tally().take(Outcome(HOP, A, world.now))
+    world.wait(FIRST_WORDS_HOLD + 1)
+    assert world.health == "working" and (world.state.certificates, world.state.tls_versions) == ((), ())
+
+
 def test_counts_alone_are_no_news() -> None:
     world = World()
     world.succeeds()
