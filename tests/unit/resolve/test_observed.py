@@ -175,6 +175,11 @@ def test_the_audit_has_no_certificate_of_an_endpoint_that_is_gone_and_none_of_a_
     assert shown(World(PLAINTEXT), here, gone) == ((), ())
 
 
+def test_an_object_without_a_status_is_not_served_or_not_reached() -> None:
+    why = {kind: summary({"kind": kind, "metadata": {}}).why for kind in ("XMesh", "BackendTLSPolicy")}
+    assert why == {"XMesh": "XMesh is not served by this version", "BackendTLSPolicy": "no Gateway of this controller uses it"}
+
+
 # --- without a policy ------------------------------------------------------------------------------------------------
 
 ROUTE = Key("HTTPRoute", "a", "r")
