@@ -50,13 +50,15 @@ def hold(address: str, port: int) -> HeldPort | BindProblem:
 
 def covers(address: str, other: str) -> bool:
     """Returns whether who has a port of `address` has that of `other`, too."""
-    return address in (other, "::") or (address == "0.0.0.0" and ":" not in other)
+    return address == other or address == ("::" if ":" in other else "0.0.0.0")
 
 
 def _take(address: str, port: int, transport: str) -> socket.socket | BindProblem:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     taken = socket.socket(family, socket.SOCK_DGRAM if transport == "UDP" else socket.SOCK_STREAM)
     try:
+        if family == socket.AF_INET6:
+            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as Envoy does
         if transport == "TCP":
             # Ignores closed connections in TIME_WAIT. For UDP the same option would let two processes share the port.
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -115,3 +115,15 @@ async def test_a_gateway_may_bind_an_address_and_all_addresses(tmp_path: Path) -
     assert ports.problem("127.0.0.1", port) is not None
     told.want(port)
     assert ports.problem("127.0.0.1", port) is None
+
+
+async def test_who_has_all_addresses_of_ipv6_has_none_of_ipv4(tmp_path: Path) -> None:
+    port, told = free_port(), Told(tmp_path)
+    if ports.problem("::1", port):
+        pytest.skip("this machine has no IPv6")
+    assert told.want(port, "::") == {"::": ""}
+    assert ports.problem("::1", port) is not None
+    assert ports.problem("127.0.0.1", port) is None
+    assert told.want(port, "::", "0.0.0.0") == {"::": "", "0.0.0.0": ""}
+    assert ports.problem("127.0.0.1", port) is not None
+    told.want(port)
