@@ -45,6 +45,10 @@ from lasthop.store.node import Crash
 
 REMEMBER_INTERVAL: Final = 1.0
 ANNOUNCE_INTERVAL: Final = 0.25
+UNREADY_AFTER: Final = 5.0
+"""Seconds after which it is said why it is not ready: of an empty folder there is no finding, and so no other line."""
+REASONS: Final = 3
+"""Why it is not ready, that are named."""
 URLS: Final = 10
 """That are named when it is ready."""
 
@@ -139,8 +143,8 @@ class HostRuntime(Sink):
         self._hops.changed(hops)
 
     async def _announce(self) -> None:
-        """Logs when it is ready and what it serves, and what each edit has changed once that is in force."""
-        controller, told = self.controller, False
+        """Logs when it is ready and what it serves, or why it is not; and what each edit has changed once that is in force."""
+        controller, told, waited, begun = self.controller, False, False, time.monotonic()
         while True:
             ready = controller.settled and not self.unready()
             if ready and self._hops.waiting:
@@ -150,6 +154,9 @@ class HostRuntime(Sink):
                 urls = [url for key in sorted(controller.fleet.gateways) for url in served_urls(controller.engine.graph, key)]
                 backends = self._hops.summary() or "none"
                 self._log.info(f"ready: {', '.join(urls[:URLS])}{', ...' if len(urls) > URLS else ''}", backends=backends)
+            if not told and not waited and controller.settled and time.monotonic() - begun >= UNREADY_AFTER:
+                waited = True
+                self._log.warning(f"not ready yet: {'; '.join(self.unready()[:REASONS])}")
             await asyncio.sleep(ANNOUNCE_INTERVAL)
 
     async def _keep_remembered(self) -> None:

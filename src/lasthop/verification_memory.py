@@ -97,7 +97,9 @@ class VerificationMemory:
             return
         if _acknowledged_alone(before, now) and (best is None or best.strength <= now.strength):
             return  # it was never more
-        was = (best or before) if before.refused and not now.refused else before
+        was = before
+        if best and before.refused and not now.refused:
+            was = msgspec.structs.replace(best, refused=before.refused)
         weaker = not now.refused and now.strength < was.strength
         gateways = sorted(key for key, each in self._gateways[port].items() if bool(each.refused) == bool(now.refused))
         because = reason(self._graph, *port, was, now)

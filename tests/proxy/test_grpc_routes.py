@@ -19,6 +19,7 @@ from tests.proxy.echo import rule as http_rule
 from tests.proxy.echo import rules as http_rules
 from tests.proxy.grpc_echo import Server, call, channel, route, rule, server
 from tests.proxy.lasthop import BACKEND_FAILURE, Lasthop
+from tests.servers import server as http_server
 
 OK, UNAVAILABLE, UNIMPLEMENTED = grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNIMPLEMENTED
 PLAIN = {"name": "grpc", "port": 80}
@@ -146,3 +147,20 @@ def test_a_policy_verifies_a_grpc_backend_and_every_failure_is_unavailable(gatew
     assert gateway.conditions("BackendTLSPolicy", "grpc-verified")["Accepted"][0] == "True"
     gateway.write("grpc-tls.yaml", *hop("grpc-invalid", tls.port, docs.policy("grpc-invalid", "api.example", "grpc-ca")))
     until(lambda: call(gateway, "grpc-invalid.test").code is OK, "the mended policy serves")
+
+
+def test_a_backend_without_http_2_is_said_to_lack_it_by_the_log_and_by_probe(gateway: Lasthop, tls: Server) -> None:
+    with http_server(Certificate("backend", CA, sans=dns("api.example")).server_context()) as port:
+        policy = docs.policy("grpc-h1", "api.example", "grpc-ca")
+        documents = hop("grpc-h1", port, policy)
+        gateway.load("grpc-h1.yaml", *documents)
+        assert call(gateway, "grpc-h1.test").code is UNAVAILABLE
+        (entry, *_) = until(partial(gateway.entries, "grpc-h1"), "the failure is in the log")
+        assert entry["why"] == "backend does not answer in HTTP/2, which gRPC needs"
+        calls_alone = gateway.cli("probe", "shop/grpc-h1")
+        assert "✗ alpn" in calls_alone.stdout and "which gRPC needs" in calls_alone.stdout, calls_alone.stdout
+        gateway.load("grpc-h1.yaml", *documents, docs.route("grpc-h1", docs.to("grpc-h1")))
+        with_requests = gateway.cli("probe", "shop/grpc-h1")
+        assert "! alpn" in with_requests.stdout and "calls of GRPCRoutes fail" in with_requests.stdout, with_requests.stdout
+        by_route = gateway.cli("probe", "grpcroute/grpc-h1", "-n", "shop")
+        assert "✗ alpn" in by_route.stdout, by_route.stdout + by_route.stderr

@@ -14,6 +14,9 @@ from typing import NamedTuple
 
 from lasthop.api.addresses import with_port
 
+HeldPort = socket.socket
+"""Keeps a port until it is closed."""
+
 
 class BindProblem(NamedTuple):
     message: str
@@ -23,18 +26,49 @@ class BindProblem(NamedTuple):
 
 def problem(address: str, port: int, transport: str = "TCP") -> BindProblem | None:
     """Returns why the port cannot be bound; None if it is free."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM if transport == "UDP" else socket.SOCK_STREAM) as probe:
-            if transport == "TCP":
-                # Ignores closed connections in TIME_WAIT. For UDP the same option would let two processes share the port.
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((address, port))
-            if transport == "TCP":
-                probe.listen(1)
-    except OSError as error:
-        return BindProblem(_sentence(address, port, transport, error), error.errno == errno.EADDRINUSE)
+    found = _take(address, port, transport)
+    if isinstance(found, BindProblem):
+        return found
+    found.close()
     return None
+
+
+def hold(address: str, port: int) -> HeldPort | BindProblem:
+    """Returns a socket that keeps a TCP port, until it is closed, for the Envoys of this user; or why it cannot be bound.
+
+    Otherwise two Lasthops that start at the same time would both find the port free, and their Envoys would share it.
+    """
+    found = _take(address, port, "TCP")
+    if isinstance(found, socket.socket):
+        # As long as it listens nobody else can bind the port. From here on those can who use SO_REUSEPORT, as Envoy does and
+        # `_take` does not; and it is only bound, so that no connection is given to it.
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        found.shutdown(socket.SHUT_RD)
+    return found
+
+
+def covers(address: str, other: str) -> bool:
+    """Returns whether who has a port of `address` has that of `other`, too."""
+    return address == other or address == ("::" if ":" in other else "0.0.0.0")
+
+
+def _take(address: str, port: int, transport: str) -> socket.socket | BindProblem:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    taken = socket.socket(family, socket.SOCK_DGRAM if transport == "UDP" else socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_INET6:
+            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as Envoy does
+        if transport == "TCP":
+            # Ignores closed connections in TIME_WAIT. For UDP the same option would let two processes share the port.
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind((address, port))
+        if transport == "TCP":
+            taken.listen(1)
+    except OSError as error:
+        taken.close()
+        return BindProblem(_sentence(address, port, transport, error), error.errno == errno.EADDRINUSE)
+    return taken
 
 
 def _sentence(address: str, port: int, transport: str, error: OSError) -> str:

@@ -55,6 +55,7 @@ class Processes:
         self._retiring: list[Proxy] = []
         self._wanted: set[Socket] = set()
         self._results: dict[Socket, Probe] = {}
+        self._held: dict[Socket, ports.HeldPort] = {}
         self._news = asyncio.Event()
         self._stopping = self._leaving = False
         self.feed = RequestFeed()
@@ -89,6 +90,7 @@ class Processes:
         wanted = {(key, *socket) for key, sockets in gateways.items() for socket in sockets}
         for socket in self._wanted - wanted:
             self._results.pop(socket, None)
+            self._release(socket)
             self._probed(*socket, None)
         new = not wanted <= self._wanted
         self._wanted = wanted
@@ -107,10 +109,28 @@ class Processes:
                     self._probed(*socket, new)
 
     def _try(self, key: Key, address: str, port: int, transport: str) -> str:
-        problem = ports.problem(address, port, transport)
-        if problem is None or (problem.in_use and self._is_ours(key, port, transport)):
+        found = self._hold(key, address, port) if transport == "TCP" else ports.problem(address, port, transport)
+        if found is None or (found.in_use and self._is_ours(key, port, transport)):
             return ""
-        return problem.message
+        return found.message
+
+    def _hold(self, key: Key, address: str, port: int) -> ports.BindProblem | None:
+        """Keeps others from taking a port before our Envoy has bound it; returns why that cannot be done."""
+        held = [socket for socket in self._held if socket[2] == port]
+        if any(ports.covers(socket[1], address) for socket in held):
+            return None
+        for socket in held:
+            if ports.covers(address, socket[1]):
+                self._release(socket)
+        found = ports.hold(address, port)
+        if isinstance(found, ports.BindProblem):
+            return found
+        self._held[key, address, port, "TCP"] = found
+        return None
+
+    def _release(self, socket: Socket) -> None:
+        if held := self._held.pop(socket, None):
+            held.close()
 
     def _is_ours(self, key: Key, port: int, transport: str) -> bool:
         """Returns whether an Envoy of this Gateway has the port: one that will be adopted or replaced."""
@@ -133,6 +153,8 @@ class Processes:
                 waiting.cancel()
                 running = {proxy: task for proxy, task in running.items() if not task.done()}
             watching.cancel()
+        for socket in tuple(self._held):
+            self._release(socket)
         if not self._leaving:
             # An Envoy of an earlier Lasthop is still there if it was told to end before it could adopt it.
             await end_orphans(self._run_dir, [key.path for key, proxy in self._proxies.items() if not _envoys(proxy)])

@@ -32,8 +32,11 @@ from lasthop.plan.upstream import Hop
 EXPIRES: Final = 30.0
 """Seconds after which a proxy that says nothing counts no more."""
 WORDS_HOLD: Final = 30.0
-"""Seconds between two changes of what is said of a hop whose health stays the same: a backend may show another certificate to
-each connection."""
+"""Seconds between two changes of what is said of a hop whose health stays the same, if that changes again and again: a backend
+may show another certificate to each connection."""
+FIRST_WORDS_HOLD: Final = 3.0
+"""The same of the first change: somebody corrects one mistake after the other. Doubled with each further one, until nothing
+has changed for twice `WORDS_HOLD`."""
 MAX_PROXIES: Final = 1_000
 """That are told apart."""
 WINDOW: Final = 10.0
@@ -58,8 +61,8 @@ class Observations:
     def __init__(self) -> None:
         self._proxies: dict[tuple[Key, str], _Proxy] = {}
         self._states: dict[Hop, HopState] = {}
-        self._changed: dict[Hop, float] = {}
-        """When what is said of a hop has last changed."""
+        self._changed: dict[Hop, tuple[float, float]] = {}
+        """When what is said of a hop has last changed, and how long that holds."""
         self._began: dict[Hop, float] = {}
         """Since when a hop is connected as it is now."""
         self._news: dict[Hop, None] = {}
@@ -111,7 +114,8 @@ class Observations:
             new = self._judge(hop, old, now)
             if new == old:
                 continue
-            due = self._changed.get(hop, 0.0) + WORDS_HOLD
+            changed, hold = self._changed.get(hop, (-inf, FIRST_WORDS_HOLD))
+            due = changed + hold
             # That a hop works, or does not, is often known a moment sooner.
             learned = bool(new.certificates) > bool(old.certificates) or bool(new.ejected) > bool(old.ejected)
             if new.health is old.health and due > now and not learned:
@@ -122,7 +126,11 @@ class Observations:
                 self._changed.pop(hop, None)
                 changes[hop] = None
             else:
-                self._states[hop], self._changed[hop] = new, now
+                if now - changed >= 2 * WORDS_HOLD:
+                    hold = FIRST_WORDS_HOLD
+                elif new.health is old.health:
+                    hold = min(WORDS_HOLD, 2 * hold)
+                self._states[hop], self._changed[hop] = new, (now, hold)
                 changes[hop] = new
         return changes
 

@@ -299,8 +299,11 @@ class _Endpoint:
             self._failed(outcome.at)
             return
         self.succeeded(outcome.at)
+        if not outcome.tls_version:  # plaintext: what it has shown before, under a policy, is over
+            self._certificate, self._tls_version, self._cipher = None, "", ""
+            return
         self._certificate = outcome.certificate or self._certificate
-        self._tls_version = outcome.tls_version or self._tls_version
+        self._tls_version = outcome.tls_version
         self._cipher = outcome.cipher or self._cipher
 
     @property

@@ -34,6 +34,7 @@ CLOSES: Final = "the backend closes the connection right after the handshake, an
 CHOOSE_ALPN: Final = (
     "Offer what the backend speaks: option lasthop.dev/alpn of the policy, or appProtocol of the Service's port."
 )
+SPEAK_H2: Final = "Let the backend speak HTTP/2 on this port and pick h2 by ALPN: GRPCRoutes need it."
 
 
 def addresses(host: str, port: int) -> list[tuple[str, int]]:
@@ -140,7 +141,8 @@ def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, 
         remedy = "Correct the hostname of the policy, which is sent as SNI, or let the backend serve that name."
         return Check("sni", State.FAIL, f"it does not serve {expected.tls.sni} ({seen.failure})", remedy)
     if "application protocol" in seen.failure:
-        return Check("alpn", State.FAIL, f"it accepts none of {', '.join(expected.alpn)} ({seen.failure})", CHOOSE_ALPN)
+        remedy = SPEAK_H2 if _grpc_alone(expected) else CHOOSE_ALPN
+        return Check("alpn", State.FAIL, f"it accepts none of {', '.join(expected.alpn)} ({seen.failure})", remedy)
     try:
         loose = fetch(*address, expected.tls.sni, timeout)
     except NoHandshake as error:
@@ -174,6 +176,11 @@ def _alpn(address: tuple[str, int], expected: Expectation, seen: Handshake, time
     offered = ", ".join(expected.alpn)
     if not expected.alpn:
         return Check("alpn", State.SKIP, "nothing is offered")
+    if _grpc_alone(expected) and seen.alpn != "h2":
+        return Check("alpn", State.FAIL, "it does not pick h2, so it does not speak HTTP/2, which gRPC needs", SPEAK_H2)
+    if expected.grpc and seen.alpn != "h2":
+        picked = f"{seen.alpn}, of {offered}" if seen.alpn else f"it picks none of {offered}; http/1.1 is used"
+        return Check("alpn", State.WARN, f"{picked}, and calls of GRPCRoutes fail", SPEAK_H2)
     if seen.alpn:
         return Check("alpn", State.PASS, f"{seen.alpn}, of {offered}")
     if not expected.http:
@@ -187,6 +194,10 @@ def _alpn(address: tuple[str, int], expected: Expectation, seen: Handshake, time
     if expected.alpn == ("http/1.1",) and _picks_h2(address, expected, timeout):
         return Check("alpn", State.FAIL, "it does not pick http/1.1, but would pick h2, which is not offered", CHOOSE_ALPN)
     return Check("alpn", State.PASS, f"it picks none of {offered}; http/1.1 is used")
+
+
+def _grpc_alone(expected: Expectation) -> bool:
+    return expected.grpc and expected.alpn == ("h2",)
 
 
 def _picks_h2(address: tuple[str, int], expected: Expectation, timeout: float) -> bool:

@@ -59,6 +59,8 @@ class Expectation(NamedTuple):
     """Whether HTTP follows the handshake, so that what ALPN picks matters."""
     falls_back: bool = False
     """Whether HTTP/1.1 is spoken to a backend that does not pick h2, though that is all that it is offered."""
+    grpc: bool = False
+    """Whether GRPCRoutes lead there, beside others or alone: their calls need HTTP/2."""
 
 
 class Handshake(msgspec.Struct, frozen=True):

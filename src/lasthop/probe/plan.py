@@ -87,7 +87,13 @@ def _leads_to(engine: Engine, key: Key) -> Callable[[Hop, HopTLS], bool]:
     gateways = {Key("Gateway", ref.namespace or key.namespace, ref.name) for ref in parents}
     # A ListenerSet belongs to some Gateway; which one matters little here.
     anywhere = any(ref.kind != "Gateway" for ref in parents)
-    return lambda hop, tls: (hop.backend, hop.port) in ports and (anywhere or hop.gateway in gateways)
+    calls = isinstance(route, GRPCRoute)
+
+    def leads_there(hop: Hop, tls: HopTLS) -> bool:
+        ours = (hop.protocol is Protocol.H2) is calls  # an HTTPRoute to the same port asks for less
+        return ours and (hop.backend, hop.port) in ports and (anywhere or hop.gateway in gateways)
+
+    return leads_there
 
 
 def _policies(engine: Engine, key: Key) -> list[Key]:
@@ -97,13 +103,15 @@ def _policies(engine: Engine, key: Key) -> list[Key]:
 def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[Target]:
     g = engine.graph
     ports: dict[tuple[Key, Key, int], Hop] = {}
+    calls: set[tuple[Key, Key, int]] = set()
     for hop in sorted(Hop(*key) for key in engine.stages.members(CLUSTERS)):
         if hop.protocol.policed and hop.protocol is not Protocol.H1_UPGRADE and wanted(hop, hop_tls(g, *hop)):
             ports.setdefault((hop.gateway, hop.backend, hop.port), hop)
+            calls.update([hop[:3]] if hop.protocol is Protocol.H2 else ())
     for hop in ports.values():
         tls = hop_tls(g, *hop)
         refused = _not_accepted(g, hop.gateway) or (tls.problem.text if isinstance(tls, Refused) else "")
-        yield _target(engine, hop, tls, hop.gateway.path, refused)
+        yield _target(engine, hop, tls, hop.gateway.path, refused, grpc=hop[:3] in calls)
 
 
 def _not_accepted(g: Graph, key: Key) -> str:
@@ -168,7 +176,7 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[Target]:
             yield Target("", key, 0, None, unused=f"each of its ports has a BackendTLSPolicy of its own: {listed}")
 
 
-def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str) -> Target:
+def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str, *, grpc: bool = False) -> Target:
     g = engine.graph
     found = backends.endpoints(g, hop.backend, hop.port, "TCP")
     if isinstance(tls, Plaintext) and not refused:
@@ -183,7 +191,7 @@ def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str)
     own = None
     if isinstance(secret, Secret):
         own = identity(secret.data.get("tls.crt") or b"", secret.data.get("tls.key") or b"")
-    expected = Expectation(tls, alpn, own, hop.protocol.http, h2_but_upgrades(hop, h2c, tls))
+    expected = Expectation(tls, alpn, own, hop.protocol.http, h2_but_upgrades(hop, h2c, tls), grpc and hop.protocol.http)
     return Target(by, hop.backend, hop.port, expected, "", found.endpoints)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +42,7 @@ class SkippedLines(msgspec.Struct, frozen=True):
 async def follow(
     path: Path, *, from_end: bool, skipped: Callable[[SkippedLines], None], size_limit: int = SIZE_LIMIT
 ) -> AsyncGenerator[AccessLogEntry, None]:
-    """Yields each entry that is written from now on, with `why` filled in, until cancelled.
+    """Yields each entry that is written from now on, with `why` filled in, until cancelled, and then those of the last moment.
 
     `from_end` leaves out what the file already holds: for an Envoy that was adopted, that has been reported.
     """
@@ -55,6 +55,11 @@ async def follow(
                 skipped(lines)
             # Also where there is more to read: an async generator's `yield` alone gives no other task a turn.
             await asyncio.sleep(reader.pause)
+    except asyncio.CancelledError:
+        # An Envoy that has exited has written the last requests since the last look: those that the end of a drain cut off.
+        for entry in reader.rest():
+            yield entry
+        raise
     finally:
         reader.close()
 
@@ -74,6 +79,13 @@ class Reader:
     def read(self) -> list[AccessLogEntry]:
         entries = [entry for line in self._tail.read() if (entry := parse(line)) is not None]
         return [msgspec.structs.replace(entry, why=explain_failure(entry)) for entry in entries]
+
+    def rest(self) -> Iterator[AccessLogEntry]:
+        """Yields what the file holds now, at most what is read in a second: somebody waits for the end."""
+        for _ in range(BUDGET // _PIECE):
+            yield from self.read()
+            if not self._tail.behind:
+                return
 
     def skipped(self, now: float) -> SkippedLines | None:
         """Returns what has been skipped since the last report; None if that is nothing, or too recent."""

@@ -16,7 +16,7 @@ from lasthop.api.meta import Key
 from lasthop.plan.cluster_metadata import names as accepted
 from lasthop.plan.cluster_metadata import source
 from lasthop.plan.messages import probe_command
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.proxy.entry import CUT, AccessLogEntry, printable
 
 Sentence = Callable[[AccessLogEntry, re.Match[str]], str]
@@ -227,6 +227,13 @@ def _reset(entry: AccessLogEntry) -> str:
     )
 
 
+def _not_http(entry: AccessLogEntry) -> str:
+    hop = Hop.parse(entry.upstream_cluster or "")
+    if hop and hop.protocol is Protocol.H2:
+        return "backend does not answer in HTTP/2, which gRPC needs"
+    return "backend's answer is not valid HTTP"
+
+
 def _no_cluster(entry: AccessLogEntry) -> str:
     return (
         "no backend that may be used: its BackendTLSPolicy, its backendRef or the client certificate of the Gateway is "
@@ -260,7 +267,7 @@ _FLAGS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {
     "UT": lambda entry: "backend did not answer in time",
     "SI": lambda entry: "no data in either direction for too long (idle timeout)",
     "OM": lambda entry: "the proxy is overloaded and refuses requests",
-    "UPE": lambda entry: "backend's answer is not valid HTTP",
+    "UPE": _not_http,
     "NR": lambda entry: "no route matches this host and path",
 }
 

@@ -34,11 +34,13 @@ def addresses(g: Graph, obj: api.Gateway) -> Addresses:
     for number, address in enumerate(obj.spec.addresses):
         where = f"addresses[{number}]"
         if address.type != "IPAddress":
-            return Addresses((), problem=_unsupported(f"{where}: type {address.type} is not supported", "use IPAddress"))
+            message = f"{where}: type {address.type} is not supported"
+            return Addresses((), problem=_unsupported(message, "use IPAddress").at(f"spec.{where}"))
         try:
             value = str(ipaddress.ip_address(address.value)) if address.value else ""
         except ValueError:
-            return Addresses((), problem=_unsupported(f"{where}: {address.value} is not an IP address"))
+            message = f"{where}: {address.value} is not an IP address"
+            return Addresses((), problem=_unsupported(message, "correct it").at(f"spec.{where}"))
         if address.routability == "":
             outside.append(value or (here.default_address if here.host_network else ""))
         elif address.routability != CLUSTER:
@@ -49,7 +51,7 @@ def addresses(g: Graph, obj: api.Gateway) -> Addresses:
             inside.append(value or (_loopback(here) if here.host_network else ""))
     requested = RequestedAddresses(_each(outside), _each(inside), tuple(unassigned))
     if unassigned and not outside and not inside:
-        return Addresses((), requested, _unsupported("; ".join(unassigned), "correct or remove it"))
+        return Addresses((), requested, _unsupported("; ".join(unassigned), "correct or remove it").at("spec.addresses"))
     return Addresses(_bound(here, requested), requested)
 
 

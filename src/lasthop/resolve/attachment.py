@@ -35,6 +35,8 @@ from lasthop.store.stages import indexer
 
 T = TypeVar("T")
 PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
+LISTENERS_SHOWN = 3
+"""In a message."""
 _OF_REQUESTS = {kind: (protocol,) for kind, protocol in PROTOCOLS.items()}
 
 
@@ -76,9 +78,7 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holde
         return refused(Problem(reasons.NO_MATCHING_PARENT, f"the {owner.key.kind} has no listener {wanted}; it has {have}"))
     allowed = [listener for listener in named if _allows(g, listener, route)]
     if not allowed:
-        message = f"no listener allows {route.kind}s from namespace {route.namespace}"
-        remedy = f"see allowedRoutes of the {owner.key.kind}"
-        return refused(Problem(reasons.NOT_ALLOWED_BY_LISTENERS, message, remedy=remedy))
+        return refused(_not_allowed(route, owner, named))
     if odd := [h for h in obj.spec.hostnames if not is_hostname(h, wildcard=True)]:
         # Envoy would refuse the table of every hostname, and without it the route would be for all of them.
         return refused(unsupported_value(f"hostnames: {shown(odd[0])} is not a hostname", remedy="correct it"))
@@ -94,6 +94,19 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holde
     names = dict.fromkeys(listener.name for listener, _ in pairs)
     over = protocols(route, tuple(listener for listener, _ in pairs))
     return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), over)
+
+
+def _not_allowed(route: Key, owner: Holder, named: Sequence[Listener]) -> Problem:
+    message = f"no listener allows {route.kind}s from namespace {route.namespace}"
+    remedy = f"see allowedRoutes of the {owner.key.kind}"
+    if not any(route.kind in listener.supported_kinds for listener in named):
+        have = "; ".join(
+            f"{each.name} has protocol {each.protocol}{', passthrough' if each.passthrough else ''}"
+            for each in named[:LISTENERS_SHOWN]
+        )
+        message = f"no listener takes {route.kind}s ({have}{'; ...' if len(named) > LISTENERS_SHOWN else ''})"
+        remedy = f"see protocol and allowedRoutes.kinds of the {owner.key.kind}'s listeners"
+    return Problem(reasons.NOT_ALLOWED_BY_LISTENERS, message, remedy=remedy)
 
 
 def stream_protocol(listener: Listener) -> Protocol:

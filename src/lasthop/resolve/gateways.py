@@ -85,14 +85,15 @@ def client_certificate(g: Graph, key: Key) -> Key | Problem | None:
     ref = backend.client_certificate_ref if backend else None
     if ref is None:
         return None
+    field = "spec.tls.backend.clientCertificateRef"
     if (ref.group, ref.kind) != ("", "Secret"):
-        return invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CLIENT_CERTIFICATE_REF)
+        return invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CLIENT_CERTIFICATE_REF).at(field)
     secret = Key("Secret", ref.namespace or key.namespace, ref.name)
     if not permitted(g, api.GROUP, key, "", secret):
-        return ref_not_permitted(key, secret)
+        return ref_not_permitted(key, secret).at(field)
     pair = key_pair(g, secret)
     problem = pair if isinstance(pair, Problem) else refused_pair(g, key, secret)
-    return problem.with_reason(reasons.INVALID_CLIENT_CERTIFICATE_REF) if problem else secret
+    return problem.with_reason(reasons.INVALID_CLIENT_CERTIFICATE_REF).at(field) if problem else secret
 
 
 SOCKETS = Index[int, str, tuple[tuple[str, str], Key, tuple[str, ...]]]("socket")

@@ -88,10 +88,16 @@ def hop_state(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protoco
     state = OBSERVED.of(g, gateway, backend, port, protocol) or NOTHING_SEEN
     if not state.failures:
         return state
+    present = present_endpoints(g, backend, port, protocol)
+    return state if present is None else among(state, present)
+
+
+def present_endpoints(g: Graph, backend: Key, port: int, protocol: Protocol) -> frozenset[str] | None:
+    """Returns the endpoints that there are now; None if there are none, or only the proxies know (DNS)."""
     found = endpoints(g, backend, port, protocol.transport)
     if found.kind is EndpointsKind.DNS or not found.endpoints:
-        return state
-    return among(state, frozenset(with_port(each.address, each.port) for each in found.endpoints))
+        return None
+    return frozenset(with_port(each.address, each.port) for each in found.endpoints)
 
 
 def among(state: HopState, present: frozenset[str]) -> HopState:

@@ -124,6 +124,9 @@ def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None
     ("args", "said"),
     [
         (("status",), "no gateway runs on this machine"),
+        (("check",), "check DIR, start a gateway"),
+        (("probe", "api"), "read a folder with --dir DIR, start a gateway"),
+        (("run", "/tmp", "--address", "localhost"), "localhost is not an IP address"),
         (("status", "gatway"), "did you mean gateway?"),
         (("status", "--dir", "/nowhere"), "no gateway runs on /nowhere"),
         (("run", "/nowhere"), "there is no folder /nowhere"),

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from lasthop.api.meta import Key
 from lasthop.infra import ports
+from lasthop.infra.processes import Processes
+from lasthop.proxy.binary import Envoy
+from lasthop.resolve.ports import Probe
 from tests.ports import free_port
 
 KINDS = {"TCP": socket.SOCK_STREAM, "UDP": socket.SOCK_DGRAM}
@@ -48,3 +53,77 @@ def test_a_holder_is_found_whatever_else_it_closes_meanwhile() -> None:
 def test_an_address_of_another_machine_is_said_so() -> None:
     said = ports.problem("192.0.2.1", 5353, "UDP")
     assert said is not None and "is not an address of this machine" in said.message and not said.in_use
+
+
+def test_a_held_port_is_taken_for_all_but_those_who_share_it_as_envoy_does_and_gets_no_connection() -> None:
+    port = free_port()
+    held = ports.hold("127.0.0.1", port)
+    assert isinstance(held, ports.HeldPort)
+    with held, socket.socket() as envoy:
+        for again in (ports.hold("127.0.0.1", port), ports.problem("0.0.0.0", port)):
+            assert isinstance(again, ports.BindProblem) and again.in_use
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            envoy.setsockopt(socket.SOL_SOCKET, option, 1)
+        envoy.bind(("127.0.0.1", port))
+        envoy.listen()
+        envoy.settimeout(10)
+        for _ in range(10):
+            with socket.create_connection(("127.0.0.1", port), timeout=10):
+                envoy.accept()[0].close()
+    assert ports.problem("127.0.0.1", port) is None
+
+
+class Told:
+    """What the processes of one Lasthop have found out about their ports."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.problems: dict[str, str] = {}
+        self.processes = Processes(
+            Envoy(Path("/no/envoy"), (1, 40, 0)),
+            run_dir,
+            probed=self._probed,
+            proxy_event=lambda *_: None,
+            entry=lambda _: None,
+            skipped=lambda *_: None,
+        )
+
+    def _probed(self, key: Key, address: str, port: int, transport: str, probe: Probe | None) -> None:
+        self.problems.pop(address, None)
+        if probe:
+            self.problems[address] = probe.problem
+
+    def want(self, port: int, *addresses: str) -> dict[str, str]:
+        self.processes.want({Key("Gateway", "a", "web"): {(address, port, "TCP") for address in addresses}})
+        self.processes.probe()
+        return self.problems
+
+
+async def test_of_two_lasthops_that_start_at_the_same_time_one_gets_a_port(tmp_path: Path) -> None:
+    port, first, second = free_port(), Told(tmp_path / "first"), Told(tmp_path / "second")
+    assert first.want(port, "127.0.0.1") == {"127.0.0.1": ""}, "and its Envoy has yet to bind it"
+    assert "is in use by" in second.want(port, "127.0.0.1")["127.0.0.1"]
+    assert second.want(port, "127.0.0.2") == {"127.0.0.2": ""}
+    first.want(port)
+    assert second.want(port, "127.0.0.1", "127.0.0.2") == {"127.0.0.1": "", "127.0.0.2": ""}
+    second.want(port)
+
+
+async def test_a_gateway_may_bind_an_address_and_all_addresses(tmp_path: Path) -> None:
+    port, told = free_port(), Told(tmp_path)
+    assert told.want(port, "127.0.0.1") == {"127.0.0.1": ""}
+    assert set(told.want(port, "0.0.0.0", "127.0.0.1").values()) == {""}
+    assert ports.problem("127.0.0.1", port) is not None
+    told.want(port)
+    assert ports.problem("127.0.0.1", port) is None
+
+
+async def test_who_has_all_addresses_of_ipv6_has_none_of_ipv4(tmp_path: Path) -> None:
+    port, told = free_port(), Told(tmp_path)
+    if ports.problem("::1", port):
+        pytest.skip("this machine has no IPv6")
+    assert told.want(port, "::") == {"::": ""}
+    assert ports.problem("::1", port) is not None
+    assert ports.problem("127.0.0.1", port) is None
+    assert told.want(port, "::", "0.0.0.0") == {"::": "", "0.0.0.0": ""}
+    assert ports.problem("127.0.0.1", port) is not None
+    told.want(port)

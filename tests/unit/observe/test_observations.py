@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lasthop.observe.evidence import EndpointCounts, HopCounts, Outcome
-from lasthop.observe.observations import EXPIRES, WORDS_HOLD, Observations
+from lasthop.observe.observations import EXPIRES, FIRST_WORDS_HOLD, WORDS_HOLD, Observations
 from lasthop.observe.tally import Tally
 from lasthop.observe.verdict import FIRST_HOLD, HOLD, SILENCE
 from lasthop.plan.observation import Failure, LeafCertificate, ProxyReport
@@ -266,13 +266,29 @@ def test_a_proxy_with_another_clock_is_understood() -> None:
     assert world.health == "failing" and world.state.since < world.now
 
 
+def test_who_corrects_one_mistake_and_finds_the_next_is_told_of_it_soon() -> None:
+    world = World()
+    for words in ("certificate has expired", WRONG_NAME):
+        for _ in range(round(FIRST_WORDS_HOLD) + 1):
+            world.fails(words=words)
+            world.wait()
+        assert [failure.words for failure in world.state.failures] == [words]
+    world.wait(2 * WORDS_HOLD)
+    world.fails(words=REFUSED)
+    world.wait(2)
+    assert [failure.words for failure in world.state.failures] == [REFUSED]
+    world.fails(words=WRONG_NAME)
+    world.wait(FIRST_WORDS_HOLD + 1)
+    assert [failure.words for failure in world.state.failures] == [WRONG_NAME], "after a calm time, as soon as at first"
+
+
 def test_a_hostile_backend_that_shows_another_name_each_time_changes_what_is_said_seldom() -> None:
     world = World()
     for number in range(600):
         world.fails(words=f"certificate is for name{number}.example")
         world.wait(0.5)
     assert world.healths == ["untried", "failing"]
-    assert len(world.states) <= 300 / WORDS_HOLD + 2
+    assert len(world.states) <= 300 / WORDS_HOLD + 5
 
 
 def test_a_hostile_backend_that_shows_another_certificate_each_time_is_bounded() -> None:
@@ -280,7 +296,7 @@ def test_a_hostile_backend_that_shows_another_certificate_each_time_is_bounded()
     for number in range(600):
         world.succeeds(f"10.0.{number % 250}.1:443", leaf=LeafCertificate(f"CN={number}", "CN=ca", (), 0.0, float(number)))
         world.wait(0.5)
-    assert len(world.states) <= 300 / WORDS_HOLD + 2
+    assert len(world.states) <= 300 / WORDS_HOLD + 5
     assert len(world.state.certificates) <= 10 and world.state.endpoints <= 32
 
 
@@ -302,6 +318,15 @@ def test_a_gateway_that_is_gone_is_forgotten() -> None:
     world.observations.forget(WEB)
     world.step()
     assert world.health == "untried" and world.observations.hops() == set()
+
+
+def test_a_backend_that_is_plaintext_now_shows_no_certificate_any_more() -> None:
+    world = World()
+    world.succeeds()
+    world.wait()
+    world.tally().take(Outcome(HOP, A, world.now))
+    world.wait(FIRST_WORDS_HOLD + 1)
+    assert world.health == "working" and (world.state.certificates, world.state.tls_versions) == ((), ())
 
 
 def test_counts_alone_are_no_news() -> None:

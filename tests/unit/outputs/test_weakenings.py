@@ -263,6 +263,13 @@ def test_what_fails_closed_is_recorded_and_weakens_nothing(engine: Engine) -> No
     assert edits(engine) == [("failing closed", "plaintext", "BackendTLSPolicy a/p was deleted", True, "")]
 
 
+def test_what_is_verified_again_as_before_says_that_its_failure_is_over(engine: Engine) -> None:
+    edit(engine, {Key("ConfigMap", "a", "c"): None})
+    edits(engine)
+    edit(engine, keyed(mk_config_map("a/c", ca_pem("good"))))
+    assert edits(engine) == [("failing closed", "verified (CA) for api.example", "what it failed for is resolved", False, "")]
+
+
 def test_plaintext_that_was_never_anything_else_is_not_recorded() -> None:
     engine, _ = settled({key: obj for key, obj in WORLD.items() if key != POLICY})
     plain = mk_service("a/backend", [{"name": "https", "port": 443, "appProtocol": "http"}])

@@ -168,6 +168,22 @@ async def test_a_flood_is_read_within_a_budget_and_other_tasks_have_their_turn_a
     assert count * len(LINE) / (time.monotonic() - began) <= 1.2 * BUDGET
 
 
+async def test_what_was_written_last_is_told_before_it_ends(log: Path) -> None:
+    told: list[AccessLogEntry] = []
+
+    async def tell() -> None:
+        async for entry in follow(log, from_end=True, skipped=lambda skipped: None):
+            told.append(entry)
+
+    append(log, LINE)
+    async with asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(tell())
+        await asyncio.sleep(0)
+        append(log, LINE * 300)  # more than a piece
+        following.cancel()
+    assert len(told) == 300
+
+
 def test_skipped_lines_are_told_now_and_then_and_all_of_them(log: Path) -> None:
     reader = Reader(log, from_end=False, size_limit=100_000)
     told, entries = [], 0

@@ -10,10 +10,11 @@ from lasthop.api.meta import Key, Object
 from lasthop.api.status import PolicyStatus, RouteStatus
 from lasthop.outputs.audit.observed import observed
 from lasthop.outputs.status.summary import summary
-from lasthop.plan.observation import Failure, Health, HopSeen, HopState
+from lasthop.plan.observation import EndpointSeen, Failure, Health, HopSeen, HopState
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.failing import MAX_ROUTES
 from lasthop.resolve.settings import OBSERVED
+from tests.observed import LEAF
 from tests.snapshot import settled
 from tests.world import (
     ca_pem,
@@ -156,6 +157,27 @@ def test_the_audit_has_both_what_is_asked_for_and_what_was_seen() -> None:
     assert found and found.health is Health.FAILING and (found.handshakes, found.handshake_failures) == (3, 2)
     assert found.failures == FAILING.failures
     assert observed(world.engine.graph, report, lambda _: None).observed is None
+
+
+def shown(world: World, *endpoints: EndpointSeen) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the subjects of the certificates, and the TLS versions, that the audit says were seen."""
+    (report,) = world.engine.hops()
+    seen = {Hop(GATEWAY, API, 443, Protocol.AUTO): HopSeen(3, 0, 0, endpoints=endpoints)}
+    found = observed(world.engine.graph, report, seen.get).observed
+    assert found
+    return tuple(leaf.subject for leaf in found.certificates), found.tls_versions
+
+
+def test_the_audit_has_no_certificate_of_an_endpoint_that_is_gone_and_none_of_a_plaintext_hop() -> None:
+    here = EndpointSeen(A, certificate=LEAF, tls_version="TLSv1.3")
+    gone = EndpointSeen("10.9.9.9:9443", certificate=msgspec.structs.replace(LEAF, subject="CN=gone"), tls_version="TLSv1.2")
+    assert shown(World(), here, gone) == (("CN=api",), ("TLSv1.3",))
+    assert shown(World(PLAINTEXT), here, gone) == ((), ())
+
+
+def test_an_object_without_a_status_is_not_served_or_not_reached() -> None:
+    why = {kind: summary({"kind": kind, "metadata": {}}).why for kind in ("XMesh", "BackendTLSPolicy")}
+    assert why == {"XMesh": "XMesh is not served by this version", "BackendTLSPolicy": "no Gateway of this controller uses it"}
 
 
 # --- without a policy ------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from lasthop.web.controller_view import ControllerView
 from tests.certificates import Certificate
 from tests.fake_api import FakeApi, client_of, serving
 from tests.world import (
+    ca_pem,
     keyed,
     mk_class,
     mk_config_map,
@@ -83,6 +84,8 @@ async def test_the_certificates_that_ports_of_a_backend_show_are_to_be_renewed_e
             mk_class(),
             mk_gateway("a/g"),
             mk_service("a/s", ports=ports),
+            mk_config_map("a/ca", ca_pem("good")),
+            mk_policy("a/p", "s", "s.example", ["ca"]),
             mk_route("a/r", "a/g", [{"name": "s", "port": 443}, {"name": "s", "port": 8443}]),
         )
         runtime.controller.take(Batch(keyed(*objects)))
@@ -91,7 +94,7 @@ async def test_the_certificates_that_ports_of_a_backend_show_are_to_be_renewed_e
         hops = {}
         for port in (443, 8443):
             leaf = LeafCertificate(f"CN=leaf <b>{port}</b>", "CN=ca", ("s.example",), now - 1, now + 5.1 * 86400)
-            seen = EndpointSeen(f"10.0.0.1:{port}", last_success=now, certificate=leaf)
+            seen = EndpointSeen(f"10.0.0.1:{port}", last_success=now, certificate=leaf, tls_version="TLSv1.3")
             hop = Hop(Key("Gateway", "a", "g"), Key("Service", "a", "s"), port, Protocol.AUTO)
             hops[hop] = HopSeen(1, last_success=now, endpoints=(seen,))
         runtime.controller.observations.heard(ProxyReport(Key("Gateway", "a", "g"), "pod", now, now, hops), now)

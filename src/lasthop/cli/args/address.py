@@ -20,3 +20,10 @@ def is_name(text: str) -> bool:
     from lasthop.admission.names import is_dns_subdomain
 
     return is_dns_subdomain(text.lower())
+
+
+def ip_address(_: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Checks an option that is an IP address."""
+    if not is_ip(value):
+        raise click.BadParameter(f"{value} is not an IP address")
+    return value

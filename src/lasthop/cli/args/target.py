@@ -258,10 +258,19 @@ def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | Non
         left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
         left += f"; {hint}" if (hint := paths.of_others()) else ""
         raise click.ClickException(
-            "no gateway runs on this machine and there is no kubeconfig; start a gateway with: lasthop run DIR, "
+            f"no gateway runs on this machine and there is no kubeconfig; {_folder()}start a gateway with: lasthop run DIR, "
             f"or choose a cluster with --kubeconfig or --context{left}"
         )
     return None
+
+
+def _folder() -> str:
+    """Says how a command that could read a folder is given one."""
+    context = click.get_current_context(silent=True)
+    names = {option for each in context.command.params for option in each.opts} if context else set[str]()
+    if context is None or "--allow-files" not in names:
+        return ""
+    return f"read a folder with: {context.command_path} DIR, " if "folders" in names else "read a folder with --dir DIR, "
 
 
 def _whose(socket: Path) -> str:

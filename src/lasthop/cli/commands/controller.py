@@ -13,7 +13,7 @@ import click
 
 from lasthop.api.addresses import split_port, with_port
 from lasthop.cli.args import logging, paths
-from lasthop.cli.args.address import host_port
+from lasthop.cli.args.address import host_port, ip_address
 from lasthop.cli.process import first_error, on_signals
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.cluster import ClusterRuntime
@@ -53,6 +53,7 @@ FROM_CONTROLLER: Final = "Tried from the controller, with its system store; a pr
     default="0.0.0.0",
     show_default=True,
     metavar="IP",
+    callback=ip_address,
     help="With process: IP address that Gateways without spec.addresses bind to.",
 )
 @click.option("--namespaces", default="", metavar="A,B", help="Watch only these namespaces.  [default: all]")

@@ -15,7 +15,7 @@ import click
 
 from lasthop import logs
 from lasthop.cli.args import local, logging, paths, target
-from lasthop.cli.args.address import host_port
+from lasthop.cli.args.address import host_port, ip_address
 from lasthop.cli.endings import Ending, Endings, start_anew, tell_systemd
 from lasthop.cli.process import first_error
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
@@ -46,6 +46,7 @@ TAKE_OVER_SECONDS: Final = 30.0
     default="0.0.0.0",
     show_default=True,
     metavar="IP",
+    callback=ip_address,
     help="IP address that Gateways without spec.addresses bind to.",
 )
 @click.option("--concurrency", type=click.IntRange(1), help="Worker threads of each Envoy.  [default: one per CPU]")

@@ -10,9 +10,11 @@ from lasthop.outputs.audit.certificates import CertificateReport, Role, each_onc
 from lasthop.outputs.audit.hops import HopReport, Manner, Observed
 from lasthop.plan.observation import MAX_CERTIFICATES, EndpointSeen, HopSeen, LeafCertificate
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.observed import port_states
+from lasthop.resolve.observed import port_states, present_endpoints
 from lasthop.store.graph import Graph
 
+_WITHOUT_TLS = frozenset((Manner.PLAINTEXT, Manner.PASSTHROUGH, Manner.UDP))
+"""Of the gateway's own."""
 _OTHER = {Manner.PASSTHROUGH: Protocol.PASSTHROUGH, Manner.UDP: Protocol.UDP}
 
 
@@ -33,7 +35,8 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
     if not seen:
         return report
     (state,), figures = port_states(g, seen), seen.values()
-    leaves = {each.certificate for found in figures for each in found.endpoints if each.certificate}
+    tls = [each for hop, found in seen.items() for each in _over_tls(g, report, hop, found)]
+    leaves = {each.certificate for each in tls if each.certificate}
     ejected = {
         address: min(each.ejected_since for found in figures for each in found.endpoints if _out(each, address))
         for address in state.ejected
@@ -49,11 +52,20 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
         sum(found.connect_failures for found in figures),
         state.failures if state.health.bad else (),
         tuple(sorted(leaves, key=lambda leaf: leaf.not_after)[:MAX_CERTIFICATES]),
-        tuple(sorted({each.tls_version for found in figures for each in found.endpoints if each.tls_version})),
+        tuple(sorted({each.tls_version for each in tls})),
         state.endpoints,
         tuple(ejected.items()),
     )
     return msgspec.structs.replace(report, observed=part)
+
+
+def _over_tls(g: Graph, report: HopReport, hop: Hop, seen: HopSeen) -> list[EndpointSeen]:
+    """Returns the endpoints that were connected to with TLS, where that still says something: they exist, and TLS is used."""
+    found = [each for each in seen.endpoints if each.tls_version]
+    if not found or report.manner in _WITHOUT_TLS:
+        return []
+    present = present_endpoints(g, *hop[1:])
+    return found if present is None else [each for each in found if each.address in present]
 
 
 def _out(seen: EndpointSeen, address: str) -> bool:

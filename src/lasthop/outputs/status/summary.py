@@ -26,7 +26,7 @@ def summary(document: Json) -> Summary:
     found = [(name, condition) for name, group in _groups(document) for condition in group.get("conditions") or ()]
     problem = document.get("problem", "")
     if not found:
-        return Summary("False", problem) if problem else Summary("Unknown", UNREACHED)
+        return Summary("False", problem) if problem else Summary("Unknown", _without_status(document.get("kind", "")))
     told = [(name, c) for name, c in found if not (condition_type(c["type"]).weakened or _untried(c))]
     bad = [(name, c) for name, c in told if (c["status"] == "True") == condition_type(c["type"]).negative]
     for name, condition in sorted(bad, key=lambda each: each[1]["status"] == "Unknown"):
@@ -42,6 +42,13 @@ def summary(document: Json) -> Summary:
     if problem:
         return Summary("False", problem)
     return Summary("True", next((c["message"] for _, c in found if condition_type(c["type"]).weakened), ""))
+
+
+def _without_status(kind: str) -> str:
+    from lasthop.api.kinds import KINDS  # here, so that the CLI starts quickly
+    from lasthop.api.unserved import NOT_SERVED, Unserved
+
+    return NOT_SERVED.format(kind) if kind in KINDS and KINDS[kind].struct is Unserved else UNREACHED
 
 
 def _words_of_failure(condition: Json) -> str:

@@ -36,6 +36,7 @@ from lasthop.store.store import read
 MAX_NAMES: Final = 32
 """More than any bundle's CRD admits (5), and few enough to try at every handshake."""
 CLIENT_CERTIFICATE: Final = f"option {PREFIX}client-certificate"
+PUT_CERTIFICATE: Final = "put a PEM certificate chain and its key into that Secret, as tls.crt and tls.key"
 URI: Final = re.compile(r"[!-~]{1,2048}")
 """Characters that a URI may have (RFC 3986); it is compared byte for byte."""
 
@@ -99,7 +100,8 @@ def _unusable(g: Graph, secret: Key) -> Problem | None:
     pair = key_pair(g, secret)
     if not isinstance(pair, Problem):
         return None
-    return pair.within(CLIENT_CERTIFICATE, reason=reasons.INVALID_CLIENT_CERTIFICATE_REF).at(options.FIELD)
+    problem = pair.within(CLIENT_CERTIFICATE, reason=reasons.INVALID_CLIENT_CERTIFICATE_REF).at(options.FIELD)
+    return problem if problem.remedy else msgspec.structs.replace(problem, remedy=PUT_CERTIFICATE)
 
 
 def _name_problems(validation: BackendTLSPolicyValidation) -> Iterator[tuple[str, str]]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lasthop.admission.attachments import Attachment
 from lasthop.admission.limits import MAX_DATA
 from lasthop.sources.files.folder import OutsideRoots, Roots, Stamp, Unreadable, read
+
+MAX_LINKS: Final = 40
+"""That Linux follows."""
 
 
 class LocalFile(NamedTuple):
@@ -18,6 +21,8 @@ class LocalFile(NamedTuple):
     stamp: Stamp | None = None
     outside: bool = False
     """It is outside the folders that may be read: then its earlier content does not count either."""
+    leads_to: str = ""
+    """Of a path below these folders that is outside all the same: where a link of theirs leads it."""
 
 
 def resolved(folder: Path, attachment: Attachment) -> str:
@@ -29,7 +34,7 @@ def read_local(path: str, roots: Roots, last_good: bytes | None) -> LocalFile:
     try:
         content, stamp = read(Path(path), MAX_DATA, roots)
     except OutsideRoots:
-        return LocalFile(None, "is not below the folder of Gateway API objects", outside=True)
+        return _outside(path, roots)
     except FileNotFoundError:
         return LocalFile(last_good, "does not exist")
     except Unreadable as error:
@@ -42,10 +47,33 @@ def read_local(path: str, roots: Roots, last_good: bytes | None) -> LocalFile:
     return LocalFile(content, "", stamp)
 
 
+def _outside(path: str, roots: Roots) -> LocalFile:
+    error, leads_to = "is not below the folder of Gateway API objects", _way_out(path, roots)
+    return LocalFile(None, f"leads to {leads_to}, which {error}" if leads_to else error, outside=True, leads_to=leads_to)
+
+
+def _way_out(path: str, roots: Roots) -> str:
+    """Returns the first path outside that links inside lead to; empty if `path` is outside by itself. No link outside is
+    followed: even whether there is one is not revealed."""
+    out = ""
+    for _ in range(MAX_LINKS):
+        begin = next((each for each in reversed(Path(path).parents) if roots.hold(os.path.realpath(each))), None)
+        if begin is None:
+            return out
+        here, rest = os.path.realpath(begin), list(Path(path).relative_to(begin).parts)
+        while rest:
+            here = os.path.join(here, rest.pop(0))
+            if os.path.islink(here):
+                here = os.path.normpath(os.path.join(os.path.dirname(here), os.readlink(here)))
+                break
+        out = path = os.path.join(here, *rest)
+    return out
+
+
 def folders_to_watch(path: str) -> set[str]:
     """Returns the folders where an event may change `path`: its own, and those of every link on the way."""
     folders: set[str] = set()
-    for _ in range(40):  # as many links as Linux follows
+    for _ in range(MAX_LINKS):
         parent = os.path.dirname(path)
         folders.update((parent, os.path.realpath(parent)))
         # The parent itself may be a link (..data in a mounted ConfigMap), swapped in the folder that holds it.

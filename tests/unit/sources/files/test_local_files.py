@@ -167,7 +167,9 @@ def test_a_file_outside_the_folder_is_not_read_unless_it_is_allowed(tmp_path: Pa
     (finding,) = batch.findings
     assert finding.reason == "LocalFile"
     assert "is not below the folder of Gateway API objects. The key is left out." in finding.message
-    assert f"--allow-files {Path(os.path.normpath(files / named)).parent}" in finding.remedy
+    there = Path("/proc/self") if named.startswith("/proc") else other
+    assert finding.remedy.endswith(f" --allow-files {there}")
+    assert ("link" in how) is (f" leads to {other}/ca.pem, which is not below" in finding.message)
     if not named.startswith("/proc"):
         assert data(reload(Loader(files, None, [other]))) == {"ca.crt": "PEM"}
         assert data(reload(Loader(files, None, [other / "ca.pem"]))) == {"ca.crt": "PEM"}
@@ -182,6 +184,22 @@ def test_whether_a_file_outside_is_there_is_not_told(tmp_path: Path) -> None:
         write(tmp_path / "files", a=config_map(f"../{name}"))
         said.append(reload(Loader(tmp_path / "files")).findings[0].message.replace(name, ""))
     assert said[0] == said[1]
+
+
+def test_a_link_in_an_allowed_folder_says_where_it_leads_and_one_outside_does_not(tmp_path: Path) -> None:
+    """As certbot has it: live/www/cert.pem is a link to archive/www/cert1.pem."""
+    files, live, archive = tmp_path / "files", tmp_path / "live", tmp_path / "archive"
+    for folder in (files, live, archive):
+        folder.mkdir()
+    (archive / "cert1.pem").write_text("PEM")
+    (live / "cert.pem").symlink_to("../archive/cert1.pem")
+    write(files, a=config_map(f"{live}/cert.pem"))
+    (told,) = reload(Loader(files, None, [live])).findings
+    assert f"{live}/cert.pem leads to {archive}/cert1.pem, which is not below" in told.message
+    assert told.remedy.endswith(f" --allow-files {archive}")
+    assert data(reload(Loader(files, None, [live, archive]))) == {"ca.crt": "PEM"}
+    (untold,) = reload(Loader(files)).findings
+    assert "archive" not in untold.message + untold.remedy
 
 
 def test_a_file_that_was_allowed_once_is_forgotten_when_it_is_not_any_more(tmp_path: Path) -> None:
