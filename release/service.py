@@ -44,11 +44,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="lasthop-service-") as folder:
         root = Path(folder) / "root"
         subprocess.run(["cp", "--archive", "--reflink=auto", base(), root], check=True)
-        first, *rest = instructions(PAGE.read_text())
-        shutil.copytree(ROOT / "deploy" / "systemd", root / "root" / "deploy" / "systemd")
+        made, pip, *rest = instructions(PAGE.read_text())
+        assert made == "make dist", made  # which `make service` has done
+        clone = root / "root"
+        shutil.copytree(ROOT / "deploy" / "systemd", clone / "deploy" / "systemd")
+        (clone / "dist").mkdir()
         for wheel in FOLDER.glob("*.whl"):
-            shutil.copy(wheel, root / "root")
-        install(root, first)
+            shutil.copy(wheel, clone / "dist")
+        install(root, pip)
         with machine(root) as leader:
             _enter_network(leader)
             try:
