@@ -27,9 +27,11 @@ class Tls(msgspec.Struct, frozen=True):
 
     def context(self) -> ssl.SSLContext:
         """Raises `ConfigError` if something of it cannot be read."""
+        # Certificates are ASCII; comments beside them need not be. Of an empty text Python would take the system's CAs.
+        ca = None if self.ca is None else self.ca.decode("ascii", "ignore") or " "
         try:
-            context = ssl.create_default_context(cadata=None if self.ca is None else self.ca.decode())
-        except (ssl.SSLError, ValueError) as error:
+            context = ssl.create_default_context(cadata=ca)
+        except ssl.SSLError as error:
             raise ConfigError(f"the API server's CA is not a certificate in PEM: {error}") from error
         # Many clusters' own CAs lack what Python 3.13 requires of a web CA (key usage); Go's clients do not require it.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT

@@ -288,6 +288,17 @@ async def test_password(tmp_path: Path) -> None:
     assert await authorization(access) == f"Basic {_b64(b'admin:secret')}"
 
 
+async def test_a_ca_with_a_comment_is_read_and_an_empty_one_is_not_the_systems(tmp_path: Path) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes("# Zürich\n".encode() + trustme.CA().cert_pem.bytes())
+    path = mk_kubeconfig(tmp_path, {"token": "x"}, **{"certificate-authority": "ca.crt"})
+    access = from_kubeconfig(path)
+    assert access.ssl is not None and len(access.ssl.get_ca_certs()) == 1
+    authority.write_bytes(b"")
+    with pytest.raises(ConfigError, match="CA is not a certificate"):
+        from_kubeconfig(path)
+
+
 async def test_only_what_says_so_is_not_verified(tmp_path: Path) -> None:
     unverified: dict[str, Any] = {"insecure-skip-tls-verify": True}
     access = from_kubeconfig(mk_kubeconfig(tmp_path, {"token": "x"}, **unverified))
