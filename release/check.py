@@ -69,11 +69,9 @@ def disagreements(root: Path, version: str) -> list[str]:
 def unready(root: Path, version: str) -> list[str]:
     """Returns what is to be done before a release: the date in the changelog, a commit, a free tag."""
     found = []
-    heading = re.search(rf"^## {re.escape(version)} \((.*)\)$", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
-    if heading is None:
-        found.append(f"CHANGELOG.md: there is no section `## {version} (DATE)`")
-    elif not re.fullmatch(r"\d{4}-\d\d-\d\d", heading[1]):
-        found.append(f"CHANGELOG.md: the section of {version} says ({heading[1]}) instead of the date")
+    heading = rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$"
+    if not re.search(heading, (root / "CHANGELOG.md").read_text(), re.MULTILINE):
+        found.append(f"CHANGELOG.md: there is no section `## [{version}] - YYYY-MM-DD`; what is [Unreleased] becomes it")
     if _git(root, "status", "--porcelain"):
         found.append("the working tree has changes: commit them, what is released is a commit")
     tagged = _git(root, "rev-list", "-n1", f"v{version}", "--") if f"v{version}" in _git(root, "tag").split() else ""

@@ -20,7 +20,7 @@ def copy(tmp_path: Path) -> Path:
     for name in FILES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, tmp_path / name)
-    (tmp_path / "CHANGELOG.md").write_text("## 7.0.0 (2026-11-17)\n")
+    (tmp_path / "CHANGELOG.md").write_text("## [7.0.0] - 2026-11-17\n")
     git(tmp_path, "init", "--quiet")
     commit(tmp_path)
     return tmp_path
@@ -60,7 +60,7 @@ def test_a_clean_commit_with_a_dated_section_is_ready(copy: Path) -> None:
 
 def test_a_section_without_a_date_a_change_and_a_taken_tag_are_told(copy: Path) -> None:
     git(copy, "tag", "v7.0.0")
-    (copy / "CHANGELOG.md").write_text("## 7.0.0 (unreleased)\n")
+    (copy / "CHANGELOG.md").write_text("## [Unreleased]\n")
     assert [problem.partition(":")[0] for problem in unready(copy, "7.0.0")] == [
         "CHANGELOG.md",
         "the working tree has changes",
@@ -70,4 +70,5 @@ def test_a_section_without_a_date_a_change_and_a_taken_tag_are_told(copy: Path) 
         "CHANGELOG.md",
         "the tag v7.0.0 is another commit",
     ]
-    assert unready(copy, "8.0.0") == ["CHANGELOG.md: there is no section `## 8.0.0 (DATE)`"]
+    (problem,) = unready(copy, "8.0.0")
+    assert problem.startswith("CHANGELOG.md: there is no section `## [8.0.0] - YYYY-MM-DD`")
