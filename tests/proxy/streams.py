@@ -37,7 +37,7 @@ def asked(port: int, name: str = "") -> str:
     try:
         with opened(port, name) as connection:
             return spoken(connection)
-    except (ConnectionError, ssl.SSLEOFError):
+    except (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
         return ""
 
 
