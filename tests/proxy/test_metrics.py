@@ -21,6 +21,7 @@ from tests.proxy.lasthop import Lasthop
 from tests.proxy.scrape import BACKEND, Scrape, complete, write
 
 MONITORING = Path(__file__).parents[2] / "deploy/monitoring"
+PAGE = Path(__file__).parents[2] / "docs/prometheus.md"
 SCRAPED = {"instance", "job"}
 """Labels that a Prometheus adds."""
 
@@ -119,7 +120,9 @@ def sources() -> list[tuple[str, str, set[str]]]:
         if variable["type"] == "query":
             metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["definition"]).groups()  # type: ignore[union-attr]
             found.append((variable["name"], f'{metric}{{{label}=""}}', set()))
-    return found
+    rows = re.findall(r"^\| (.+) \| `(.+)` \|$", PAGE.read_text().partition("## Queries to begin with")[2], re.MULTILINE)
+    assert len(rows) > 5
+    return [*found, *((question, query, set[str]()) for question, query in rows)]
 
 
 def test_rules_and_dashboard_use_only_metrics_and_labels_that_are_there(scraped: tuple[Lasthop, Scrape]) -> None:
