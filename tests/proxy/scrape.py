@@ -45,7 +45,7 @@ def write(lasthop: Lasthop, good: Backend, other: Backend, plain: Backend) -> No
     own = docs.gateway("secure", docs.https(free_port(), "listener"))
     lasthop.load(
         "objects.yaml",
-        docs.config_map("ca", CA.pem),
+        docs.config_map("ca", CA.pem, CA.crl()),
         docs.waiver("w", "All", expires=f"{NOW + 40 * DAY:%FT%TZ}"),
         own,
         docs.key_pair("listener", Certificate("www.example", CA, sans=dns("www.example"))),

@@ -13,12 +13,15 @@ import pytest
 import yaml
 
 from tests.backends import backend, until
+from tests.certificates import DAY, NOW
 from tests.promql import used
-from tests.proxy.certs import issued
+from tests.proxy import documents as docs
+from tests.proxy.certs import issued, with_alpn
 from tests.proxy.lasthop import Lasthop
 from tests.proxy.scrape import BACKEND, Scrape, complete, write
 
 MONITORING = Path(__file__).parents[2] / "deploy/monitoring"
+PAGE = Path(__file__).parents[2] / "docs/prometheus.md"
 SCRAPED = {"instance", "job"}
 """Labels that a Prometheus adds."""
 
@@ -117,7 +120,9 @@ def sources() -> list[tuple[str, str, set[str]]]:
         if variable["type"] == "query":
             metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["definition"]).groups()  # type: ignore[union-attr]
             found.append((variable["name"], f'{metric}{{{label}=""}}', set()))
-    return found
+    rows = re.findall(r"^\| (.+) \| `(.+)` \|$", PAGE.read_text().partition("## Queries to begin with")[2], re.MULTILINE)
+    assert len(rows) > 5
+    return [*found, *((question, query, set[str]()) for question, query in rows)]
 
 
 def test_rules_and_dashboard_use_only_metrics_and_labels_that_are_there(scraped: tuple[Lasthop, Scrape]) -> None:
@@ -132,6 +137,63 @@ def test_rules_and_dashboard_use_only_metrics_and_labels_that_are_there(scraped:
         there = set().union(*(found.labels[metric] for metric in asked.metrics)) | SCRAPED
         assert asked.grouped <= there | {"le"}, f"{where}: {asked.grouped - there}"
         assert named <= asked.grouped | SCRAPED, f"{where}: {named - asked.grouped} is gone after grouping"
+
+
+def health(lasthop: Lasthop, service: str) -> set[str]:
+    found = Scrape(lasthop.ask("/metrics")[1].decode()).samples
+    names = (dict(labels) for name, labels in found if name == "lasthop_backend_health")
+    return {labels["health"] for labels in names if labels["service"] == service}
+
+
+def until_health(lasthop: Lasthop, service: str, expected: str) -> None:
+    def said() -> bool:
+        lasthop.get(service)
+        return health(lasthop, service) == {expected}
+
+    until(said, f"{service} is {expected}")
+
+
+def test_an_endpoint_that_is_gone_is_neither_failing_nor_about_to_expire(scraped: tuple[Lasthop, Scrape]) -> None:
+    lasthop, _ = scraped
+    name, ends = "lasthop_backend_certificate_expiry_timestamp_seconds", NOW + 90 * DAY
+    with (
+        backend(issued("old.example")) as wrong,
+        backend(issued()) as soon,
+        backend(issued(valid=(NOW - DAY, ends))) as good,
+    ):
+
+        def expiry() -> float:
+            return Scrape(lasthop.ask("/metrics")[1].decode()).value(name, **BACKEND, service="moved")
+
+        for served, expected in ((wrong, "failing"), (soon, "working"), (good, "working")):
+            lasthop.load("moved.yaml", *docs.hop("moved", served.port, docs.policy("moved", "api.example", "ca")))
+            until_health(lasthop, "moved", expected)
+            if served is not wrong:
+                until(lambda: expiry() > 0, "the certificate is known")
+        until(lambda: expiry() == int(ends.timestamp()), "only the certificate of the endpoint that is there counts")
+        # Nor has a backend a certificate to show that is connected to in plaintext.
+        with backend() as plain:
+            lasthop.load("moved.yaml", *docs.hop("moved", plain.port))
+            until_health(lasthop, "moved", "working")
+            until(lambda: expiry() == 0, "no certificate is known")
+    (lasthop.folder / "moved.yaml").unlink()
+
+
+def test_upgrades_count_for_their_backend(scraped: tuple[Lasthop, Scrape]) -> None:
+    lasthop, _ = scraped
+    with backend(with_alpn(issued(), "h2"), h2_only=True) as served:
+        lasthop.load("upgraded.yaml", *docs.hop("upgraded", served.port, docs.policy("upgraded", "api.example", "ca")))
+        headers = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13", "sec-websocket-key": "x"}
+
+        def partly() -> bool:
+            assert lasthop.get("upgraded").status == 200
+            assert lasthop.get("upgraded", headers=headers).status == 503
+            return health(lasthop, "upgraded") == {"partly failing"}
+
+        until(partly, "requests succeed and upgrades fail")
+        counted = Scrape(lasthop.ask("/metrics")[1].decode())
+        assert counted.value("lasthop_backend_requests_total", **BACKEND, service="upgraded", code="5xx") > 0
+    (lasthop.folder / "upgraded.yaml").unlink()
 
 
 def test_what_does_not_exist_any_more_has_no_series(scraped: tuple[Lasthop, Scrape]) -> None:

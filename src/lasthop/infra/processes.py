@@ -197,9 +197,9 @@ class Processes:
 
     async def _follow(self, key: Key, proxy: Proxy, observer: Observer) -> None:
         skipped = functools.partial(self._skipped, key)
-        async for entry in follow(proxy.folder.access_log, from_end=True, skipped=skipped):
+        async for entry in follow(proxy.folder.access_log, from_end=True, skipped=skipped, written=observer.wrote):
             observer.failed(entry)
-            self._entry(msgspec.structs.replace(entry, stands_for=observer.stands_for()))
+            self._entry(msgspec.structs.replace(entry, stands_for=observer.stands_for(entry)))
 
 
 def _envoys(proxy: Proxy) -> set[int]:

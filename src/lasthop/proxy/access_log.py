@@ -39,14 +39,24 @@ class SkippedLines(msgspec.Struct, frozen=True):
         return SkippedLines(self.lines + other.lines, self.bytes + other.bytes)
 
 
+def _nobody(lines: float) -> None:
+    pass
+
+
 async def follow(
-    path: Path, *, from_end: bool, skipped: Callable[[SkippedLines], None], size_limit: int = SIZE_LIMIT
+    path: Path,
+    *,
+    from_end: bool,
+    skipped: Callable[[SkippedLines], None],
+    written: Callable[[float], None] = _nobody,
+    size_limit: int = SIZE_LIMIT,
 ) -> AsyncGenerator[AccessLogEntry, None]:
     """Yields each entry that is written from now on, with `why` filled in, until cancelled, and then those of the last moment.
 
-    `from_end` leaves out what the file already holds: for an Envoy that was adopted, that has been reported.
+    `from_end` leaves out what the file already holds: for an Envoy that was adopted, that has been reported. `written` is told
+    how many lines are new, whether they are read now, later or never.
     """
-    reader = Reader(path, from_end=from_end, size_limit=size_limit)
+    reader = Reader(path, from_end=from_end, written=written, size_limit=size_limit)
     try:
         while True:
             for entry in reader.read():
@@ -67,8 +77,10 @@ async def follow(
 class Reader:
     """Reads entries piece by piece, and says how long to wait before the next piece."""
 
-    def __init__(self, path: Path, *, from_end: bool, size_limit: int = SIZE_LIMIT) -> None:
-        self._tail = Tail(path, from_end=from_end, size_limit=size_limit)
+    def __init__(
+        self, path: Path, *, from_end: bool, written: Callable[[float], None] = _nobody, size_limit: int = SIZE_LIMIT
+    ) -> None:
+        self._tail, self._written = Tail(path, from_end=from_end, size_limit=size_limit), written
         self._unreported = SkippedLines()
         self._reported_at = -REPORT_INTERVAL
 
@@ -78,6 +90,7 @@ class Reader:
 
     def read(self) -> list[AccessLogEntry]:
         entries = [entry for line in self._tail.read() if (entry := parse(line)) is not None]
+        self._written(self._tail.take_written())
         return [msgspec.structs.replace(entry, why=explain_failure(entry)) for entry in entries]
 
     def rest(self) -> Iterator[AccessLogEntry]:
@@ -112,6 +125,8 @@ class Tail:
         self._fd = -1
         self._rest = b""
         self._skipped = SkippedLines()
+        self._passed, self._told, self._length = 0, 0.0, 500.0
+        """Lines that were read or skipped; lines that were told as written; bytes of a line."""
         self._open()
         if from_end and self._fd >= 0:
             os.lseek(self._fd, 0, os.SEEK_END)
@@ -130,6 +145,8 @@ class Tail:
         *lines, self._rest = (self._rest + piece).split(b"\n")
         if len(self._rest) > _LONGEST_LINE:
             self._rest = b""
+        self._passed += len(lines)
+        self._length = len(piece) / len(lines) if lines else self._length
         self.behind = len(piece) == _PIECE
         too_large = os.fstat(self._fd).st_size > self._size_limit
         if self.behind and too_large:
@@ -142,6 +159,13 @@ class Tail:
         """Returns what has been skipped since the last call."""
         taken, self._skipped = self._skipped, SkippedLines()
         return taken
+
+    def take_written(self) -> float:
+        """Returns how many lines were added since the last call: those that were read or skipped, and about as many as are
+        still to be read."""
+        ahead = os.fstat(self._fd).st_size - os.lseek(self._fd, 0, os.SEEK_CUR) if self._fd >= 0 else 0
+        before, self._told = self._told, max(self._told, self._passed + ahead / self._length)
+        return self._told - before
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -157,6 +181,7 @@ class Tail:
                 break
         end = os.lseek(self._fd, 0, os.SEEK_END)
         self._skipped += SkippedLines(lines, len(self._rest) + end - begin)
+        self._passed += lines
         self._rest, self.behind = b"", False
 
     def _at_end(self, too_large: bool) -> None:

@@ -63,7 +63,12 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> float:
-        return moment(self.time) + (self.duration_ms or 0.0) / 1000
+        return ended(self)
+
+
+def ended(line: Sample | AccessLogEntry) -> float:
+    """Returns when the request was over, and so its line written."""
+    return moment(line.time) + (line.duration_ms or 0.0) / 1000
 
 
 def parse_sample(line: bytes) -> Sample | None:
@@ -101,13 +106,13 @@ def failure(entry: AccessLogEntry) -> Outcome | None:
     if entry.tls_version != TLS_1_3 or not address:
         return None
     # With TLS 1.3 the handshake is over before the backend has looked at the client's certificate.
-    ended = began + (entry.duration_ms or 0.0) / 1000
+    at = ended(entry)
     if "UC" in flags and entry.status is not None:
-        return Outcome(hop, address, ended, why, handshake=True, connected=True)
+        return Outcome(hop, address, at, why, handshake=True, connected=True)
     if "UR" in flags and entry.status is None:
-        return Outcome(hop, address, ended, refused_after_handshake(entry), handshake=True)
+        return Outcome(hop, address, at, refused_after_handshake(entry), handshake=True)
     if flags == ["-"] and entry.status is None:
-        return Outcome(hop, address, ended, refused_after_handshake(entry), handshake=True, doubtful=True)
+        return Outcome(hop, address, at, refused_after_handshake(entry), handshake=True, doubtful=True)
     return None
 
 

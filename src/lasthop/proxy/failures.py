@@ -155,7 +155,7 @@ _TRANSPORT: Final[tuple[tuple[str, Sentence], ...]] = (
         lambda entry, found: f"backend {_wish(entry)}, or has no TLS cipher or curve in common with us",
     ),
     ("UNRECOGNIZED_NAME", lambda entry, found: f"backend does not serve the hostname that {_policy(entry)} sends as SNI"),
-    ("NO_APPLICATION_PROTOCOL", _said("no common protocol with the backend (ALPN: HTTP/2 or HTTP/1.1)")),
+    ("NO_APPLICATION_PROTOCOL", lambda entry, found: f"no common protocol with the backend (ALPN: {_offered(entry)})"),
     ("_ALERT_([A-Z_]+)", lambda entry, found: f"backend aborted the TLS handshake (alert: {_plain(found[1])})"),
     ("Secret_is_not_supplied_by_SDS", _said("the Gateway's client certificate has not reached the proxy")),
     ("Connection_refused", _said("connection refused: nothing listens on the backend's port")),
@@ -173,8 +173,18 @@ def _connection_failure(entry: AccessLogEntry) -> str:
     return f"backend closed the connection during the {tls}"
 
 
+def _offered(entry: AccessLogEntry) -> str:
+    if entry.upgrade:
+        return "HTTP/1.1 alone, which a WebSocket needs"
+    hop = Hop.parse(entry.upstream_cluster or "")
+    return "HTTP/2 alone, which gRPC needs" if hop and hop.protocol is Protocol.H2 else "HTTP/2 or HTTP/1.1"
+
+
 def _closed(entry: AccessLogEntry) -> str:
     text = "backend closed the connection before it answered"
+    if entry.policy and entry.upgrade:
+        # It was offered http/1.1 alone, and a TLS library may take that for no ALPN at all.
+        return f"{text} (one that speaks HTTP/2 alone does this to a WebSocket; with TLS 1.3 also one that {_wish(entry)})"
     return f"{text} (with TLS 1.3 a backend that {_wish(entry)} does this)" if entry.policy else text
 
 

@@ -58,17 +58,21 @@ class Observer:
         self.tally = Tally(gateway, proxy, now=time.time())
         self._path, self._admin, self._report = samples, admin, report
         self._samples, self._failures = Share(SAMPLES_SHARE, sampler.SAMPLES), Share(FAILURES_SHARE, sampler.FAILURES)
-        self._failed = 0
+        self._failed = 0.0
+
+    def wrote(self, lines: float) -> None:
+        """Takes how many lines Envoy has added to the log of failures. In a flood most are read late, or never: by those that
+        are read, the share would be set too late, and go on falling when the flood is over."""
+        self._failed += lines
 
     def failed(self, entry: AccessLogEntry) -> None:
         """Takes an entry of the log of failures."""
-        self._failed += 1
         if outcome := evidence.failure(entry):
             self._outcome(outcome, entry.upgrade)
 
-    def stands_for(self) -> float:
-        """Returns how many failed requests an entry stands for now."""
-        return self._failures.weight(time.time())
+    def stands_for(self, entry: AccessLogEntry) -> float:
+        """Returns how many failed requests an entry stands for, which may have waited to be read."""
+        return self._failures.weight(evidence.ended(entry))
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
@@ -124,7 +128,7 @@ class Observer:
             self._failures.wanted = sampler.TAPPED if self._feed and self._feed.open else sampler.FAILURES
             if self._failures.adjust(self._failed, now - since):
                 await self._apply(self._failures)
-            self._failed, since = 0, now
+            self._failed, since = 0.0, now
             try:
                 if now - counted >= interval:
                     self.tally.count(await self._admin.hop_counts(), time.time())

@@ -70,7 +70,7 @@ class Pod:
     async def run(self) -> int:
         """Returns the exit code. Raises OSError or `RunDirUnusable` if it cannot start."""
         command = self._prepare()
-        with _forwarding(self._directory.access_log, self._observer.failed) as forwarder:
+        with _forwarding(self._directory.access_log, self._observer) as forwarder:
             async with self.readiness.serving(self._settings.ready_port):
                 handle = launch.start_child(command, self._directory)
                 try:
@@ -146,9 +146,9 @@ class LogForwarder:
 
 
 @contextlib.contextmanager
-def _forwarding(path: Path, failed: Callable[[AccessLogEntry], None]) -> Iterator[LogForwarder]:
-    reader = Reader(path, from_end=True)
-    forwarder = LogForwarder(reader, failed)
+def _forwarding(path: Path, observer: Observer) -> Iterator[LogForwarder]:
+    reader = Reader(path, from_end=True, written=observer.wrote)
+    forwarder = LogForwarder(reader, observer.failed)
     try:
         yield forwarder
     finally:

@@ -31,7 +31,7 @@ class Share:
     def __repr__(self) -> str:
         return f"<{self.key}: {self.value / ALL:.2%}>"
 
-    def adjust(self, lines: int, seconds: float) -> bool:
+    def adjust(self, lines: float, seconds: float) -> bool:
         """Takes how many lines were written in that time; returns whether the share is another one now."""
         rate, old = lines / max(seconds, 0.001), self.value
         self._average += _SMOOTH * (rate - self._average)

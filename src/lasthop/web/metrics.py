@@ -20,6 +20,7 @@ from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.outputs.audit.certificates import CertificateReport, Role
 from lasthop.outputs.audit.hops import HopReport
+from lasthop.outputs.audit.observed import observed
 from lasthop.outputs.envoy.resource import type_name
 from lasthop.plan.finding import Finding
 from lasthop.plan.upstream import Hop
@@ -119,16 +120,19 @@ def revocations_metric(found: list[CertificateReport]) -> Metric:
 async def metrics(view: ControllerView) -> bytes:
     """Works in slices on the event loop, and writes the text, of which there may be megabytes, beside it."""
     hops, certificates = await view.hops(), await view.certificates()
-    controller, names = view.controller, view.engine.hop_names()
+    controller, graph = view.controller, view.engine.graph
+    # What upgrades show of a backend is observed under a name of its own, and counts for the same backend.
+    names = {also for hop in view.engine.hop_names() for also in (hop, hop.for_upgrades) if also}
     state = await in_slices(_state(view, await view.findings()))
     rows = await in_slices(each_row(controller.observations, names))
+    reports = await in_slices(observed(graph, hop, controller.observations.seen) for hop in hops)
     controller.totals.keep(names, lambda route: view.engine.store.get(route) is not None)
     totals, routes = dict(controller.totals.hops), dict(controller.totals.routes)
 
     def text() -> bytes:
         found = [
             *state,
-            *traffic_metrics(rows, totals, routes),
+            *traffic_metrics(rows, reports, totals, routes),
             *_verification(hops, weakened),
             certificates_metric(certificates),
             revocations_metric(certificates),

@@ -10,7 +10,9 @@ from prometheus_client.core import Metric
 from lasthop.api.meta import Key
 from lasthop.observe.observations import Observations
 from lasthop.observe.totals import HopTotals
-from lasthop.plan.observation import Health, HopState, Traffic
+from lasthop.outputs.audit.hops import HopReport
+from lasthop.outputs.audit.observed import leaves_of
+from lasthop.plan.observation import Health, Traffic
 from lasthop.plan.upstream import Hop
 from lasthop.web.metric_families import BACKEND, backend_labels, counter, durations, gauge, requests
 
@@ -31,26 +33,28 @@ T = TypeVar("T")
 
 class HopRow(NamedTuple):
     hop: Hop
-    state: HopState
     active: int
 
 
 def each_row(observations: Observations, hops: Iterable[Hop]) -> Iterator[HopRow]:
-    """Yields what is known of each hop now, one by one, for those who have other things to do in between."""
+    """Yields how much is under way at each hop, one by one, for those who have other things to do in between."""
     for hop in hops:
         seen = observations.seen(hop)
-        yield HopRow(hop, observations.state(hop), seen.traffic.active if seen else 0)
+        yield HopRow(hop, seen.traffic.active if seen else 0)
 
 
 def traffic_metrics(
-    rows: Sequence[HopRow], hops: Mapping[Hop, HopTotals], routes: Mapping[tuple[Key, Key], Traffic]
+    rows: Sequence[HopRow],
+    reports: Iterable[HopReport],
+    hops: Mapping[Hop, HopTotals],
+    routes: Mapping[tuple[Key, Key], Traffic],
 ) -> Iterator[Metric]:
     yield from _backends(_by_backend(hops))
     by_route = [((gateway.path, *route), traffic) for (gateway, route), traffic in sorted(routes.items(), key=_first)]
     help = "Requests (connections, of streams), by route and class of the answer."
     yield requests("lasthop_route_requests", help, ROUTE, by_route)
     yield durations("lasthop_route_request_duration_seconds", "Duration of requests, by route.", ROUTE, by_route)
-    yield from _health(rows)
+    yield from _health(rows, reports)
 
 
 def _first(item: tuple[T, object]) -> T:
@@ -80,16 +84,22 @@ def _handshakes(backends: Mapping[Labels, HopTotals]) -> Iterator[tuple[Labels, 
         yield from (((*labels, outcome), count) for outcome, count in sorted(counts.items()))
 
 
-def _health(rows: Iterable[HopRow]) -> Iterator[Metric]:
+def _health(rows: Iterable[HopRow], reports: Iterable[HopReport]) -> Iterator[Metric]:
+    """Yields what `lasthop audit` says, which knows the endpoints that there are now: one that is gone, and failed or had a
+    certificate that ends soon, would keep an alert firing for as long as it is remembered."""
     health: dict[Labels, Health] = {}
-    expiry: dict[Labels, float] = {}
     active: dict[Labels, int] = {}
-    for hop, state, under_way in rows:
+    for hop, under_way in rows:
         labels = backend_labels(hop)
-        health[labels] = min(health.get(labels, Health.UNTRIED), state.health, key=WORST.index)
+        health[labels] = Health.UNTRIED
         active[labels] = active.get(labels, 0) + under_way
-        if ends := _first_to_end(state):
-            expiry[labels] = min(expiry.get(labels, ends), ends)
+    expiry: dict[Labels, float] = {}
+    for report in reports:
+        labels = (report.gateway.path, *report.backend, str(report.port))
+        if report.observed and labels in health:
+            health[labels] = min(health[labels], report.observed.health, key=WORST.index)
+        for leaf in leaves_of(report):
+            expiry[labels] = min(expiry.get(labels, leaf.not_after), leaf.not_after)
     help = "1 for how connections to a backend fare: working, partly failing, failing, or untried."
     yield gauge(
         "lasthop_backend_health", help, (*BACKEND, "health"), (((*labels, each), 1) for labels, each in health.items())
@@ -97,10 +107,6 @@ def _health(rows: Iterable[HopRow]) -> Iterator[Metric]:
     help = "When the first of the certificates ends that a backend has shown."
     yield gauge("lasthop_backend_certificate_expiry_timestamp_seconds", help, BACKEND, expiry.items())
     yield gauge("lasthop_backend_requests_active", "Requests (or streams) under way.", BACKEND, active.items())
-
-
-def _first_to_end(state: HopState) -> float:
-    return min((each.not_after for each in state.certificates), default=0.0)
 
 
 def _by_backend(hops: Mapping[Hop, HopTotals]) -> dict[Labels, HopTotals]:

@@ -9,7 +9,9 @@ import re
 import threading
 
 import msgspec
+import pytest
 
+from lasthop.cli.render import access_log
 from lasthop.cli.render.access_log import WAITING, AccessLogPrinter
 from lasthop.cli.render.request_lines import MOST, WINDOW, JsonLines, TextLines, request_line
 from lasthop.proxy.entry import AccessLogEntry
@@ -72,6 +74,19 @@ def test_nobody_left_to_read_is_no_reason_to_end() -> None:
         printer(AccessLogEntry(path="/"))
     printer.close()
     os.close(writing)
+
+
+def test_of_a_reader_that_never_comes_back_it_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_log, "TELLING", 0.0)
+    reading, writing = os.pipe()
+    os.close(reading)
+    told: list[int] = []
+    printer = AccessLogPrinter(writing, JsonLines(), told.append, 0.0)
+    for _ in range(2 * WAITING):
+        printer(AccessLogEntry(path="/"))
+    printer.close()
+    os.close(writing)
+    assert WAITING - 10 <= sum(told) <= WAITING
 
 
 FAILED = AccessLogEntry(

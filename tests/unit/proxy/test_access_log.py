@@ -6,15 +6,22 @@ import asyncio
 import json
 import os
 import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from lasthop.api.meta import Key
+from lasthop.outputs.envoy.access_log import FAILURES_SHARE
 from lasthop.proxy import launch
 from lasthop.proxy.access_log import BUDGET, Reader, SkippedLines, Tail, follow
+from lasthop.proxy.admin import Admin
 from lasthop.proxy.entry import AccessLogEntry, parse
+from lasthop.proxy.observer import Observer
 from lasthop.proxy.pod import LogForwarder
-from tests.backends import until
+from lasthop.proxy.sampler import ALL
+from tests.backends import PATIENCE, until
 from tests.servers import server
 from tests.unit.proxy.static_envoy import cluster, static_envoy
 
@@ -106,6 +113,45 @@ def test_what_is_too_much_to_read_is_skipped_counted_and_cut_off(log: Path) -> N
     append(log, LINE)
     assert (len(tail.read()), tail.take_skipped()) == (1, SkippedLines())
     tail.close()
+
+
+@pytest.mark.parametrize("size_limit", [100_000, 100_000_000])
+def test_a_flood_is_known_when_it_is_written_and_not_again_when_it_is_read(log: Path, size_limit: int) -> None:
+    tail = Tail(log, from_end=False, size_limit=size_limit)
+    append(log, LINE * 10)
+    assert (len(tail.read()), tail.take_written()) == (10, 10.0)
+    append(log, LINE * 10_000)
+    read = len(tail.read())
+    assert tail.take_written() == pytest.approx(10_000, rel=0.02) and read < 200
+    later = 0.0
+    while tail.behind:
+        tail.read()
+        later += tail.take_written()
+    assert later < 200
+    tail.close()
+
+
+async def test_the_share_follows_what_is_written_and_an_entry_that_waited_stands_for_what_it_did(folder: Path) -> None:
+    told, lowered = asyncio.Event(), asyncio.Event()
+
+    class Envoy(Admin):
+        async def set_runtime(self, values: Mapping[str, int]) -> None:
+            told.set()
+            if values.get(FAILURES_SHARE, ALL) < ALL / 50:
+                lowered.set()
+
+    observer = Observer(Key("Gateway", "a", "g"), folder / "samples.log", Envoy(folder / "none"), lambda report: None)
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(observer.run())
+        await told.wait()
+        began = datetime.now(UTC).isoformat()
+        observer.wrote(30_000.0)
+        await lowered.wait()
+        await asyncio.sleep(0)  # by then it is in force
+        running.cancel()
+    now = datetime.now(UTC).isoformat()
+    assert observer.stands_for(AccessLogEntry(time=began, duration_ms=1.0)) == 1.0
+    assert observer.stands_for(AccessLogEntry(time=now, duration_ms=1.0)) > 50
 
 
 def test_the_file_stays_bounded_while_it_grows_faster_than_it_is_read(log: Path) -> None:

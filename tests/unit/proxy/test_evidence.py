@@ -251,6 +251,31 @@ def test_how_many_names_there_are_is_not_said_of_a_text_that_was_cut(odd: str) -
     assert said is not None and said.startswith("certificate is for ") and " and more, the policy wants" in said
 
 
+@pytest.mark.parametrize(
+    ("protocol", "upgrade", "offered"),
+    [
+        (Protocol.AUTO, None, "HTTP/2 or HTTP/1.1"),
+        (Protocol.AUTO, True, "HTTP/1.1 alone, which a WebSocket needs"),
+        (Protocol.H2, None, "HTTP/2 alone, which gRPC needs"),
+    ],
+)
+def test_a_backend_without_a_common_protocol_is_told_with_what_it_was_offered(
+    protocol: Protocol, upgrade: bool | None, offered: str
+) -> None:
+    alert = "TLS_error:|1:SSL_routines:OPENSSL_internal:TLSV1_ALERT_NO_APPLICATION_PROTOCOL:TLS_error_end"
+    entry = failed(tls_failure=alert, upstream_cluster=HOP._replace(protocol=protocol).name, upgrade=upgrade)
+    assert entry.why == f"no common protocol with the backend (ALPN: {offered})"
+
+
+def test_an_upgrade_that_is_hung_up_on_names_the_protocol_first() -> None:
+    said = failed(
+        "UC", tls_version="TLSv1.3", upgrade=True, details="upstream_reset_before_response_started{connection_termination}"
+    ).why
+    assert (
+        said is not None and "one that speaks HTTP/2 alone does this to a WebSocket; with TLS 1.3 also one that wants" in said
+    )
+
+
 STREAM = HOP._replace(protocol=Protocol.TCP).name
 
 

@@ -97,8 +97,7 @@ async def test_the_certificates_that_ports_of_a_backend_show_are_to_be_renewed_e
             seen = EndpointSeen(f"10.0.0.1:{port}", last_success=now, certificate=leaf, tls_version="TLSv1.3")
             hop = Hop(Key("Gateway", "a", "g"), Key("Service", "a", "s"), port, Protocol.AUTO)
             hops[hop] = HopSeen(1, last_success=now, endpoints=(seen,))
-        runtime.controller.observations.heard(ProxyReport(Key("Gateway", "a", "g"), "pod", now, now, hops), now)
-        runtime.controller.observations.step(now)
+        runtime.controller.seen(ProxyReport(Key("Gateway", "a", "g"), "pod", now, now, hops))
         view = ControllerView(runtime)
         async with TestClient(TestServer(application(view))) as browser:
             page = await (await browser.get("/")).text()

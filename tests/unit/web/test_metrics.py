@@ -10,8 +10,9 @@ from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.desired import Site
 from lasthop.observe.totals import HopTotals
 from lasthop.outputs.audit.certificates import CertificateReport, Role
+from lasthop.outputs.audit.hops import HopReport, Manner, Observed
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
-from lasthop.plan.observation import Health, HopState, Traffic
+from lasthop.plan.observation import Health, Traffic
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.sources.source import Batch
 from lasthop.web.controller_view import ControllerView
@@ -80,12 +81,16 @@ def test_a_bundle_of_hundreds_has_few_series_and_no_text_of_any_length() -> None
 def test_protocols_of_a_port_are_one_series_with_the_worst_health() -> None:
     gateway, service = Key("Gateway", "a", "g"), Key("Service", "a", "s")
     auto, upgrade = (Hop(gateway, service, 443, protocol) for protocol in (Protocol.AUTO, Protocol.H1_UPGRADE))
-    rows = [HopRow(auto, HopState(Health.WORKING), 2), HopRow(upgrade, HopState(Health.FAILING), 1)]
+    rows = [HopRow(auto, 2), HopRow(upgrade, 1)]
+    tls, udp = (
+        HopReport(gateway, service, 443, manner, "", observed=Observed(health, 0.0, 0.0, 0.0, 0, 0, 0, (), (), ()))
+        for manner, health in ((Manner.VERIFIED, Health.WORKING), (Manner.UDP, Health.FAILING))
+    )
     traffic = Traffic((0, 3, 0, 0, 1), ((0.1, 3), (math.inf, 4)))
     totals = dict.fromkeys((auto, upgrade), HopTotals(5, {"fail_verify_san": 1, "fail_verify_new": 2}, 3, traffic))
     found = {
         family.name: family.samples
-        for family in traffic_metrics(rows, totals, {(gateway, Key("HTTPRoute", "a", "r")): traffic})
+        for family in traffic_metrics(rows, [tls, udp], totals, {(gateway, Key("HTTPRoute", "a", "r")): traffic})
     }
     (health,) = found["lasthop_backend_health"]
     assert health.labels["health"] == "failing"

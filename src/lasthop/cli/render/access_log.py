@@ -18,6 +18,8 @@ from lasthop.proxy.entry import AccessLogEntry
 STANDARD_OUTPUT: Final = 1
 WAITING: Final = 2_000
 """Entries that may wait to be printed; more are dropped and counted."""
+TELLING: Final = 10.0
+"""Seconds between two words about entries that are dropped."""
 PATIENCE: Final = 1.0
 """Seconds to print the waiting entries at exit."""
 
@@ -27,7 +29,8 @@ def _utf8(text: str) -> bytes:
 
 
 class AccessLogPrinter:
-    """Calls `dropped` with the number of dropped entries once there is room again."""
+    """Calls `dropped` with the number of dropped entries once there is room again, and every `TELLING` seconds until then: a
+    reader that has stopped, or is gone, may never come back."""
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class AccessLogPrinter:
     ) -> None:
         self._fd, self._lines, self._tell, self._patience, self._encode = fd, lines, dropped, patience, encode
         self._entries: queue.Queue[AccessLogEntry | None] = queue.Queue(WAITING)
-        self._dropped = 0
+        self._dropped, self._since = 0, 0.0
         self._thread: threading.Thread | None = None
 
     def __call__(self, entry: AccessLogEntry) -> None:
@@ -51,8 +54,12 @@ class AccessLogPrinter:
         try:
             self._entries.put_nowait(entry)
         except queue.Full:
+            now = time.monotonic()
+            if not self._dropped:
+                self._since = now
             self._dropped += 1
-            return
+            if now - self._since < TELLING:
+                return
         if self._dropped:
             self._tell(self._dropped)
             self._dropped = 0
