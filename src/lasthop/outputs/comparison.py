@@ -102,5 +102,5 @@ def _strength(hop: HopReport) -> int | None:
 
 
 def _asked_for(hop: HopReport) -> int | None:
-    """Returns how strong a hop was; of one that failed closed, that it was at least not plaintext if a policy asked for TLS."""
+    """Returns how strong a hop was; of one that failed closed, that it was not plaintext where a policy asked for TLS."""
     return UNFULFILLED if hop.manner is Manner.FAILING and hop.policy else _strength(hop)
