@@ -363,6 +363,7 @@ async def test_probe_of_a_cluster_tries_its_endpoints_from_here(api: FakeApi) ->
         assert found.exit_code == 0, found.output
         assert "Gateway shop/web to Service shop/api port 443" in found.stdout
         assert "with its system store" in found.stdout
+        assert "`lasthop dashboard` tries from the controller's Pod" in " ".join(found.stdout.split())
         api.fail("list", "configmaps", "*", forbidden("configmaps"))
         unseen = await run("probe", "shop/api", "--context", "bare")
         assert (unseen.exit_code, "Not visible with your permissions" in unseen.stderr) == (1, True)

@@ -103,7 +103,10 @@ class ClusterView(EngineView):
     """Answers as the controller would, as if every Gateway had its proxies. What the user may not list is not called
     missing."""
 
-    probe_notes = ("From this machine, with its system store; the proxy in the cluster has its own.",)
+    probe_notes = (
+        "From this machine, with its system store; the proxy in the cluster has its own.",
+        "Pods can often be reached from inside a cluster only: Probe in `lasthop dashboard` tries from the controller's Pod.",
+    )
 
     @classmethod
     async def load(cls, client: Client, namespace: str) -> ClusterView:
