@@ -271,7 +271,7 @@ async def test_a_namespace_that_the_controller_does_not_watch_is_told(cluster: C
     cluster.answers[DEPLOYMENT] = deployment("--namespaces=shop,blog")
     found = (await of(cluster, tmp_path, "-n", "team"))["controller in lasthop-system"]
     assert found["verdict"] == "warning"
-    assert found["found"] == "it watches only shop, blog; nothing in namespace team is served"
+    assert found["found"] == "it watches only shop, blog; edits in namespace team have no effect"
     assert found["remedy"] == "If it should: lasthop install --watch shop --watch blog --watch team"
     for asked in (("-n", "blog"), ("-A",)):
         assert (await of(cluster, tmp_path, *asked))["controller in lasthop-system"]["verdict"] == "ok"

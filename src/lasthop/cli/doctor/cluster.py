@@ -156,4 +156,4 @@ async def _controller(client: Client, namespace: str, deployment: list[dict[str,
     watched = watched_by(found)
     if watched and asked and asked not in watched:
         remedy = f"If it should: lasthop install {' '.join(f'--watch {each}' for each in (*watched, asked))}"
-        yield warning(what, f"it watches only {', '.join(watched)}; nothing in namespace {asked} is served", remedy)
+        yield warning(what, f"it watches only {', '.join(watched)}; edits in namespace {asked} have no effect", remedy)
