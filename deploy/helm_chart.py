@@ -130,6 +130,9 @@ def schema(texts: str) -> str:
 FREE: Final = ("resources", "podDisruptionBudget", "profile")
 """Objects whose fields are Kubernetes' or a GatewayProfile's: the API server knows them."""
 
+WORDS: Final = {"failurePolicy": ("Ignore", "Fail")}
+"""Values that are one of some words: the API server would refuse another one when the rest is installed already."""
+
 
 def _schema(name: str, value: Any) -> dict[str, Any]:
     match value:
@@ -137,8 +140,10 @@ def _schema(name: str, value: Any) -> dict[str, Any]:
             return {"type": "boolean"}
         case int():
             return {"type": "integer", "minimum": 1}
+        case str() if name in WORDS:
+            return {"enum": list(WORDS[name])}
         case str():
-            return {"type": "string"}
+            return {"type": "string", **({"minLength": 1} if value else {})}
         case list() if name == "namespaces":
             return {
                 "type": "array",

@@ -29,6 +29,8 @@ class Pods:
         self.pods: dict[str, dict[str, Any]] = {}
         self.listening: dict[tuple[str, int], int] = {}
         """The local port behind each (Pod, port)."""
+        self.opens = True
+        """Whether ports are forwarded at all: something on the way may know no WebSockets."""
         self.denied: set[str] = set()
         """What may not be done: `leases`, `pods`, `portforward`."""
         self.forwarded: list[str] = []
@@ -66,7 +68,7 @@ class Pods:
     async def forward(self, request: web.Request) -> web.WebSocketResponse:
         self._check(request, "portforward")
         name, port = request.match_info["name"], int(request.query["ports"])
-        if name not in self.pods:
+        if name not in self.pods or not self.opens:
             raise web.HTTPNotFound
         self.forwarded.append(name)
         socket = web.WebSocketResponse(protocols=(self.protocol,))

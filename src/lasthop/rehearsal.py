@@ -73,6 +73,9 @@ class Verdict(msgspec.Struct, frozen=True):
     """Why an operator wants the edit refused, a sentence each."""
 
 
+IN_ORDER: Final = Verdict((), ())
+
+
 class _Hop(msgspec.Struct, frozen=True):
     """How a hop is in one of the two states."""
 
@@ -97,6 +100,11 @@ class Rehearsal:
         """Takes what has changed in the cluster; it counts from the next rehearsal on. May be called while one goes on in
         another thread."""
         self._waiting.update(changes)
+
+    @property
+    def behind(self) -> bool:
+        """Whether something has changed in the cluster since the last rehearsal."""
+        return bool(self._waiting)
 
     def follow(self, live: Graph, now: float) -> None:
         """Takes over the inputs that are no objects."""

@@ -13,7 +13,7 @@ from lasthop.plan.finding import Severity
 from lasthop.rehearsal import Rehearsal, Verdict
 from lasthop.resolve.settings import IN_CLUSTER
 from tests.rehearsed import POLICY, REFUSING, world
-from tests.world import NOW, key, keyed, mk, mk_gateway, mk_policy, mk_profile, mk_route, mk_waiver, own_ref
+from tests.world import NOW, key, keyed, mk, mk_gateway, mk_policy, mk_profile, mk_route, mk_service, mk_waiver, own_ref
 
 T = TypeVar("T")
 
@@ -66,6 +66,22 @@ def test_deleting_the_policy_turns_a_verified_hop_into_plaintext(rehearsal: Rehe
     (change,) = verdict.weaker
     assert (change.gateway, change.backend, change.port) == (Key("Gateway", "shop", "web"), Key("Service", "shop", "api"), 443)
     assert change.before.startswith("must be verified") and change.after.startswith("plaintext")
+
+
+def test_deleting_a_policy_that_fails_closed_is_told_because_plaintext_follows(rehearsal: Rehearsal) -> None:
+    broken = mk_policy("shop/api", "api", "api.example", ["no-ca"])
+    rehearsal.changed(keyed(broken))
+    (change,) = done(rehearsal.edit(key(broken), None)).weaker
+    assert "ConfigMap shop/no-ca does not exist" in change.before and change.after.startswith("plaintext")
+    assert not done(rehearsal.edit(key(POLICY), POLICY)).weaker, "a correction"
+    elsewhere = mk_policy("shop/api", "apii", "api.example", ["ca"])
+    assert done(rehearsal.edit(key(elsewhere), elsewhere)).weaker
+
+
+def test_plaintext_to_a_service_that_was_missing_is_no_less_than_before() -> None:
+    objects = [obj for obj in world() if obj is not POLICY and key(obj) != Key("Service", "shop", "api")]
+    found = of(*objects)
+    assert not done(found.edit(Key("Service", "shop", "api"), mk_service("shop/api"))).weaker
 
 
 def test_a_route_to_what_does_not_exist_is_told(rehearsal: Rehearsal) -> None:
@@ -130,6 +146,14 @@ def test_nothing_is_refused_unless_a_profile_says_so() -> None:
 def test_an_edit_that_verifies_less_is_refused_where_the_profile_says_so() -> None:
     (refused,) = done(of(*world(**REFUSING)).edit(key(POLICY), None)).refused
     assert "Gateway shop/web to Service shop/api:443 would be plaintext" in refused
+
+
+def test_the_same_in_two_steps_is_refused_too() -> None:
+    found = of(*world(**REFUSING))
+    broken = mk_policy("shop/api", "api", "api.example", ["no-ca"])
+    assert not done(found.edit(key(broken), broken)).refused, "it fails closed"
+    found.changed(keyed(broken))
+    assert done(found.edit(key(broken), None)).refused
 
 
 def test_what_a_profile_does_not_permit_is_refused() -> None:

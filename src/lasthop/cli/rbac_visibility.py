@@ -53,6 +53,11 @@ class RBACVisibility:
             lines += [f"You may not list {', '.join(names)}{where}"] if names else []
         return lines
 
+    def refusal(self, kind: str) -> str:
+        """Returns why no object of a kind can be seen, and what to do; empty if some can, or could."""
+        each = self._refused.get(kind)
+        return "" if each is None or each.namespace else f"you may not list {_resource(each)}; ask for permission (RBAC)"
+
     def unseen(self, g: Graph, key: Key) -> list[Key]:
         """Objects that the explanation of `key` has asked for in vain, and that may well exist."""
         return [each for each in _missed(g, key) if self._hides(each)]
@@ -87,6 +92,13 @@ class RBACVisibility:
         return found
 
 
+def qualified(text: str, unseen: Iterable[Key]) -> str:
+    """Returns a sentence in which objects that are only out of sight are not said to be missing."""
+    for key in unseen:
+        text = text.replace(f"{key} {DOES_NOT_EXIST}", f"{key} {NOT_SEEN}")
+    return text
+
+
 @query
 def _missed(g: Graph, key: Key) -> tuple[Key, ...]:
     """Returns the objects that an explanation asked for and that are not there. A query, so that its reads are still known."""
@@ -96,8 +108,12 @@ def _missed(g: Graph, key: Key) -> tuple[Key, ...]:
 
 
 def _finding(each: ListResult) -> Finding:
-    resource = f"{each.kind.plural}.{each.kind.group}" if each.kind.group else each.kind.plural
+    resource = _resource(each)
     where = f" outside namespace {each.namespace}" if each.namespace else ""
     message = f"you may not list {resource}{where}, so what refers to them cannot be judged"
     remedy = f"Ask for permission to get and list {resource} (RBAC)."
     return Finding(None, FORBIDDEN, message, remedy, severity=Severity.WARNING)
+
+
+def _resource(each: ListResult) -> str:
+    return f"{each.kind.plural}.{each.kind.group}" if each.kind.group else each.kind.plural

@@ -11,7 +11,7 @@ import msgspec
 
 from lasthop.api.documents import Json
 from lasthop.kubernetes.config import Access
-from lasthop.kubernetes.errors import RESET, SILENT, UNREACHABLE, ApiError, ConfigError, from_status
+from lasthop.kubernetes.errors import NOT_OPENED, RESET, SILENT, UNREACHABLE, ApiError, ConfigError, from_status
 
 CONNECT: Final = 5.0
 TIMEOUT: Final = 30.0
@@ -101,7 +101,7 @@ class Client:
                     raise ApiError(0, RESET, f"{self.access.url} does not know the protocol {protocol}")
                 yield socket
         except aiohttp.WSServerHandshakeError as error:
-            raise ApiError(error.status, "", error.message) from error
+            raise ApiError(error.status, NOT_OPENED, f"{self.access.url}{path} does not open a WebSocket") from error
         except ConfigError as error:
             raise ApiError(0, UNREACHABLE, str(error)) from error
         except (aiohttp.ClientError, OSError) as error:

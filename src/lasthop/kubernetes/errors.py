@@ -47,6 +47,8 @@ class ApiError(Exception):
 UNREACHABLE = "Unreachable"
 SILENT = "Silent"
 RESET = "Reset"
+NOT_OPENED = "NotOpened"
+"""A WebSocket that the server, or something on the way, did not open."""
 
 
 def from_status(status: int, body: bytes, retry_after: float = 0.0) -> ApiError:
@@ -56,5 +58,5 @@ def from_status(status: int, body: bytes, retry_after: float = 0.0) -> ApiError:
     except msgspec.DecodeError:
         content = None
     if not isinstance(content, dict) or content.get("kind") != "Status":
-        return ApiError(status, "", body[:300].decode(errors="replace"), retry_after)
+        return ApiError(status, "", body[:300].decode(errors="replace").strip(), retry_after)
     return ApiError(content.get("code") or status, content.get("reason") or "", content.get("message") or "", retry_after)

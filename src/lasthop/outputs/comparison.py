@@ -14,6 +14,9 @@ from lasthop.plan.finding import Severity
 
 STRENGTH: Final = {"Plaintext": 0, "All": 2, "Names": 3, "Expiry": 4, "PinnedOnly": 5, "Verified": 6}
 """By `HopReport.mode`. What fails closed lets nothing through, passthrough is the client's own TLS: neither is compared."""
+UNFULFILLED: Final = 1
+"""Of what has failed closed because of a policy: who deletes a policy that cannot be fulfilled has plaintext, not the TLS that
+it asked for."""
 
 
 class State(msgspec.Struct, frozen=True):
@@ -84,7 +87,7 @@ def _changes(before: dict[Place, list[HopReport]], after: dict[Place, list[HopRe
         if was != now:
             first = new[0] if new else old[0]
             weakest = min((s for each in new if (s := _strength(each)) is not None), default=None)
-            strongest = min((s for each in old if (s := _strength(each)) is not None), default=None)
+            strongest = min((s for each in old if (s := _asked_for(each)) is not None), default=None)
             weaker = weakest is not None and strongest is not None and weakest < strongest
             yield HopChange(*place, was, now, weaker, first.file if new else "", first.line if new else 0)
 
@@ -96,3 +99,8 @@ def _words(hops: list[HopReport]) -> str:
 
 def _strength(hop: HopReport) -> int | None:
     return STRENGTH.get(hop.mode) if hop.manner not in (Manner.FAILING, Manner.PASSTHROUGH, Manner.UDP) else None
+
+
+def _asked_for(hop: HopReport) -> int | None:
+    """Returns how strong a hop was; of one that failed closed, that it was not plaintext where a policy asked for TLS."""
+    return UNFULFILLED if hop.manner is Manner.FAILING and hop.policy else _strength(hop)

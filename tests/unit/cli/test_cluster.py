@@ -305,6 +305,31 @@ async def test_who_may_read_one_namespace_only_is_shown_that_one(api: FakeApi) -
     assert "HTTPRoute shop/abroad cannot be judged" in result.stdout
 
 
+async def test_who_may_list_nothing_of_gateway_api_is_refused_and_not_told_that_nothing_is_wrong(api: FakeApi) -> None:
+    for kind in KINDS.values():
+        api.fail("list", kind.plural, "*", forbidden(kind.plural))
+    for command in ("check", "audit", "explain httproute api", "probe api", "probe", "explain request http://shop.example/"):
+        result = await run(*command.split())
+        assert (result.exit_code, result.stdout) == (1, ""), command
+        assert "does not let you read this" in result.stderr and "ask for permission to list it (RBAC)" in result.stderr
+
+
+async def test_a_kind_that_may_not_be_listed_is_not_said_to_have_no_objects(api: FakeApi) -> None:
+    api.fail("list", "configmaps", "*", forbidden("configmaps"))
+    explained = await run("explain", "configmap", "corp-ca")
+    assert (explained.exit_code, explained.stdout) == (1, "")
+    assert explained.stderr.splitlines()[-1] == "Error: you may not list configmaps; ask for permission (RBAC)"
+    probed = await run("probe", "api")
+    assert "ConfigMap shop/corp-ca is not visible with your permissions" in probed.stdout
+    assert "does not exist" not in probed.output
+
+
+async def test_summaries_say_of_what_they_are_true(api: FakeApi) -> None:
+    api.fail("list", "gatewayclasses", "*", forbidden("gatewayclasses"))
+    assert (await run("audit")).stdout == "no route refers to a backend in what you may list of namespace shop\n"
+    assert "in what you may list of the cluster; " in (await run("check", "-A")).stdout.splitlines()[-1]
+
+
 # --- audit and probe -------------------------------------------------------------------------------------------------
 
 
@@ -338,6 +363,7 @@ async def test_probe_of_a_cluster_tries_its_endpoints_from_here(api: FakeApi) ->
         assert found.exit_code == 0, found.output
         assert "Gateway shop/web to Service shop/api port 443" in found.stdout
         assert "with its system store" in found.stdout
+        assert "`lasthop dashboard` tries from the controller's Pod" in " ".join(found.stdout.split())
         api.fail("list", "configmaps", "*", forbidden("configmaps"))
         unseen = await run("probe", "shop/api", "--context", "bare")
         assert (unseen.exit_code, "Not visible with your permissions" in unseen.stderr) == (1, True)

@@ -80,6 +80,10 @@ async def test_where_no_controller_runs_the_error_says_what_to_do() -> None:
     "break_it, words",
     [
         (lambda pods: pods.denied.add("portforward"), "ask for get and create on pods/portforward"),
+        (
+            lambda pods: setattr(pods, "opens", False),
+            "forwards no port to the controller's Pod in namespace lasthop-system: 404",
+        ),
         (lambda pods: None, "failed to connect to localhost:19000"),
         (lambda pods: setattr(pods, "protocol", "v9.unknown"), "does not know the protocol v4.channel.k8s.io"),
     ],

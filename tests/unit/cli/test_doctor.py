@@ -267,6 +267,16 @@ async def test_rights_are_asked_for_where_they_are_needed(cluster: Cluster, tmp_
     assert {each.get("namespace") for each in written} == {"shop", "blog"}
 
 
+async def test_a_namespace_that_the_controller_does_not_watch_is_told(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.answers[DEPLOYMENT] = deployment("--namespaces=shop,blog")
+    found = (await of(cluster, tmp_path, "-n", "team"))["controller in lasthop-system"]
+    assert found["verdict"] == "warning"
+    assert found["found"] == "it watches only shop, blog; edits in namespace team have no effect"
+    assert found["remedy"] == "If it should: lasthop install --watch shop --watch blog --watch team"
+    for asked in (("-n", "blog"), ("-A",)):
+        assert (await of(cluster, tmp_path, *asked))["controller in lasthop-system"]["verdict"] == "ok"
+
+
 def hook(policy: str, **config: Any) -> dict[str, Any]:
     return {"name": "a.example.com", "rules": [{"apiGroups": ["*"]}], "failurePolicy": policy, "clientConfig": config}
 

@@ -124,6 +124,7 @@ def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None
     ("args", "said"),
     [
         (("status",), "no gateway runs on this machine"),
+        (("config", "clusters"), "in a cluster, Envoy's admin API is a socket inside the proxy's Pod"),
         (("check",), "check DIR, start a gateway"),
         (("probe", "api"), "read a folder with --dir DIR, start a gateway"),
         (("run", "/tmp", "--address", "localhost"), "localhost is not an IP address"),

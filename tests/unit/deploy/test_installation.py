@@ -139,6 +139,9 @@ def test_the_charts_schema_knows_the_values_and_refuses_others() -> None:
     assert not schema.is_valid({**values, "toleration": []})
     assert not schema.is_valid({**values, "crds": {"upgrades": True}})
     assert not schema.is_valid({**values, "replicas": "two"})
+    assert not schema.is_valid({**values, "image": ""})
+    assert schema.is_valid({**values, "webhook": {"failurePolicy": "Fail"}})
+    assert not schema.is_valid({**values, "webhook": {"failurePolicy": "Maybe"}})
 
 
 def test_make_helm_sets_every_value() -> None:

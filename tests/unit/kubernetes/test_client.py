@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lasthop.kubernetes.client import Client, path_of
-from lasthop.kubernetes.errors import ApiError
+from lasthop.kubernetes.errors import ApiError, from_status
 from tests.api_objects import mk_config_map
 from tests.fake_api import FakeApi, Refusal, client_of
 
@@ -75,3 +75,7 @@ async def test_401_renews_the_credentials_once_and_tries_again(api: FakeApi) -> 
         with pytest.raises(ApiError) as refused:
             await client.get(CA)
         assert refused.value.status == 401 and access.renewed == 2
+
+
+def test_what_is_no_status_object_is_told_in_one_line() -> None:
+    assert str(from_status(404, b"404 page not found\n")) == "404: 404 page not found"

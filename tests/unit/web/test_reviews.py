@@ -67,6 +67,28 @@ async def test_a_missing_ca_is_a_warning() -> None:
     assert warning.startswith("lasthop: BackendTLSPolicy shop/api, spec.validation.caCertificateRefs[0]: ")
 
 
+async def test_what_was_written_a_moment_before_is_not_said_to_be_missing() -> None:
+    """`kubectl apply -f` of a file: the watch brings the Service, the API server asks about the route before that."""
+    rehearsal = Rehearsal(IN_CLUSTER, NOW.timestamp())
+    rehearsal.changed(keyed(*world()))
+    reviews = Reviews(rehearsal, Engine(IN_CLUSTER, NOW.timestamp()).graph, (), NOW.timestamp)
+    route = mk_route("shop/new", "shop/web", [{"name": "new", "port": 443}])
+    asyncio.get_running_loop().call_later(module.LAG / 2, rehearsal.changed, keyed(mk_service("shop/new")))
+    assert await answered(reviews, review(route, "CREATE")) == {"uid": "u-1", "allowed": True}
+
+
+async def test_a_policy_written_a_moment_before_keeps_a_route_from_being_refused() -> None:
+    rehearsal = Rehearsal(IN_CLUSTER, NOW.timestamp())
+    objects = world(**REFUSING, backendTLS={"plaintextBackends": "Deny"})
+    first = key(mk_route("shop/api", "shop/web", []))
+    (route,) = (obj for obj in objects if key(obj) == first)
+    rehearsal.changed(keyed(*(obj for obj in objects if obj is not POLICY and obj is not route)))
+    reviews = Reviews(rehearsal, Engine(IN_CLUSTER, NOW.timestamp()).graph, (), NOW.timestamp)
+    assert not (await answered(reviews, review(route, "CREATE")))["allowed"]
+    asyncio.get_running_loop().call_later(module.LAG / 2, rehearsal.changed, keyed(POLICY))
+    assert (await answered(reviews, review(route, "CREATE")))["allowed"]
+
+
 async def test_a_deletion_that_leaves_plaintext_is_a_warning_and_refused_where_an_operator_says_so() -> None:
     response = await answered(judges(*world()), review(POLICY, "DELETE"))
     assert response["allowed"]

@@ -196,7 +196,8 @@ def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
     socket = admin_socket(folder, ClusterOptions())
     if socket is None:
         others = f" ({hint})" if (hint := paths.of_others()) else ""
-        raise click.ClickException(f"no gateway runs on this machine{others}; in a cluster, {elsewhere}")
+        left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
+        raise click.ClickException(f"no gateway runs on this machine{others}; in a cluster, {elsewhere}{left}")
     return socket if isinstance(socket, Path) else _socket_of(*socket) or socket
 
 
@@ -229,6 +230,12 @@ class _Format(click.Choice[str]):
         return str(super().convert(value, param, ctx))
 
 
+def _takes_cluster() -> bool:
+    """Returns whether the command that runs can ask a cluster."""
+    context = click.get_current_context(silent=True)
+    return context is None or any("--context" in parameter.opts for parameter in context.command.params)
+
+
 def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | None:
     """Returns the admin socket, or address, of the gateway to ask; None: the cluster."""
     meta = context.meta if (context := click.get_current_context(silent=True)) else {}
@@ -247,14 +254,15 @@ def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | Non
         return None
     if found := paths.all_running():
         if len(found) > 1:
+            cluster_too = ", or a cluster with --context" if _takes_cluster() else ""
             raise click.ClickException(
-                "several gateways run on this machine; choose a folder with --dir DIR, or a cluster with --context; "
-                "lasthop ps lists them"
+                f"several gateways run on this machine; choose a folder with --dir DIR{cluster_too}; lasthop ps lists them"
             )
-        others = ", not the cluster of $KUBECONFIG; choose that with --context" if os.environ.get("KUBECONFIG") else ""
+        set_too = os.environ.get("KUBECONFIG") and _takes_cluster()
+        others = ", not the cluster of $KUBECONFIG; choose that with --context" if set_too else ""
         note(f"Reading the gateway that runs on this machine ({found[0]}{_whose(found[0])}){others}")
         return found[0]
-    if not configured():
+    if not configured() and _takes_cluster():
         left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
         left += f"; {hint}" if (hint := paths.of_others()) else ""
         raise click.ClickException(

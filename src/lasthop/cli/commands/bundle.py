@@ -25,6 +25,9 @@ PARTS: Final = ("about", "readiness", "findings", "not-applied", "audit", "chang
 """Of the admin API."""
 LOG_BYTES: Final = 256 * 1024
 TIMEOUT: Final = 120.0
+ELSEWHERE: Final = (
+    "collect what lasthop doctor, lasthop status -A -o yaml and lasthop audit -A say with --context, and the controller's log"
+)
 
 
 @click.command("bundle")
@@ -85,7 +88,7 @@ def _contents(folder: Path | None) -> Iterator[tuple[str, bytes]]:
     yield "doctor.json", _json(lambda: [each._asdict() for each in machine(folder)])
     yield "ps.json", _json(lambda: [described(each, local.state(each)) for each in local.gateways()])
     try:
-        socket = target.running_gateway(folder, "use kubectl")
+        socket = target.running_gateway(folder, ELSEWHERE)
     except click.ClickException as error:
         note(f"It is about this machine only: {printable(error.message)}")
         yield "no-gateway.txt", f"{error.message}\n".encode()

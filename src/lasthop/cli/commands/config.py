@@ -14,6 +14,9 @@ from lasthop.cli.args.objects import Wanted, one_of
 
 WHAT: Final = ("dump", "clusters", "routes", "listeners", "secrets")
 TIMEOUT: Final = 120.0
+ELSEWHERE: Final = (
+    "Envoy's admin API is a socket inside the proxy's Pod; what should be in force there: lasthop explain and lasthop audit"
+)
 
 
 @click.command("config")
@@ -43,7 +46,7 @@ def command(what: str, gateway: str, name: str, output: str, no_headers: bool, f
     from lasthop.cli.views.admin_socket import AdminSocketView
     from lasthop.cli.views.command_view import without_loop
 
-    view = AdminSocketView(target.running_gateway(folder, "ask a proxy's Pod: kubectl port-forward, and Envoy's admin API"))
+    view = AdminSocketView(target.running_gateway(folder, ELSEWHERE))
     if gateway:
         namespace, _, own = gateway.removeprefix("gateway/").rpartition("/")
         gateway = "/".join(one_of(without_loop(view.names("Gateway")), Wanted("Gateway", namespace, own)))

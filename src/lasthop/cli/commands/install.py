@@ -29,6 +29,13 @@ from lasthop.kubernetes.errors import ApiError, ConfigError
     metavar="NAMESPACE",
     help="Watch only this namespace; may be repeated.  [default: all]",
 )
+@click.option(
+    "-A",
+    "--all-namespaces",
+    "everywhere",
+    is_flag=True,
+    help="Watch all namespaces from now on, where --watch has named some.",
+)
 @click.option("--crds-only", is_flag=True, help="Only Lasthop's own CRDs, as before `helm upgrade`.")
 @click.option("--dry-run", is_flag=True, help="Print the manifests without applying them.")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="The cluster.  [default: as kubectl]")
@@ -38,6 +45,7 @@ def command(
     image: str,
     replicas: int,
     watched: tuple[str, ...],
+    everywhere: bool,
     crds_only: bool,
     dry_run: bool,
     kubeconfig: Path | None,
@@ -47,7 +55,7 @@ def command(
 
     With --watch the controller gets a Role in each of these namespaces instead of a ClusterRole: it can neither read Secrets
     nor create Deployments anywhere else. Permissions that an earlier install granted beyond that are removed.
-    deploy/README.md lists who can read what.
+    To change such an installation, name its namespaces again, or widen it with -A. deploy/README.md lists who can read what.
 
     \b
     Examples:
@@ -60,6 +68,10 @@ def command(
     for each in (namespace, *watched):
         if not is_dns_label(each):
             raise click.UsageError(f"{each!r} is not the name of a namespace; use {DNS_LABEL}")
+    if watched and everywhere:
+        raise click.UsageError("--watch names the only namespaces, -A means all of them")
+    if not image or any(map(str.isspace, image)):
+        raise click.UsageError(f"{image!r} is not the name of an image; use REGISTRY/NAME:TAG")
     options = Options(image, namespace, replicas, watched)
     if dry_run:
         text = "---\n".join(installation.crds().values()) if crds_only else installation.rendered(options)
@@ -68,16 +80,53 @@ def command(
     try:
         access = config.load(str(kubeconfig) if kubeconfig else None, context)
         note(f"Installing into the cluster of {access.name}")
-        asyncio.run(_apply_crds(access) if crds_only else _apply(options, access))
+        asyncio.run(_apply_crds(access) if crds_only else _apply(options, access, everywhere))
     except (ConfigError, ApiError) as error:
         raise click.ClickException(str(error)) from None
 
 
-async def _apply(options: Options, access: Access) -> None:
+async def _apply(options: Options, access: Access, everywhere: bool) -> None:
     async with Client(access) as client:
+        await _look_first(client, options, everywhere)
         for document in installation.documents(options):
             await _apply_one(client, document)
         await _take_back(client, options)
+
+
+async def _look_first(client: Client, options: Options, everywhere: bool) -> None:
+    """Raises what would end halfway, or change more than was asked for, before anything is applied."""
+    if missing := [
+        each for each in options.watched if await _found(client, path_of("", "v1", "namespaces", "", each)) is None
+    ]:
+        raise click.ClickException(
+            f"{_namespaces(missing)} not exist, so nothing was applied; create first what --watch names"
+        )
+    controller = await _found(client, path_of("apps", "v1", "deployments", options.namespace, installation.CONTROLLER))
+    if release := installation.helm_release(controller):
+        raise click.ClickException(f"Helm has installed this, as release {release}; change it with helm upgrade {release}")
+    before = installation.watched_by(controller)
+    if before and not options.watched and not everywhere:
+        flags = " ".join(f"--watch {each}" for each in before)
+        raise click.ClickException(
+            f"this installation watches only {', '.join(before)}; add {flags} to leave it so, or -A to let it read Secrets in "
+            "all namespaces"
+        )
+
+
+def _namespaces(names: list[str]) -> str:
+    return f"namespace {names[0]} does" if len(names) == 1 else f"namespaces {', '.join(names)} do"
+
+
+async def _found(client: Client, where: str) -> Json | None:
+    """Returns an object; nothing of it if it may not be read, None if there is none."""
+    try:
+        return await client.get(where)
+    except ApiError as error:
+        if error.not_found:
+            return None
+        if error.status == 403:
+            return {}
+        raise
 
 
 async def _apply_crds(access: Access) -> None:

@@ -38,7 +38,7 @@ async def cluster(client: Client, controller_namespace: str, namespace: str) -> 
     looks: dict[str, Look] = {
         "CRDs of Gateway API": lambda: _crds(client),
         "GatewayClass": lambda: _classes(client, controller_namespace),
-        f"controller in {controller_namespace}": lambda: _controller(client, controller_namespace, deployment),
+        f"controller in {controller_namespace}": lambda: _controller(client, controller_namespace, deployment, namespace),
         "your rights": lambda: own_rights(client, namespace),
         "rights of the controller": lambda: controllers_rights(client, controller_namespace, deployment),
         "webhooks": lambda: webhooks(client, namespace or client.access.namespace),
@@ -130,8 +130,11 @@ async def _classes(client: Client, namespace: str) -> AsyncIterator[Checked]:
             yield broken(f"GatewayClass {name}", why, f"Is the controller running? kubectl get pods -n {namespace}")
 
 
-async def _controller(client: Client, namespace: str, deployment: list[dict[str, Any]]) -> AsyncIterator[Checked]:
-    """Adds the Deployment, if there is one, for what is looked at next."""
+async def _controller(client: Client, namespace: str, deployment: list[dict[str, Any]], asked: str) -> AsyncIterator[Checked]:
+    """Looks also whether it serves the namespace that is asked about. Adds the Deployment, if there is one, for what is looked
+    at next."""
+    from lasthop.infra.kubernetes.installation import watched_by
+
     what = f"controller in {namespace}"
     try:
         found = await client.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{CONTROLLER}")
@@ -150,3 +153,7 @@ async def _controller(client: Client, namespace: str, deployment: list[dict[str,
     else:
         remedy = f"kubectl describe pods -n {namespace}"
         yield (broken if not ready else warning)(what, f"{ready} of {wanted} replicas are ready", remedy)
+    watched = watched_by(found)
+    if watched and asked and asked not in watched:
+        remedy = f"If it should: lasthop install {' '.join(f'--watch {each}' for each in (*watched, asked))}"
+        yield warning(what, f"it watches only {', '.join(watched)}; edits in namespace {asked} have no effect", remedy)

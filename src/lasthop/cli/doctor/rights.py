@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 REVIEWS: Final = "/apis/authorization.k8s.io/v1"
 IN_FLIGHT: Final = 8
 SHOWN: Final = 6
-WATCHED: Final = "--namespaces="
-"""The argument of the controller that lists the namespaces it watches; empty: all."""
 
 
 class Right(NamedTuple):
@@ -53,11 +51,13 @@ async def own_rights(client: Client, namespace: str) -> AsyncIterator[Checked]:
 async def controllers_rights(client: Client, namespace: str, deployment: list[dict[str, Any]]) -> AsyncIterator[Checked]:
     """Checks, where this user may ask that, that the controller has every right that an installation of this version grants.
     Without a Deployment there is nobody who would need them."""
+    from lasthop.infra.kubernetes.installation import watched_by
+
     for found in deployment:
         pod = ((found.get("spec") or {}).get("template") or {}).get("spec") or {}
         account = f"system:serviceaccount:{namespace}:{pod.get('serviceAccountName') or 'default'}"
         try:
-            missing = await _denied(client, list(_granted(namespace, _watched(pod))), account)
+            missing = await _denied(client, list(_granted(namespace, tuple(watched_by(found)))), account)
         except ApiError as error:
             if not error.denied:
                 raise
@@ -72,13 +72,6 @@ async def controllers_rights(client: Client, namespace: str, deployment: list[di
             yield warning("rights of the controller", f"{account} may not {some}", remedy)
         else:
             yield ok("rights of the controller", "it has all that an installation grants")
-
-
-def _watched(pod: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the namespaces that a controller watches; none: all."""
-    arguments = [str(each) for container in pod.get("containers") or () for each in container.get("args") or ()]
-    given = next((each.removeprefix(WATCHED) for each in arguments if each.startswith(WATCHED)), "")
-    return tuple(filter(None, given.split(",")))
 
 
 def _granted(namespace: str, watched: tuple[str, ...]) -> Iterator[Right]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeVar
 
 import click
@@ -18,7 +18,7 @@ from lasthop.api.kinds import GATEWAY_API, KINDS, POD
 from lasthop.api.meta import Key
 from lasthop.cli.args.target import CLUSTER, ClusterOptions
 from lasthop.cli.guesses import guessed
-from lasthop.cli.rbac_visibility import RBACVisibility
+from lasthop.cli.rbac_visibility import RBACVisibility, qualified
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.command_view import Size
 from lasthop.dry_run import serve_all
@@ -91,17 +91,28 @@ def require_crds(listed: dict[str, ListResult]) -> dict[str, ListResult]:
     return listed
 
 
+def require_rights(listed: dict[str, ListResult]) -> dict[str, ListResult]:
+    """Raises if the user may list no kind of Gateway API: to find nothing wrong in what cannot be seen is no answer."""
+    refusals = [each.refusal if not each.path else None for each in listed.values() if each.kind.group == GATEWAY_API]
+    if refusals and refusals[0] is not None and all(refusals):
+        raise refusals[0]
+    return listed
+
+
 class ClusterView(EngineView):
     """Answers as the controller would, as if every Gateway had its proxies. What the user may not list is not called
     missing."""
 
-    probe_notes = ("From this machine, with its system store; the proxy in the cluster has its own.",)
+    probe_notes = (
+        "From this machine, with its system store; the proxy in the cluster has its own.",
+        "Pods can often be reached from inside a cluster only: Probe in `lasthop dashboard` tries from the controller's Pod.",
+    )
 
     @classmethod
     async def load(cls, client: Client, namespace: str) -> ClusterView:
         """Reads all namespaces where permitted: references may point to any of them."""
         own = namespace or client.access.namespace
-        listed = require_crds(await look(client, KINDS.values(), own, beyond=True))
+        listed = require_rights(require_crds(await look(client, KINDS.values(), own, beyond=True)))
         found = listed.get(XBACKEND)
         backends = (read_object(XBACKEND, item).object for item in (found.items if found else ()))
         if any(isinstance(backend, XBackend) and backend.selects for backend in backends):
@@ -110,8 +121,9 @@ class ClusterView(EngineView):
 
     def __init__(self, listed: dict[str, ListResult], namespace: str = "") -> None:
         super().__init__(Engine(IN_CLUSTER, now=time.time()))
-        self.where, self.namespace = f"namespace {namespace}" if namespace else CLUSTER, namespace
         self._hidden = RBACVisibility(listed.values())
+        place = f"namespace {namespace}" if namespace else CLUSTER
+        self.where, self.namespace = f"what you may list of {place}" if self._hidden.said() else place, namespace
         self._source_findings: list[Finding] = []
         self._objects: list[Key] = []
         self._unseen: dict[Key, None] = {}
@@ -126,6 +138,13 @@ class ClusterView(EngineView):
         serve_all(self.engine)
         for line in self._hidden.said():
             note_once(line)
+
+    async def names(self, kind: str) -> Collection[tuple[str, str]]:
+        """Raises if there are none because the user may not list them."""
+        found = await super().names(kind)
+        if not found and (refusal := self._hidden.refusal(kind)):
+            raise click.ClickException(refusal)
+        return found
 
     async def size(self) -> Size:
         """Leaves out Pods, of which a controller sees others than a user."""
@@ -173,8 +192,11 @@ class ClusterView(EngineView):
         return [{**each, "explanation": self._hidden.veiled(each["explanation"])} for each in found]
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
-        self._unseen.update(dict.fromkeys(self._hidden.unseen(self.engine.graph, key)))
-        return await super().probe(key, address)
+        unseen = self._hidden.unseen(self.engine.graph, key)
+        self._unseen.update(dict.fromkeys(unseen))
+        found = await super().probe(key, address)
+        targets = [msgspec.structs.replace(each, refused=qualified(each.refused, unseen)) for each in found.targets]
+        return msgspec.structs.replace(found, targets=tuple(targets))
 
     def note_unseen(self) -> None:
         """Names the objects that answers depend on and that the user may not read."""

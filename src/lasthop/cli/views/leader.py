@@ -15,7 +15,7 @@ from lasthop.cli.args.target import ClusterOptions
 from lasthop.cli.render.terminal import note
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.config import load
-from lasthop.kubernetes.errors import ApiError, ConfigError
+from lasthop.kubernetes.errors import NOT_OPENED, ApiError, ConfigError
 from lasthop.kubernetes.port_forward import forwarding
 from lasthop.sinks.kubernetes.status_updater import LEASE
 
@@ -143,12 +143,14 @@ def in_words(error: ApiError, namespace: str) -> str:
                 f"you may not forward ports of Pods in namespace {namespace}: {error.message}; ask for get and create on "
                 "pods/portforward there (RBAC)"
             )
-        case 404:
+        case 404 if error.reason != NOT_OPENED:
             return (
                 f"no controller of Lasthop runs in namespace {namespace}: {error.message}; name another with --namespace, or "
                 "install it with: lasthop install"
             )
         case 0:
             return f"no connection to the controller: {error.message}"
+        case _ if error.reason == NOT_OPENED:
+            return f"the API server forwards no port to the controller's Pod in namespace {namespace}: {error}"
         case _:
             return f"the API server answers {error}"

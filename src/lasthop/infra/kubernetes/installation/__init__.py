@@ -75,6 +75,25 @@ def path(document: Json) -> str:
     return path_of(group, api_version, PLURALS.get(kind, f"{kind.lower()}s"), metadata.get("namespace", ""), metadata["name"])
 
 
+CONTROLLER: Final = "lasthop-controller"
+WATCH_FLAG: Final = "--namespaces"
+"""Of `lasthop controller`."""
+
+
+def helm_release(controller: Json | None) -> str:
+    """Returns the release of Helm that a Deployment belongs to; empty: none."""
+    release: str = ((controller or {}).get("metadata") or {}).get("annotations", {}).get("meta.helm.sh/release-name", "")
+    return release
+
+
+def watched_by(controller: Json | None) -> list[str]:
+    """Returns the namespaces to which an installed controller is limited; none: it watches all, or there is no such thing."""
+    pod = ((controller or {}).get("spec") or {}).get("template", {}).get("spec", {})
+    arguments = (argument for container in pod.get("containers") or () for argument in container.get("args") or ())
+    flags = (argument.partition("=") for argument in arguments)
+    return [name for flag, _, value in flags if flag == WATCH_FLAG for name in value.split(",") if name]
+
+
 RBAC: Final = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
 """In the order in which they are deleted: a binding before what it binds."""
 GATEWAYS_ROLE: Final = "lasthop-gateways"
