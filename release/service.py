@@ -165,9 +165,7 @@ def tried(root: Path, leader: int, lines: list[str]) -> int:
         for keep_alive in (True, False):
             with Load(gateway, "api", 4, keep_alive=keep_alive) as load:
                 for line in ("restart", "reload", "restart", "kill --signal=KILL --kill-whom=main"):
-                    before = _started(leader)
-                    _must(leader, f"systemctl {line} lasthop")
-                    until(lambda before=before: _started(leader) > before, "it has started again")  # type: ignore[misc]
+                    _start_again(leader, line)
                     load.more(100)
                 _other_envoy(root, leader)
                 load.more(500)
@@ -179,6 +177,12 @@ def tried(root: Path, leader: int, lines: list[str]) -> int:
     left = _inside(leader, "find", "/proc", "-maxdepth", "1", "-user", "lasthop")
     assert not left, f"processes that a stop has left: {left}"
     return 1 if failed else 0
+
+
+def _start_again(leader: int, line: str) -> None:
+    before = _started(leader)
+    _must(leader, f"systemctl {line} lasthop")
+    until(lambda: _started(leader) > before, "it has started again")
 
 
 def _started(leader: int) -> int:

@@ -58,7 +58,8 @@ def steer(new: int, old: int, *, to_one: bool = False) -> bool:
     While the old process closes its sockets, it must be one. The kernel chooses by position, in the order in which the sockets
     began to listen, so first come those of the old process; each that is closed leaves its position to the last one. Only the
     first socket of the new process keeps its position until the old ones are gone; then that position is no more, and the
-    kernel spreads connections by their hash.
+    kernel spreads connections by their hash. With fewer sockets than the old process has, it is no more a moment too soon, and
+    a connection may still go to one that is about to be closed.
     """
     before, after, groups = listening(old), listening(new), _groups()
     steered = False
