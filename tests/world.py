@@ -16,6 +16,7 @@ from cryptography.x509.oid import NameOID
 from lasthop.api.kinds import CONTROLLER_NAME, MULTICLUSTER_API, decode
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import RejectedPolicy
+from lasthop.plan.knowledge import Unknown
 from lasthop.plan.tls import SystemStore
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -24,6 +25,7 @@ OWN_GROUP = "lasthop.dev"
 EXPERIMENTAL_GROUP = "gateway.networking.x-k8s.io"
 CLASS = "lasthop"
 STORE = SystemStore("/system.pem", "digest")
+UNREAD = (Unknown(provable=False, namespace="", why="x.yaml:1 cannot be fully read", file="x.yaml"),)
 
 
 @functools.cache

@@ -29,13 +29,14 @@ from lasthop.outputs.envoy.resource import ROUTES, type_name
 from lasthop.outputs.findings.collection import FindingCollection
 from lasthop.outputs.status.status_cache import StatusCache
 from lasthop.plan.finding import Finding, FindingChanges
+from lasthop.plan.knowledge import Proofs
 from lasthop.plan.listener import Gateway
 from lasthop.plan.not_applied import NotApplied
 from lasthop.plan.observation import ProxyReport
 from lasthop.plan.tls import SystemStore
 from lasthop.problem_log import ProblemLog
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.settings import CRD_VERSIONS, OBSERVED, OBSERVES, POLICIES_DOUBTFUL, PROXY, SYSTEM_STORE, set_absent
+from lasthop.resolve.settings import CRD_VERSIONS, OBSERVED, OBSERVES, PROXY, SYSTEM_STORE, set_absent
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch, Source
 from lasthop.store.node import Crash
@@ -78,6 +79,7 @@ class Controller:
         """There is something to settle; a batch has come in."""
         self._system_store, self._sinks, self._problems = system_store, sinks, ProblemLog(self.log)
         self._all_read = True
+        self._awaiting: Proofs = {}
         self._looked_at = engine.graph.version
         """The graph as it was when it was last settled."""
         self._read, self._withheld = FindingCollection(), FindingCollection()
@@ -86,11 +88,11 @@ class Controller:
 
     def take(self, batch: Batch) -> None:
         graph = self.engine.graph
-        self.engine.policies.set_known(batch.policies_known)
-        POLICIES_DOUBTFUL.set(graph, batch.policies_doubtful or None)
+        self.engine.policies.set_unknown(batch.unknown)
         CRD_VERSIONS.set(graph, batch.crd_versions)
         set_absent(graph, batch.absent_kinds)
         self.engine.apply(batch.changes)
+        self.engine.policies.proven(batch.proven)
         for sink in self._sinks:
             sink.objects_changed(batch.changes)
         self.log.debug("objects read", objects_changed=len(batch.changes), files_not_applied=len(batch.not_applied))
@@ -148,6 +150,9 @@ class Controller:
         self._found(update.findings)
         self._problems.crashes(self.engine.graph.crashes)
         self._looked_at = self.engine.graph.version
+        if (awaiting := self.engine.policies.awaiting()) != self._awaiting:
+            self._awaiting = awaiting
+            self.source.prove(awaiting)
 
     def recall(self, known: Memory) -> None:
         """Takes what an earlier process remembered, before anything is read."""

@@ -1,4 +1,11 @@
-"""Remembers which ports are plaintext while every policy is known: once some cannot be read, no port joins them."""
+"""Knows which ports may be plaintext while policies are unknown, and which ones wait for a proof.
+
+    set_unknown ──> POLICIES_UNKNOWN, by namespace ──┐
+    was plaintext when it became unknown, or proven ─┴──> ABSENCE_PROVEN, by port ──> hop_tls
+
+A mark lasts while the port is served in plaintext without interruption: a policy that names the port ends it, and so does the
+last route. It is never saved: after a restart the ports are proven again, or closed.
+"""
 
 from __future__ import annotations
 
@@ -6,53 +13,87 @@ from collections.abc import Iterable, Mapping
 
 from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key, Object
-from lasthop.outputs.envoy.clusters import CLUSTERS, ClusterEntry
+from lasthop.outputs.envoy.clusters import CLUSTERS, ClusterEntry, Withheld
+from lasthop.plan.knowledge import Port, Proofs, Unknown, by_namespace
 from lasthop.plan.reasons import INTERNAL_ERROR
 from lasthop.plan.tls import Plaintext, Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.targets import named_services
-from lasthop.resolve.settings import POLICIES_UNKNOWN, SERVED_PLAINTEXT
+from lasthop.resolve.settings import ABSENCE_PROVEN, POLICIES_UNKNOWN
 from lasthop.store.stages import Changes, Stages
-
-Port = tuple[Key, int]
-"""Of a Service."""
 
 
 class PolicyMemory:
     def __init__(self, stages: Stages) -> None:
         self._stages, self._graph = stages, stages.graph
-        self._plaintext: set[Hop] = set()
+        self._unknown: dict[str, Unknown] = {}
+        self._plaintext: dict[Port, set[Hop]] = {}
+        self._withheld: dict[Port, set[Hop]] = {}
+        """Ports that are closed only because policies are unknown."""
+        self._occasions: dict[Port, int] = {}
+        self._last_occasion = 0
         self.marks: dict[Port, Hop] = {}
-        """Ports that stay plaintext while not every policy is known, each with one of its hops."""
+        """Ports that may be plaintext although policies are unknown, each with one of its hops."""
 
-    def set_known(self, known: bool) -> None:
-        """Freezes what is plaintext now while not every policy is known: nothing joins it until all are known again, and what
-        a policy has named in the meantime leaves it, because that policy may be the one that cannot be read next."""
-        if not POLICIES_UNKNOWN.set(self._graph, None if known else True):
+    def set_unknown(self, unknown: Iterable[Unknown]) -> None:
+        """Takes everything that is unknown now. Ports that are plaintext when a namespace becomes unknown stay plaintext; no
+        other port of it becomes plaintext without a proof."""
+        found = by_namespace(unknown)
+        if found == self._unknown:
             return
-        if known:
-            self._unmark(tuple(self.marks))
-            return
-        for hop in self._plaintext:
-            if hop.backend.kind in SERVICE_GROUPS and (hop.backend, hop.port) not in self.marks:
-                self.marks[hop.backend, hop.port] = hop
-                SERVED_PLAINTEXT.set(self._graph, True, hop.backend, hop.port)
-        self._unmark_claimed(self.marks)
+        new = found.keys() - self._unknown.keys()
+        for namespace in found.keys() | self._unknown.keys():
+            POLICIES_UNKNOWN.set(self._graph, found.get(namespace), namespace)
+        self._unknown = found
+        if new:
+            for port, hops in self._plaintext.items():
+                if port not in self.marks and ("" in new or port[0].namespace in new):
+                    self._mark(port, next(iter(hops)))
+            # A policy may have come that is not settled yet.
+            self._unmark_claimed(self.marks)
+        self._unmark([port for port in self.marks if not self._concerned(port)])
+
+    def awaiting(self) -> Proofs:
+        """Returns the ports that are closed until the source proves that no policy names them."""
+        return {port: number for port, number in self._occasions.items() if self._provable(port)}
+
+    def proven(self, proofs: Proofs) -> None:
+        """Takes proofs. One for an earlier occasion is void: a policy may have come and gone since."""
+        for port, number in proofs.items():
+            if self._occasions.get(port) == number and self._provable(port):
+                self._mark(port, next(iter(self._withheld[port])))
 
     def applied(self, changes: Mapping[Key, Object | None]) -> None:
         if self.marks and (named := {service for obj in changes.values() for service in named_services(obj)}):
             self._unmark_claimed([port for port in self.marks if port[0] in named])
 
     def settled(self, outputs: Changes) -> None:
+        touched: set[Port] = set()
         for key, entry in CLUSTERS.of(outputs).items():
             hop = Hop(*key)
-            if isinstance(entry, ClusterEntry) and entry.plaintext and hop.protocol.policed:
-                self._plaintext.add(hop)
+            if not hop.protocol.policed or hop.backend.kind not in SERVICE_GROUPS:
                 continue
-            self._plaintext.discard(hop)
-            if (hop.backend, hop.port) in self.marks and self._claimed(hop):
-                self._unmark([(hop.backend, hop.port)])
+            port = (hop.backend, hop.port)
+            touched.add(port)
+            _list(self._plaintext, port, hop, listed=isinstance(entry, ClusterEntry) and entry.plaintext)
+            _list(self._withheld, port, hop, listed=isinstance(entry, Withheld))
+        for port in touched:
+            if port not in self._withheld:
+                self._occasions.pop(port, None)
+            elif port not in self._occasions:
+                self._last_occasion += 1
+                self._occasions[port] = self._last_occasion
+        self._unmark([port for port in touched if port not in self._plaintext and port not in self._withheld])
+
+    def _concerning(self, port: Port) -> list[Unknown]:
+        return [each for namespace in ("", port[0].namespace) if (each := self._unknown.get(namespace))]
+
+    def _concerned(self, port: Port) -> bool:
+        return bool(self._concerning(port))
+
+    def _provable(self, port: Port) -> bool:
+        return all(each.provable for each in self._concerning(port))
 
     def _unmark_claimed(self, ports: Iterable[Port]) -> None:
         """Looks at what has come in, settled or not: a policy that comes and goes between two looks was there too."""
@@ -66,7 +107,20 @@ class PolicyMemory:
             return tls.source is not None or tls.why.reason == INTERNAL_ERROR
         return not isinstance(tls, Plaintext)
 
+    def _mark(self, port: Port, hop: Hop) -> None:
+        self.marks[port] = hop
+        ABSENCE_PROVEN.set(self._graph, True, *port)
+
     def _unmark(self, ports: Iterable[Port]) -> None:
         for port in ports:
-            del self.marks[port]
-            SERVED_PLAINTEXT.set(self._graph, None, *port)
+            if self.marks.pop(port, None):
+                ABSENCE_PROVEN.set(self._graph, None, *port)
+
+
+def _list(ports: dict[Port, set[Hop]], port: Port, hop: Hop, *, listed: bool) -> None:
+    if listed:
+        ports.setdefault(port, set()).add(hop)
+    elif (hops := ports.get(port)) is not None:
+        hops.discard(hop)
+        if not hops:
+            del ports[port]

@@ -35,7 +35,7 @@ def outcome(documents: str, base: Path, folder: Path, *, in_cluster: bool = Fals
     batch = source.load()
     engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
     SYSTEM_STORE.set(engine.graph, SystemStore("/etc/ssl/system.pem", "digest"))
-    engine.policies.set_known(batch.policies_known)
+    engine.policies.set_unknown(batch.unknown)
     kept = {key: trimmed(key.kind, obj) if in_cluster and obj else obj for key, obj in batch.changes.items()}
     engine.apply(kept)
     settle(engine, snapshot)

@@ -18,7 +18,7 @@ from lasthop.api.meta import Key, Object
 from lasthop.host import HostRuntime
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Resource
 from lasthop.proxy.binary import find_envoy
-from lasthop.sources.source import Batch
+from lasthop.sources.source import Batch, Source
 from tests.fuzz import certificates
 from tests.fuzz.objects import PORTS, SHARED, Document
 from tests.ports import free_port
@@ -45,7 +45,7 @@ class Failed(Exception):
     """What is not as it should be."""
 
 
-class _Feed:
+class _Feed(Source):
     def __init__(self) -> None:
         self.queue: asyncio.Queue[Batch] = asyncio.Queue()
 

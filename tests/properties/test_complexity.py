@@ -21,7 +21,7 @@ from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES, Resource
 from lasthop.outputs.envoy.route_index import leaves
 from lasthop.resolve import backends
 from lasthop.sinks.sink import Sink
-from lasthop.sources.source import Batch
+from lasthop.sources.source import Batch, Source
 from tests.snapshot import Snapshot, settle
 from tests.world import (
     NOW,
@@ -264,7 +264,7 @@ def test_an_edit_of_one_of_many_slices_of_a_service_judges_the_addresses_of_that
     assert len(changes) == 1
 
 
-class NoSource:
+class NoSource(Source):
     async def batches(self) -> AsyncIterator[Batch]:
         raise NotImplementedError
         yield

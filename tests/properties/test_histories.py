@@ -30,12 +30,12 @@ from lasthop.plan.tls import SystemStore
 from lasthop.resolve.ports import PROBE, Probe
 from lasthop.resolve.settings import CRD_VERSIONS, PROXY, SYSTEM_STORE
 from lasthop.sinks.sink import Sink
-from lasthop.sources.source import Batch
+from lasthop.sources.source import Batch, Source
 from lasthop.xds.cache import Cache
 from lasthop.xds.session import Acked, Nacked
 from tests.random_world import BASE, EDIT
 from tests.snapshot import Snapshot, said, settle, told
-from tests.world import NOW, STORE, key
+from tests.world import NOW, STORE, UNREAD, key
 
 slow = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -94,7 +94,7 @@ def test_an_engine_with_a_history_ends_as_a_fresh_one(steps: list[tuple[str, Any
     settle(engine, snapshot)
     for step, value in steps:
         take(inputs, engine, snapshot, step, value)
-    engine.policies.set_known(True)
+    engine.policies.set_unknown(())
     settle(engine, snapshot)
     other = Engine(now=inputs.now.timestamp())
     expected = inputs.tell(other)
@@ -114,7 +114,7 @@ def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: A
             if look:
                 settle(engine, snapshot)
         case "known":
-            engine.policies.set_known(value)
+            engine.policies.set_unknown(() if value else UNREAD)
         case "hours":
             inputs.now += timedelta(hours=value)
             inputs.tell_rest(engine)
@@ -147,7 +147,7 @@ def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: A
 # --- the controller, with proxies -------------------------------------------------------------------------------------
 
 
-class NoSource:
+class NoSource(Source):
     async def batches(self) -> AsyncIterator[Batch]:
         raise NotImplementedError
         yield
@@ -272,12 +272,12 @@ def test_a_controller_with_a_history_ends_as_a_fresh_one(events: list[tuple[str,
             case "edit":
                 changes = {key(obj): None if delete else obj for obj, delete, _ in value}
                 objects |= changes
-                site.controller.take(Batch(changes, policies_known=known, crd_versions=versions))
+                site.controller.take(Batch(changes, unknown=() if known else UNREAD, crd_versions=versions))
                 if value[-1][2]:
                     site.controller.settle(3)
             case "known" | "versions":
                 known, versions = (value, versions) if event == "known" else (known, crds(value))
-                site.controller.take(Batch({}, policies_known=known, crd_versions=versions))
+                site.controller.take(Batch({}, unknown=() if known else UNREAD, crd_versions=versions))
             case "connect":
                 site.connect(value)
             case "disconnect":

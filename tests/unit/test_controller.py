@@ -21,7 +21,7 @@ from lasthop.outputs.status.summary import summary
 from lasthop.proxy.binary import Envoy
 from lasthop.proxy.entry import AccessLogEntry
 from lasthop.resolve.ports import PROBE, Probe
-from lasthop.sources.source import Batch
+from lasthop.sources.source import Batch, Source
 from lasthop.xds.acks import EXPIRES, GatewayAcks
 from lasthop.xds.session import Acked, Nacked
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
@@ -30,7 +30,7 @@ GATEWAY = Key("Gateway", "a", "gw")
 HOP = "a/gw/a/api/443/auto"
 
 
-class NoSource:
+class NoSource(Source):
     async def batches(self) -> AsyncIterator[Batch]:
         await asyncio.Event().wait()
         yield Batch({})

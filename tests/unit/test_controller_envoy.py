@@ -26,7 +26,7 @@ from lasthop.plan.listener import Gateway
 from lasthop.resolve import certificates
 from lasthop.resolve.ports import PROBE, Probe
 from lasthop.sinks.sink import Sink
-from lasthop.sources.source import Batch
+from lasthop.sources.source import Batch, Source
 from tests.ports import free_port
 from tests.world import key_pair, keyed, mk_class, mk_gateway, mk_route, mk_secret, mk_service, mk_slice
 from tests.xds_envoy import GATEWAY, NODE, backend, becomes, envoy, get, short_directory, until
@@ -35,7 +35,7 @@ EVIL = Key("HTTPRoute", "shop", "evil")
 GARBAGE = "garbage"
 
 
-class NoSource:
+class NoSource(Source):
     async def batches(self) -> AsyncIterator[Batch]:
         await asyncio.Event().wait()
         yield Batch({})

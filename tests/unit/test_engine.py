@@ -11,7 +11,6 @@ import pytest
 from examples.quickstart.certificates import Issued
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import ENDPOINTS
-from lasthop.resolve.settings import POLICIES_DOUBTFUL
 from lasthop.sources.files.loader import Loader
 from tests.snapshot import Snapshot, settle, tls_context
 
@@ -62,8 +61,7 @@ class Folder:
             file.unlink(missing_ok=True) if text is None else file.write_text(text)
         batch = self.loader.apply(self.loader.look())
         if batch is not None:
-            self.engine.policies.set_known(batch.policies_known)
-            POLICIES_DOUBTFUL.set(self.engine.graph, batch.policies_doubtful or None)
+            self.engine.policies.set_unknown(batch.unknown)
             self.engine.apply(batch.changes)
         settle(self.engine, self.snapshot)
         cluster = {name: found for (_, name), found in self.snapshot.clusters().items()}.get(HOP)
@@ -88,17 +86,18 @@ def test_nor_if_the_broken_file_has_an_older_text_that_is_in_force(folder: Folde
     other = "{apiVersion: v1, kind: Service, metadata: {name: other}, spec: {ports: [{port: 80}]}}"
     assert folder.write(policy=POLICY, team=other) == "nothing"  # its CA is missing
     assert folder.write(policy=None, team=f"{other}\n---\n{POLICY}{TYPO}") == "nothing"
-    assert (
-        folder.write(base=BASE.replace("https, port: 443", "https, port: 443, appProtocol: http")) == "plaintext"
-    )  # so it is meant
+    assert folder.write(base=BASE.replace("https, port: 443", "https, port: 443, appProtocol: http")) == "nothing"
     assert folder.write(base=BASE) == "nothing"
     assert folder.write(team=other) == "plaintext"  # all is readable, and there is no policy any more
 
 
-def test_a_broken_file_with_an_older_text_in_force_withholds_nothing_that_never_had_a_policy(folder: Folder) -> None:
+def test_a_broken_file_with_an_older_text_in_force_closes_new_ports_and_no_others(folder: Folder) -> None:
     other = "{apiVersion: v1, kind: Service, metadata: {name: other}, spec: {ports: [{port: 80}]}}"
-    assert folder.write(base=None, team=other) == "nothing"  # there is no route yet
-    assert folder.write(base=BASE, team=TYPO) == "plaintext"
+    assert folder.write(team=other) == "plaintext"
+    assert folder.write(team=TYPO) == "plaintext"
+    assert folder.write(base=None) == "nothing"
+    assert folder.write(base=BASE) == "nothing"
+    assert folder.write(team=other) == "plaintext"
 
 
 def test_a_port_that_a_policy_has_named_stays_out_of_plaintext_until_everything_can_be_read(folder: Folder) -> None:

@@ -44,7 +44,6 @@ def engine_of(result: Result, now: float, way: Settings = ON_A_HOST) -> Engine:
     """Returns an engine with the objects, and with what they refer to in the input."""
     engine = Engine(way, now=now)
     SYSTEM_STORE.set(engine.graph, SystemStore("/etc/ssl/system.pem", "unknown"))
-    engine.policies.set_known(True)
     objects = {each.key: each.object for each in (*result.context, *result.admitted)}
     for name in {key.namespace for key in objects if key.namespace}:
         labels = StringMap.of({NAMESPACE_LABEL: name})

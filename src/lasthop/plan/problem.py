@@ -17,6 +17,7 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.knowledge import Unknown
 from lasthop.plan.messages import CRASHED, SEPARATOR
 
 DOES_NOT_EXIST: Final = "does not exist"
@@ -176,6 +177,13 @@ def invalid_backend_tls(backend: Key, port: int, problem: Problem) -> Problem:
     plaintext = problem.reason == reasons.PLAINTEXT_NOT_PERMITTED
     reason = problem.reason if plaintext else reasons.INVALID_BACKEND_TLS
     return problem.within(f"backend {backend.path}:{port}", reason=reason)
+
+
+def policies_unknown(unknown: Unknown, namespace: str) -> Problem:
+    """Reports a backend that is closed because a BackendTLSPolicy may name it that has not been read."""
+    message = f"closed, because it is not known whether a BackendTLSPolicy names it: {unknown.why}"
+    unnamed = Key("BackendTLSPolicy", namespace, "")
+    return Problem(reasons.POLICIES_UNKNOWN, message, remedy=unknown.remedy, missing=(unnamed,))
 
 
 def internal_error() -> Problem:

@@ -54,6 +54,9 @@ REF_NOT_PERMITTED: Final = "RefNotPermitted"
 INVALID_BACKEND_TLS: Final = "InvalidBackendTLS"
 """Ours: upstream requires ResolvedRefs=False for a backend whose policy is invalid and names no reason."""
 
+POLICIES_UNKNOWN: Final = "PoliciesUnknown"
+"""Ours: some input that may contain a BackendTLSPolicy for the backend has not been read."""
+
 INTERNAL_ERROR: Final = "InternalError"
 REFUSED_BY_PROXY: Final = "RefusedByProxy"
 """Ours, these two: what could not be translated for Envoy, and what Envoy did not take. Both answer 500."""

@@ -20,10 +20,10 @@ from lasthop.api.core import AnyService, Service, ServicePort
 from lasthop.api.meta import Key
 from lasthop.plan import problem as problems
 from lasthop.plan import reasons
+from lasthop.plan.knowledge import Unknown
 from lasthop.plan.problem import Problem
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import EndpointsKind, Hop, Protocol
-from lasthop.plan.verification import STRONGER, Strength
 from lasthop.resolve import xbackends
 from lasthop.resolve.app_protocols import policy_to_write, says_plaintext, says_tls
 from lasthop.resolve.backends import endpoints_kind
@@ -33,7 +33,7 @@ from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls, plaintext_problem
 from lasthop.resolve.policies.targets import missing_port, port_winner, strays
 from lasthop.resolve.profiles import backend_rules
-from lasthop.resolve.settings import HELD, POLICIES_DOUBTFUL, POLICIES_UNKNOWN, SERVED_PLAINTEXT, settings
+from lasthop.resolve.settings import ABSENCE_PROVEN, POLICIES_UNKNOWN, settings
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
 from lasthop.store.store import read
@@ -174,19 +174,14 @@ def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
         policy, section = missing[0].policy, missing[0].section
         message = f"{policy} misses its port: {missing_port(g, hop.backend, section)}"
         return Refused(Problem(reasons.TARGET_NOT_FOUND, message, about=(policy, hop.backend)), policy)
-    # Not knowing is not "none": while some input that could hold a policy for this port is unreadable, what was plaintext
-    # before stays so, and nothing becomes it.
-    if POLICIES_UNKNOWN.of(g) and not SERVED_PLAINTEXT.of(g, hop.backend, hop.port):
-        message = "withheld: a file that may hold a BackendTLSPolicy for this port cannot be read"
-        unnamed = Key("BackendTLSPolicy", hop.backend.namespace, "")
-        return Refused(problems.invalid(message, remedy="correct it", missing=(unnamed,)))
-    last = _last_policy(g, hop.backend, hop.port) if POLICIES_DOUBTFUL.of(g) else None
-    if last and not says_plaintext(port.app_protocol):
-        message = f"withheld: {last} is gone, and may have moved into a file whose present text cannot be read"
-        return Refused(problems.invalid(message, last, remedy="correct that"))
-    return _plaintext(g, hop)
+    tls = _plaintext(g, hop)
+    if isinstance(tls, Plaintext) and (unknown := _unknown(g, hop)):
+        return Refused(problems.policies_unknown(unknown, hop.backend.namespace))
+    return tls
 
 
-def _last_policy(g: Graph, service: Key, port: int) -> Key | None:
-    held = (HELD.of(g, service, port, strength) for strength in STRONGER[Strength.PLAINTEXT])
-    return next((found.source for found in held if found and found.source), None)
+def _unknown(g: Graph, hop: Hop) -> Unknown | None:
+    """Returns why it is not known whether a policy names the port; None: absence is proven."""
+    if ABSENCE_PROVEN.of(g, hop.backend, hop.port):
+        return None
+    return POLICIES_UNKNOWN.of(g, "") or POLICIES_UNKNOWN.of(g, hop.backend.namespace)

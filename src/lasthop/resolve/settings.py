@@ -12,6 +12,7 @@ from lasthop.api.bundle import CrdVersions
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.plan.infrastructure import Infrastructure
+from lasthop.plan.knowledge import Unknown
 from lasthop.plan.observation import HopState
 from lasthop.plan.profile import AccessLog
 from lasthop.plan.proxy import ProxyState
@@ -38,12 +39,10 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 SETTINGS: Final = Input[Settings]("settings")
-POLICIES_UNKNOWN: Final = Input[bool]("policies-unknown")
-"""Set while some input that could hold a policy cannot be read; `PolicyMemory` sets it."""
-POLICIES_DOUBTFUL: Final = Input[bool]("policies-doubtful")
-"""Some text cannot be read and an older one is in force: what loses its policy now has perhaps not lost it."""
-SERVED_PLAINTEXT: Final = Input[Key, int, bool]("served-plaintext")
-"""Set for a port of a Service that was served in plaintext while the policies were still all known."""
+POLICIES_UNKNOWN: Final = Input[str, Unknown]("policies-unknown")
+"""By namespace, empty for all of them: why its policies are not known. `PolicyMemory` sets this and the next."""
+ABSENCE_PROVEN: Final = Input[Key, int, bool]("absence-proven")
+"""Set for a port of a Service that may be plaintext although policies are unknown."""
 HELD: Final = Input[Key, int, Strength, HopVerification]("held")
 """How a port of a Service, or an XBackend, was verified when it was last verified as strongly as that."""
 SYSTEM_STORE: Final = Input[SystemStore]("system-store")

@@ -10,6 +10,7 @@ import msgspec
 from lasthop.api.bundle import CrdVersions
 from lasthop.api.meta import Key, Object
 from lasthop.plan.finding import Finding
+from lasthop.plan.knowledge import Proofs, Unknown
 from lasthop.plan.not_applied import NotApplied
 
 
@@ -19,9 +20,10 @@ class Batch(msgspec.Struct, frozen=True):
     `RejectedPolicy`."""
     findings: tuple[Finding, ...] = ()
     """Everything that is wrong with the input now: the whole list, not only what is new."""
-    policies_known: bool = True
-    """False while some input that may contain a BackendTLSPolicy is unreadable and has no last good content: then nothing
-    new may be served in plaintext, because "unknown" does not mean "none"."""
+    unknown: tuple[Unknown, ...] = ()
+    """Everything that may contain a BackendTLSPolicy and has not been read: the whole list. Empty: a policy that is not there
+    is absent. A source that proves absence port by port reads its policies last at the start, so that its first batch has
+    nothing here; all ports that are plaintext then are proven, and every later one waits for `proven`."""
     crd_versions: CrdVersions = ()
     """Of the CRDs of the Gateway API that are installed. Those of our own that admit files are not mentioned."""
     absent_kinds: frozenset[str] = frozenset()
@@ -30,12 +32,20 @@ class Batch(msgspec.Struct, frozen=True):
     """The files whose current text is rejected, and what is in force instead: the whole list."""
     complete: bool = True
     """False while a part of the input is still being read."""
-    policies_doubtful: bool = False
-    """The current text of some input cannot be read, and an older one is in force: a missing policy may have moved there, so
-    what it protected does not become plaintext."""
+    proven: Proofs = {}
+    """Ports that no policy names, as requested by `Source.prove`."""
+
+    @property
+    def policies_known(self) -> bool:
+        return not self.unknown
 
 
 class Source(Protocol):
     def batches(self) -> AsyncIterator[Batch]:
         """Yields everything that exists at the start, and then what has changed."""
         ...
+
+    def prove(self, ports: Proofs) -> None:
+        """Takes all ports that wait for a proof that no policy names them. Proofs come with a later batch. A source that
+        proves nothing port by port need not implement this: its batches without `unknown` prove absence for all ports."""
+        return None

@@ -60,7 +60,7 @@ class FolderView(EngineView):
         self.source_findings = tuple(map(self._renamed, batch.findings))
         self._broken = {key: self._chosen.shown(file) for key, file in broken_objects(batch.findings).items()}
         SYSTEM_STORE.set(self.engine.graph, host_store())
-        self.engine.policies.set_known(batch.policies_known)
+        self.engine.policies.set_unknown(batch.unknown)
         self.engine.apply(batch.changes)
         serve_all(self.engine)
         for line in (*_older_text(path), *_other_kinds(source.others)):

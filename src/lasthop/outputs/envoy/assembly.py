@@ -10,7 +10,7 @@ listeners, streams ─> Listeners       a listener is joined with the streams of
 from __future__ import annotations
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry
+from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry, Withheld
 from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Change, Resource, Withdrawal
 from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, refused_host, route_table, table_name
@@ -45,8 +45,14 @@ class Assembly:
         xds = _XdsChanges()
         for key, entry in CLUSTERS.of(outputs).items():
             # A hop that is still wanted but has no cluster must fail at once; one that is not goes when nothing names it.
-            hop, cluster = Hop(*key), entry.resource if isinstance(entry, ClusterEntry) else entry
-            xds.put(hop.gateway, CLUSTER, hop.name, cluster)
+            hop = Hop(*key)
+            match entry:
+                case ClusterEntry():
+                    xds.put(hop.gateway, CLUSTER, hop.name, entry.resource)
+                case Withheld():
+                    xds.put(hop.gateway, CLUSTER, hop.name, None)
+                case _:
+                    xds.put(hop.gateway, CLUSTER, hop.name, entry)
         for (gateway, secret), resource in SECRETS.of(outputs).items():
             xds.put(gateway, SECRET, secret.path, resource)
         self._client_secrets.take(xds, outputs)

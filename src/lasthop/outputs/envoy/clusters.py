@@ -26,6 +26,7 @@ from lasthop.outputs.envoy.retries import budget_message, ejection
 from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.cluster_metadata import metadata
 from lasthop.plan.connecting import ConnectRules, RetryBudget
+from lasthop.plan.reasons import POLICIES_UNKNOWN
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol
 from lasthop.resolve.backend_traffic import retry_budget
@@ -73,13 +74,20 @@ class ClusterEntry(msgspec.Struct, frozen=True, gc=False):
     plaintext: bool
 
 
+class Withheld(msgspec.Struct, frozen=True, gc=False):
+    """Stands for the cluster of a hop that is closed only because policies are unknown."""
+
+
+WITHHELD: Final = Withheld()
+
+
 @query
-def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> ClusterEntry | None:
-    """Builds the cluster of a hop. None: there is none, so that what names it answers 500 or closes."""
+def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> ClusterEntry | Withheld | None:
+    """Builds the cluster of a hop. Withheld or None: there is none, so that what names it answers 500 or closes."""
     hop = Hop(gateway, backend, port, protocol)
     tls = hop_tls(g, *hop)
     if isinstance(tls, Refused):
-        return None
+        return WITHHELD if tls.why.reason == POLICIES_UNKNOWN else None
     address = (backend, port, protocol.transport)
     names = endpoints(g, *address) if endpoints_kind(g, *address) is EndpointsKind.DNS else None
     budget = (retry_budget(g, gateway, backend) if protocol.http else None) or RetryBudget()
@@ -195,7 +203,7 @@ def _metadata(tls: BackendTLS) -> bytes:
 @query
 def load_assignment(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Resource | None:
     entry = cluster(g, gateway, backend, port, protocol)
-    if entry is None or not entry.endpoints_name:
+    if not isinstance(entry, ClusterEntry) or not entry.endpoints_name:
         return None
     found = endpoints(g, backend, port, protocol.transport)
     few = len(found.endpoints) < MANY

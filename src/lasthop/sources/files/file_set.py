@@ -6,7 +6,7 @@ Values only: the loader reads the files, and restores what was saved before a re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -83,15 +83,6 @@ class FileSet:
         if good is None or isinstance(result, BrokenFile):
             return False
         return result is None or not good.keys <= result.keys
-
-    def hides_policies(self, closed: Collection[str]) -> bool:
-        """Returns whether a file, or an unreadable folder, without last good content may contain BackendTLSPolicies."""
-        if any(broken.opaque and self._files[path].good is None for path, broken in self._broken.items()):
-            return True
-        return not all(
-            any(path.startswith(f"{folder}/") and self._files[path].good is not None for path in self._broken)
-            for folder in closed
-        )
 
 
 def after(before: File | None, reading: Reading) -> File | None:

@@ -26,6 +26,7 @@ from lasthop.admission.limits import LARGE_FILE
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import RejectedPolicy
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.knowledge import Unknown
 from lasthop.plan.not_applied import NotApplied, moment
 from lasthop.sources.files import report
 from lasthop.sources.files.content import BrokenFile, Content, ObjectEntry, digest, examine, restore
@@ -230,16 +231,22 @@ class Loader:
         batch = Batch(
             changes,
             tuple(self._findings(refused)),
-            # A policy may just have moved into a file that takes long to read.
-            policies_known=not self._pending and not self._files.hides_policies(self._closed),
+            unknown=self._unknown(),
             not_applied=(*refused.values(), *(pair for _, pair in sorted(self._older_pairs.items()))),
             complete=not self._pending,
-            policies_doubtful=bool(self._closed) or any(broken.opaque for _, broken in self._files.broken),
         )
         previous, self._published = self._published, batch
         if previous and not changes and batch == msgspec.structs.replace(previous, changes=changes):
             return None
         return batch
+
+    def _unknown(self) -> tuple[Unknown, ...]:
+        """Returns what may contain a policy that was not read, whether or not an older text of it is in force."""
+        return (
+            *(report.of_pending(self._shown(path)) for path in sorted(self._pending)),
+            *(report.of_closed(self._shown(path), why) for path, why in sorted(self._closed.items())),
+            *(report.of_opaque(broken) for _, broken in self._files.broken if broken.opaque),
+        )
 
     def _apply_file(self, path: str, reading: Reading) -> set[Key]:
         old = self._files.good(path)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.knowledge import Unknown
 from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotApplied, moment
 from lasthop.sources.files.content import BrokenFile
 from lasthop.sources.files.file_set import File
@@ -26,6 +27,21 @@ def of_broken(refused: NotApplied, broken: BrokenFile) -> Iterator[Finding]:
     if broken.opaque:
         remedy = "As it may hold a BackendTLSPolicy, no new backend is served in plaintext until it is corrected."
     yield Finding(None, FILE_NOT_APPLIED, message, remedy, severity=Severity.WARNING, file=refused.file, line=refused.line)
+
+
+def of_pending(shown: str) -> Unknown:
+    """A policy may just have moved into a file that takes long to read."""
+    return Unknown(provable=False, namespace="", why=f"{shown} has not been read yet", file=shown)
+
+
+def of_closed(shown: str, why: str) -> Unknown:
+    return Unknown(provable=False, namespace="", why=f"{shown} cannot be read: {why}", remedy=MAKE_READABLE, file=shown)
+
+
+def of_opaque(broken: BrokenFile) -> Unknown:
+    first = broken.findings[0]
+    why = f"{first.file}:{first.line} cannot be fully read: {first.message}"
+    return Unknown(provable=False, namespace="", why=why, remedy="correct that file", file=first.file)
 
 
 def not_applied(shown: str, broken: BrokenFile, file: File | None) -> NotApplied:

@@ -20,7 +20,7 @@ from lasthop.sources.files.local_file import folders_to_watch
 from lasthop.sources.files.reading import Readings
 from lasthop.sources.files.state import StateDirectory
 from lasthop.sources.files.watcher import Events, Watcher
-from lasthop.sources.source import Batch
+from lasthop.sources.source import Batch, Source
 
 GRACE: Final = 0.04
 """Seconds before a file counts as deleted, empty, broken or shorter: editors truncate first and then write."""
@@ -46,7 +46,7 @@ class Look(NamedTuple):
 EVERYWHERE: Final = Look(None)
 
 
-class FilesSource:
+class FilesSource(Source):
     def __init__(
         self,
         directory: Path,

@@ -25,6 +25,7 @@ from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.objects import POLICY, DecodedObject
 from lasthop.kubernetes.observed import ObservedStatuses
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.knowledge import Proofs, Unknown
 from lasthop.sources.kubernetes.bundle import crd_versions
 from lasthop.sources.kubernetes.discovery import choose, discover
 from lasthop.sources.kubernetes.findings import optional, trouble_findings
@@ -108,10 +109,15 @@ class KubernetesSource:
         """Whether every served kind has been read once. Only then does "no such policy" mean anything."""
         return self._discovered and all(watched.settled for watched in self._watched.values())
 
-    @property
-    def policies_known(self) -> bool:
+    def unknown(self) -> tuple[Unknown, ...]:
         watched = self._watched.get(POLICY)
-        return not self._opaque and (watched is None or watched.settled)
+        why = [str(key) for key in sorted(self._opaque)]
+        if watched is not None and not watched.settled:
+            why.append("BackendTLSPolicies have not been listed")
+        return tuple(Unknown(provable=False, namespace="", why=each) for each in why)
+
+    def prove(self, ports: Proofs) -> None:
+        """Takes the ports that wait for a proof."""
 
     # --- batches -----------------------------------------------------------------------------------------------------
 
@@ -125,7 +131,7 @@ class KubernetesSource:
                 await asyncio.sleep(self._settle)
                 self._news.clear()
                 findings = self.findings()
-                about = (findings, self.policies_known, self._crd_versions, frozenset(self._absent))
+                about = (findings, self.unknown(), self._crd_versions, frozenset(self._absent))
                 if not self.started:
                     self._log_findings(findings)
                     if not self.complete:

@@ -133,7 +133,6 @@ def test_whatever_breaks_a_file_its_objects_stay_also_after_a_restart(tmp_path: 
     (files / "a.yaml").write_text(text, encoding="latin-1")
     batch = reload(Loader(files, StateDirectory(state)))
     assert port(batch) == 80
-    assert batch.policies_known
     assert reasons(batch)[-1] == "OlderTextInForce"
 
 
@@ -329,16 +328,16 @@ def test_an_unparsable_file_without_last_good_content_leaves_policies_unknown_un
     assert reload(loader).policies_known
 
 
-def test_an_unparsable_file_with_last_good_content_leaves_policies_known(tmp_path: Path) -> None:
+def test_so_does_an_unparsable_file_with_last_good_content(tmp_path: Path) -> None:
     write(tmp_path, a=policy())
     loader = Loader(tmp_path)
     reload(loader)
     write(tmp_path, a=BROKEN)
     batch = reload(loader)
     assert batch.changes == {}
-    assert (batch.policies_known, batch.policies_doubtful) == (True, True)
+    assert not batch.policies_known
     write(tmp_path, a=policy())
-    assert not reload(loader).policies_doubtful
+    assert reload(loader).policies_known
 
 
 def test_policies_with_unreadable_targets_leave_policies_unknown(tmp_path: Path) -> None:

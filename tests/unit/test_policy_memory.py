@@ -1,0 +1,183 @@
+"""Which ports may be plaintext while policies are unknown."""
+
+from __future__ import annotations
+
+import pytest
+
+from lasthop.api.meta import Key, Object
+from lasthop.plan.knowledge import Unknown, by_namespace
+from lasthop.plan.reasons import POLICIES_UNKNOWN
+from lasthop.plan.tls import Refused
+from lasthop.plan.upstream import Protocol
+from lasthop.resolve import hops
+from lasthop.resolve.hops import hop_tls
+from tests.snapshot import settle, settled, tls_context
+from tests.world import STORE, keyed, mk_class, mk_gateway, mk_policy, mk_route, mk_service
+
+UNREADABLE = Unknown(provable=False, namespace="", why="x.yaml:1 cannot be fully read", remedy="correct that file")
+UNLISTED = Unknown(provable=True, namespace="", why="not listed since it appeared")
+PORTS = [{"name": "plain", "port": 80}]
+S, GATEWAY = Key("Service", "a", "s"), Key("Gateway", "a", "g")
+SERVICE, POLICY = mk_service("a/s", PORTS), mk_policy("a/p", "s", "s.example")
+ROUTE = mk_route("a/r", "a/g", [{"name": "s", "port": 80}])
+
+
+class World:
+    """A Gateway and a route to port 80 of Service a/s."""
+
+    def __init__(self) -> None:
+        self.engine, self.snapshot = settled(keyed(mk_class(), mk_gateway("a/g"), SERVICE, ROUTE), store=STORE)
+        self.policies = self.engine.policies
+
+    def put(self, *objects: Object) -> str:
+        self.engine.apply(keyed(*objects))
+        return self.served
+
+    def drop(self, *objects: Object) -> str:
+        self.engine.apply(dict.fromkeys(keyed(*objects)))
+        return self.served
+
+    def know(self, *unknown: Unknown) -> str:
+        self.policies.set_unknown(unknown)
+        return self.served
+
+    def prove(self) -> str:
+        self.policies.proven(self.policies.awaiting())
+        return self.served
+
+    @property
+    def served(self) -> str:
+        settle(self.engine, self.snapshot)
+        clusters = [found for (_, name), found in self.snapshot.clusters().items() if "a/s" in name]
+        return "closed" if not clusters else "TLS" if tls_context(clusters[0]) else "plaintext"
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_port_that_was_plaintext_before_stays_so(world: World) -> None:
+    assert world.know(UNREADABLE) == "plaintext"
+
+
+@pytest.mark.parametrize("thing", [ROUTE, SERVICE, mk_gateway("a/g")], ids=["route", "service", "gateway"])
+def test_an_interruption_ends_that(world: World, thing: Object) -> None:
+    world.know(UNREADABLE)
+    assert world.drop(thing) == "closed"
+    assert world.put(thing) == "closed"
+    assert world.know() == "plaintext"
+
+
+def test_a_policy_ends_that_even_if_it_goes_before_anything_is_settled(world: World) -> None:
+    world.know(UNREADABLE)
+    world.engine.apply(keyed(POLICY))
+    world.engine.apply(dict.fromkeys(keyed(POLICY)))
+    assert world.served == "closed"
+
+
+def test_a_policy_that_is_not_settled_yet_counts_when_policies_become_unknown(world: World) -> None:
+    world.engine.apply(keyed(POLICY))
+    world.policies.set_unknown([UNREADABLE])
+    world.engine.apply(dict.fromkeys(keyed(POLICY)))
+    assert world.served == "closed"
+
+
+def test_a_bug_does_not_count_as_no_policy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a policy named the port cannot be told, so the port does not stay plaintext."""
+
+    def crash(*args: object) -> None:
+        raise RuntimeError("planted")
+
+    with monkeypatch.context() as planted:
+        planted.setattr(hops, "port_winner", crash)
+        world.engine.apply(keyed(mk_service("a/s", [*PORTS, {"name": "more", "port": 81}])))
+        world.policies.set_unknown([UNREADABLE])
+    world.engine.apply(keyed(SERVICE))
+    assert world.served == "closed"
+
+
+def test_the_second_episode_remembers_nothing_of_the_first(world: World) -> None:
+    world.know(UNREADABLE)
+    world.know()
+    assert world.policies.marks == {}
+    assert world.put(POLICY) == "TLS"
+    world.know(UNREADABLE)
+    assert world.drop(POLICY) == "closed"
+
+
+def test_an_unknown_namespace_concerns_no_other(world: World) -> None:
+    world.drop(ROUTE)
+    world.know(Unknown(provable=False, namespace="b", why="x"))
+    assert world.put(ROUTE) == "plaintext"
+    world.drop(ROUTE)
+    world.know(Unknown(provable=False, namespace="a", why="x"))
+    assert world.put(ROUTE) == "closed"
+
+
+def test_the_hop_says_why_and_what_to_do(world: World) -> None:
+    world.drop(ROUTE)
+    world.know(UNREADABLE)
+    world.put(ROUTE)
+    tls = hop_tls(world.engine.graph, GATEWAY, S, 80, Protocol.AUTO)
+    assert isinstance(tls, Refused) and tls.why.reason == POLICIES_UNKNOWN
+    assert "x.yaml:1 cannot be fully read" in tls.problem.text and "correct that file" in tls.problem.text
+
+
+# --- proofs ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_port_waits_for_a_proof(world: World) -> None:
+    world.drop(ROUTE)
+    world.know(UNLISTED)
+    assert world.put(ROUTE) == "closed"
+    assert list(world.policies.awaiting()) == [(S, 80)]
+    assert world.prove() == "plaintext"
+    assert world.policies.awaiting() == {}
+
+
+def test_a_port_that_loses_its_policy_waits_for_a_new_proof(world: World) -> None:
+    world.know(UNLISTED)
+    assert world.put(POLICY) == "TLS"
+    assert world.drop(POLICY) == "closed"
+    assert world.prove() == "plaintext"
+
+
+def test_a_proof_counts_only_for_the_occasion_that_it_was_requested_for(world: World) -> None:
+    world.drop(ROUTE)
+    world.know(UNLISTED)
+    world.put(ROUTE)
+    requested = world.policies.awaiting()
+    world.put(POLICY)
+    world.drop(POLICY)
+    world.policies.proven(requested)
+    assert world.served == "closed"
+    assert world.prove() == "plaintext"
+
+
+def test_what_no_list_can_settle_is_not_proven(world: World) -> None:
+    world.drop(ROUTE)
+    world.know(UNLISTED)
+    world.put(ROUTE)
+    requested = world.policies.awaiting()
+    assert world.know(UNLISTED, Unknown(provable=False, namespace="a", why="policy a/q cannot be decoded")) == "closed"
+    assert world.policies.awaiting() == {}
+    world.policies.proven(requested)
+    assert world.served == "closed"
+    assert world.know(UNLISTED) == "closed"
+    assert world.prove() == "plaintext"
+
+
+def test_a_proven_port_stays_plaintext_whatever_becomes_unknown_later(world: World) -> None:
+    world.drop(ROUTE)
+    world.know(UNLISTED)
+    world.put(ROUTE)
+    world.prove()
+    assert world.know(UNLISTED, UNREADABLE) == "plaintext"
+    assert world.know(Unknown(provable=True, namespace="", why="403")) == "plaintext"
+
+
+def test_of_several_reasons_the_unprovable_one_decides_and_the_others_are_counted() -> None:
+    found = by_namespace([UNLISTED, UNREADABLE, UNREADABLE, Unknown(provable=True, namespace="a", why="y")])
+    assert found[""].why == "x.yaml:1 cannot be fully read (and 1 more)" and not found[""].provable
+    assert found["a"].why == "y"
