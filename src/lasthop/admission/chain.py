@@ -14,6 +14,7 @@ import msgspec
 from lasthop.admission.attachments import Attachment, attachments
 from lasthop.admission.builtin import CHECKS
 from lasthop.admission.cel import violations
+from lasthop.admission.foreign import is_list
 from lasthop.admission.limits import MAX_OBJECT
 from lasthop.admission.metadata import completed
 from lasthop.admission.problem import Problem, Problems, shown
@@ -107,6 +108,9 @@ def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:
         return None, problems
     name, version = document["kind"], document["apiVersion"]
     kind = KINDS.get(name)
+    if kind is None and is_list(document):
+        message = "a List needs `items`, a list of objects, and kind List or that of its items with List at the end"
+        return None, [Problem(message, ("items",) if "items" in document else ("kind",), reason="InvalidList")]
     if kind is None:
         return None, [Problem(f"unknown kind {shown(name)}", ("kind",), _suggested(name), "UnknownKind")]
     if version not in kind.api_versions:

@@ -1,7 +1,7 @@
 """Tells documents of other programs (Deployments, kustomizations, values of a chart) from misspelt ones of ours.
 
-A repository holds both. What is not ours is left out; what may be meant as ours, above all as a BackendTLSPolicy, is an error,
-because an object that is silently left out is verified by nobody.
+A repository holds both. Documents of other programs are left out. A document that may be meant as ours, above all as a
+BackendTLSPolicy, is an error: without its policy a backend would be served in plaintext.
 """
 
 from __future__ import annotations
@@ -9,17 +9,27 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from lasthop.admission.problem import Path
 from lasthop.admission.structural import CLOSE
-from lasthop.api.kinds import KINDS
+from lasthop.api.kinds import EXPERIMENTAL_API, KINDS, MULTICLUSTER_API
 from lasthop.suggestions import closest
 
-CORE_KINDS: Final = frozenset(
-    {
-        *("Binding", "Endpoints", "Event", "LimitRange", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod"),
-        *("PodTemplate", "ReplicationController", "ResourceQuota", "ServiceAccount"),
-    }
+CORE_KINDS: Final = (
+    *("Binding", "ComponentStatus", "Config", "DeleteOptions", "Endpoints", "Event", "LimitRange", "Node"),
+    *("PersistentVolume", "PersistentVolumeClaim", "Pod", "PodTemplate", "ReplicationController", "ResourceQuota"),
+    *("ServiceAccount", "Status"),
 )
-"""Kubernetes' other kinds of `apiVersion: v1`; some are spelt like ours."""
+"""Kubernetes' other kinds of `apiVersion: v1`, and kubectl's own configuration; some are spelt like ours."""
+KNOWN_FOREIGN: Final = {
+    "": frozenset(CORE_KINDS),
+    "certificates.k8s.io": frozenset({"CertificateSigningRequest", "PodCertificateRequest"}),
+    MULTICLUSTER_API: frozenset({"ServiceExport"}),
+    EXPERIMENTAL_API: frozenset({"XListenerSet"}),
+}
+"""By group: kinds of groups that ours are in, too. Every other kind of these groups is a mistake, or too new to be read."""
+POLICY: Final = "BackendTLSPolicy"
+POLICY_WORD: Final = "backendtls"
+"""Occurs in every spelling of a policy that is near enough, in lower case."""
 OBJECT_FIELDS: Final = frozenset({"apiversion", "kind", "metadata", "spec", "items", "data", "targetrefs", "validation"})
 """A mapping with one of these, in any case, may be an object whose other fields were forgotten."""
 KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
@@ -29,6 +39,8 @@ UNTYPED: Final = "without apiVersion and kind"
 UNTYPED_KUSTOMIZATION: Final = "Kustomization (without kind)"
 KUSTOMIZED: Final = ("resources", "bases", "components", "patches")
 """Lists of a kustomization, which may leave out its kind; in the values of a chart, `resources` is a mapping."""
+LONGEST: Final = 100
+"""Characters of a word that is compared with others: to compare a longer one would take long, and nothing is like it."""
 NEAR_KIND: Final = 0.75
 NEAR_GROUP: Final = 0.85
 GROUPS: Final = frozenset(kind.group for kind in KINDS.values())
@@ -44,6 +56,8 @@ def foreign_kind(document: Any) -> str:
     kind, version = document.get("kind"), document.get("apiVersion")
     if isinstance(kind, str) and (own := KINDS.get(kind)) and version in own.api_versions:
         return ""
+    if is_list(document):
+        return ""
     if document and not _may_be_object(document):
         return UNTYPED_KUSTOMIZATION if any(isinstance(document.get(name), list) for name in KUSTOMIZED) else UNTYPED
     if not (isinstance(kind, str) and KIND.fullmatch(kind) and isinstance(version, str) and VERSION.fullmatch(version)):
@@ -51,22 +65,78 @@ def foreign_kind(document: Any) -> str:
     return f"{kind} ({version})" if _is_foreign(kind, version.rpartition("/")[0]) else ""
 
 
+def meant_as_policy(kind: str) -> bool:
+    """Returns whether a kind may be a misspelt BackendTLSPolicy: every kind that a message suggests to be one, and more."""
+    if kind in KINDS:
+        return kind == POLICY
+    # difflib's measure depends on the order.
+    return _suggests_policy(kind) or any(_near(*pair, CLOSE) for pair in ((kind, POLICY), (POLICY, kind)))
+
+
+def _suggests_policy(kind: str) -> bool:
+    return POLICY_WORD in kind.casefold() or _closest_kind(kind) == POLICY
+
+
+def _closest_kind(kind: str) -> str:
+    return closest(kind, KINDS, CLOSE) if len(kind) <= LONGEST else ""
+
+
+def is_list(document: dict[Any, Any]) -> bool:
+    """Returns whether a document is meant as a List of objects: by its kind, and where that may be another one, its group."""
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if not isinstance(kind, str) or not kind.casefold().endswith("list"):
+        return False
+    group = version.rpartition("/")[0] if isinstance(version, str) else ""
+    return group in GROUPS or kind.casefold() == "list"
+
+
+def embedded_policy(document: Any) -> Path | None:
+    """Returns where inside a document an object is that is meant as a BackendTLSPolicy; None if there is none. A mere mention
+    of the kind, as in a role or a CRD, is not an object."""
+    below: list[tuple[Path, Any]] = [((), document)]
+    while below:
+        path, value = below.pop()
+        if isinstance(value, dict):
+            kind = value.get("kind")
+            written = {key.casefold() for key in value}
+            if path and isinstance(kind, str) and written & {"metadata", "spec"} and _suggests_policy(kind):
+                return path
+            below += [((*path, key), each) for key, each in value.items() if isinstance(each, dict | list)]
+        elif isinstance(value, list):
+            below += [((*path, number), each) for number, each in enumerate(value) if isinstance(each, dict | list)]
+    return None
+
+
+def mentions_policy(value: Any) -> bool:
+    """Returns whether a key or a text inside a value has the word that makes a policy."""
+    below = [value]
+    while below:
+        match below.pop():
+            case dict() as mapping:
+                below += [*mapping, *mapping.values()]
+            case list() as items:
+                below += items
+            case str() as text if POLICY_WORD in text.casefold():
+                return True
+    return False
+
+
 def _may_be_object(document: dict[Any, Any]) -> bool:
     return any(isinstance(key, str) and key.casefold() in OBJECT_FIELDS for key in document)
 
 
 def _is_foreign(kind: str, group: str) -> bool:
-    if kind.casefold().startswith("backendtlspolic"):
+    if kind.casefold().startswith(POLICY_WORD):
         return False
     if kind in KINDS:
         own = KINDS[kind].group
         # `core/v1` is how some read the documentation of `v1`.
         return group not in GROUPS and group != "core" and bool(group) and not _near(group, own, NEAR_KIND)
-    meant = closest(kind, KINDS, CLOSE)
-    if not meant or (not group and kind in CORE_KINDS):
-        return True
-    return group not in GROUPS and not _near(group, KINDS[meant].group, NEAR_GROUP)
+    if group in GROUPS:
+        return kind in KNOWN_FOREIGN.get(group, ())
+    meant = _closest_kind(kind)
+    return not meant or not _near(group, KINDS[meant].group, NEAR_GROUP)
 
 
 def _near(text: str, other: str, cutoff: float) -> bool:
-    return bool(other) and bool(closest(text, (other,), cutoff))
+    return bool(other) and len(text) + len(other) <= 2 * LONGEST and bool(closest(text, (other,), cutoff))

@@ -1,8 +1,9 @@
 """Checks and completes metadata, which is the same for every kind, as an API server would.
 
-Age without a cluster: a written `creationTimestamp` is respected. An object without one counts as the oldest: it gets
-1970-01-01T00:00:00Z, whenever its file is read. So among such objects {namespace}/{name} decides every
-conflict, before and after a restart; and a rule that limits an object's age rejects one without a `creationTimestamp`.
+Age without a cluster: a written `creationTimestamp` is respected. An object without one gets 1970-01-01T00:00:00Z, whenever
+its file is read, and counts as younger than every object with one (`Object.age`), so that a new file takes nothing over. Among
+such objects {namespace}/{name} decides every conflict, before and after a restart. A rule that limits an object's age rejects
+one without a `creationTimestamp`.
 
 `uid` is derived from kind, namespace and name. What only an API server may write (resourceVersion, managedFields and so on) is
 accepted, so that `kubectl get -o yaml` can be pasted, and ignored.
@@ -28,9 +29,8 @@ from lasthop.admission.problem import Path, Problem, Problems, shown
 from lasthop.admission.structural import unknown_field
 from lasthop.api.documents import Json
 from lasthop.api.kinds import SERVICE_GROUPS, Kind
-from lasthop.api.meta import Key
+from lasthop.api.meta import UNDATED, Key
 
-BEGINNING: Final = "1970-01-01T00:00:00Z"
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
 _READ: Final = ("name", "namespace", "labels", "annotations", "creationTimestamp")
@@ -46,6 +46,7 @@ _IGNORED: Final = (
     "selfLink",
     "uid",
 )
+METADATA_FIELDS: Final = frozenset((*_READ, *_IGNORED))
 _UIDS: Final = uuid.UUID("6f0a7a5e-32c5-5bd5-9c9b-1f5b9f6f6c11")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[-+]\d\d:\d\d)")
 
@@ -152,12 +153,12 @@ def _strings(values: Any, path: Path, problems: Problems) -> dict[str, str]:
 
 def _created(written: Any, problems: Problems) -> str:
     if written is None:
-        return BEGINNING
+        return UNDATED
     if moment := rfc3339(written):
         return moment
     remedy = "Write it like 2027-01-31T00:00:00Z."
     problems.append(Problem(f"{shown(written)} is not an RFC 3339 time", ("metadata", "creationTimestamp"), remedy))
-    return BEGINNING
+    return UNDATED
 
 
 def rfc3339(written: Any) -> str:

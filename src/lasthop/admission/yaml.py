@@ -65,7 +65,8 @@ class Parsed(NamedTuple):
     """One for each document."""
     mistakes: list[Mistake]
     complete: bool
-    """False after a syntax error: there may be more in the file than `documents`."""
+    """False after a syntax error, and if a key is written twice, so that one value hides another: there may be more in the
+    file than `documents`."""
 
 
 class _SyntaxError(Exception):
@@ -150,7 +151,7 @@ def _parse_json(text: str, max_values: int) -> Parsed:
         return Parsed([], [], [_too_deep(1)], complete=False)
     except ValueError as error:
         return Parsed([], [], [Mistake(1, str(error))], complete=False)
-    return Parsed([value], [Span(0, len(text), 1)], mistakes, complete=True)
+    return Parsed([value], [Span(0, len(text), 1)], mistakes, complete=not mistakes)
 
 
 def _deeper(value: Any, depth: int) -> bool:
@@ -187,7 +188,7 @@ def _parse_yaml(reader: _Reader) -> Parsed:
     except yaml.YAMLError as error:
         mistakes = [*reader.mistakes, _mistake(error, reader.text)]
     else:
-        return Parsed(reader.documents, reader.spans, reader.mistakes, complete=True)
+        return Parsed(reader.documents, reader.spans, reader.mistakes, complete=not reader.mistakes)
     return Parsed(reader.documents, reader.spans, mistakes, complete=False)
 
 

@@ -101,6 +101,12 @@ class PassedOn(tuple[str, ...]):
         return msgspec.json.decode(self[0])
 
 
+UNDATED: Final = "1970-01-01T00:00:00Z"
+"""The `creationTimestamp` of an object in a file that has none."""
+LAST: Final = "none"
+"""Sorts after every date."""
+
+
 class ObjectMeta(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
@@ -120,5 +126,6 @@ class Object(Struct, frozen=True):
     @property
     def age(self) -> tuple[str, str]:
         """Sorts oldest first, then by {namespace}/{name}: the tie-break that Gateway API uses everywhere. As one text: a
-        hyphen sorts before the slash."""
-        return (self.metadata.creation_timestamp, f"{self.metadata.namespace}/{self.metadata.name}")
+        hyphen sorts before the slash. Without a date it sorts last."""
+        created = self.metadata.creation_timestamp
+        return (LAST if created == UNDATED else created, f"{self.metadata.namespace}/{self.metadata.name}")

@@ -176,12 +176,12 @@ def test_a_cluster_scoped_object_with_a_namespace_is_refused() -> None:
     assert refused(text) == [("metadata.namespace", "a Namespace is not namespaced")]
 
 
-def test_a_written_creation_time_is_kept_in_utc_and_one_left_out_is_the_beginning() -> None:
+def test_a_written_creation_time_is_kept_in_utc_and_one_left_out_makes_an_object_the_youngest() -> None:
     text = service().replace("namespace: shop", "namespace: shop, creationTimestamp: '2027-01-31T01:30:00.5+02:00'")
     written, none = admitted(stored(text)).object, admitted(stored(service())).object
     assert written.metadata.creation_timestamp == "2027-01-30T23:30:00Z"
     assert none.metadata.creation_timestamp == "1970-01-01T00:00:00Z"
-    assert none.age < written.age
+    assert written.age < none.age
 
 
 def test_a_uid_depends_on_nothing_but_kind_namespace_and_name() -> None:

@@ -23,7 +23,7 @@ from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
-from lasthop.plan.not_applied import FILE_NOT_APPLIED, NOT_APPLIED
+from lasthop.plan.not_applied import NOT_APPLIED
 
 LOCAL_FILE = "LocalFile"
 
@@ -66,7 +66,7 @@ class _Known:
         self._mistargeted: dict[Key, Finding] = {}
         self._unserved: Finding | None = None
         self._broken = broken
-        self._opaque = next((each.file for each in findings if each.reason == FILE_NOT_APPLIED and each.remedy), "")
+        self._opaque = next((each.file for each in findings if each.reason in NOT_APPLIED and each.missing), "")
         for error in findings:
             # What happens on the wire is not the cause of anything that is written.
             if error.severity is not Severity.ERROR or error.reason == reasons.BACKEND_FAILING:

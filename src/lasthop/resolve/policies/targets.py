@@ -15,7 +15,7 @@ import msgspec
 
 from lasthop.api.core import AnyService
 from lasthop.api.kinds import SERVICE_GROUPS
-from lasthop.api.meta import Key, Object
+from lasthop.api.meta import LAST, Key, Object
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.resolve.meant import meant
 from lasthop.resolve.policies.texts import read_texts
@@ -47,7 +47,9 @@ class Claim(msgspec.Struct, frozen=True, order=True):
 
 def rule_of(winner: tuple[str, str], own: tuple[str, str]) -> str:
     """Says by which rule the object of one age wins over that of another."""
-    return "is older" if winner[0] < own[0] else "is as old and comes first by name"
+    if winner[0] == own[0]:
+        return "is as old and comes first by name"
+    return "has a creationTimestamp" if own[0] == LAST else "is older"
 
 
 CLAIMS = Index[Key, tuple[Claim, ...]]("claim")

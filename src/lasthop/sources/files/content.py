@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from lasthop.admission.chain import AdmittedObject, admit, admitted, admitted_again, kind_of
-from lasthop.admission.foreign import foreign_kind
+from lasthop.admission.foreign import embedded_policy, foreign_kind
 from lasthop.admission.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
 from lasthop.admission.problem import Path, Problem, field
 from lasthop.admission.yaml import Mistake, Parsed, Span, field_lines, first_line, parse
@@ -21,6 +21,9 @@ from lasthop.api.policies import RejectedPolicy
 from lasthop.plan.finding import Finding
 from lasthop.sources.files.salvage import salvage
 
+EVERYWHERE: Final = ("",)
+"""Every namespace."""
+
 
 class ObjectEntry(NamedTuple):
     """Locates an object in a file."""
@@ -29,7 +32,7 @@ class ObjectEntry(NamedTuple):
     span: Span
     """The document it is in."""
     base: Path
-    """Where in the document: empty, or ("items", n) in a List."""
+    """Where in the document: empty, or ("items", n) in a List, which may be in another one."""
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -65,8 +68,8 @@ class BrokenFile(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
     policies: tuple[RejectedPolicy, ...] = ()
     """BackendTLSPolicies that it seems to contain, with their targets."""
-    opaque: bool = False
-    """It may contain BackendTLSPolicies whose targets are unknown."""
+    opaque: tuple[str, ...] = ()
+    """The namespaces in which it may contain BackendTLSPolicies whose targets are unknown; an empty one means all of them."""
 
 
 class StoredDocument(msgspec.Struct, frozen=True, array_like=True):
@@ -100,6 +103,10 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
         if len(problems) > MAX_FINDINGS:
             break
         if other := foreign_kind(value):
+            if (path := embedded_policy(value)) is not None:
+                message = f"a BackendTLSPolicy inside {_cut(other)} is not read"
+                problem = Problem(message, path, "Write it as a document of its own, or move this one to another folder.")
+                problems.append((span, base, value, problem))
             others.append(_cut(other))
             continue
         kept, wrong = admit(value)
@@ -129,8 +136,8 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
     if len(parsed.mistakes) + len(problems) > MAX_FINDINGS:
         message = f"there are more than {MAX_FINDINGS} problems in this file; the others are not listed"
         findings.append(Finding(None, "TooLarge", message, file=file, line=findings[-1].line))
-    policies, opaque = _salvaged(file, found, findings)
-    return BrokenFile(digest(text), tuple(findings), policies, opaque or not parsed.complete), ()
+    policies, opaque = _salvaged(found, findings[0])
+    return BrokenFile(digest(text), tuple(findings), policies, opaque if parsed.complete else EVERYWHERE), ()
 
 
 def restore(text: bytes, stored: Iterable[StoredDocument]) -> Content | None:
@@ -181,16 +188,23 @@ def key_in(value: Any) -> Key | None:
 
 
 def _objects(parsed: Parsed) -> Iterator[tuple[Span, Path, Any]]:
-    """Yields documents, and the items of Lists. In a typed list (`HTTPRouteList`) items may omit apiVersion and kind."""
+    """Yields documents, and the items of Lists, however deep, as kubectl does."""
     for document, span in zip(parsed.documents, parsed.spans, strict=True):
-        kind = document.get("kind") if isinstance(document, dict) else None
-        items = document.get("items") if isinstance(kind, str) and kind.endswith("List") else None
-        if not isinstance(items, list):
-            yield span, (), document
-            continue
-        implied = {} if kind == "List" else {"apiVersion": document.get("apiVersion"), "kind": str(kind)[: -len("List")]}
-        for i, item in enumerate(items):
-            yield span, ("items", i), {**implied, **item} if isinstance(item, dict) else item
+        for path, value in _items((), document):
+            yield span, path, value
+
+
+def _items(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
+    """In a typed list (`HTTPRouteList`) items may omit apiVersion and kind. A List that cannot be split is yielded as it is,
+    and refused."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    items = value.get("items") if isinstance(kind, str) and kind.endswith("List") else None
+    if not isinstance(items, list):
+        yield path, value
+        return
+    implied = {} if kind == "List" else {"apiVersion": value.get("apiVersion"), "kind": str(kind)[: -len("List")]}
+    for i, item in enumerate(items):
+        yield from _items((*path, "items", i), {**implied, **item} if isinstance(item, dict) else item)
 
 
 @lru_cache(maxsize=1)
@@ -206,12 +220,18 @@ def _nearest(lines: dict[Path, int], path: Path, otherwise: int) -> int:
     return otherwise
 
 
-def _salvaged(
-    file: str, found: list[tuple[Span, Path, Any]], findings: list[Finding]
-) -> tuple[tuple[RejectedPolicy, ...], bool]:
-    first = findings[0]
+def _salvaged(found: list[tuple[Span, Path, Any]], first: Finding) -> tuple[tuple[RejectedPolicy, ...], tuple[str, ...]]:
+    """Returns the policies of a broken file, and the namespaces in which it may contain more."""
     message = f"its file is broken and was not applied: {first}"
-    ours = [(n, value) for n, (_, _, value) in enumerate(found, 1) if not foreign_kind(value)]
-    results = [salvage(value, f"document-{n}", message) for n, value in ours]
-    policies = tuple(result.policy for result in results if result.policy is not None)
-    return policies, any(result.opaque for result in results)
+    policies: list[RejectedPolicy] = []
+    opaque: set[str] = set()
+    for number, (_, _, value) in enumerate(found, 1):
+        if foreign_kind(value):
+            opaque |= set() if embedded_policy(value) is None else {""}
+            continue
+        result = salvage(value, f"document-{number}", message)
+        if result.policy is not None:
+            policies.append(result.policy)
+        if result.opaque is not None:
+            opaque.add(result.opaque)
+    return tuple(policies), EVERYWHERE if "" in opaque else tuple(sorted(opaque))

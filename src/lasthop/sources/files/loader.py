@@ -245,7 +245,7 @@ class Loader:
         return (
             *(report.of_pending(self._shown(path)) for path in sorted(self._pending)),
             *(report.of_closed(self._shown(path), why) for path, why in sorted(self._closed.items())),
-            *(report.of_opaque(broken) for _, broken in self._files.broken if broken.opaque),
+            *(unknown for _, broken in self._files.broken for unknown in report.of_opaque(broken)),
         )
 
     def _apply_file(self, path: str, reading: Reading) -> set[Key]:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from lasthop.admission.chain import AdmittedObject
-from lasthop.admission.metadata import BEGINNING, NAMESPACE_LABEL, uid_of
+from lasthop.admission.metadata import NAMESPACE_LABEL, uid_of
 from lasthop.api.core import Namespace
-from lasthop.api.meta import Key, Object, ObjectMeta, StringMap
+from lasthop.api.meta import UNDATED, Key, Object, ObjectMeta, StringMap
 from lasthop.sources.files.content import Content, ObjectEntry
 
 
@@ -107,7 +107,7 @@ def _implied(name: str) -> Namespace:
             name=name,
             uid=uid_of(Key("Namespace", "", name)),
             generation=1,
-            creation_timestamp=BEGINNING,
+            creation_timestamp=UNDATED,
             labels=StringMap.of({NAMESPACE_LABEL: name}),
         )
     )

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from lasthop.admission.limits import MAX_MESSAGE
 from lasthop.plan.finding import Finding
-from lasthop.sources.files.content import BrokenFile, Content, StoredDocument, digest
+from lasthop.sources.files.content import EVERYWHERE, BrokenFile, Content, StoredDocument, digest
 from lasthop.sources.files.folder import Identity, Stamp, TooLarge, Unreadable, read, stamp_of
 from lasthop.sources.files.local_file import LocalFile
 
@@ -64,18 +64,18 @@ def read_text(path: Path, shown: str) -> tuple[bytes, Stamp] | Reading:
 
 def unreadable(shown: str, why: str) -> BrokenFile:
     finding = Finding(None, "Unreadable", f"cannot be read: {why}.", MAKE_READABLE, file=shown, line=1)
-    return BrokenFile(b"", (finding,), opaque=True)
+    return BrokenFile(b"", (finding,), opaque=EVERYWHERE)
 
 
 def crashed(shown: str, error: Exception) -> BrokenFile:
     message = f"cannot be read because of a bug in Lasthop: {type(error).__name__}: {str(error)[:MAX_MESSAGE]}."
     finding = Finding(None, "InternalError", message, "Please report it.", file=shown, line=1)
-    return BrokenFile(b"", (finding,), opaque=True)
+    return BrokenFile(b"", (finding,), opaque=EVERYWHERE)
 
 
 def too_large(shown: str, why: str) -> BrokenFile:
     finding = Finding(None, "TooLarge", f"is not read: {why}.", "Split it into several files.", file=shown, line=1)
-    return BrokenFile(b"", (finding,), opaque=True)
+    return BrokenFile(b"", (finding,), opaque=EVERYWHERE)
 
 
 def emptied(shown: str) -> BrokenFile:

@@ -10,7 +10,7 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.knowledge import Unknown
-from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotApplied, moment
+from lasthop.plan.not_applied import NotApplied, moment
 from lasthop.sources.files.content import BrokenFile
 from lasthop.sources.files.file_set import File
 from lasthop.sources.files.object_set import ObjectSet
@@ -21,12 +21,18 @@ def of_broken(refused: NotApplied, broken: BrokenFile) -> Iterator[Finding]:
     yield from broken.findings
     if refused.since:
         message = f"none of this file is applied; its last good content, of {refused.since}, stays in force."
-        yield Finding(None, OLDER_TEXT_IN_FORCE, message, severity=Severity.WARNING, file=refused.file, line=refused.line)
-        return
-    message, remedy = "none of this file is applied, and it has no last good content.", ""
+    else:
+        message = "none of this file is applied, and it has no last good content."
+    remedy, where = "", "" if "" in broken.opaque else f" of namespace {', '.join(broken.opaque)}"
     if broken.opaque:
-        remedy = "As it may hold a BackendTLSPolicy, no new backend is served in plaintext until it is corrected."
-    yield Finding(None, FILE_NOT_APPLIED, message, remedy, severity=Severity.WARNING, file=refused.file, line=refused.line)
+        remedy = f"As it may contain a BackendTLSPolicy, no new backend{where} is served in plaintext until it is corrected."
+    yield Finding(
+        *(None, refused.reason, message, remedy),
+        severity=Severity.WARNING,
+        file=refused.file,
+        line=refused.line,
+        missing=tuple(Key("BackendTLSPolicy", namespace, "") for namespace in broken.opaque),
+    )
 
 
 def of_pending(shown: str) -> Unknown:
@@ -38,10 +44,11 @@ def of_closed(shown: str, why: str) -> Unknown:
     return Unknown(provable=False, namespace="", why=f"{shown} cannot be read: {why}", remedy=MAKE_READABLE, file=shown)
 
 
-def of_opaque(broken: BrokenFile) -> Unknown:
+def of_opaque(broken: BrokenFile) -> Iterator[Unknown]:
     first = broken.findings[0]
-    why = f"{first.file}:{first.line} cannot be fully read: {first.message}"
-    return Unknown(provable=False, namespace="", why=why, remedy="correct that file", file=first.file)
+    why = f"{first.file}:{first.line} cannot be fully read: {first.message.removesuffix('.')}"
+    for namespace in broken.opaque:
+        yield Unknown(provable=False, namespace=namespace, why=why, remedy="correct that file", file=first.file)
 
 
 def not_applied(shown: str, broken: BrokenFile, file: File | None) -> NotApplied:

@@ -147,7 +147,7 @@ def test_long_names_and_many_targets_do_not_get_into_findings_and_refused_polici
 
 
 def test_a_kind_of_any_length_is_compared_in_no_time() -> None:
-    found = broken(f"apiVersion: v1\nkind: {'backendtlspolicy' * 50_000}\nmetadata: {{name: a}}\n")
+    found = broken(f"apiVersion: v1\nkind: {'backendtspolicy' * 50_000}\nmetadata: {{name: a}}\n")
     assert found.findings[0].reason == "UnknownKind"
     assert not found.opaque
 

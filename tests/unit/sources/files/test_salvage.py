@@ -24,7 +24,7 @@ def targets(salvaged: SalvageResult) -> tuple[PolicyTargetReference, ...]:
 def test_a_policy_is_known_by_its_targets_whatever_else_is_wrong() -> None:
     salvaged = read({"targetRefs": [{"group": "", "kind": "Service", "name": "web"}], "validation": 5})
     assert targets(salvaged) == (WEB,)
-    assert not salvaged.opaque
+    assert salvaged.opaque is None
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_an_unreadable_target_among_readable_ones_is_not_forgotten() -> None:
 
 @pytest.mark.parametrize("spec", [None, {}, {"targetRefs": []}, {"targetRefs": "web"}, []])
 def test_a_policy_without_readable_targets_is_opaque(spec: Any) -> None:
-    assert read(spec) == SalvageResult(None, opaque=True)
+    assert read(spec) == SalvageResult(None, opaque="shop")
 
 
 def test_an_unreadable_namespace_is_opaque() -> None:
-    assert read({"targetRefs": [{"name": "web"}]}, metadata={"name": "p", "namespace": 5}) == SalvageResult(None, opaque=True)
+    assert read({"targetRefs": [{"name": "web"}]}, metadata={"name": "p", "namespace": 5}) == SalvageResult(None, opaque="")
 
 
 def test_a_misspelt_kind_is_still_a_policy() -> None:
@@ -76,9 +76,59 @@ def test_a_document_of_another_kind_is_none() -> None:
 
 
 def test_what_does_not_say_its_kind_may_be_anything() -> None:
-    assert salvage("text", "doc-1", "why").opaque
-    assert salvage({"metadata": {}}, "doc-1", "why").opaque
-    assert salvage({"kind": "List", "items": 5}, "doc-1", "why").opaque
+    assert salvage("text", "doc-1", "why").opaque == ""
+    assert salvage({"metadata": {}}, "doc-1", "why").opaque == "default"
+    assert salvage({}, "doc-1", "why").opaque == ""
+    assert salvage({"kind": "List", "items": 5}, "doc-1", "why").opaque == ""
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{"name": "p", "namspace": "shop"}, {"name": "p", "Namespace": "shop"}, {"name": "p", "namespace": "Shop!"}, "p", ["p"]],
+)
+def test_a_namespace_that_may_be_another_one_is_every_namespace(metadata: Any) -> None:
+    assert read({"targetRefs": [{"name": "web"}]}, metadata=metadata) == SalvageResult(None, opaque="")
+
+
+@pytest.mark.parametrize("more", [{"namespace": "shop"}, {"Metadata": {"namespace": "shop"}}, {"targetRefs": []}])
+def test_a_field_beside_metadata_may_have_been_meant_to_be_inside(more: Any) -> None:
+    document = {"kind": "BackendTLSPolicy", "metadata": {"name": "p"}, "spec": {"targetRefs": [{"name": "web"}]}, **more}
+    assert salvage(document, "doc-1", "why") == SalvageResult(None, opaque="")
+
+
+def test_a_policy_without_namespace_is_in_the_default_one() -> None:
+    salvaged = read({"targetRefs": [{"name": "web"}]}, metadata={"name": "p", "labels": {}, "uid": "x"})
+    assert salvaged.policy is not None and salvaged.opaque is None
+    assert salvaged.policy.metadata.namespace == "default"
+
+
+@pytest.mark.parametrize("name", ["targetrefs", "TargetRefs", "targetsRef", "targetref"])
+def test_mistyped_targets_beside_readable_ones_are_not_forgotten(name: str) -> None:
+    salvaged = read({"targetRefs": [{"name": "web"}], name: [{"name": "other"}]})
+    assert targets(salvaged) == (WEB,) and salvaged.opaque == "shop"
+
+
+@pytest.mark.parametrize("ref", [{"name": "web,"}, {"name": "web", "kind": "Servce"}, {"name": "Web"}, {"kind": "Service"}])
+def test_a_target_that_may_name_another_service_leaves_the_namespace_open(ref: Any) -> None:
+    assert read({"targetRefs": [ref]}) == SalvageResult(None, opaque="shop")
+
+
+@pytest.mark.parametrize(("created", "age"), [(None, "none"), ("2027-01-31T00:00:00Z", "2027-01-31T00:00:00Z"), ("soon", "")])
+def test_a_policy_with_an_unreadable_date_is_the_oldest(created: Any, age: str) -> None:
+    metadata = {"name": "p", "namespace": "shop", "creationTimestamp": created}
+    salvaged = read({"targetRefs": [{"name": "web"}]}, metadata=metadata)
+    assert salvaged.policy is not None and salvaged.policy.age[0] == age
+
+
+def test_an_unknown_kind_of_the_gateway_api_may_be_a_policy() -> None:
+    document = {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "TransportPolicy", "metadata": {"name": "p"}}
+    assert salvage(document, "doc-1", "why").opaque == ""
+    assert salvage({**document, "apiVersion": "v1"}, "doc-1", "why").opaque is None
+
+
+def test_a_refused_document_that_mentions_the_kind_may_be_a_policy() -> None:
+    swapped = {"apiVersion": "BackendTLSPolicy", "kind": "gateway.networking.k8s.io/v1", "metadata": {"name": "p"}}
+    assert salvage(swapped, "doc-1", "why").opaque == ""
 
 
 def test_a_policy_without_name_is_named_after_its_place() -> None:
