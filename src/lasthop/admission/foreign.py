@@ -30,6 +30,8 @@ KNOWN_FOREIGN: Final = {
 POLICY: Final = "BackendTLSPolicy"
 POLICY_WORD: Final = "backendtls"
 """Occurs in every spelling of a policy that is near enough, in lower case."""
+PROFILE_FIELD: Final = "backendTLS"
+"""A field of GatewayProfile, which is spelt alike."""
 OBJECT_FIELDS: Final = frozenset({"apiversion", "kind", "metadata", "spec", "items", "data", "targetrefs", "validation"})
 """A mapping with one of these, in any case, may be an object whose other fields were forgotten."""
 KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
@@ -113,7 +115,7 @@ def mentions_policy(value: Any) -> bool:
     while below:
         match below.pop():
             case dict() as mapping:
-                below += [*mapping, *mapping.values()]
+                below += [*(key for key in mapping if key != PROFILE_FIELD), *mapping.values()]
             case list() as items:
                 below += items
             case str() as text if POLICY_WORD in text.casefold():

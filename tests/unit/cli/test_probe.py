@@ -208,7 +208,7 @@ def test_what_status_prints_can_be_probed(tmp_path: Path, serve: Callable[..., B
 
 def test_without_an_object_all_policies_are_tried(tmp_path: Path, serve: Callable[..., Backend]) -> None:
     good, other = serve(GOOD.server_context()), docs.policy("far/api", "api.example", "ca")
-    shadowed = docs.policy("late", "api.example", "ca", service="api", created="2030-01-01T00:00:00Z")
+    shadowed = docs.policy("late", "api.example", "ca", service="api")
     folder = write(tmp_path, *docs.hop("api", good.port, POLICY), shadowed, docs.namespace("far"), other)
     first, second = (lasthop("probe", "--dir", folder, *more, "-o", "json") for more in ((), ("-n", "shop")))
     assert [each["object"] for each in json.loads(second.stdout)] == [
