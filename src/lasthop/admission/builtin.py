@@ -13,11 +13,11 @@ from typing import Final
 
 from lasthop.admission import attachments
 from lasthop.admission.limits import MAX_DATA
-from lasthop.admission.names import DNS_SUBDOMAIN, is_data_key, is_dns_subdomain
 from lasthop.admission.problem import Path, Problem, Problems, shown
 from lasthop.api.addresses import is_ip
 from lasthop.api.documents import Json
 from lasthop.api.meta import Key
+from lasthop.api.names import DNS_SUBDOMAIN, is_data_key, is_dns_subdomain
 
 Check = Callable[[Key, Json, Problems], None]
 

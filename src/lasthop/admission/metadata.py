@@ -17,7 +17,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from lasthop.admission.limits import MAX_ANNOTATIONS
-from lasthop.admission.names import (
+from lasthop.admission.problem import Path, Problem, Problems, shown
+from lasthop.admission.structural import unknown_field
+from lasthop.api.documents import Json
+from lasthop.api.kinds import SERVICE_GROUPS, Kind
+from lasthop.api.meta import UNDATED, Key
+from lasthop.api.names import (
     DNS_LABEL,
     DNS_SUBDOMAIN,
     is_dns_label,
@@ -25,11 +30,6 @@ from lasthop.admission.names import (
     is_label_value,
     is_qualified_name,
 )
-from lasthop.admission.problem import Path, Problem, Problems, shown
-from lasthop.admission.structural import unknown_field
-from lasthop.api.documents import Json
-from lasthop.api.kinds import SERVICE_GROUPS, Kind
-from lasthop.api.meta import UNDATED, Key
 
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from lasthop.admission.names import is_dns_subdomain
 from lasthop.admission.yaml import parse
+from lasthop.api.names import is_dns_subdomain
 from lasthop.api.times import rfc3339
 from lasthop.importers.documents import Document, SourceText
 from lasthop.importers.model import Name, NameKind, ObjectName

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from lasthop.admission.names import is_dns_label, is_dns_subdomain
 from lasthop.api.addresses import is_ip
+from lasthop.api.names import is_dns_label, is_dns_subdomain
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.levels import Level
 from lasthop.importers.model import AddressBackend, Hop, HopTLS, HostBackend, Imported, RouteKind, Rule, ServiceBackend

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from lasthop.admission.names import is_dns_subdomain
 from lasthop.api.addresses import is_ip
+from lasthop.api.names import is_dns_subdomain
 from lasthop.api.routes import HTTPCORSFilter, HTTPHeader, HTTPHeaderFilter, HTTPRouteFilter
 from lasthop.importers.model import PathKind, PathMatch, ValueMatch
 

@@ -31,7 +31,7 @@ from lasthop.resolve.client_certificates import chain_digest, shown_certificate
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls, plaintext_problem
-from lasthop.resolve.policies.targets import missing_port, port_winner, strays
+from lasthop.resolve.policies.targets import port_winner, stray_text, strays
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import ABSENCE_PROVEN, POLICIES_UNKNOWN, settings
 from lasthop.store.graph import Graph, query
@@ -171,8 +171,8 @@ def _plaintext(g: Graph, hop: Hop) -> HopTLS:
 def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
     # A port that was renamed, or one mistyped letter in a sectionName, must not turn a verified hop into plaintext.
     if not says_plaintext(port.app_protocol) and (missing := strays(g, hop.backend)):
-        policy, section = missing[0].policy, missing[0].section
-        message = f"{policy} misses its port: {missing_port(g, hop.backend, section)}"
+        policy = missing[0].policy
+        message = f"{policy} misses its target: {stray_text(g, hop.backend, missing[0])}"
         return Refused(Problem(reasons.TARGET_NOT_FOUND, message, about=(policy, hop.backend)), policy)
     tls = _plaintext(g, hop)
     if isinstance(tls, Plaintext) and (unknown := _unknown(g, hop)):

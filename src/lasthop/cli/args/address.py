@@ -17,7 +17,7 @@ def host_port(text: str, hint: str) -> tuple[str, int]:
 
 
 def is_name(text: str) -> bool:
-    from lasthop.admission.names import is_dns_subdomain
+    from lasthop.api.names import is_dns_subdomain
 
     return is_dns_subdomain(text.lower())
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from lasthop.admission.names import DNS_LABEL, is_dns_label
 from lasthop.api.documents import Json
+from lasthop.api.names import DNS_LABEL, is_dns_label
 from lasthop.cli.render.terminal import note
 from lasthop.infra.kubernetes import installation
 from lasthop.infra.kubernetes.installation import Options, default_image

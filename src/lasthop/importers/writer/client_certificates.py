@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from lasthop.admission.names import is_dns_subdomain
+from lasthop.api.names import is_dns_subdomain
 from lasthop.importers.decisions import Decisions
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.legs import BackendPort, Leg

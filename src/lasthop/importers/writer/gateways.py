@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from lasthop.admission.names import is_dns_label, is_dns_subdomain
 from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.names import is_dns_label, is_dns_subdomain
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.model import (
     ClientValidation,

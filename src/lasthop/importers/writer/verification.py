@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lasthop.admission.names import is_dns_subdomain
 from lasthop.api.addresses import is_ip
+from lasthop.api.names import is_dns_subdomain
 from lasthop.importers.decisions import Decision, Question
 from lasthop.importers.legs import BackendPort
 from lasthop.importers.levels import Level, NewLevel

@@ -192,7 +192,7 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[Key, Key, int], tls: BackendTLS | P
         case _:
             if hop.backend.kind == XBACKEND:
                 return HopReport(*where, Manner.PLAINTEXT, "its own tls.mode is None")
-            missing = [(s.policy, f"port {s.section}") for s in strays(g, hop.backend)]
+            missing = [(stray.policy, stray.target) for stray in strays(g, hop.backend)]
             missing += [(policy, f"{hop.backend.kind} {name}") for policy, name in misaimed(g, hop.backend)]
             detail = "no BackendTLSPolicy names this port"
             if not missing:

@@ -39,11 +39,13 @@ RESOLVED: Final = true(reasons.RESOLVED_REFS)
 def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Problem | None:
     """Returns why a policy has no effect on one of its targets."""
     key = targets.service_of(policy, target)
+    service = read(g, key, AnyService) if key else None
+    if service is None and (meant := targets.meant_service(g, policy, target)):
+        return Problem(reasons.TARGET_NOT_FOUND, targets.mistyped_text(*meant), about=(meant[0],))
     if key is None or not installed(g, key.kind):
         kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
         message = f"target {target.name}: kind {kind} is not supported, only core Services are; the policy has no effect on it"
         return invalid(message)
-    service = read(g, key, AnyService)
     if service is None:
         return not_found(reasons.TARGET_NOT_FOUND, key, guess=targets.service_meant(g, key))
     ports = service.spec.ports

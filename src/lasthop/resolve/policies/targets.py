@@ -8,6 +8,7 @@ it does not step aside for another, or trust would change hands with a typo.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -16,6 +17,7 @@ import msgspec
 from lasthop.api.core import AnyService
 from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import LAST, Key, Object
+from lasthop.api.names import is_dns_label
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.resolve.meant import meant
 from lasthop.resolve.policies.texts import read_texts
@@ -24,7 +26,10 @@ from lasthop.store.node import Crash
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
 from lasthop.store.store import read
+from lasthop.suggestions import closest
 
+_IMPOSSIBLE: Final = re.compile("[^a-z0-9-]")
+"""In the name of a Service."""
 WHOLE = ""
 """The section of a target that names no port."""
 
@@ -71,9 +76,9 @@ def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
                 found[service] = (*found.get(service, ()), Claim(rejected.age, key, left, rejected.message))
     for service, claims in found.items():
         yield CLAIMS.entry((service,), claims)
-    near = g.shielded(_misaimed, key, named)
-    if not isinstance(near, Crash):
-        yield from near
+    for guesses in (g.shielded(_misaimed, key, named), g.shielded(_mistyped, key, policy.spec.target_refs if policy else ())):
+        if not isinstance(guesses, Crash):
+            yield from guesses
 
 
 def _sections(policy: Key, targets: tuple[PolicyTargetReference, ...]) -> dict[Key, tuple[str, ...]]:
@@ -123,11 +128,17 @@ def port_winner(g: Graph, service: Key, port_name: str) -> Claim | None:
     return (found.get(port_name) if port_name else None) or found.get(WHOLE)
 
 
-class Stray(msgspec.Struct, frozen=True):
-    """A target that names a port which its Service does not have."""
+class Stray(msgspec.Struct, frozen=True, order=True):
+    """A target that means some port of a Service and names none that exists."""
 
     policy: Key
-    section: str
+    target: str
+    """The part of it that is wrong, as `port htps`."""
+    section: str = WHOLE
+
+
+MISTYPED = Index[Key, Stray]("mistyped")
+"""Targets whose kind or name is impossible, by the Service that they mean."""
 
 
 @query
@@ -135,12 +146,41 @@ def strays(g: Graph, service_key: Key) -> tuple[Stray, ...]:
     """Returns the targets that mean some port of this Service and name none that there is, the winning policy first."""
     service = read(g, service_key, AnyService)
     names = {port.name for port in service.spec.ports} if service else set()
-    return tuple(
-        Stray(claim.policy, section)
+    sections = [
+        Stray(claim.policy, f"port {section}", section)
         for claim in claims(g, service_key)
         for section in claim.sections
         if service and section != WHOLE and section not in names
-    )
+    ]
+    return (*sections, *sorted(MISTYPED.of(g, service_key)))
+
+
+def stray_text(g: Graph, service: Key, stray: Stray) -> str:
+    """Says what is wrong with a target that misses a Service, and what that means for the Service's ports."""
+    return missing_port(g, service, stray.section) if stray.section else mistyped_text(service, stray.target)
+
+
+def mistyped_text(service: Key, target: str) -> str:
+    return f"{target} does not exist; {service} is probably meant, so {CLOSED_PORTS}"
+
+
+CLOSED_PORTS: Final = "its ports without a policy return 500 unless their appProtocol is a plaintext protocol"
+
+
+@query
+def meant_service(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[Key, str] | None:
+    """Returns the Service that a target means whose kind, group or name is impossible, and which of them; None if it names a
+    possible Service, or an object of another system."""
+    kind = target.kind if target.kind in SERVICE_GROUPS else closest(target.kind, SERVICE_GROUPS)
+    if not kind or ("." in target.group and target.group != SERVICE_GROUPS[kind]):
+        return None
+    key = Key(kind, policy.namespace, target.name)
+    wrong = "" if service_of(policy, target) else f"kind {target.kind}" + (f" of group {target.group}" if target.group else "")
+    if not is_dns_label(target.name):
+        bare = key._replace(name=_IMPOSSIBLE.sub("", target.name.casefold()).strip("-"))
+        key = bare if read(g, bare, AnyService) else key._replace(name=service_meant(g, key))
+        wrong = wrong or f"{kind} {target.name!r}"
+    return (key, wrong) if wrong and key.name else None
 
 
 @query
@@ -150,10 +190,7 @@ def missing_port(g: Graph, service_key: Key, section: str) -> str:
     names = [p.name for p in service.spec.ports if p.name] if service else []
     guess = meant(section, names)
     has = f"it has {', '.join(names) or 'no named port'}" + (f"; did you mean {guess}?" if guess else "")
-    return (
-        f"{service_key} has no port named {section} ({has}), so its ports that no policy names are refused, unless their "
-        "appProtocol is a plaintext protocol"
-    )
+    return f"{service_key} has no port named {section} ({has}), so {CLOSED_PORTS}"
 
 
 SERVICES = Index[str, str, str]("service")
@@ -188,6 +225,11 @@ def _misaimed(g: Graph, policy: Key, services: Iterable[Key]) -> list[Entry]:
     missing = [service for service in services if read(g, service, AnyService) is None]
     guesses = [(service, service_meant(g, service)) for service in missing]
     return [MISAIMED.entry((service._replace(name=guess),), (policy, service.name)) for service, guess in guesses if guess]
+
+
+def _mistyped(g: Graph, policy: Key, targets: Iterable[PolicyTargetReference]) -> list[Entry]:
+    found = (meant_service(g, policy, target) for target in targets)
+    return [MISTYPED.entry((service,), Stray(policy, wrong)) for service, wrong in filter(None, found)]
 
 
 def misaimed(g: Graph, service: Key) -> tuple[tuple[Key, str], ...]:

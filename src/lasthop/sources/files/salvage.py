@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from lasthop.admission.foreign import POLICY, is_list, meant_as_policy, mentions_policy
 from lasthop.admission.limits import MAX_TARGETS
 from lasthop.admission.metadata import METADATA_FIELDS, rfc3339, uid_of
-from lasthop.admission.names import is_dns_label, is_dns_subdomain
 from lasthop.api.documents import Json
 from lasthop.api.kinds import GATEWAY_API, KINDS, SERVICE_GROUPS
 from lasthop.api.meta import UNDATED, Key, ObjectMeta
+from lasthop.api.names import is_dns_label, is_dns_subdomain
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
 from lasthop.suggestions import closest
 
