@@ -219,3 +219,70 @@ def test_the_gateway_of_root_is_out_of_reach_and_that_is_said_in_a_sentence(
     monkeypatch.setattr(local, "gateways", lambda: refuse(place))
     found = lasthop("ps")
     assert (found.exit_code, found.stderr) == (1, f"Error: {place} may not be used: Permission denied\n")
+
+
+# --- links -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def release(root: Path) -> Path:
+    """A folder that is a link to a release."""
+    for name in ("a", "b"):
+        (root / name).mkdir()
+    (root / "current").symlink_to("a")
+    return root / "current"
+
+
+def switch(link: Path, to: str) -> None:
+    (link.parent / "next").symlink_to(to)
+    (link.parent / "next").rename(link)
+
+
+def test_a_folder_has_its_directory_wherever_its_link_leads(root: Path, release: Path) -> None:
+    place = paths.claim(root / "run", release)
+    switch(release, "b")
+    assert paths.of_folder(root / "run", release) == place
+    assert paths.claim(root / "run", release) == place
+
+
+def test_the_same_folder_is_found_by_every_path_that_leads_there(
+    root: Path, release: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = paths.claim(root / "run", release)
+    assert paths.of_folder(root / "run", root / "a") == place
+    assert paths.of_folder(root / "run", root / "b") != place
+    switch(release, "b")
+    assert paths.of_folder(root / "run", root / "b") == place
+    assert paths.of_folder(root / "run", root / "a") != place
+    monkeypatch.chdir(release)
+    monkeypatch.setenv("PWD", str(release))
+    assert paths.of_folder(root / "run", Path(".")) == place
+    assert paths.absolute(Path(".")) == str(release)
+
+
+def test_a_shell_that_is_elsewhere_by_now_is_not_believed(root: Path, release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(release)
+    monkeypatch.setenv("PWD", str(release))
+    switch(release, "b")
+    assert paths.absolute(Path(".")) == str(root / "a")
+
+
+def test_two_folders_never_share_a_directory(root: Path, release: Path) -> None:
+    assert paths.claim(root / "run", root / "a") != paths.claim(root / "run", root / "b")
+    # It leads to a folder that has one.
+    assert paths.claim(root / "run", release) == paths.of_folder(root / "run", root / "a")
+
+
+@pytest.mark.parametrize("content", [b"", b"\0", b"/nowhere", b"\xff", b"x" * 10_000])
+def test_a_note_that_makes_no_sense_is_not_followed(root: Path, release: Path, content: bytes) -> None:
+    other = paths.private(root / "run" / "zz")
+    (other / paths.USED_FOR).write_bytes(content)
+    assert paths.of_folder(root / "run", root / "a") != other
+
+
+def test_a_note_that_is_a_pipe_or_a_link_is_not_read(root: Path, release: Path) -> None:
+    pipe, link = paths.private(root / "run" / "pipe"), paths.private(root / "run" / "link")
+    os.mkfifo(pipe / paths.USED_FOR)
+    (root / "text").write_text(str(root / "a"))
+    (link / paths.USED_FOR).symlink_to(root / "text")
+    assert paths.of_folder(root / "run", root / "a") not in (pipe, link)

@@ -54,7 +54,7 @@ def clear(run_dir: Path) -> None:
     from lasthop.proxy import handover
 
     handover.taken(run_dir)
-    for name in (ABOUT, paths.ADMIN_SOCKET, "xds.sock"):
+    for name in (ABOUT, paths.USED_FOR, paths.ADMIN_SOCKET, "xds.sock"):
         (run_dir / name).unlink(missing_ok=True)
 
 
@@ -173,7 +173,7 @@ def at_address(host: str, port: int) -> list[LocalGateway]:
 def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
     """Returns the gateways that a command is to end: of a folder, the only one, or all of this user."""
     if folder is not None:
-        run_dir, about = paths.of_folder(paths.runtime_root(), folder), {"folder": str(folder.resolve())}
+        run_dir, about = paths.of_folder(paths.runtime_root(), folder), {"folder": paths.absolute(folder)}
         known = [each._replace(about=about) for each in gateways() if each.run_dir.name == run_dir.name]
         # What another user has there must not keep this one from ending its own.
         own = [each for each in known if each.is_own]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import socket
@@ -12,6 +13,9 @@ from pathlib import Path
 import click
 
 ADMIN_SOCKET = "admin.sock"
+USED_FOR = "folder"
+"""The file with the path of the folder that a directory belongs to."""
+MAX_PATH = 4096
 
 
 def runtime_root() -> Path:
@@ -81,9 +85,47 @@ def state_root() -> Path:
     return Path(base) / "lasthop" if base else Path.home() / ".local" / "state" / "lasthop"
 
 
+def absolute(folder: Path) -> str:
+    """Returns the path by which the user names a folder. Links are not resolved: when one of them leads elsewhere, as in a
+    deployment that switches releases, it is still the same folder."""
+    shell = os.environ.get("PWD", "")
+    here = shell if os.path.isabs(shell) and os.path.realpath(shell) == os.getcwd() else os.getcwd()
+    return os.path.normpath(os.path.join(here, folder))
+
+
 def of_folder(root: Path, folder: Path) -> Path:
-    """Returns the directory below `root` that belongs to one folder of objects."""
-    return root / hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=5).hexdigest()
+    """Returns the directory below `root` that belongs to one folder of objects: named by its path, or in use for the same
+    folder under another path."""
+    named = root / hashlib.blake2b(os.fsencode(absolute(folder)), digest_size=5).hexdigest()
+    if os.path.lexists(named):
+        return named
+    wanted = os.path.realpath(folder)
+    with contextlib.suppress(OSError):
+        for place in sorted(root.iterdir()):
+            if (used_for := _used_for(place)) and os.path.realpath(used_for) == wanted:
+                return place
+    return named
+
+
+def claim(root: Path, folder: Path) -> Path:
+    """Creates the directory of a folder, and notes there by which path the folder is used."""
+    place = private(of_folder(root, folder))
+    try:
+        (place / USED_FOR).write_bytes(os.fsencode(absolute(folder)))
+    except OSError as error:
+        raise click.ClickException(f"cannot write {place / USED_FOR}: {error.strerror}") from error
+    return place
+
+
+def _used_for(place: Path) -> str:
+    """Reads as little as possible: another user's file may be huge, or a pipe."""
+    try:
+        descriptor = os.open(place / USED_FOR, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            text = file.read(MAX_PATH) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except OSError:
+        return ""
+    return "" if b"\0" in text else os.fsdecode(text)
 
 
 def is_text(path: str) -> bool:

@@ -121,8 +121,8 @@ async def _run(
     replace: bool,
 ) -> Ending:
     envoy = find_envoy()
-    run_dir = paths.private(paths.of_folder(paths.runtime_root(), folder))
-    state = paths.private(paths.of_folder(paths.state_root(), folder))
+    run_dir = paths.claim(paths.runtime_root(), folder)
+    state = paths.claim(paths.state_root(), folder)
     # Before anything is read that the other one may still write.
     if replace and not await asyncio.to_thread(local.take_over, run_dir, TAKE_OVER_SECONDS):
         raise click.ClickException(f"the Lasthop that runs on {folder} (pid {local.holder(run_dir)}) does not end")
@@ -151,7 +151,7 @@ async def _run(
         local.describe(
             run_dir,
             {
-                "folder": str(folder.resolve()),
+                "folder": paths.absolute(folder),
                 "pid": os.getpid(),
                 "admin": admin,
                 "started": time.time(),
