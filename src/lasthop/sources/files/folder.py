@@ -18,6 +18,8 @@ from lasthop.admission.limits import MAX_FILE, MAX_FOLDER_DEPTH, MAX_FOLDERS
 from lasthop.sources.files.turns import Turns
 
 EXTENSIONS: Final = (".yaml", ".yml", ".json")
+MISNAMED: Final = "its extension is not in lower case"
+"""kubectl does not read it either, on a system that tells the two apart."""
 Identity = tuple[int, int]
 """Device and inode: another folder of the same name has another one."""
 
@@ -68,6 +70,11 @@ class OutsideRoots(Unreadable):
 
 def is_manifest(name: str) -> bool:
     return name.endswith(EXTENSIONS) and not name.startswith(".")
+
+
+def is_misnamed(name: str) -> bool:
+    """Returns whether a file would be read if its extension were in lower case."""
+    return not is_manifest(name) and is_manifest(name.casefold())
 
 
 def scan(root: Path) -> Scan:
@@ -136,6 +143,8 @@ class _Scanner:
                 if entry.is_symlink():
                     self._linked.append(path)
                 self._files[path] = Stamp.of(entry.stat())
+            elif is_misnamed(entry.name):
+                self._closed[path] = MISNAMED
         except FileNotFoundError:
             if is_manifest(entry.name) and entry.is_symlink():
                 self._files[path] = None  # a dangling link; a plain file was deleted meanwhile

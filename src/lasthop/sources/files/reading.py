@@ -11,7 +11,7 @@ from lasthop.sources.files.content import EVERYWHERE, BrokenFile, Content, Store
 from lasthop.sources.files.folder import Identity, Stamp, TooLarge, Unreadable, read, stamp_of
 from lasthop.sources.files.local_file import LocalFile
 
-MAKE_READABLE: Final = "Make it readable for the user that runs Lasthop, or remove it."
+MAKE_READABLE: Final = "Make it readable for the user that runs Lasthop, or rename or remove it."
 
 
 class Reading(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from lasthop import garbage
 from lasthop.admission.limits import LARGE_FILE
 from lasthop.api.meta import Key
-from lasthop.sources.files.folder import is_manifest, is_read, is_text, stamp_of
+from lasthop.sources.files.folder import is_manifest, is_misnamed, is_read, is_text, stamp_of
 from lasthop.sources.files.loader import Loader, Progress
 from lasthop.sources.files.local_file import folders_to_watch
 from lasthop.sources.files.reading import Readings
@@ -190,6 +190,8 @@ def where_to_look(events: Events, loader: Loader) -> Look:
         if any(part.startswith(".") for part in name.split(os.sep)):
             if name == "." or any(part.startswith("..") for part in name.split(os.sep)):
                 return EVERYWHERE  # the folder itself, or the ..data link of a mounted ConfigMap
+        elif is_misnamed(os.path.basename(name)):
+            return EVERYWHERE
         elif not is_read(name):
             continue
         elif loader.knows(name) or (is_manifest(os.path.basename(name)) and os.path.lexists(path) and not os.path.isdir(path)):

@@ -162,3 +162,25 @@ def test_a_mounted_config_map_is_read_through_its_links_and_seen_to_change(tmp_p
     (tmp_path / "..new").symlink_to("..v2")
     (tmp_path / "..new").rename(tmp_path / "..data")
     assert port(reload(loader)) == 81
+
+
+@pytest.mark.parametrize("name", ["p.YAML", "p.Yml", "P.JSON", "sub/p.YAML"])
+def test_a_file_whose_extension_is_not_in_lower_case_is_an_error_and_may_hold_policies(tmp_path: Path, name: str) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / name).write_text(service())
+    loader = Loader(tmp_path)
+    batch = reload(loader)
+    assert SERVICE not in batch.changes
+    assert [(finding.file, finding.message) for finding in batch.findings] == [
+        (f"{tmp_path}/{name}", "cannot be read: its extension is not in lower case. What it held stays in force.")
+    ]
+    assert not batch.policies_known
+    (tmp_path / name).rename(tmp_path / "p.yaml")
+    assert reload(loader).policies_known
+
+
+@pytest.mark.parametrize("name", [".p.YAML", "p.yaml.bak", "YAML", "p.YAML~", "readme.TXT"])
+def test_other_names_are_none_of_ours(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(service())
+    batch = reload(Loader(tmp_path))
+    assert batch.policies_known and batch.findings == ()
