@@ -118,6 +118,8 @@ class HostRuntime(Sink):
                 running = [tasks.create_task(loop.run(controller))]
                 await controller.loaded.wait()
                 self.processes.probe()
+                if controller.engine.policies.withholds:
+                    controller.engine.policies.adopt(await self.processes.plaintext_hops())
                 controller.settle()
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.
                 controller.server.open()

@@ -4,7 +4,7 @@
     was plaintext when it became unknown, or proven ─┴──> ABSENCE_PROVEN, by port ──> hop_tls
 
 A mark lasts while the port is served in plaintext without interruption: a policy that names the port ends it, and so does the
-last route. It is never saved: after a restart the ports are proven again, or closed.
+last route. It is never saved: after a restart the ports are proven again, found in an Envoy that has served on, or closed.
 """
 
 from __future__ import annotations
@@ -63,6 +63,18 @@ class PolicyMemory:
         for port, number in proofs.items():
             if self._occasions.get(port) == number and self._provable(port):
                 self._mark(port, next(iter(self._withheld[port])))
+
+    @property
+    def withholds(self) -> bool:
+        """Whether a port is closed because policies are unknown."""
+        return bool(self._withheld)
+
+    def adopt(self, hops: Iterable[Hop]) -> None:
+        """Takes the hops that a running Envoy serves in plaintext: an earlier process knew that no policy named their ports,
+        and the ports have been served since."""
+        for hop in hops:
+            if (port := (hop.backend, hop.port)) in self._withheld:
+                self._mark(port, hop)
 
     def applied(self, changes: Mapping[Key, Object | None]) -> None:
         if self.marks and (named := {service for obj in changes.values() for service in named_services(obj)}):

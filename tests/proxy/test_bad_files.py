@@ -61,7 +61,8 @@ def test_an_unreadable_file_withholds_new_plaintext_until_it_is_mended(
     assert lasthop.get("secure") == (200, "secure")
     assert lasthop.get("plain") == (500, BACKEND_FAILURE), "the file may hold its policy"
     assert plain.connections == []
-    assert "withheld" in lasthop.conditions("HTTPRoute", "plain")["ResolvedRefs"][2]
+    message = lasthop.conditions("HTTPRoute", "plain")["ResolvedRefs"][2]
+    assert "not known whether a BackendTLSPolicy names it" in message and "unknown.yaml:" in message
     lasthop.write("unknown.yaml", docs.config_map("harmless", ""))
     lasthop.until_status("plain", 200)
     # What is plaintext by now stays so: a typo elsewhere is no reason to take it down.
@@ -69,6 +70,29 @@ def test_an_unreadable_file_withholds_new_plaintext_until_it_is_mended(
     until(lambda: "another.yaml:" in lasthop.log)
     lasthop.settle()
     assert lasthop.get("plain") == (200, "plain")
+
+
+def test_a_restart_leaves_what_envoy_serves_in_plaintext_and_opens_nothing_else(
+    lasthop: Lasthop, serve: Callable[..., Backend]
+) -> None:
+    plain, secure, new = serve(None, name="plain"), serve(issued(), name="secure"), serve(None, name="new")
+    lasthop.write("hop.yaml", *docs.hop("plain", plain.port), *docs.hop("secure", secure.port))
+    lasthop.write("policy.yaml", docs.policy("secure", "api.example", "ca"))
+    lasthop.start()
+    assert (lasthop.get("plain").status, lasthop.get("secure").status) == (200, 200)
+    lasthop.kill()
+    (lasthop.folder / "policy.yaml").rename(lasthop.folder / "other.yaml")
+    (lasthop.folder / "other.yaml").write_text("apiVersion: [\n")
+    lasthop.write("new.yaml", *docs.hop("new", new.port))
+    lasthop.start()
+    assert lasthop.get("plain") == (200, "plain")
+    assert lasthop.get("secure") == (500, BACKEND_FAILURE)
+    assert lasthop.get("new") == (500, BACKEND_FAILURE)
+    assert not secure.saw_plaintext and new.connections == []
+    # Without an Envoy that has served on, nothing is known of the past.
+    lasthop.stop()
+    lasthop.start()
+    assert lasthop.get("plain") == (500, BACKEND_FAILURE)
 
 
 def test_the_same_object_in_two_files_is_refused_and_both_are_named(lasthop: Lasthop, serve: Callable[..., Backend]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,9 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.infra import ports
 from lasthop.plan.observation import ProxyReport
+from lasthop.plan.upstream import Hop
 from lasthop.proxy.access_log import SkippedLines, follow
+from lasthop.proxy.admin import AdminUnavailable
 from lasthop.proxy.binary import Envoy
 from lasthop.proxy.directory import RunDirUnusable
 from lasthop.proxy.entry import AccessLogEntry
@@ -135,6 +138,14 @@ class Processes:
     def _is_ours(self, key: Key, port: int, transport: str) -> bool:
         """Returns whether an Envoy of this Gateway has the port: one that will be adopted or replaced."""
         return not _envoys(self._proxies[key]).isdisjoint(ports.holders(port, transport))
+
+    async def plaintext_hops(self) -> list[Hop]:
+        """Returns the hops that Envoys of an earlier Lasthop serve in plaintext; of one that does not answer, none."""
+        found: list[Hop] = []
+        for proxy in self._proxies.values():
+            with contextlib.suppress(AdminUnavailable):
+                found += await proxy.admin.plaintext_hops() if _envoys(proxy) else []
+        return found
 
     async def run(self) -> None:
         """Runs until `stop`, and then until the last proxy has exited; or until `leave`."""

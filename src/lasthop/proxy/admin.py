@@ -62,6 +62,11 @@ class Admin:
         """Returns everything that Envoy is configured with, endpoints included, as JSON. Envoy leaves out private keys."""
         return await self._ask("GET", "/config_dump", {"include_eds": ""}, limit=60)
 
+    async def plaintext_hops(self) -> list[Hop]:
+        """Returns the hops whose clusters have no TLS."""
+        body = await self._ask("GET", "/config_dump", {"resource": "dynamic_active_clusters"}, limit=60)
+        return await asyncio.to_thread(_plaintext_hops, body)
+
     async def traffic(self) -> Traffic:
         stats = await self.stats(r"^(listener|http)\..*\.downstream_(cx|rq)_active$")
         connections = http = requests = 0
@@ -114,6 +119,24 @@ class Admin:
         if status != 200 and path != "/ready":
             raise AdminUnavailable(f"Envoy answers {path} with {status}: {body[:200].decode(errors='replace')}")
         return body
+
+
+class _Cluster(msgspec.Struct):
+    name: str
+    transport_socket: Json | None = None
+
+
+class _ActiveCluster(msgspec.Struct):
+    cluster: _Cluster
+
+
+class _ActiveClusters(msgspec.Struct):
+    configs: list[_ActiveCluster] = []
+
+
+def _plaintext_hops(body: bytes) -> list[Hop]:
+    clusters = (each.cluster for each in msgspec.json.decode(body, type=_ActiveClusters).configs)
+    return [hop for each in clusters if each.transport_socket is None and (hop := Hop.parse(each.name))]
 
 
 def _values(body: bytes) -> dict[str, int]:
