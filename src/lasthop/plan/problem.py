@@ -173,9 +173,9 @@ def policy_unreadable(policy: Key, why: str) -> Problem:
 
 
 def invalid_backend_tls(backend: Key, port: int, problem: Problem) -> Problem:
-    """Reports a backend that is refused because of its TLS; plaintext that is not permitted keeps its reason."""
-    plaintext = problem.reason == reasons.PLAINTEXT_NOT_PERMITTED
-    reason = problem.reason if plaintext else reasons.INVALID_BACKEND_TLS
+    """Reports a backend that is refused because of its TLS. Where no policy is at fault the reason stays."""
+    kept = problem.reason in (reasons.PLAINTEXT_NOT_PERMITTED, reasons.POLICIES_UNKNOWN)
+    reason = problem.reason if kept else reasons.INVALID_BACKEND_TLS
     return problem.within(f"backend {backend.path}:{port}", reason=reason)
 
 

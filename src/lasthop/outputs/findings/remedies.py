@@ -27,6 +27,7 @@ REMEDIES: Final = {
     reasons.PORT_UNAVAILABLE: "Give the listener another port.",
     reasons.ADDRESS_NOT_USABLE: "Give each Gateway an address or a port of its own.",
     reasons.INVALID_BACKEND_TLS: "Fix the policy or XBackend that is named.",
+    "InvalidList": "Write kind List and items, a list of objects.",
     "InvalidYAML": "Fix the text at this line or shortly before it.",
     "NotReached": "Refer to the targets in a route of a Gateway, or remove the policy.",
 }

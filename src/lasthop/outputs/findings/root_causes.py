@@ -10,7 +10,7 @@ There are ten cases of a finding that follows from another:
 7. something is missing in a cluster because the user may not see it;
 8. a route has no parent because its ListenerSet is not allowed, or its Gateway is not served;
 9. nothing is served because the Gateway is in a broken file;
-10. a backend is withheld because a file that may hold a policy for it cannot be read.
+10. a backend is closed because a file that may contain a policy for it cannot be read.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import NOT_APPLIED
 
 LOCAL_FILE = "LocalFile"
+UNREADABLE = "Unreadable"
 
 
 class Mistake(msgspec.Struct, frozen=True):
@@ -66,8 +67,12 @@ class _Known:
         self._mistargeted: dict[Key, Finding] = {}
         self._unserved: Finding | None = None
         self._broken = broken
-        self._opaque = next((each.file for each in findings if each.reason in NOT_APPLIED and each.missing), "")
+        self._opaque: dict[str, str] = {}
+        """By namespace, empty for all: a file that may contain a policy."""
         for error in findings:
+            if error.reason in (*NOT_APPLIED, UNREADABLE):
+                for policy in error.missing:
+                    self._opaque.setdefault(policy.namespace, error.file)
             # What happens on the wire is not the cause of anything that is written.
             if error.severity is not Severity.ERROR or error.reason == reasons.BACKEND_FAILING:
                 continue
@@ -87,9 +92,11 @@ class _Known:
         match finding.reason:
             case reason if reason in NOT_APPLIED:
                 return self._of_file.get(finding.file)
+            case reasons.POLICIES_UNKNOWN:
+                namespaces = ("", *(policy.namespace for policy in finding.missing))
+                files = (self._opaque[namespace] for namespace in namespaces if namespace in self._opaque)
+                return self._of_file.get(next(files, ""))
             case reasons.INVALID_BACKEND_TLS | reasons.PLAINTEXT_NOT_PERMITTED:
-                if any(not missing.name for missing in finding.missing):
-                    return self._of_file.get(self._opaque)
                 return self._of_gateway(finding) or self._of_any(_others(finding)) or self._missing(finding)
             case "NotReached":
                 own_target = self._mistargeted.get(finding.object) if finding.object else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -10,7 +11,7 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.knowledge import Unknown
-from lasthop.plan.not_applied import NotApplied, moment
+from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotApplied, moment
 from lasthop.sources.files.content import BrokenFile
 from lasthop.sources.files.file_set import File
 from lasthop.sources.files.object_set import ObjectSet
@@ -19,20 +20,17 @@ from lasthop.sources.files.reading import MAKE_READABLE
 
 def of_broken(refused: NotApplied, broken: BrokenFile) -> Iterator[Finding]:
     yield from broken.findings
-    if refused.since:
-        message = f"none of this file is applied; its last good content, of {refused.since}, stays in force."
-    else:
-        message = "none of this file is applied, and it has no last good content."
+    missing = tuple(Key("BackendTLSPolicy", namespace, "") for namespace in broken.opaque)
     remedy, where = "", "" if "" in broken.opaque else f" of namespace {', '.join(broken.opaque)}"
     if broken.opaque:
         remedy = f"As it may contain a BackendTLSPolicy, no new backend{where} is served in plaintext until it is corrected."
-    yield Finding(
-        *(None, refused.reason, message, remedy),
-        severity=Severity.WARNING,
-        file=refused.file,
-        line=refused.line,
-        missing=tuple(Key("BackendTLSPolicy", namespace, "") for namespace in broken.opaque),
-    )
+    place: Any = {"severity": Severity.WARNING, "file": refused.file, "line": refused.line, "missing": missing}
+    if refused.since:
+        message = f"none of this file is applied; its last good content, of {refused.since}, stays in force."
+        yield Finding(None, OLDER_TEXT_IN_FORCE, message, remedy, **place)
+    else:
+        message = "none of this file is applied, and it has no last good content."
+        yield Finding(None, FILE_NOT_APPLIED, message, remedy, **place)
 
 
 def of_pending(shown: str) -> Unknown:
@@ -68,7 +66,8 @@ def of_contested(key: Key, used: tuple[str, int], others: Iterable[tuple[str, in
 def of_folders(root: str, closed: Mapping[str, str], repeated: Mapping[str, str]) -> Iterator[Finding]:
     for path, why in sorted(closed.items()):
         message = f"cannot be read: {why}. What it held stays in force."
-        yield Finding(None, "Unreadable", message, MAKE_READABLE, file=f"{root}/{path}", line=1)
+        missing = (Key("BackendTLSPolicy", "", ""),)
+        yield Finding(None, "Unreadable", message, MAKE_READABLE, file=f"{root}/{path}", line=1, missing=missing)
     for path, where in sorted(repeated.items()):
         message = f"the link leads to a folder that is read as {where} already."
         yield Finding(None, "RepeatedFolder", message, severity=Severity.WARNING, file=f"{root}/{path}", line=1)
