@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lasthop.api.meta import Key
 from lasthop.outputs.audit.changes import MAX_CHANGES, Change, ChangeRecord, Edit, bounded, merged, since
 from lasthop.plan.verification import HopVerification, Strength
+from lasthop.plan.verification_change import compare
 
 
 def mk(at: float, backend: str = "shop/api", *, weaker: bool = False, because: str = "p was deleted") -> Change:
@@ -61,7 +62,8 @@ def test_it_is_asked_by_time_and_by_namespace_of_backend_or_gateway() -> None:
 def test_what_strangers_wrote_is_cut() -> None:
     name = "x" * 10_000
     before = HopVerification(Strength.VERIFIED, names=(name,))
-    edit = Edit(Key("Service", "a", "b"), 1, before, HopVerification(Strength.PLAINTEXT), name, True, ())
+    after = HopVerification(Strength.PLAINTEXT)
+    edit = Edit(Key("Service", "a", "b"), 1, before, after, name, compare(before, after), ())
     (found,) = ChangeRecord().add([edit], 1.5)
     assert len(found.before) < 400 and len(found.because) < 400
     assert found.at == 1.5

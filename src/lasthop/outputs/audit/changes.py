@@ -16,6 +16,7 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.plan.messages import limited
 from lasthop.plan.verification import HopVerification
+from lasthop.plan.verification_change import VerificationChange
 
 MAX_CHANGES: Final = 1000
 MAX_GATEWAYS: Final = 8
@@ -34,7 +35,7 @@ class Edit(msgspec.Struct, frozen=True):
     before: HopVerification
     after: HopVerification
     because: str
-    weaker: bool
+    change: VerificationChange
     gateways: tuple[Key, ...]
 
 
@@ -56,6 +57,10 @@ class Change(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     """By whom, of what is weaker."""
     gateways: tuple[str, ...] = ()
     """Those that lead there, the first few."""
+    effect: str = ""
+    """A `ChangeKind`; empty: recorded by an older version."""
+    facts: tuple[str, ...] = ()
+    """What came and went, as `trusts CA new (SHA-256 ...), no longer trusts CA old (SHA-256 ...)`."""
 
     @property
     def owner(self) -> str:
@@ -77,9 +82,11 @@ def change(edit: Edit, now: float) -> Change:
         before,
         after,
         limited(edit.because, LENGTH),
-        edit.weaker,
+        edit.change.weaker,
         limited(edit.after.acknowledged, LENGTH),
         tuple(gateway.path for gateway in edit.gateways),
+        edit.change.kind,
+        tuple(limited(str(fact), LENGTH) for fact in edit.change.facts),
     )
 
 
