@@ -16,18 +16,23 @@ from lasthop.api.meta import Key, Object, StringMap
 from lasthop.dry_run import serve_all
 from lasthop.engine import Engine
 from lasthop.outputs.comparison import HopChange, State, compare
+from lasthop.plan.tls import Refused
 from lasthop.plan.upstream import Protocol
 from lasthop.plan.verification import HopVerification, Strength, weakest
 from lasthop.plan.verification_change import ChangeKind
 from lasthop.rehearsal import Rehearsal, Verdict
 from lasthop.resolve import verification as module
+from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.policies import targets
 from lasthop.resolve.reach import PORTS
 from lasthop.resolve.settings import IN_CLUSTER
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import (
     NOW,
     ca_pem,
+    crl_pem,
     key,
+    key_pair,
     keyed,
     mk_class,
     mk_config_map,
@@ -36,6 +41,7 @@ from tests.world import (
     mk_policy,
     mk_profile,
     mk_route,
+    mk_secret,
     mk_service,
     mk_stream_route,
     mk_waiver,
@@ -312,6 +318,24 @@ def test_other_trust_is_a_warning_of_the_webhook_and_no_refusal() -> None:
     )
 
 
+def test_a_revocation_list_and_a_client_certificate_that_go_are_weaker() -> None:
+    with_list = mk_config_map("a/c", ca_pem("good"), crl_pem("good"))
+    (change, _) = checked(world(STATES["verified"], with_list), world(STATES["verified"]))
+    assert change.weaker and change.facts == ("revocation lists are no longer checked",)
+    option = {"options": {"lasthop.dev/client-certificate": "own"}}
+    showing = mk_policy("a/p", "backend", "api.example", ["c"], spec=option)
+    secret, allowed = mk_secret("a/own", *key_pair("own")), world(STATES["verified"])
+    verdict = rehearsed({**allowed, **keyed(showing, secret)}, POLICY, STATES["verified"])
+    assert len(verdict.refused) == len(GATEWAYS)
+    assert "shows no client certificate, no longer that of Secret a/own" in verdict.refused[0]
+
+
+def test_what_is_asked_for_while_a_hop_is_closed_is_compared_too() -> None:
+    denied = mk_profile("a/f", admission=RULES["admission"], backendTLS={"plaintextBackends": "Deny"})
+    verdict = rehearsed(world(CLOSED, denied), POLICY, None)
+    assert [each.gateway for each in verdict.weaker] == GATEWAYS
+
+
 def test_another_pinned_key_is_a_recorded_change() -> None:
     engine = running(world(STATES["pinned only"]), keyed(mk_pin_set("a/pins", OTHER_PIN)))
     (edit,) = engine.verifications.edits()
@@ -347,28 +371,27 @@ def test_of_two_gateways_the_lower_version_of_tls_is_recorded() -> None:
     assert [each.basis.versions for each in known.held if each.basis] == [("1.2", "1.3")]
 
 
-def test_a_protocol_that_is_refused_does_not_hide_that_another_is_plaintext() -> None:
-    """A GRPCRoute to an XBackend that speaks HTTP/1.1 is refused; requests of the HTTPRoute go there in plaintext."""
-    group = "gateway.networking.x-k8s.io"
-    to = [{"group": group, "kind": "XBackend", "name": "x"}]
+@pytest.mark.parametrize(("speaks", "used"), [("HTTP11", Protocol.AUTO), ("TCP", Protocol.TCP)])
+def test_a_protocol_that_is_refused_does_not_hide_that_another_is_plaintext(speaks: str, used: Protocol) -> None:
+    """An XBackend speaks one protocol; routes of another kind are refused, whichever comes first."""
+    to = [{"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "x"}]
+    routes = {
+        Protocol.AUTO: mk_route("a/web", "a/g", to, ["web.example"]),
+        Protocol.H2: mk_route("a/calls", "a/g", to, ["calls.example"], kind="GRPCRoute"),
+        Protocol.TCP: mk_stream_route("TCPRoute", "a/stream", "a/g", to, section="tcp"),
+    }
+    leading = {used, Protocol.H2}
     objects = keyed(
         mk_class(),
-        mk_gateway("a/g"),
-        mk_xbackend("a/x", "x.example", protocol="HTTP"),
-        mk_route("a/calls", "a/g", to, ["calls.example"], kind="GRPCRoute"),
-        mk_route("a/web", "a/g", to, ["web.example"]),
+        mk_gateway("a/g", LISTENERS),
+        mk_xbackend("a/x", "x.example", protocol=speaks),
+        *(routes[each] for each in leading),
     )
     engine, _ = settled(objects)
-    gateway, backend = Key("Gateway", "a", "g"), Key("XBackend", "a", "x")
-    assert set(PORTS.of(engine.graph, gateway, backend, 443)) == {Protocol.H2, Protocol.AUTO}
-    by_order = [module.verification.attempt(engine.graph, gateway, backend, 443)]
-    engine.apply({Key("HTTPRoute", "a", "web"): None})
-    settle(engine, Snapshot())
-    engine.apply(keyed(mk_route("a/web", "a/g", to, ["web.example"])))
-    settle(engine, Snapshot())
-    by_order.append(module.verification.attempt(engine.graph, gateway, backend, 443))
-    for found in by_order:
-        assert isinstance(found, HopVerification) and not found.refused, "whichever route came first"
+    port = (Key("Gateway", "a", "g"), Key("XBackend", "a", "x"), 443)
+    connected = {each: not isinstance(hop_tls(engine.graph, *port, each), Refused) for each in PORTS.of(engine.graph, *port)}
+    assert connected == {used: True, Protocol.H2: False}
+    assert engine.verified()[port] == HopVerification(Strength.PLAINTEXT)
 
 
 # --- who has acknowledged it ------------------------------------------------------------------------------------------
@@ -448,7 +471,7 @@ def test_the_gate_does_not_take_an_authors_acknowledgement_for_permission() -> N
 def test_however_many_hops_an_edit_concerns_each_is_compared(count: int, last: str) -> None:
     ports = [{"name": f"p{number}", "port": 1000 + number} for number in range(count)]
     refs = [{"name": "many", "port": 1000 + number} for number in range(count)]
-    targets = [{"group": "", "kind": "Service", "name": name} for name in ("many", last)]
+    aims = [{"group": "", "kind": "Service", "name": name} for name in ("many", last)]
     objects = {
         **WORLD,
         **keyed(
@@ -458,10 +481,10 @@ def test_however_many_hops_an_edit_concerns_each_is_compared(count: int, last: s
                 "a/many", "a/g", [], ["many.example"], rules=[{"backendRefs": refs[n : n + 16]} for n in range(0, count, 16)]
             ),
             mk_route("a/last", "a/g", [{"name": last, "port": 443}], ["last.example"]),
-            mk_policy("a/q", "", "old.example", ["c"], targets=targets),
+            mk_policy("a/q", "", "old.example", ["c"], targets=aims),
         ),
     }
-    edited = mk_policy("a/q", "", "new.example", ["c"], targets=targets[:1])
+    edited = mk_policy("a/q", "", "new.example", ["c"], targets=aims[:1])
     verdict = rehearsed(objects, key(edited), edited)
     (refused,) = verdict.refused
     assert f"Service a/{last}:443 would be plaintext" in refused
@@ -482,3 +505,20 @@ def test_a_hop_that_cannot_be_computed_is_not_judged(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "weakest", crashing)
     verdict = rehearsed(world(policy), POLICY, None)
     assert verdict.refused == () and verdict.not_judged
+
+
+def test_an_edit_whose_targets_cannot_be_computed_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What claims a port keeps what it listed when it crashes, so that nothing seems to change."""
+    real = targets.service_of
+
+    def crashing(policy: Key, target: Any) -> Key | None:
+        if target.name == "elsewhere":
+            raise RuntimeError("a bug")
+        return real(policy, target)
+
+    monkeypatch.setattr(targets, "service_of", crashing)
+    verdict = rehearsed(world(STATES["verified"]), POLICY, mk_policy("a/p", "elsewhere", "api.example", ["c"]))
+    assert verdict.weaker == () and verdict.refused == ()
+    (text,) = verdict.not_judged
+    assert "Lasthop failed in" in text
+    assert rehearsed(world(STATES["verified"]), POLICY, STATES["verified"]).not_judged == ()
