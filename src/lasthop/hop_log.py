@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from lasthop.outputs.audit.hops import HopReport, hop_report
+from lasthop.outputs.audit.hops import HopReport, Manner, hop_report
 from lasthop.plan.upstream import Hop
 from lasthop.plan.verification import HopVerification
 from lasthop.plan.verification_change import SAME, Subject, compare
@@ -75,6 +75,7 @@ def _said(before: _Known | None, now: _Known | None) -> str:
     change = compare(before.verified, now.verified) if before and before.verified and now.verified else SAME
     facts = "; ".join(str(fact) for fact in change.facts if fact.subject not in SHOWN_ANYWAY)
     if was and (was.manner, was.detail) == (report.manner, report.detail):
-        return f"{report.address} is {report.manner.asked} as before, but {facts}" if facts else ""
+        manner = report.manner.asked if report.manner is Manner.VERIFIED else f"is {report.manner}"
+        return f"{report.address} {manner} as before, but now: {facts}" if facts else ""
     old = f" (was {was.manner})" if was and was.manner != report.manner else ""
     return f"{report.address} is now {report.manner}{old}: {report.detail}{f'; {facts}' if facts else ''}"
