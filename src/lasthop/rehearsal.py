@@ -29,13 +29,13 @@ from lasthop.outputs.findings.root_causes import mistakes
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding
 from lasthop.plan.profile import Refusal
-from lasthop.plan.tls import Refused
+from lasthop.plan.tls import Plaintext, Refused
 from lasthop.plan.upstream import Hop
 from lasthop.plan.verification import STRONGER, HopVerification, Strength
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.profiles import refused_edits
 from lasthop.resolve.reach import PORTS
-from lasthop.resolve.settings import CRD_VERSIONS, HELD, SETTINGS, SYSTEM_STORE, Settings
+from lasthop.resolve.settings import CRD_VERSIONS, HELD, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.resolve.verification import verification
 from lasthop.store.graph import Graph
 from lasthop.store.node import Crash
@@ -174,6 +174,12 @@ class Rehearsal:
         held = (HELD.peek(live, backend, port, each) for each in STRONGER[Strength.PLAINTEXT]) if live else ()
         return next((each for each in held if each), None)
 
+    def _unread(self, namespace: str) -> str:
+        """Returns why the engine that serves does not know the policies of a namespace; empty if it does."""
+        live = self._live
+        found = (POLICIES_UNKNOWN.peek(live, each) for each in ("", namespace)) if live else ()
+        return next((each.why for each in found if each and not each.provable), "")
+
     def _settle(self) -> Steps:
         while self._stages.unsettled:
             self._take(self._stages.settle(MEMBERS, None, _used_up(TURN)))
@@ -210,6 +216,8 @@ class Rehearsal:
                 reason = tls.why.reason if isinstance(tls, Refused) else ""
                 known = rules if isinstance(rules, frozenset) else frozenset[Refusal]()
                 found.append(_Hop(report, reason if reason in NOT_PERMITTED else "", known))
+                if isinstance(tls, Plaintext) and hop.protocol.policed and (why := self._unread(hop.backend.namespace)):
+                    unknown[f"it is not known which BackendTLSPolicies there are: {why}"] = None
                 place = (hop.gateway, hop.backend, hop.port)
                 now = verification.attempt(self._graph, *place) if hop.protocol.policed else None
                 if isinstance(now, HopVerification):

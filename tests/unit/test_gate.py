@@ -16,6 +16,7 @@ from lasthop.api.meta import Key, Object, StringMap
 from lasthop.dry_run import serve_all
 from lasthop.engine import Engine
 from lasthop.outputs.comparison import HopChange, State, compare
+from lasthop.plan.knowledge import Unknown
 from lasthop.plan.tls import Refused
 from lasthop.plan.upstream import Protocol
 from lasthop.plan.verification import HopVerification, Strength, weakest
@@ -522,3 +523,16 @@ def test_an_edit_whose_targets_cannot_be_computed_is_not_judged(monkeypatch: pyt
     (text,) = verdict.not_judged
     assert "Lasthop failed in" in text
     assert rehearsed(world(STATES["verified"]), POLICY, STATES["verified"]).not_judged == ()
+
+
+def test_an_edit_is_not_judged_by_policies_that_have_not_been_read() -> None:
+    """What seems to be plaintext before and after may have a policy that the controller does not know."""
+    engine = running(world(None))
+    other = mk_route("a/web", "", BACKEND, ["other.example"], parents=PARENTS)
+    again = mk_gateway("a/g", LISTENERS)
+    for unknown, judged in (((), True), ((Unknown(False, "b", "x"),), True), ((Unknown(False, "a", "403"),), False)):
+        engine.policies.set_unknown(unknown)
+        verdict = rehearsed(world(None), key(again), None, engine)
+        assert (verdict.not_judged == ()) is judged, unknown
+    assert "it is not known which BackendTLSPolicies there are: 403" in verdict.not_judged
+    assert not rehearsed(world(STATES["verified"]), key(other), other, engine).not_judged, "a policy decides there"

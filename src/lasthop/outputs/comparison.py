@@ -22,7 +22,7 @@ IN_WORDS = (Subject.STRENGTH, Subject.REFUSAL)
 """What `HopChange.before` and `after` say already."""
 
 
-class Unknown(msgspec.Struct, frozen=True):
+class NotCompared(msgspec.Struct, frozen=True):
     """Something that could not be read or computed, so that nothing is known of the hops that it concerns."""
 
     what: str
@@ -36,7 +36,7 @@ class State(msgspec.Struct, frozen=True):
     hops: tuple[HopReport, ...]
     verified: Mapping[Place, HopVerification]
     """The hops that policies may apply to."""
-    unknown: tuple[Unknown, ...] = ()
+    unknown: tuple[NotCompared, ...] = ()
 
 
 class HopChange(msgspec.Struct, frozen=True):
