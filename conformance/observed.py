@@ -22,6 +22,7 @@ from conformance.network import NODE_IP
 from examples.quickstart.certificates import Issued
 from lasthop.api.meta import Key
 from lasthop.infra.kubernetes.verification_memory import config_map, content
+from lasthop.infra.memory import Memory
 
 NAMESPACE, HOST = "shop", "erp.shop.example"
 PORT, COUNTS = 8443, 8444
@@ -58,7 +59,7 @@ async def recorded(cluster: Cluster) -> None:
     async def held() -> bool:
         with contextlib.suppress(ApiError):  # nothing is written yet
             found = content(await cluster.api.get(config_map(lasthop.NAMESPACE)))
-            return (Key("Service", NAMESPACE, "erp"), 443) in found.ports
+            return isinstance(found, Memory) and (Key("Service", NAMESPACE, "erp"), 443) in found.ports
         return False
 
     await eventually(held, PATIENCE)

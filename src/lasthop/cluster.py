@@ -118,6 +118,7 @@ class ClusterRuntime(Sink, Leadership):
             current=self.controller.remembered,
             may_write=self.updater.may_write,
             problem=self._log.warning,
+            lost=self.controller.record_lost,
         )
         self._webhook_trust = WebhookTrust(
             client,

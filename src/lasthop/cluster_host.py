@@ -51,6 +51,7 @@ class ClusterHostRuntime:
             current=self.controller.remembered,
             may_write=self.updater.may_write,
             problem=self.controller.log.warning,
+            lost=self.controller.record_lost,
         )
 
     @property

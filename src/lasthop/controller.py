@@ -146,6 +146,7 @@ class Controller:
             sink.status_changed(update.status)
         self._sync_gateways()
         self._sent(update)
+        self.record.begin(time.time())
         self.record.add(self.engine.verifications.edits(), time.time())
         self._found(update.findings)
         self._problems.crashes(self.engine.graph.crashes)
@@ -157,11 +158,16 @@ class Controller:
     def recall(self, known: Memory) -> None:
         """Takes what an earlier process remembered, before anything is read."""
         self.engine.verifications.recall(known.ports)
-        self.record.merge(known.changes)
+        self.record.merge(known.record)
+
+    def record_lost(self, what: str) -> None:
+        """Logs and records what has happened to the stored record, as `ConfigMap a/b was deleted`."""
+        self.log.warning(f"the record of how backends were verified: {what}; it is written again from memory")
+        self.record.note(what, time.time())
 
     def remembered(self) -> Memory:
         """Returns what a later process is to know."""
-        return Memory(self.engine.verifications.ports(), self.record.changes)
+        return Memory(self.engine.verifications.ports(), self.record.record)
 
     def remembered_version(self) -> tuple[int, int]:
         """Changes whenever `remembered` does."""

@@ -26,7 +26,7 @@ from lasthop.outputs.status.crashed import crash_finding
 from lasthop.outputs.status.statuses import STATUS
 from lasthop.plan.finding import Finding, FindingChanges
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.plan.verification import Weakening
+from lasthop.plan.verification import HopVerification, Weakening
 from lasthop.policy_memory import PolicyMemory
 from lasthop.resolve.allowed_listeners import index_listener_sets
 from lasthop.resolve.attachment import index_listener_hops, index_routes, index_tables
@@ -69,7 +69,7 @@ STAGES: tuple[Stage, ...] = (
 
 
 JUDGED: tuple[Stage, ...] = tuple(
-    stage for stage in STAGES if isinstance(stage, Indexer) or stage is CLUSTERS or stage in FINDINGS
+    stage for stage in STAGES if isinstance(stage, Indexer) or stage in (CLUSTERS, VERIFICATIONS) or stage in FINDINGS
 )
 """Enough to say what is wrong and how hops are verified, without what Envoy and the API server are told."""
 
@@ -186,6 +186,13 @@ class Engine:
         """Returns the ports that are verified less than before, which nobody has acknowledged; one hop for each Gateway."""
         found = self.stages.members(WEAKENED_BACKENDS).items()
         return sorted(Hop(*member, Protocol.TCP) for member, value in found if isinstance(value, Weakening))
+
+    def verified(self) -> dict[tuple[Key, Key, int], HopVerification]:
+        """Returns how each Gateway verifies each port of a backend; what crashed is left out, and is a finding."""
+        found = self.stages.members(VERIFICATIONS).items()
+        return {
+            (gateway, backend, port): each for (gateway, backend, port), each in found if isinstance(each, HopVerification)
+        }
 
     def has_hop(self, hop: Hop) -> bool:
         """Returns whether a route still leads there."""

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from lasthop.outputs.audit.hops import HopReport, hop_report
+from lasthop.outputs.audit.hops import HopReport, Manner, hop_report
 from lasthop.plan.upstream import Hop
+from lasthop.plan.verification import HopVerification
+from lasthop.plan.verification_change import SAME, Subject, compare
+from lasthop.resolve.verification import verification
 from lasthop.store.graph import Graph
 
 SHOWN: Final = 10
 """Backends that are named for one edit."""
+SHOWN_ANYWAY: Final = (Subject.STRENGTH, Subject.REFUSAL, Subject.NAME)
+
+
+class _Known(NamedTuple):
+    report: HopReport
+    verified: HopVerification | None
+    """None: no policy applies to the protocol, or it could not be computed."""
 
 
 class HopLog:
     def __init__(self, log: Any) -> None:
         self._log = log
-        self._known: dict[Hop, HopReport] = {}
+        self._known: dict[Hop, _Known] = {}
         self._changed: dict[Hop, None] = {}
 
     def changed(self, hops: Iterable[Hop]) -> None:
@@ -33,7 +43,7 @@ class HopLog:
         lines: dict[str, dict[str, str]] = {}
         for hop in self._changed:
             before = self._known.pop(hop, None)
-            now = hop_report(g, hop)[0] if exists(hop) else None
+            now = _Known(hop_report(g, hop)[0], _verified(g, hop)) if exists(hop) else None
             if now is not None:
                 self._known[hop] = now
             if said := _said(before, now):
@@ -48,15 +58,24 @@ class HopLog:
 
     def summary(self) -> str:
         """Returns `3 must be verified, 1 plaintext`: what is asked for, one for each Gateway and port."""
-        known = {(report.gateway, report.address): report.manner for report in self._known.values()}
+        known = {(report.gateway, report.address): report.manner for report, _ in self._known.values()}
         counts = Counter(manner.asked for manner in known.values())
         return ", ".join(f"{count} {manner}" for manner, count in sorted(counts.items()))
 
 
-def _said(before: HopReport | None, now: HopReport | None) -> str:
+def _verified(g: Graph, hop: Hop) -> HopVerification | None:
+    found = verification.attempt(g, hop.gateway, hop.backend, hop.port) if hop.protocol.policed else None
+    return found if isinstance(found, HopVerification) else None
+
+
+def _said(before: _Known | None, now: _Known | None) -> str:
     if now is None:
-        return f"{before.address} is no longer used by any route" if before else ""
-    if before and (before.manner, before.detail) == (now.manner, now.detail):
-        return ""
-    was = f" (was {before.manner})" if before and before.manner != now.manner else ""
-    return f"{now.address} is now {now.manner}{was}: {now.detail}"
+        return f"{before.report.address} is no longer used by any route" if before else ""
+    report, was = now.report, before.report if before else None
+    change = compare(before.verified, now.verified) if before and before.verified and now.verified else SAME
+    facts = "; ".join(str(fact) for fact in change.facts if fact.subject not in SHOWN_ANYWAY)
+    if was and (was.manner, was.detail) == (report.manner, report.detail):
+        manner = report.manner.asked if report.manner is Manner.VERIFIED else f"is {report.manner}"
+        return f"{report.address} {manner} as before, but now: {facts}" if facts else ""
+    old = f" (was {was.manner})" if was and was.manner != report.manner else ""
+    return f"{report.address} is now {report.manner}{old}: {report.detail}{f'; {facts}' if facts else ''}"

@@ -21,6 +21,8 @@ from lasthop.hop_log import HopLog
 from lasthop.infra import memory
 from lasthop.infra.processes import Processes
 from lasthop.infra.system_store import SystemStoreCopies
+from lasthop.on_change import OnChange
+from lasthop.outputs.audit.changes import Record
 from lasthop.outputs.status.status_cache import StatusCache
 from lasthop.outputs.status.urls import served_urls
 from lasthop.plan.listener import Gateway
@@ -73,8 +75,10 @@ class HostRuntime(Sink):
         self._hops = HopLog(self._log)
         self._entry = entry
         self._remembered = remembered
-        if remembered:
-            self.controller.recall(memory.load(remembered))
+        self._revision = 0
+        """Of what is remembered, as it was last read or written."""
+        if remembered and (stored := self._stored(remembered)):
+            self.controller.recall(stored)
         self.processes = Processes(
             envoy,
             run_dir,
@@ -161,26 +165,47 @@ class HostRuntime(Sink):
                 self._log.warning(f"not ready yet: {'; '.join(self.unready()[:REASONS])}")
             await asyncio.sleep(ANNOUNCE_INTERVAL)
 
+    def _stored(self, path: Path) -> memory.Memory | None:
+        """Returns what is saved, and reports it if that is not what it was."""
+        stored = memory.load(path)
+        if what := memory.lost(stored, self._revision):
+            self.controller.record_lost(f"{path} {what}")
+        if not isinstance(stored, memory.Memory):
+            return None
+        self._revision = max(self._revision, stored.record.revision)
+        return stored
+
     async def _keep_remembered(self) -> None:
-        """Saves once a second, and only what is new; with thousands of ports not as often, but in the end."""
-        path, saved, controller, encode = self._remembered, None, self.controller, memory.Encoder()
+        """Saves once a second, and only what is new or has been lost; with thousands of ports not as often, but in the end."""
+        path, controller, encode = self._remembered, self.controller, memory.Encoder()
         if path is None:
             return
+        saved: object = None
+        seen: memory.Stamp | None = None
+        problem = OnChange(lambda text: self._log.warning("cannot save how backends were verified", error=text))
         one_at_a_time = threading.Lock()  # a save that is cancelled goes on in its thread
 
-        def save(known: memory.Memory) -> None:
+        def save(known: memory.Memory) -> memory.Stamp | None:
             with one_at_a_time:
-                memory.save(path, known, encode)
+                self._revision += 1
+                record = msgspec.structs.replace(known.record, revision=self._revision)
+                return memory.save(path, memory.Memory(known.ports, record), encode)
 
         try:
             while True:
-                version, begun = controller.remembered_version(), time.monotonic()
-                if version != saved:
-                    await asyncio.to_thread(save, controller.remembered())
-                    saved = version
+                begun = time.monotonic()
+                try:
+                    if saved is not None and await asyncio.to_thread(memory.stamp, path) != seen:
+                        # Only the record: how ports were verified is better known here than in any file.
+                        stored, saved = self._stored(path), None
+                        controller.record.merge(stored.record if stored else Record())
+                    version = controller.remembered_version()
+                    if version != saved:
+                        seen = await asyncio.to_thread(save, controller.remembered())
+                        saved, problem.last = version, ""
+                except OSError as error:
+                    problem(str(error))
                 await asyncio.sleep(memory.pause(REMEMBER_INTERVAL, time.monotonic() - begun))
-        except OSError as error:
-            self._log.warning("cannot save how backends were verified", error=str(error))
         except asyncio.CancelledError:
             if controller.remembered_version() != saved:
                 with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ hops has long steps all the same, because indexes are brought up to date at once
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -21,7 +21,7 @@ from lasthop.api.meta import Key, Object
 from lasthop.dry_run import serve
 from lasthop.engine import JUDGED
 from lasthop.outputs.audit.hops import HopReport, hop_report, joined
-from lasthop.outputs.comparison import Comparison, HopChange, State, compare
+from lasthop.outputs.comparison import Best, Comparison, HopChange, Place, State, compare
 from lasthop.outputs.envoy.clusters import CLUSTERS
 from lasthop.outputs.findings.collection import FindingCollection
 from lasthop.outputs.findings.findings import FINDINGS
@@ -29,14 +29,19 @@ from lasthop.outputs.findings.root_causes import mistakes
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding
 from lasthop.plan.profile import Refusal
-from lasthop.plan.tls import Refused
+from lasthop.plan.tls import Plaintext, Refused
 from lasthop.plan.upstream import Hop
+from lasthop.plan.verification import STRONGER, HopVerification, Strength
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.profiles import refused_edits
-from lasthop.resolve.settings import CRD_VERSIONS, SETTINGS, SYSTEM_STORE, Settings
+from lasthop.resolve.reach import PORTS
+from lasthop.resolve.settings import CRD_VERSIONS, HELD, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
+from lasthop.resolve.verification import verification
 from lasthop.store.graph import Graph
+from lasthop.store.node import Crash
 from lasthop.store.stages import Changes, Gone, Stages
 from lasthop.store.store import Store
+from lasthop.verification_memory import VERIFICATIONS
 
 MEMBERS: Final = 40
 """Of each output, at once: as `loop.py` has it."""
@@ -44,8 +49,6 @@ TURN: Final = 0.01
 """Seconds after which a step is over."""
 GATEWAYS: Final = 20
 """Looked at in one step."""
-MAX_HOPS: Final = 200
-"""Those whose verification is compared."""
 OPERATORS: Final = frozenset(("GatewayClass", "GatewayProfile"))
 """What operators write is never refused: they would lock themselves out."""
 LATER: Final = frozenset(("NoEndpoints",))
@@ -71,6 +74,10 @@ class Verdict(msgspec.Struct, frozen=True):
     """Hops that would be verified less."""
     refused: tuple[str, ...] = ()
     """Why an operator wants the edit refused, a sentence each."""
+    other_trust: tuple[HopChange, ...] = ()
+    """Hops that would be verified against others, neither more nor less."""
+    not_judged: tuple[str, ...] = ()
+    """What could not be compared, a sentence each: it may be verified less."""
 
 
 IN_ORDER: Final = Verdict((), ())
@@ -85,6 +92,19 @@ class _Hop(msgspec.Struct, frozen=True):
     rules: frozenset[Refusal]
 
 
+class _Seen(msgspec.Struct, frozen=True):
+    """One of the two states, as far as the edit changes it."""
+
+    hops: tuple[_Hop, ...]
+    verified: dict[Place, HopVerification]
+    unknown: tuple[str, ...]
+    """What could not be computed."""
+
+    @property
+    def reports(self) -> tuple[HopReport, ...]:
+        return tuple(each.report for each in self.hops)
+
+
 class Rehearsal:
     def __init__(self, settings: Settings, now: float = 0.0) -> None:
         self._graph = Graph(now)
@@ -93,6 +113,9 @@ class Rehearsal:
         self._findings = FindingCollection()
         self._hops: dict[Hop, None] = {}
         """Whose clusters have changed since this was last emptied."""
+        self._places: dict[Place, None] = {}
+        """The same of how they are verified, also of those that fail closed and so have no cluster."""
+        self._live: Graph | None = None
         self._waiting: dict[Key, Object | None] = {}
         SETTINGS.set(self._graph, settings)
 
@@ -108,6 +131,7 @@ class Rehearsal:
 
     def follow(self, live: Graph, now: float) -> None:
         """Takes over the inputs that are no objects."""
+        self._live = live
         self._graph.advance(now)
         SYSTEM_STORE.set(self._graph, SYSTEM_STORE.peek(live))
         CRD_VERSIONS.set(self._graph, CRD_VERSIONS.peek(live))
@@ -126,19 +150,35 @@ class Rehearsal:
         yield from self.catch_up()
         self._findings.changes()
         self._hops.clear()
-        present = self._store.get(key)
+        self._places.clear()
+        present, crashed = self._store.get(key), set(self._graph.crashes)
         try:
             self._store.put(key, obj)
             yield from self._settle()
             new = self._findings.changes().new
-            hops = tuple(self._hops)[:MAX_HOPS]
-            after = yield from self._looked_at(hops)
+            hops, places = tuple(self._hops), tuple(self._places)
+            after = yield from self._looked_at(hops, places)
+            # A part that crashes keeps what it listed before, so that nothing may seem to change.
+            crashes = [each for each in self._graph.crashes if each not in crashed or key in each]
         finally:
             # Also if it is stopped halfway: the next rehearsal settles what this leaves.
             self._store.put(key, present)
         yield from self._settle()
-        before = yield from self._looked_at(hops)
-        return _verdict(key, new, before, after)
+        before = yield from self._looked_at(hops, places)
+        crash = (f"Lasthop failed in {crashes[0][0]}; the log of the controller says why",) if crashes else ()
+        return _verdict(key, new, before, after, crash, self._best)
+
+    def _best(self, backend: Key, port: int) -> HopVerification | None:
+        """Returns the strongest that the engine which serves remembers of a port."""
+        live = self._live
+        held = (HELD.peek(live, backend, port, each) for each in STRONGER[Strength.PLAINTEXT]) if live else ()
+        return next((each for each in held if each), None)
+
+    def _unread(self, namespace: str) -> str:
+        """Returns why the engine that serves does not know the policies of a namespace; empty if it does."""
+        live = self._live
+        found = (POLICIES_UNKNOWN.peek(live, each) for each in ("", namespace)) if live else ()
+        return next((each.why for each in found if each and not each.provable), "")
 
     def _settle(self) -> Steps:
         while self._stages.unsettled:
@@ -159,26 +199,47 @@ class Rehearsal:
             for key, found in output.of(outputs).items():
                 self._findings.say((output.name, key), () if found is None or isinstance(found, Gone) else found)
         self._hops.update(dict.fromkeys(Hop(*key) for key in CLUSTERS.of(outputs)))
+        self._places.update(dict.fromkeys(VERIFICATIONS.of(outputs)))
 
-    def _looked_at(self, hops: Iterable[Hop]) -> Generator[None, None, list[_Hop]]:
-        found = []
-        for hop in hops:
+    def _looked_at(self, hops: Iterable[Hop], places: Iterable[Place]) -> Generator[None, None, _Seen]:
+        """Looks at every hop that the edit concerns: a limit would let its order decide what is compared."""
+        reached = dict.fromkeys(hops)
+        for place in places:
+            reached.update(dict.fromkeys(Hop(*place, protocol) for protocol in PORTS.of(self._graph, *place)))
+        found: list[_Hop] = []
+        verified: dict[Place, HopVerification] = {}
+        unknown: dict[str, None] = {}
+        for hop in reached:
             if self._stages.is_member(CLUSTERS, hop):
                 (report,) = joined((hop_report(self._graph, hop),))
                 tls, rules = hop_tls.attempt(self._graph, *hop), refused_edits.attempt(self._graph, hop.gateway)
                 reason = tls.why.reason if isinstance(tls, Refused) else ""
                 known = rules if isinstance(rules, frozenset) else frozenset[Refusal]()
                 found.append(_Hop(report, reason if reason in NOT_PERMITTED else "", known))
+                if isinstance(tls, Plaintext) and hop.protocol.policed and (why := self._unread(hop.backend.namespace)):
+                    unknown[f"it is not known which BackendTLSPolicies there are: {why}"] = None
+                place = (hop.gateway, hop.backend, hop.port)
+                now = verification.attempt(self._graph, *place) if hop.protocol.policed else None
+                if isinstance(now, HopVerification):
+                    verified[place] = now
+                if isinstance(now, Crash) or isinstance(rules, Crash):
+                    unknown[f"Lasthop failed to compute how {hop.gateway} verifies {hop.backend}:{hop.port}"] = None
                 yield
-        return found
+        return _Seen(tuple(found), verified, tuple(unknown))
 
 
-def _verdict(key: Key, new: Iterable[Finding], before: list[_Hop], after: list[_Hop]) -> Verdict:
+def _verdict(key: Key, new: Iterable[Finding], before: _Seen, after: _Seen, crashes: tuple[str, ...], best: Best) -> Verdict:
     roots = tuple(each for each in mistakes((f for f in new if f.reason not in LATER), {}) if _concerns(key, each.finding))
-    compared = compare(State("now", (), _reports(before)), State("then", roots, _reports(after)))
-    weaker = tuple(change for change in compared.hops if change.weaker)
-    refused = () if key.kind in OPERATORS else tuple(dict.fromkeys(_refusals(compared, before, after)))
-    return Verdict(tuple(each.finding for each in compared.introduced), weaker, refused)
+    compared = compare(
+        State("now", (), before.reports, before.verified), State("then", roots, after.reports, after.verified), best
+    )
+    return Verdict(
+        tuple(each.finding for each in compared.introduced),
+        tuple(change for change in compared.hops if change.weaker),
+        () if key.kind in OPERATORS else tuple(dict.fromkeys(_refusals(compared, before.hops, after.hops))),
+        tuple(change for change in compared.hops if change.other_trust),
+        tuple(dict.fromkeys((*crashes, *before.unknown, *after.unknown))),
+    )
 
 
 def _concerns(key: Key, finding: Finding) -> bool:
@@ -186,11 +247,7 @@ def _concerns(key: Key, finding: Finding) -> bool:
     return not key.namespace or finding.object is None or finding.object.namespace in ("", key.namespace)
 
 
-def _reports(hops: Iterable[_Hop]) -> tuple[HopReport, ...]:
-    return tuple(each.report for each in hops)
-
-
-def _refusals(compared: Comparison, before: list[_Hop], after: list[_Hop]) -> Iterable[str]:
+def _refusals(compared: Comparison, before: Sequence[_Hop], after: Sequence[_Hop]) -> Iterable[str]:
     rules: dict[Key, frozenset[Refusal]] = {}
     for each in (*before, *after):
         rules[each.report.gateway] = rules.get(each.report.gateway, frozenset()) | each.rules
@@ -209,7 +266,8 @@ def _refusals(compared: Comparison, before: list[_Hop], after: list[_Hop]) -> It
 
 
 def hop_words(change: HopChange) -> str:
-    return f"{change.gateway} to {change.backend}:{change.port} would be {change.after}; now: {change.before}"
+    facts = f" ({'; '.join(change.facts)})" if change.facts else ""
+    return f"{change.gateway} to {change.backend}:{change.port} would be {change.after}; now: {change.before}{facts}"
 
 
 def _used_up(seconds: float) -> Callable[[], bool]:

@@ -9,14 +9,15 @@ which cannot be read. It ends with the last route to the port.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.outputs.audit.changes import MAX_GATEWAYS, Edit
-from lasthop.plan.verification import STRONGER, HopVerification, Strength
+from lasthop.plan.verification import STRONGER, HopVerification, Strength, weakest
+from lasthop.plan.verification_change import compare
 from lasthop.resolve.reach import PORTS
 from lasthop.resolve.settings import HELD
 from lasthop.resolve.verification import reason, verification
@@ -87,30 +88,36 @@ class VerificationMemory:
 
     def _look(self, port: Port) -> None:
         found = self._gateways[port].values()
-        now, before = _weakest(found), self._now.get(port)
+        now, before = weakest(found), self._now.get(port)
         best = self._best(port) if before is not None else None
         self._remember(port, found)
         self._now[port] = now
         self._ports[port] = PortMemory(now, self._held(port))
         self.version += before != now
-        if before is None or before.identity == now.identity:
+        if before is None or (before.refused and now.refused):
             return
-        if _acknowledged_alone(before, now) and (best is None or best.strength <= now.strength):
+        change = compare(before, now, best)
+        if before.identity == now.identity and not change.differs:
+            return
+        if not change.differs and _acknowledged_alone(before, now) and (best is None or best.strength <= now.strength):
             return  # it was never more
         was = before
         if best and before.refused and not now.refused:
             was = msgspec.structs.replace(best, refused=before.refused)
-        weaker = not now.refused and now.strength < was.strength
         gateways = sorted(key for key, each in self._gateways[port].items() if bool(each.refused) == bool(now.refused))
-        because = reason(self._graph, *port, was, now)
-        self._edits.append(Edit(*port, before, now, because, weaker, tuple(gateways[:MAX_GATEWAYS])))
+        because = reason(self._graph, port.backend, was, now)
+        self._edits.append(Edit(*port, before, now, because, change, tuple(gateways[:MAX_GATEWAYS])))
 
-    def _remember(self, port: Port, found: Iterable[HopVerification]) -> None:
-        for each in found:
-            if each.strength is not Strength.PLAINTEXT:
-                said = each.refused or each.acknowledged
-                held = msgspec.structs.replace(each, refused="", acknowledged="") if said else each
-                self.version += HELD.set(self._graph, held, *port, each.strength)
+    def _remember(self, port: Port, found: Collection[HopVerification]) -> None:
+        """Keeps of each strength the weakest that connects now. What is only asked for counts where none has connected, and
+        replaces none that has: whatever closes the hop may end in a later edit."""
+        for strength in {each.strength for each in found} - {Strength.PLAINTEXT}:
+            held = weakest(each for each in found if each.strength is strength)
+            if held.refused and HELD.peek(self._graph, *port, strength):
+                continue
+            if held.refused or held.acknowledged:
+                held = msgspec.structs.replace(held, refused="", acknowledged="")
+            self.version += HELD.set(self._graph, held, *port, strength)
 
     def _forget(self, port: Port) -> None:
         del self._gateways[port]
@@ -125,13 +132,6 @@ class VerificationMemory:
 
     def _best(self, port: Port) -> HopVerification | None:
         return next(iter(self._held(port)), None)
-
-
-def _weakest(found: Collection[HopVerification]) -> HopVerification:
-    """Returns the weakest of those that connect; all Gateways that do are told the same by the policy."""
-    if len(found) == 1:
-        return next(iter(found))
-    return min(found, key=lambda each: (bool(each.refused), each.strength, bool(each.acknowledged)))
 
 
 def _acknowledged_alone(before: HopVerification, now: HopVerification) -> bool:

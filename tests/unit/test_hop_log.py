@@ -75,6 +75,20 @@ def test_an_edit_names_what_it_changed_once_and_what_it_was_before() -> None:
     assert said.lines == [], "endpoints are another matter"
 
 
+def test_another_ca_and_an_older_tls_are_named_though_the_words_are_the_same() -> None:
+    engine, log, said = started()
+    edited(engine, log, mk_policy("shop/p", "api0", "api.example", ["ca"]))
+    said.lines.clear()
+    edited(engine, log, mk_config_map("shop/ca", ca_pem("other")))
+    (line,) = said.lines
+    assert line.startswith("shop/api0:443 must be verified as before, but now: trusts CA other (SHA-256 ")
+    assert "no longer trusts CA CA (SHA-256 " in line
+    said.lines.clear()
+    older = {"options": {"lasthop.dev/min-tls-version": "1.0"}}
+    edited(engine, log, mk_policy("shop/p", "api0", "api.example", ["ca"], spec=older))
+    assert said.lines == ["shop/api0:443 must be verified as before, but now: TLS 1.0 to 1.3, no longer TLS 1.2 to 1.3"]
+
+
 def test_an_edit_of_many_backends_is_a_few_lines() -> None:
     engine, log, said = started(50)
     edited(engine, log, *(mk_policy(f"shop/p{n}", f"api{n}", "api.example", ["ca"]) for n in range(50)))

@@ -10,7 +10,6 @@ all of them are read here, once, and nobody else calls its loaders with bytes fr
 
 from __future__ import annotations
 
-import hashlib
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +19,7 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -57,6 +57,7 @@ class Anchor(msgspec.Struct, frozen=True, gc=False):
     """A Certificate's `common_name`; the other fields have the same names there."""
     not_before: float
     not_after: float
+    sha256: bytes
     weakness: str = ""
 
 
@@ -220,7 +221,7 @@ def _anchor(found: x509.Certificate) -> Anchor:
     _read("has a public key of an unknown kind", found.public_key)
     if _known_extensions(found) is None:
         _raw_use(found)
-    return Anchor(common_name, begin.timestamp(), end.timestamp(), _weakness(found))
+    return Anchor(common_name, begin.timestamp(), end.timestamp(), found.fingerprint(SHA256()), _weakness(found))
 
 
 def _certificate(found: x509.Certificate) -> Certificate:
@@ -242,7 +243,7 @@ def _certificate(found: x509.Certificate) -> Certificate:
         not_after=anchor.not_after,
         key=key,
         spki=spki,
-        sha256=hashlib.sha256(der).digest(),
+        sha256=anchor.sha256,
         der=der,
         pem=found.public_bytes(Encoding.PEM),
         signs=signs,

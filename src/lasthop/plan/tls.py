@@ -9,12 +9,16 @@ BackendTLS = SNI + Mode (which checks) x Trust and Pins (against what) + names +
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.plan.problem import Problem
 from lasthop.plan.tls_options import TLSOptions
+
+FINGERPRINT: Final = 16
+"""Digits of a fingerprint that messages show."""
 
 
 class Mode(StrEnum):
@@ -27,11 +31,23 @@ class Mode(StrEnum):
     """The dates of the whole chain, not yet valid ones too."""
 
 
+class TrustedCA(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Names a trust anchor: its subject is for people, its fingerprint decides."""
+
+    subject: str
+    sha256: str
+    """Of the whole certificate, in hexadecimal digits."""
+
+    def __str__(self) -> str:
+        return f"{self.subject} (SHA-256 {self.sha256[:FINGERPRINT]}…)"
+
+
 class Anchors(msgspec.Struct, frozen=True):
     """Trust anchors given by reference: a union of all that could be read, each once."""
 
     pem: bytes
-    count: int = 1
+    cas: tuple[TrustedCA, ...] = ()
+    """The certificates of `pem`, in its order."""
     crl: bytes = b""
     """Revocation lists as PEM; with any, a certificate whose issuer has none is not accepted."""
     crl_of_leaf: bool = False

@@ -1,16 +1,19 @@
-"""How a backend is verified, as a value that can be compared with what it was before, and remembered.
+"""How a backend is verified, as a value that `verification_change.py` compares and that is remembered across restarts.
 
-What fails closed lets nothing through, so it is never a weakening; of everything else `Strength` is the order.
+`Strength` is the only order. A hop that fails closed is not on it: nothing gets through.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.plan.tls import TrustedCA
+from lasthop.plan.tls_options import LOWEST, VERSIONS
 
 
 class Strength(IntEnum):
@@ -53,6 +56,24 @@ STRONGER: Final = {each: tuple(sorted((s for s in Strength if s > each), reverse
 FAILING: Final = "failing closed"
 
 
+class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a certificate is held against, and what else of the connection a policy decides."""
+
+    cas: tuple[TrustedCA, ...] = ()
+    system: bool = False
+    """The CAs of the system. The host replaces them with each update, so they are not listed."""
+    revocation: bool = False
+    """Whether revocation lists are checked. New lists are issued all the time, so they are not compared."""
+    pins: tuple[str, ...] = ()
+    """Sorted, as `key:HEX` or `certificate:HEX`."""
+    versions: tuple[str, str] = (LOWEST, VERSIONS[-1])
+    """The lowest and the highest version of TLS."""
+    client_certificate: str = ""
+    """The Secret with the certificate that is shown; empty: none is."""
+    until: float | None = None
+    """Unix time at which the waiver ends; None: it has no end, or there is no waiver."""
+
+
 class HopVerification(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a hop is verified, or why it fails closed, and by whose word."""
 
@@ -74,6 +95,8 @@ class HopVerification(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why connections fail closed; empty: they are made."""
     port_name: str = ""
     """Of the Service."""
+    basis: Basis | None = None
+    """None: there is no TLS, it cannot be made, or an older Lasthop has not recorded it."""
 
     @property
     def words(self) -> str:
@@ -90,6 +113,18 @@ class HopVerification(msgspec.Struct, frozen=True, omit_defaults=True):
             return (FAILING,)
         shown = (self.strength, self.source, self.trust, self.names, self.refs, self.digest, self.waiver)
         return (*shown, bool(self.acknowledged))
+
+
+def weakest(found: Iterable[HopVerification]) -> HopVerification:
+    """Returns the weakest of those that connect, or the weakest request if none does. One policy decides for all protocols and
+    Gateways; their own certificates and lowest versions of TLS differ. Raises ValueError if there is none."""
+    return min(found, key=_order)
+
+
+def _order(found: HopVerification) -> tuple[object, ...]:
+    basis = found.basis or Basis()
+    shown = bool(basis.client_certificate)
+    return bool(found.refused), found.strength, basis.versions, shown, bool(found.acknowledged)
 
 
 class Weakening(msgspec.Struct, frozen=True, order=True):

@@ -21,7 +21,7 @@ from lasthop.pki.revocation import RevocationList
 from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, over
 from lasthop.plan.problem import Problem, invalid_certificate_ref, lacking, not_found
-from lasthop.plan.tls import Anchors
+from lasthop.plan.tls import Anchors, TrustedCA
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Input
 from lasthop.store.store import read
@@ -47,7 +47,7 @@ class BadRevocationList(BadCertificate):
 
 
 def anchor(of: Certificate) -> Anchor:
-    return Anchor(of.common_name, of.not_before, of.not_after, of.weakness)
+    return Anchor(of.common_name, of.not_before, of.not_after, of.sha256, of.weakness)
 
 
 class Bundle(msgspec.Struct, frozen=True, weakref=True):
@@ -55,6 +55,8 @@ class Bundle(msgspec.Struct, frozen=True, weakref=True):
 
     pem: bytes
     anchors: tuple[Anchor, ...]
+    cas: tuple[TrustedCA, ...]
+    """The same by name, made once: thousands of policies may use one bundle."""
     begin: float
     """All of them are valid between `begin` and `end`."""
     end: float
@@ -76,7 +78,7 @@ def parse_bundle(pem: bytes, crl: bytes | None = None) -> Bundle:
         raise BadCertificate(found.message)
     anchors = tuple(found.values())
     begin, end = max(each.not_before for each in anchors), min(each.not_after for each in anchors)
-    bundle = Bundle(b"".join(found), anchors, begin, end, weakest(anchors))
+    bundle = Bundle(b"".join(found), anchors, trusted(anchors), begin, end, weakest(anchors))
     if crl is not None:
         bundle = _with_lists(bundle, crl)
     return _KNOWN.setdefault((bundle.pem, *(each.pem for each in bundle.crls)), bundle)
@@ -114,9 +116,13 @@ def union(bundles: Iterable[Bundle]) -> Anchors:
     crl, of_leaf = b"".join(lists), bool(lists) and not any(bundle.roots for bundle in several)
     weak = next((bundle.weak for bundle in several if bundle.weak), "")
     if len(several) == 1:
-        return Anchors(several[0].pem, len(several[0].anchors), crl, of_leaf, weak)
-    found = dict.fromkeys(piece for bundle in several for piece in bundle.pem.split(_END)[:-1])
-    return Anchors(b"".join(piece + _END for piece in found), len(found), crl, of_leaf, weak)
+        return Anchors(several[0].pem, several[0].cas, crl, of_leaf, weak)
+    found = {ca: piece for bundle in several for ca, piece in zip(bundle.cas, bundle.pem.split(_END)[:-1], strict=True)}
+    return Anchors(b"".join(piece + _END for piece in found.values()), tuple(found), crl, of_leaf, weak)
+
+
+def trusted(anchors: Iterable[Anchor]) -> tuple[TrustedCA, ...]:
+    return tuple([TrustedCA(each.subject, each.sha256.hex()) for each in anchors])
 
 
 def weakest(anchors: Iterable[Anchor]) -> str:
@@ -133,8 +139,8 @@ def too_large(anchors: Anchors, limits: Limits) -> str:
     if (size := len(anchors.pem) + len(anchors.crl)) > limits.ca_bundle_bytes:
         what = "CA certificates and their revocation lists" if anchors.crl else "CA certificates"
         return f"its {what} have {size:,} bytes; {over(limits, 'ca_bundle_bytes')}"
-    if anchors.count > limits.ca_certificates:
-        return f"it refers to {anchors.count:,} CA certificates; {over(limits, 'ca_certificates')}"
+    if len(anchors.cas) > limits.ca_certificates:
+        return f"it refers to {len(anchors.cas):,} CA certificates; {over(limits, 'ca_certificates')}"
     return ""
 
 

@@ -27,15 +27,18 @@ from lasthop.plan.condition import Condition
 from lasthop.plan.finding import with_remedy
 from lasthop.plan.messages import limited
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Mode, Plaintext, Refused, SystemStore
-from lasthop.plan.verification import MODES, STRONGER, WORDS, HopVerification, Strength, Weakening
+from lasthop.plan.verification import MODES, STRONGER, WORDS, Basis, HopVerification, Strength, Weakening, weakest
+from lasthop.plan.verification_change import Subject, compare
 from lasthop.resolve.app_protocols import says_plaintext
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.judgement import judgement, validation_of
+from lasthop.resolve.policies.references import WAIVER
 from lasthop.resolve.policies.targets import WHOLE, port_winner, service_of
 from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.reach import HOPS, PORTS
 from lasthop.resolve.settings import HELD
+from lasthop.resolve.trust import CA_KINDS
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
@@ -58,11 +61,14 @@ WAIVED: Final = {
 @query
 def verification(g: Graph, gateway: Key, backend: Key, port: int) -> HopVerification:
     """Returns how a Gateway verifies a port, by whichever protocol it can be used."""
-    by_protocol = [hop_tls(g, gateway, backend, port, protocol) for protocol in PORTS.of(g, gateway, backend, port)]
+    name = _port_name(g, backend, port)
+    by_protocol = dict.fromkeys(hop_tls(g, gateway, backend, port, each) for each in PORTS.of(g, gateway, backend, port))
     if not by_protocol:
         return HopVerification(Strength.PLAINTEXT, refused="no route leads there")
-    tls = next((each for each in by_protocol if not isinstance(each, Refused)), by_protocol[0])
-    name = _port_name(g, backend, port)
+    return weakest([_verified(g, gateway, backend, port, name, tls) for tls in by_protocol])
+
+
+def _verified(g: Graph, gateway: Key, backend: Key, port: int, name: str, tls: HopTLS) -> HopVerification:
     match tls:
         case Plaintext():
             found = HopVerification(Strength.PLAINTEXT, port_name=name)
@@ -83,9 +89,18 @@ def _asked(g: Graph, backend: Key, port_name: str, source: Key | None) -> HopVer
         return HopVerification(Strength.PLAINTEXT, port_name=port_name)
     judged = judgement(g, source)
     if judged is None or judged.tls is None:
-        strength = Strength.TLS if source != backend or judged else Strength.PLAINTEXT
+        strength = _written(g, source) if source != backend or judged else Strength.PLAINTEXT
         return HopVerification(strength, source, port_name=port_name)
     return _of_tls(g, judged.tls, port_name)
+
+
+def _written(g: Graph, source: Key) -> Strength:
+    """Returns how much a policy or XBackend that cannot be fulfilled asks for. References to CAs alone ask for all; any other
+    reference could be one that asks for less."""
+    validation = validation_of(g, source)
+    if validation is None or any((ref.group, ref.kind) not in CA_KINDS for ref in validation.ca_certificate_refs):
+        return Strength.TLS
+    return Strength.VERIFIED
 
 
 def _of_tls(g: Graph, tls: BackendTLS, port_name: str) -> HopVerification:
@@ -99,7 +114,26 @@ def _of_tls(g: Graph, tls: BackendTLS, port_name: str) -> HopVerification:
     validation, namespace = validation_of(g, tls.source), tls.source.namespace
     refs = tuple([f"{ref.kind} {namespace}/{ref.name}" for ref in validation.ca_certificate_refs]) if validation else ()
     names, waiver = tuple([str(name) for name in tls.names]), tls.waiver.key if tls.waiver else None
-    return HopVerification(strength, tls.source, trust, names, refs, _held_against(tls), waiver, port_name=port_name)
+    digest, basis = _held_against(tls), _basis(tls)
+    return HopVerification(strength, tls.source, trust, names, refs, digest, waiver, port_name=port_name, basis=basis)
+
+
+def _basis(tls: BackendTLS) -> Basis:
+    pins = [
+        f"{of}:{each.hex()}"
+        for of, found in (("key", tls.pins.keys), ("certificate", tls.pins.certificates))
+        for each in found
+    ]
+    anchors = tls.trust if isinstance(tls.trust, Anchors) else None
+    return Basis(
+        cas=anchors.cas if anchors else (),
+        system=isinstance(tls.trust, SystemStore),
+        revocation=bool(anchors and anchors.crl),
+        pins=tuple(sorted(pins)),
+        versions=(tls.options.lowest, tls.options.max_version),
+        client_certificate=str(tls.client_certificate) if tls.client_certificate else "",
+        until=tls.waiver.expires if tls.waiver else None,
+    )
 
 
 def _held_against(tls: BackendTLS) -> str:
@@ -165,7 +199,7 @@ def weakening(g: Graph, gateway: Key, backend: Key, port: int) -> Weakening | No
     best = next((held for each in STRONGER[now.strength] if (held := HELD.of(g, backend, port, each))), None)
     if best is None:
         return None
-    because = reason(g, backend, port, best, now)
+    because = reason(g, backend, best, now)
     return Weakening(backend, port, WORDS[now.strength], because, _remedy(backend, now), best.source)
 
 
@@ -178,7 +212,7 @@ def _remedy(backend: Key, now: HopVerification) -> str:
     return f"Restore what it was verified against; or if {WORDS[now.strength]} is meant, say so {annotation}."
 
 
-def reason(g: Graph, backend: Key, port: int, before: HopVerification, now: HopVerification) -> str:
+def reason(g: Graph, backend: Key, before: HopVerification, now: HopVerification) -> str:
     """Says which edit made the difference, as far as the objects show it."""
     return limited(_reason(g, backend, before, now), LENGTH)
 
@@ -231,7 +265,12 @@ def _edited(source: Key, before: HopVerification, now: HopVerification) -> str:
     if before.names != now.names and before.strength == now.strength:
         return f"{source} requires other names than {' or '.join(before.names)} now"
     if before.digest != now.digest or before.strength != now.strength:
-        return f"{', '.join(now.refs) or source} has other content now"
+        # A waiver decides by its mode and its end, which are compared by themselves.
+        held_against = [ref for ref in now.refs if not ref.startswith(f"{WAIVER} ")]
+        return f"{', '.join(held_against) or source} has other content now"
+    if not before.refused and (facts := compare(before, now).facts):
+        ends = now.waiver and {fact.subject for fact in facts} == {Subject.WAIVER_END}
+        return f"{now.waiver if ends else source} was edited: {'; '.join(map(str, facts))}"
     return _acknowledgement(before, now) if not before.refused else "what it failed for is resolved"
 
 

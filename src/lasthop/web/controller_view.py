@@ -15,7 +15,7 @@ from lasthop.api.meta import Key
 from lasthop.controller import Controller
 from lasthop.outputs.audit.audit import Audit
 from lasthop.outputs.audit.certificates import CertificateReport
-from lasthop.outputs.audit.changes import Change
+from lasthop.outputs.audit.changes import Record
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.outputs.audit.observed import observed
 from lasthop.plan.finding import Finding
@@ -99,9 +99,9 @@ class ControllerView(EngineView):
     def not_applied(self) -> tuple[NotApplied, ...]:
         return self.controller.not_applied
 
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> Record:
         """Returns how verification has changed, the latest last."""
-        return self.controller.record.changes
+        return self.controller.record.record
 
     async def findings(self) -> list[Finding]:
         return self.controller.findings()

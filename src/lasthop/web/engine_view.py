@@ -52,6 +52,10 @@ class EngineView:
         found = self.engine.store.get(key)
         return not isinstance(found, RejectedPolicy) or found.last_good is not None
 
+    async def hidden(self) -> tuple[str, ...]:
+        """Returns why hops may be missing altogether, a line each."""
+        return ()
+
     async def namespaces(self) -> Collection[str]:
         return {key.name for key in self.engine.store.keys("Namespace")}
 

@@ -22,7 +22,7 @@ from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key, Object
 from lasthop.kubernetes.objects import read_object
 from lasthop.printable import clean
-from lasthop.rehearsal import IN_ORDER, Rehearsal, Verdict, hop_words
+from lasthop.rehearsal import IN_ORDER, OPERATORS, Rehearsal, Verdict, hop_words
 from lasthop.store.graph import Graph
 
 T = TypeVar("T")
@@ -34,6 +34,8 @@ LAG: Final = 0.3
 """Seconds by which watches may be behind what was written: `kubectl apply -f` creates a Service and, some milliseconds later,
 the route to it."""
 MAX_WARNINGS: Final = 10
+MAX_REASONS: Final = 3
+"""Why an edit is not judged, that are named."""
 LONGEST: Final = 300
 """Characters of a warning: with ten of them, less than the API server begins to cut at."""
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -103,6 +105,8 @@ class Reviews:
                     await asyncio.sleep(LAG)
                     if self._rehearsal.behind:
                         verdict = await self._run(self._rehearsal.edit(key, obj), end)
+                if verdict.not_judged and not verdict.refused and key.kind not in OPERATORS:
+                    raise NotJudged(f"it may verify less: {'; '.join(verdict.not_judged[:MAX_REASONS])}")
                 return self._judged(request.uid, verdict)
         except TimeoutError:
             raise NotJudged(f"it could not be judged within {WITHIN:g} s: it concerns too much, or too much changes") from None
@@ -135,7 +139,7 @@ class Reviews:
         return decoded.object
 
     def _judged(self, uid: str, verdict: Verdict) -> Json:
-        texts = (*map(hop_words, verdict.weaker), *map(str, verdict.introduced))
+        texts = (*map(hop_words, (*verdict.weaker, *verdict.other_trust)), *verdict.not_judged, *map(str, verdict.introduced))
         return _answer(uid, [f"lasthop: {text}" for text in texts], verdict.refused)
 
 

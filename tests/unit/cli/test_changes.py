@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from lasthop.api.times import rfc3339
 from lasthop.cli.args import paths
 from lasthop.infra import memory
 from lasthop.infra.kubernetes.verification_memory import CONFIG_MAP
 from lasthop.infra.memory import Memory
-from lasthop.outputs.audit.changes import Change
+from lasthop.outputs.audit.changes import Change, Incident, Record
 from tests.folders import lasthop
 
 HOUR = 3600.0
@@ -38,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     made.mkdir()
     state = paths.of_folder(paths.state_root(), made)
     state.mkdir(parents=True)
-    memory.save(state / memory.FILE, Memory({}, changes(time.time())), memory.Encoder())
+    memory.save(state / memory.FILE, Memory({}, Record(changes(time.time()), time.time() - 60 * HOUR)), memory.Encoder())
     return made
 
 
@@ -82,6 +84,62 @@ def test_without_a_record_it_is_said_where_one_comes_from(tmp_path: Path) -> Non
 
 def test_nothing_new_is_said_in_words(folder: Path) -> None:
     assert "no change of how a backend is verified since" in lasthop("audit", str(folder), "--since", "1m").stdout
+
+
+def keep(folder: Path, record: Record) -> None:
+    memory.save(paths.of_folder(paths.state_root(), folder) / memory.FILE, Memory({}, record), memory.Encoder())
+
+
+def test_no_change_is_said_only_for_the_time_that_the_record_covers(folder: Path) -> None:
+    begun = time.time() - HOUR
+    keep(folder, Record((), begun))
+    stamp = datetime.fromtimestamp(begun, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    found = lasthop("audit", str(folder), "--since", "2h").stdout
+    assert f"The record is complete only from {stamp} on" in found
+    assert f"no change of how a backend is verified since {stamp} in" in found
+    within = lasthop("audit", str(folder), "--since", "30m").stdout
+    assert "The record" not in within and f"since {stamp}" not in within
+    document = json.loads(lasthop("audit", str(folder), "--since", "2h", "-o", "json").stdout)
+    assert document["completeSince"] == rfc3339(begun)
+
+
+def test_without_a_beginning_no_change_is_never_said(folder: Path) -> None:
+    keep(folder, Record())
+    found = lasthop("audit", str(folder), "--since", "2h").stdout
+    assert "It is not known since when changes are recorded" in found and "since 2" not in found
+    assert json.loads(lasthop("audit", str(folder), "--since", "2h", "-o", "json").stdout)["completeSince"] is None
+
+
+def test_what_was_dropped_for_want_of_room_is_not_covered(folder: Path) -> None:
+    now = time.time()
+    keep(folder, Record((), now - 50 * HOUR, {"loud": now - HOUR}))
+    for namespace, complete in (("loud", False), ("quiet", True), ("", False)):
+        chosen = ("-n", namespace) if namespace else ()
+        found = lasthop("audit", str(folder), "--since", "2h", *chosen).stdout
+        assert ("The record is complete only from" not in found) is complete, namespace
+
+
+def test_a_damaged_record_is_an_error_and_never_no_change(folder: Path) -> None:
+    (paths.of_folder(paths.state_root(), folder) / memory.FILE).write_bytes(b"{")
+    found = lasthop("audit", str(folder), "--since", "2h")
+    assert found.exit_code == 1 and "cannot be decoded" in found.stderr and "no change" not in found.output
+
+
+def test_what_happened_to_the_record_itself_is_shown(folder: Path) -> None:
+    now = time.time()
+    incidents = (Incident(now - 3 * HOUR, "x was damaged"), Incident(now - HOUR, "x was \x1b deleted"))
+    keep(folder, Record((), now - 50 * HOUR, incidents=incidents))
+    found = lasthop("audit", str(folder), "--since", "2h").stdout
+    assert "the record itself: x was \\x1b deleted" in found and "damaged" not in found
+
+
+def test_what_came_and_went_is_shown(folder: Path) -> None:
+    fact = "trusts CA new (SHA-256 ab…), no longer trusts CA old (SHA-256 cd…)"
+    words = ("verified (CA) for a.example",) * 2
+    edit = Change(time.time(), "Service", "shop/api", 443, *words, "because", effect="OtherTrust", facts=(fact,))
+    keep(folder, Record((edit,), 1.0))
+    found = lasthop("audit", str(folder), "--since", "2h").stdout
+    assert "other trust" in found and fact in " ".join(found.split())
 
 
 def test_the_installation_may_read_and_write_the_record_by_name_only() -> None:

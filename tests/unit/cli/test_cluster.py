@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from lasthop.api.kinds import KINDS
 from lasthop.cli.main import main
 from lasthop.infra import memory
-from lasthop.outputs.audit.changes import Change
+from lasthop.outputs.audit.changes import Change, Record
 from tests.backends import backend, until
 from tests.certificates import Certificate, dns
 from tests.fake_api import GATEWAY, FakeApi, Refusal, serving
@@ -326,7 +326,8 @@ async def test_a_kind_that_may_not_be_listed_is_not_said_to_have_no_objects(api:
 
 async def test_summaries_say_of_what_they_are_true(api: FakeApi) -> None:
     api.fail("list", "gatewayclasses", "*", forbidden("gatewayclasses"))
-    assert (await run("audit")).stdout == "no route refers to a backend in what you may list of namespace shop\n"
+    found = await run("audit")
+    assert found.stdout == "it is not known which backends routes refer to in what you may list of namespace shop\n"
     assert "in what you may list of the cluster; " in (await run("check", "-A")).stdout.splitlines()[-1]
 
 
@@ -345,6 +346,34 @@ async def test_audit_of_a_cluster_names_objects_instead_of_lines(api: FakeApi) -
     assert result["locations"] == [
         {"logicalLocations": [{"fullyQualifiedName": "Gateway shop/web to Service shop/api:80", "kind": "resource"}]}
     ]
+
+
+@pytest.mark.parametrize("output", ["text", "json", "markdown", "sarif"])
+async def test_audit_of_a_tenant_who_may_not_list_classes_fails_and_says_so(api: FakeApi, output: str) -> None:
+    assert (await run("audit", "-o", output)).exit_code == 0
+    api.fail("list", "gatewayclasses", "*", forbidden("gatewayclasses"))
+    api.fail("list", "namespaces", "*", forbidden("namespaces"))
+    found = await run("audit", "-o", output)
+    assert found.exit_code == 1 and "no route" not in found.output
+    assert "backends may be missing: you may not list gatewayclasses.gateway.networking.k8s.io" in found.stderr
+    assert "lasthop-tenant" in found.stderr
+
+
+async def test_audit_of_a_route_whose_gateway_is_out_of_sight_fails(api: FakeApi) -> None:
+    put(api, route("far", "{name: api, port: 443}", "web, namespace: infra"))
+    for plural in ("gateways", "namespaces"):
+        api.fail("list", plural, forbidden(plural))
+    found = await run("audit")
+    assert (
+        found.exit_code == 1 and "you may not list gateways.gateway.networking.k8s.io outside namespace shop" in found.stderr
+    )
+
+
+async def test_audit_of_a_tenant_who_sees_all_that_decides_passes(api: FakeApi) -> None:
+    for plural in ("gateways", "services", "configmaps", "httproutes"):
+        api.fail("list", plural, forbidden(plural))
+    found = await run("audit")
+    assert found.exit_code == 0 and "shop/api:443" in found.stdout
 
 
 async def test_audit_with_few_rights_does_not_pass_for_a_whole_one(api: FakeApi) -> None:
@@ -440,7 +469,9 @@ async def test_the_record_of_changes_is_read_from_the_controllers_namespace(api:
     found = await run("audit", "--since", "24h", "-A")
     assert found.exit_code == 1 and "there is no ConfigMap lasthop-system/lasthop-verification" in found.stderr
     change = Change(time.time(), "Service", "shop/api", 443, "verified (CA)", "plaintext", "it was deleted", True)
-    data = base64.b64encode(memory.pack(memory.Memory({}, (change,)), 10, memory.Encoder())).decode()
+    data = base64.b64encode(
+        memory.pack(memory.Memory({}, Record((change,), time.time() - 86400 * 7)), 10, memory.Encoder())
+    ).decode()
     for namespace, held in (("lasthop-system", data), ("shop", "forged")):
         metadata = {"name": "lasthop-verification", "namespace": namespace}
         api.put("configmaps", {"metadata": metadata, "binaryData": {"memory": held}})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,8 +19,10 @@ from click.testing import CliRunner
 from lasthop.admission.limits import MAX_FILE
 from lasthop.cli.commands.schema import document as schema
 from lasthop.cli.main import main
-from tests.folders import BASE, config_map, good_folder, lasthop, policy
+from tests.certificates import Certificate
+from tests.folders import BASE, CA, config_map, good_folder, lasthop, policy
 
+STRANGER = Certificate("stranger", ca=True).pem
 ROOT = Path(__file__).parents[3]
 OTHERS = """\
 apiVersion: apps/v1
@@ -151,6 +155,124 @@ def test_a_deleted_policy_is_a_hop_that_is_verified_less(repository: Path) -> No
     assert "was  must be verified" in found.stdout
     assert "now  plaintext" in found.stdout
     assert "::error " in lasthop("check", repository, "--against", "HEAD", "-o", "github").stdout
+
+
+WAIVERS = """\
+apiVersion: lasthop.dev/v1alpha1
+kind: VerificationWaiver
+metadata: {{name: w, namespace: shop}}
+spec: {{waives: {waives}, reason: for now{expires}}}
+---
+apiVersion: lasthop.dev/v1alpha1
+kind: GatewayProfile
+metadata: {{name: rules, namespace: shop}}
+spec: {{backendTLS: {{waivers: Allow}}}}
+"""
+
+
+def waived(waives: str, expires: str = "") -> dict[str, str]:
+    """Files of a folder whose one policy uses a waiver."""
+    ref = "    - {group: lasthop.dev, kind: VerificationWaiver, name: w}\n"
+    head, _, _ = policy().rpartition("    - ")
+    ending = f", expires: '{expires}'" if expires else ""
+    texts = {"policy.yaml": f"{head}{ref}" if waives == "All" else f"{policy()}{ref}"}
+    return {**texts, "waiver.yaml": WAIVERS.format(waives=waives, expires=ending)}
+
+
+def permitting(folder: Path) -> Path:
+    """Lets waivers be used there."""
+    base = (folder / "base.yaml").read_text()
+    rules = "infrastructure: {parametersRef: {group: lasthop.dev, kind: GatewayProfile, name: rules}}"
+    (folder / "base.yaml").write_text(base.replace("gatewayClassName: lasthop\n", f"gatewayClassName: lasthop\n  {rules}\n"))
+    (folder / "waiver.yaml").write_text(WAIVERS.format(waives="All", expires=""))
+    return folder
+
+
+def edited(folder: Path, place: Path, files: dict[str, str | None]) -> Path:
+    made = place / f"edited-{len(list(place.iterdir()))}"
+    shutil.copytree(folder, made)
+    for name, text in files.items():
+        if text is None:
+            (made / name).unlink()
+        else:
+            (made / name).write_text(text)
+    return made
+
+
+@pytest.mark.parametrize("waives", ["All", "Names", "Expiry"])
+def test_a_waiver_and_its_way_to_plaintext_fail_a_pipeline(folder: Path, tmp_path: Path, waives: str) -> None:
+    verified = permitting(folder)
+    weak = edited(verified, tmp_path, dict(waived(waives)))
+    plain = edited(weak, tmp_path, {"policy.yaml": None})
+    for before, after, code in (
+        (verified, weak, 3),
+        (weak, plain, 3),
+        (verified, plain, 3),
+        (weak, verified, 0),
+        (weak, weak, 0),
+    ):
+        found = lasthop("check", after, "--against", before)
+        assert found.exit_code == code, found.stdout
+        assert ("  weaker" in found.stdout) is (code == 3)
+
+
+def test_a_waiver_that_loses_its_end_fails_a_pipeline(folder: Path, tmp_path: Path) -> None:
+    permitting(folder)
+    ends = [
+        edited(folder, tmp_path, dict(waived("All", expires)))
+        for expires in ("2098-01-01T00:00:00Z", "2099-01-01T00:00:00Z", "")
+    ]
+    for before, after in itertools.combinations(ends, 2):
+        found = lasthop("check", after, "--against", before)
+        assert found.exit_code == 3 and "the waiver ends" in found.stdout
+        assert lasthop("check", before, "--against", after).exit_code == 0
+
+
+def test_another_ca_is_shown_and_fails_where_it_is_asked_to(folder: Path, tmp_path: Path) -> None:
+    other = edited(folder, tmp_path, {"ca.yaml": config_map(pem=STRANGER)})
+    found = lasthop("check", other, "--against", folder)
+    assert found.exit_code == 0 and "shop/web -> shop/api:443  other trust" in found.stdout
+    shown = " ".join(found.stdout.split())
+    assert "trusts CA stranger (SHA-256 " in shown and "no longer trusts CA " in shown
+    assert "1 hop changed, 1 of them against other CAs, names or pins" in shown
+    strict = lasthop("check", other, "--against", folder, "--fail-on", "other-trust", "-o", "json")
+    (hop,) = json.loads(strict.stdout)["hops"]
+    assert (strict.exit_code, hop["change"], hop["facts"][0]["subject"]) == (3, "OtherTrust", "ca")
+    assert "::warning " in lasthop("check", other, "--against", folder, "-o", "github").stdout
+    assert lasthop("check", folder, "--against", folder, "--fail-on", "other-trust").exit_code == 0
+    assert lasthop("check", folder, "--fail-on", "other-trust").exit_code == 2
+
+
+def test_a_ca_beside_the_first_and_an_older_tls_fail_a_pipeline(folder: Path, tmp_path: Path) -> None:
+    more = edited(folder, tmp_path, {"ca.yaml": config_map(pem=f"{CA.pem}{STRANGER}")})
+    assert lasthop("check", more, "--against", folder).exit_code == 3
+    assert lasthop("check", folder, "--against", more).exit_code == 0
+    older = policy().replace("spec:\n", "spec:\n  options: {lasthop.dev/min-tls-version: '1.0'}\n", 1)
+    found = lasthop("check", edited(folder, tmp_path, {"policy.yaml": older}), "--against", folder)
+    assert found.exit_code == 3 and "TLS 1.0 to 1.3, no longer TLS 1.2 to 1.3" in found.stdout
+
+
+def test_a_text_that_could_not_be_read_on_one_side_is_not_judged(folder: Path, tmp_path: Path) -> None:
+    """Its policy may be what the other side lacks."""
+    broken = edited(folder, tmp_path, {"policy.yaml": f"{policy()}  - x: [\n"})
+    plain = edited(folder, tmp_path, {"policy.yaml": None})
+    found = lasthop("check", plain, "--against", broken)
+    assert found.exit_code == 1
+    assert "Not judged, because it could not be compared" in found.stdout and "policy.yaml:" in found.stdout
+    document = json.loads(lasthop("check", plain, "--against", broken, "-o", "json").stdout)
+    assert len(document["notJudged"]) == 1 and document["errors"] == 0
+    assert "::error title=not judged" in lasthop("check", plain, "--against", broken, "-o", "github").stdout
+    assert lasthop("check", broken, "--against", edited(broken, tmp_path, {})).exit_code == 0, "the same text on both sides"
+
+
+def test_what_crashes_is_not_judged(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(found: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("lasthop.resolve.verification.weakest", crash)
+    plain = edited(folder, tmp_path, {"policy.yaml": None})
+    found = lasthop("check", plain, "--against", folder)
+    assert found.exit_code == 1 and "Lasthop failed in" in found.stdout
 
 
 def test_two_folders_are_compared_both_ways(folder: Path, tmp_path: Path) -> None:

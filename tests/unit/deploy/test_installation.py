@@ -174,7 +174,8 @@ def test_teams_may_pin_and_only_look_at_waivers_and_profiles() -> None:
                     for resource in rule["resources"]:
                         found.setdefault((rule["apiGroups"][0], resource), set()).update(rule["verbs"])
     look = {"get", "list", "watch"}
-    assert given["view"] == {("lasthop.dev", kind): look for kind in ("pinsets", "verificationwaivers", "gatewayprofiles")}
+    ours = {("lasthop.dev", kind): look for kind in ("pinsets", "verificationwaivers", "gatewayprofiles")}
+    assert given["view"] == {**ours, ("gateway.networking.k8s.io", "gatewayclasses"): look}
     assert given["edit"] == given["view"] | {("lasthop.dev", "pinsets"): look | {"create", "update", "patch", "delete"}}
 
 

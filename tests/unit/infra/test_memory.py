@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,9 +34,15 @@ WORLD = keyed(
 )
 
 
+def saved(path: Path) -> memory.Memory:
+    found = memory.load(path)
+    assert isinstance(found, memory.Memory)
+    return found
+
+
 def life(path: Path, objects: dict[Key, Object | None]) -> Engine:
     engine = Engine(now=NOW.timestamp())
-    engine.verifications.recall(memory.load(path).ports)
+    engine.verifications.recall(saved(path).ports if path.exists() else {})
     engine.apply(objects)
     settle(engine, Snapshot())
     memory.save(path, memory.Memory(engine.verifications.ports()), memory.Encoder())
@@ -47,13 +56,13 @@ def lost(engine: Engine) -> list[str]:
 def test_a_policy_that_was_deleted_while_nothing_ran_is_missed(tmp_path: Path) -> None:
     path = tmp_path / "verification.json"
     assert lost(life(path, WORLD)) == []
-    assert [known.now.source for known in memory.load(path).ports.values()] == [POLICY]
+    assert [known.now.source for known in saved(path).ports.values()] == [POLICY]
     without = {key: obj for key, obj in WORLD.items() if key != POLICY}
     said = "backend a/api:443 is plaintext now, because BackendTLSPolicy a/p was deleted."
     assert lost(life(path, without)) == [said]
     assert lost(life(path, without)) == [said]
     assert lost(life(path, {key: obj for key, obj in without.items() if key != ROUTE})) == []
-    assert memory.load(path) == memory.Memory()
+    assert saved(path) == memory.Memory()
 
 
 def test_what_is_saved_again_is_what_it_is_now() -> None:
@@ -77,10 +86,22 @@ def test_what_is_saved_again_is_what_it_is_now() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[[1, 2]]", b"\xff"])
-def test_a_damaged_file_is_no_memory(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_told_apart_from_one_that_does_not_exist(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "verification.json").write_bytes(content)
-    assert memory.load(tmp_path / "verification.json") == memory.Memory()
-    assert memory.load(tmp_path / "nowhere") == memory.Memory()
+    assert isinstance(memory.load(tmp_path / "verification.json"), memory.Damaged)
+    assert isinstance(memory.load(tmp_path), memory.Damaged)
+    assert memory.load(tmp_path / "nowhere") is None
+
+
+def test_a_memory_of_an_older_version_is_read_and_begins_with_its_first_change() -> None:
+    old = b"""{"ports": [[["Service", "a", "api"], 443, [{"strength": 6, "trust": "CA", "digest": "d"}, [{"strength": 6}]]]],
+    "changes": [{"at": 7.0, "kind": "Service", "backend": "a/api", "port": 443, "before": "x", "after": "y",
+    "because": "z"}]}"""
+    found = memory.decode(old)
+    assert isinstance(found, memory.Memory)
+    assert found.record.since == found.record.covered() == 7.0
+    (port,) = found.ports.values()
+    assert port.now.basis is None and port.now.digest == "d" and len(port.held) == 1
 
 
 def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
@@ -96,14 +117,15 @@ def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
 
 def test_what_was_edited_while_nothing_ran_is_recorded_at_the_next_start(tmp_path: Path) -> None:
     path, record = tmp_path / memory.FILE, ChangeRecord()
+    record.begin(500.0)
     record.add(life(path, WORLD).verifications.edits(), 1000.0)
     assert not record.changes
     record.add(life(path, {key: obj for key, obj in WORLD.items() if key != POLICY}).verifications.edits(), 2000.0)
     [found] = list(record.changes)
     assert (found.before, found.after) == ("verified (CA) for api.example", "plaintext")
     assert (found.because, found.weaker, found.gateways) == ("BackendTLSPolicy a/p was deleted", True, ("a/g",))
-    memory.save(path, memory.Memory({}, record.changes), memory.Encoder())
-    assert memory.load(path).changes == record.changes
+    memory.save(path, memory.Memory({}, record.record), memory.Encoder())
+    assert saved(path).record == record.record
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -111,14 +133,74 @@ def test_the_more_there_is_to_write_the_seldomer_it_is_written_up_to_a_limit() -
     assert [memory.pause(1.0, took) for took in (0.0001, 0.007, 5.0)] == [1.0, 7.0, memory.LONGEST_PAUSE]
 
 
+@contextlib.asynccontextmanager
+async def keeping(path: Path, monkeypatch: pytest.MonkeyPatch, pause: float = 0.0) -> AsyncIterator[HostRuntime]:
+    """Keeps a record in a file, as `lasthop run` does, and looks at it without a pause."""
+    monkeypatch.setattr(memory, "pause", lambda interval, took: pause)
+    folder = path.parent
+    runtime = HostRuntime(FilesSource(folder), Envoy(Path("/no/envoy"), (1, 40, 0)), folder / "run", remembered=path)
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(runtime._keep_remembered())
+        yield runtime
+        task.cancel()
+
+
 async def test_what_is_new_since_the_last_save_is_saved_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "verification.json"
-    monkeypatch.setattr(memory, "pause", lambda interval, took: 60.0)
-    runtime = HostRuntime(FilesSource(tmp_path), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path / "run", remembered=path)
-    async with asyncio.TaskGroup() as tasks:
-        keeping = tasks.create_task(runtime._keep_remembered())
+    async with keeping(path, monkeypatch, 60.0) as runtime:
         await until(path.exists)
-        assert memory.load(path).ports == {}
+        assert saved(path).ports == {}
         runtime.controller.take(Batch(WORLD))
-        keeping.cancel()
-    assert [known.now.source for known in memory.load(path).ports.values()] == [POLICY]
+    assert [known.now.source for known in saved(path).ports.values()] == [POLICY]
+
+
+async def test_a_record_that_is_deleted_damaged_or_replaced_is_noticed_each_time_and_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "verification.json"
+    async with keeping(path, monkeypatch) as runtime:
+        await until(path.exists)
+        old = path.read_bytes()
+        runtime.controller.take(Batch(WORLD))
+        await until(lambda: path.read_bytes() != old)
+        whole, expected = saved(path).ports, list[str]()
+        for spoil, what in (
+            (path.unlink, "was deleted"),
+            (lambda: path.write_bytes(b"{"), "was damaged"),
+            (lambda: path.write_bytes(old), "was replaced by an older copy"),
+            (path.unlink, "was deleted"),
+        ):
+            expected.append(what)
+            spoil()
+
+            def noticed() -> bool:
+                found = memory.load(path)
+                return isinstance(found, memory.Memory) and len(found.record.incidents) == len(expected)
+
+            await until(noticed)
+            assert saved(path).ports == whole
+    assert [what in each.what for each, what in zip(saved(path).record.incidents, expected, strict=True)] == [True] * 4
+
+
+async def test_a_file_system_that_fails_for_a_while_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, save, failures = tmp_path / "verification.json", memory.save, list[int]()
+
+    def failing(*args: Any) -> memory.Stamp | None:
+        if len(failures) < 3:
+            failures.append(1)
+            raise OSError(28, "No space left on device")
+        return save(*args)
+
+    monkeypatch.setattr(memory, "save", failing)
+    async with keeping(path, monkeypatch):
+        await until(path.exists)
+    assert len(failures) == 3
+
+
+async def test_a_damaged_record_at_the_start_is_noted_in_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "verification.json"
+    path.write_bytes(b"{")
+    async with keeping(path, monkeypatch):
+        await until(lambda: isinstance(memory.load(path), memory.Memory))
+    (found,) = saved(path).record.incidents
+    assert "was damaged" in found.what

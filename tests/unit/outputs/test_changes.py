@@ -8,8 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.api.meta import Key
-from lasthop.outputs.audit.changes import MAX_CHANGES, Change, ChangeRecord, Edit, bounded, merged, since
+from lasthop.outputs.audit.changes import (
+    MAX_CHANGES,
+    MAX_INCIDENTS,
+    Change,
+    ChangeRecord,
+    Edit,
+    Incident,
+    Record,
+    bounded,
+    joined,
+    merged,
+    since,
+)
 from lasthop.plan.verification import HopVerification, Strength
+from lasthop.plan.verification_change import compare
 
 
 def mk(at: float, backend: str = "shop/api", *, weaker: bool = False, because: str = "p was deleted") -> Change:
@@ -50,6 +63,40 @@ def test_a_change_that_happens_twice_is_two_changes() -> None:
     assert len(merged(flapping[:1], flapping)) == 3
 
 
+def test_what_is_dropped_is_no_longer_covered_for_the_namespaces_of_backend_and_gateway() -> None:
+    loud = [
+        Change(1000.0 + at, "Service", "loud/api", 443, "a", "b", "c", gateways=("edge/web",)) for at in range(MAX_CHANGES + 5)
+    ]
+    found = joined(Record(tuple(loud), 1.0), Record((mk(2.0, "quiet/api"),), 500.0))
+    assert found.since == 1.0 and len(found.changes) == MAX_CHANGES
+    assert found.covered("loud") == found.covered("edge") == found.covered() == 1005.0
+    assert found.covered("quiet") == 1.0
+    again = joined(found, Record((), 1.0, {"loud": 5000.0, "quiet": 3.0}))
+    assert (again.covered("loud"), again.covered("quiet"), again.covered("edge")) == (5000.0, 3.0, 1005.0)
+
+
+def test_a_record_without_a_beginning_covers_nothing() -> None:
+    assert Record((mk(1.0),)).covered() is None
+    record = ChangeRecord()
+    record.begin(5.0)
+    record.begin(9.0)
+    assert record.record.covered() == 5.0
+    record.merge(Record((), 2.0))
+    assert record.record.covered() == 2.0, "an earlier record goes on"
+
+
+def test_incidents_are_few_and_the_latest() -> None:
+    record = ChangeRecord()
+    for at in range(2 * MAX_INCIDENTS):
+        before = record.version
+        record.note("x" * 10_000, float(at))
+        assert record.version > before
+    found = record.record.incidents
+    assert [each.at for each in found] == [float(at) for at in range(MAX_INCIDENTS, 2 * MAX_INCIDENTS)]
+    assert len(found[0].what) < 400
+    assert joined(record.record, Record(incidents=(Incident(1e6, "new"),))).incidents[-1].what == "new"
+
+
 def test_it_is_asked_by_time_and_by_namespace_of_backend_or_gateway() -> None:
     found = [Change(at, "Service", f"{ns}/api", 443, "a", "b", "c", gateways=("edge/web",)) for at, ns in ((1, "a"), (2, "b"))]
     assert since(found, 2) == (found[1],)
@@ -61,7 +108,8 @@ def test_it_is_asked_by_time_and_by_namespace_of_backend_or_gateway() -> None:
 def test_what_strangers_wrote_is_cut() -> None:
     name = "x" * 10_000
     before = HopVerification(Strength.VERIFIED, names=(name,))
-    edit = Edit(Key("Service", "a", "b"), 1, before, HopVerification(Strength.PLAINTEXT), name, True, ())
+    after = HopVerification(Strength.PLAINTEXT)
+    edit = Edit(Key("Service", "a", "b"), 1, before, after, name, compare(before, after), ())
     (found,) = ChangeRecord().add([edit], 1.5)
     assert len(found.before) < 400 and len(found.because) < 400
     assert found.at == 1.5

@@ -142,7 +142,7 @@ def acknowledging(obj: Object, verification: str) -> dict[Key, Object | None]:
 
 def edits(engine: Engine) -> list[tuple[str, str, str, bool, str]]:
     found = engine.verifications.edits()
-    return [(e.before.words, e.after.words, e.because, e.weaker, e.after.acknowledged) for e in found]
+    return [(e.before.words, e.after.words, e.because, e.change.weaker, e.after.acknowledged) for e in found]
 
 
 def test_pins_alone_in_place_of_a_ca_are_an_error_of_route_policy_and_gateway_until_acknowledged(engine: Engine) -> None:

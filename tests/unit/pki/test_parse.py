@@ -144,7 +144,7 @@ def test_anchors_are_the_same_certificates_or_wrong_in_the_same_way(text: bytes)
         assert anchors == found
     else:
         assert anchors == {
-            each.pem: Anchor(each.common_name, each.not_before, each.not_after, each.weakness) for each in found
+            each.pem: Anchor(each.common_name, each.not_before, each.not_after, each.sha256, each.weakness) for each in found
         }
 
 

@@ -24,7 +24,7 @@ from lasthop.web.reviews import NotJudged, Reviews
 from lasthop.web.webhook import LARGEST, serving
 from tests.ports import free_port
 from tests.rehearsed import POLICY, REFUSING, world
-from tests.world import NOW, key, keyed, mk_policy, mk_route, mk_service
+from tests.world import NOW, ca_pem, key, keyed, mk_config_map, mk_policy, mk_profile, mk_route, mk_service
 
 
 def review(obj: Object, operation: str = "UPDATE", **request: Any) -> bytes:
@@ -157,6 +157,43 @@ async def test_more_than_a_few_at_a_time_are_turned_away_and_all_others_are_answ
     found = await asyncio.gather(*asked, return_exceptions=True)
     assert sum(isinstance(each, dict) for each in found) == module.WAITING
     assert sum(isinstance(each, NotJudged) for each in found) == 2 * module.WAITING
+
+
+class Blind(Rehearsal):
+    """One that could not compare everything."""
+
+    refused: tuple[str, ...] = ()
+
+    def edit(self, key: Key, obj: Object | None) -> Generator[None, None, Verdict]:
+        yield
+        return Verdict((), (), self.refused, not_judged=("Lasthop failed in x",))
+
+
+async def test_what_was_not_compared_is_an_error_so_that_the_failure_policy_decides() -> None:
+    blind = Blind(IN_CLUSTER, NOW.timestamp())
+    reviews = Reviews(blind, Engine(IN_CLUSTER, NOW.timestamp()).graph, clock=NOW.timestamp)
+    with pytest.raises(NotJudged, match="it may verify less: Lasthop failed in x"):
+        await reviews.answer(review(POLICY))
+    blind.refused = ("it is weaker",)
+    assert not (await answered(reviews, review(POLICY)))["allowed"], "enough is known to refuse it"
+
+
+async def test_an_operator_is_warned_of_what_was_not_compared_and_never_locked_out() -> None:
+    reviews = Reviews(Blind(IN_CLUSTER, NOW.timestamp()), Engine(IN_CLUSTER, NOW.timestamp()).graph, clock=NOW.timestamp)
+    profile = mk_profile("shop/rules", **REFUSING)
+    assert await answered(reviews, review(profile)) == {
+        "uid": "u-1",
+        "allowed": True,
+        "warnings": ["lasthop: Lasthop failed in x"],
+    }
+
+
+async def test_other_cas_are_a_warning_that_names_them() -> None:
+    more = mk_config_map("shop/more", ca_pem("stranger"))
+    response = await answered(judges(*world(**REFUSING), more), review(mk_policy("shop/api", "api", "api.example", ["more"])))
+    assert response["allowed"]
+    (warning,) = response["warnings"]
+    assert "trusts CA stranger (SHA-256 " in warning
 
 
 class Slow(Rehearsal):

@@ -32,6 +32,8 @@ CAUSES: Final = (
 FOUND: Final = 3
 """The exit code for that; 1 means that the audit failed or is incomplete, 2 a usage error."""
 
+ASK: Final = "Ask for the ClusterRole lasthop-tenant, which the installation has for this"
+
 
 class Causes(click.ParamType[tuple[str, ...]]):
     """A comma-separated list of `CAUSES`."""
@@ -83,7 +85,8 @@ class Causes(click.ParamType[tuple[str, ...]]):
     "--since",
     type=Since(),
     metavar="24h|DATE",
-    help="Show instead what has changed since then: how a backend was verified, how it is, and because of which edit.",
+    help="Show instead what has changed since then: how a backend was verified, how it is, which CAs, names and pins came and "
+    "went, and because of which edit. Says from when the record is complete.",
 )
 @click.option(
     "--controller-namespace",
@@ -120,8 +123,9 @@ def command(
     gateway that runs on this machine, or else the cluster. --context and --kubeconfig select a cluster, which is read
     with your permissions.
 
-    Exits with 0. With --fail-on, exits with 3 if there is a match, and with 1 if not everything could be read, or if nothing
-    in DIR or of the running gateway is served. failing: connections fail, or are refused; unverified: plaintext, waived, or
+    Exits with 0; with 1 if you may not list what decides which backends there are (GatewayClasses, Gateways, Namespaces). With
+    --fail-on, exits with 3 if there is a match, and with 1 if not everything could be read, or if nothing in DIR or of the
+    running gateway is served. failing: connections fail, or are refused; unverified: plaintext, waived, or
     (as far as it was observed or probed) not seen to be verified; expiring: also certificates that backends show.
 
     \b
@@ -145,7 +149,8 @@ def command(
 
     async def look(view: View) -> audit_report.AuditReport:
         audit, now = await view.audit(), time.time()
-        found = audit_report.AuditReport(audit, view.where, now, expiring, await view.problems()).of_namespace(view.namespace)
+        told = await view.problems(), await view.hidden()
+        found = audit_report.AuditReport(audit, view.where, now, expiring, *told).of_namespace(view.namespace)
         hops = tried(found.hops) if view.observes else found.hops
         if probe:
             from lasthop.cli.audit_probe import with_probes
@@ -168,6 +173,8 @@ def command(
     if there := [cause for cause in CAUSES if cause in wanted & found.causes]:
         note(f"Failed because of --fail-on {','.join(there)}")
         raise click.exceptions.Exit(FOUND)
+    if found.hidden:
+        raise click.ClickException(f"backends may be missing: {'; '.join(found.hidden)}. {ASK}")
     if wanted and found.incomplete:
         raise click.ClickException(f"not everything could be read, so the result may be incomplete: {found.incomplete[0]}")
 
@@ -175,11 +182,7 @@ def command(
 def _show_changes(folder: Path | None, cluster: target.ClusterOptions, start: float, controller: str, output: str) -> None:
     from lasthop.cli.render import change_report
     from lasthop.cli.views.changes import recorded
-    from lasthop.outputs.audit.changes import since
 
     found = recorded(folder, cluster, controller)
-    shown = since(found.changes, start, cluster.namespace or "")
-    if output == "json":
-        click.echo(change_report.as_json(shown, found.where, start))
-    else:
-        click.echo(change_report.text(clean(shown), found.where, start))
+    report = change_report.change_report(found.record, found.where, start, cluster.namespace or "")
+    click.echo(change_report.as_json(report) if output == "json" else change_report.text(clean(report)))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 WEAKER: Final = 3
 """The exit code if no error is introduced, but a backend is verified less."""
+OTHER_TRUST: Final = "other-trust"
 
 
 @click.command("check")
@@ -26,13 +27,25 @@ WEAKER: Final = 3
     metavar="DIR|REF",
     help="Show only the difference to this folder, or to DIR at this commit, branch or tag of git.",
 )
+@click.option(
+    "--fail-on",
+    "causes",
+    type=click.Choice([OTHER_TRUST]),
+    multiple=True,
+    help=f"With --against, exit with {WEAKER} also if a backend is verified against other CAs, names or pins.",
+)
 @target.output("text", "json", "github", help="github: annotations for a pull request.")
 @target.on_folder
 @target.admin
 @target.allow_files
 @target.options
 def command(
-    folders: tuple[Path, ...], files: tuple[Path, ...], against: str | None, output: str, cluster: target.ClusterOptions
+    folders: tuple[Path, ...],
+    files: tuple[Path, ...],
+    against: str | None,
+    causes: tuple[str, ...],
+    output: str,
+    cluster: target.ClusterOptions,
 ) -> None:
     """Find problems in the objects in DIR, without Envoy and without network access; or in a cluster.
 
@@ -44,8 +57,11 @@ def command(
     DIR may also be a file, several files, or - for standard input. Objects that no gateway needs (Deployments, Ingresses,
     kustomizations) are named once and left out.
 
-    With --against: findings that are new and those that are gone, and hops whose verification changes. Exits with 1 if errors
-    are introduced, with 3 if none is but a backend is verified less.
+    With --against: findings that are new and those that are gone, and hops whose verification changes, with the CAs, names,
+    pins, TLS versions, client certificates and ends of waivers that came and went. Exits with 1 if errors are introduced, or
+    if something could not be compared, which is named; with 3 if a backend is verified less: by plaintext, a waiver or pins in
+    place of more, by more CAs, names or pins, by an older TLS, by a waiver that ends later. Other CAs, names or pins are
+    shown, and fail only with --fail-on other-trust.
 
     Without DIR, checks the gateway that runs on this machine, or else the cluster. --context and --kubeconfig select a
     cluster, which is read with your permissions: what you may not read is named, and what depends on it is not an error.
@@ -64,8 +80,10 @@ def command(
 
     files = (*folders, *files)
     if against is not None:
-        _compare(files, against, output, cluster)
+        _compare(files, against, causes, output, cluster)
         return
+    if causes:
+        raise click.UsageError("--fail-on goes with --against")
 
     async def look(view: View) -> report.Report:
         findings = await view.findings()
@@ -81,8 +99,13 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def _compare(files: tuple[Path, ...], against: str, output: str, cluster: target.ClusterOptions) -> None:
+def _compare(
+    files: tuple[Path, ...], against: str, causes: tuple[str, ...], output: str, cluster: target.ClusterOptions
+) -> None:
+    import asyncio
+
     from lasthop.cli.render import comparison_report
+    from lasthop.cli.views.folder import FolderView
     from lasthop.cli.views.selection import at
     from lasthop.outputs.comparison import compare
 
@@ -90,30 +113,26 @@ def _compare(files: tuple[Path, ...], against: str, output: str, cluster: target
         raise click.UsageError("--against compares one folder or file: lasthop check DIR --against DIR|REF")
     after = ask(None, cluster, _state, files=files)
     with at(against, files[0]) as chosen:
-        from lasthop.cli.views.folder import FolderView
-
-        before = _asked(FolderView(chosen.path, cluster.namespace or "", chosen))
+        before = asyncio.run(_state(FolderView(chosen.path, cluster.namespace or "", chosen)))
     found = compare(before, after)
     render = {"text": comparison_report.text, "json": comparison_report.as_json, "github": comparison_report.github}[output]
     click.echo(render(found if output == "json" else clean(found)))
-    if found.errors:
+    if found.errors or found.not_judged:
         raise click.exceptions.Exit(1)
-    if found.weaker:
+    if found.weaker or (OTHER_TRUST in causes and found.other_trust):
         raise click.exceptions.Exit(WEAKER)
-
-
-def _asked(view: View) -> State:
-    import asyncio
-
-    return asyncio.run(_state(view))
 
 
 async def _state(view: View) -> State:
     from lasthop.cli.render.report import Report
+    from lasthop.cli.views.folder import FolderView
     from lasthop.outputs.comparison import State
     from lasthop.outputs.findings.root_causes import mistakes
 
+    if not isinstance(view, FolderView):
+        raise TypeError("only folders are compared")
     findings = await view.findings()
     listed = Report(tuple(mistakes(findings, view.broken_objects(findings), view.unseen)), view.where, 0)
     hops = [hop for hop in (await view.audit()).hops if view.namespace in ("", hop.gateway.namespace, hop.backend.namespace)]
-    return State(view.where, listed.of_namespace(view.namespace).mistakes, tuple(hops))
+    shown = listed.of_namespace(view.namespace).mistakes
+    return State(view.where, shown, tuple(hops), view.engine.verified(), view.unknown())

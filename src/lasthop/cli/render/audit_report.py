@@ -56,6 +56,8 @@ class AuditReport(msgspec.Struct, frozen=True):
     expiring: int
     """Certificates that have more days left than this are not shown."""
     incomplete: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    """Why hops may be missing altogether."""
     sort: str = "manner"
 
     @property
@@ -108,6 +110,8 @@ class AuditReport(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, found=Audit(tuple(hops), tuple(held)))
 
     def __str__(self) -> str:
+        if not self.hops and self.hidden:
+            return f"it is not known which backends routes refer to in {self.where}"
         if not self.hops:
             return f"no route refers to a backend in {self.where}"
         told = ", ".join(f"{number} {manner}" for manner, number in self.standings.items())
@@ -219,7 +223,7 @@ def as_json(report: AuditReport) -> str:
         "hops": [_plain_hop(hop) for hop in report.hops],
         "certificates": [_plain_certificate(each, report.now) for each in report.certificates],
         "notes": report.notes,
-        "incomplete": report.incomplete,
+        "incomplete": [*report.incomplete, *report.hidden],
     }
     return json.dumps(document, indent=2)
 
@@ -263,7 +267,7 @@ def _fields(report: HopReport | CertificateReport, *names: str) -> dict[str, Any
 
 def markdown(report: AuditReport) -> str:
     lines = ["# How backends are verified", "", f"{_cell(str(report))}."]
-    lines += (f"Not everything could be read: {_cell(line)}." for line in report.incomplete)
+    lines += (f"Not everything could be read: {_cell(line)}." for line in (*report.incomplete, *report.hidden))
     if report.hops:
         lines += ["", *_table("Gateway", "Backend", "How", "Why", "Observed", "Policy", "Routes", "Place")]
         lines += (

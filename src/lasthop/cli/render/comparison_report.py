@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import Final
 
 import click
 
 from lasthop.cli.render import report
+from lasthop.cli.render.terminal import wrapped
 from lasthop.outputs.comparison import Comparison, HopChange
+
+INDENT: Final = " " * 11
+FACT: Final = f"{INDENT[:-2]}- "
 
 
 def text(found: Comparison) -> str:
@@ -19,21 +24,30 @@ def text(found: Comparison) -> str:
     if found.hops:
         lines = [line for change in found.hops for line in _hop(change)]
         blocks.append("\n".join([click.style("Hops that change how they are verified", bold=True), *lines]))
+    if found.not_judged:
+        title = click.style("Not judged, because it could not be compared", bold=True, fg="red")
+        blocks.append("\n".join([title, *(f"  {line}" for line in found.not_judged)]))
     return "\n\n".join([*blocks, summary(found)])
 
 
 def summary(found: Comparison) -> str:
     counts = f"{len(found.introduced)} introduced, {len(found.fixed)} fixed, {report.count(len(found.hops), 'hop')} changed"
-    weaker = f", {found.weaker} of them weaker" if found.weaker else ""
-    colour = "red" if found.errors or found.weaker else "green"
-    return click.style(f"{counts}{weaker}: {found.where} against {found.against}", bold=True, fg=colour)
+    counts += f", {found.weaker} of them weaker" if found.weaker else ""
+    counts += f", {found.other_trust} of them against other CAs, names or pins" if found.other_trust else ""
+    counts += ", not everything judged" if found.not_judged else ""
+    bad = found.errors or found.weaker or found.not_judged
+    colour = "red" if bad else "yellow" if found.other_trust else "green"
+    return click.style(f"{counts}: {found.where} against {found.against}", bold=True, fg=colour)
 
 
 def _hop(change: HopChange) -> list[str]:
     head = f"  {change.gateway.path} -> {_backend(change)}"
     if change.weaker:
         head += click.style("  weaker", fg="red", bold=True)
-    return [head, f"      was  {change.before or '-'}", f"      now  {change.after or '-'}"]
+    elif change.other_trust:
+        head += click.style("  other trust", fg="yellow", bold=True)
+    states = [f"      was  {change.before or '-'}", f"      now  {change.after or '-'}"]
+    return [head, *states, *(line for fact in change.facts for line in wrapped(fact, FACT, INDENT))]
 
 
 def _backend(change: HopChange) -> str:
@@ -46,6 +60,8 @@ def as_json(found: Comparison) -> str:
         "against": found.against,
         "errors": found.errors,
         "weaker": found.weaker,
+        "otherTrust": found.other_trust,
+        "notJudged": found.not_judged,
         "introduced": [report.plain(each.finding) for each in found.introduced],
         "fixed": [report.plain(each.finding) for each in found.fixed],
         "hops": [
@@ -56,6 +72,11 @@ def as_json(found: Comparison) -> str:
                 "before": change.before,
                 "after": change.after,
                 "weaker": change.weaker,
+                "change": change.change.kind,
+                "facts": [
+                    {"subject": fact.subject, "change": fact.kind, "added": fact.added, "removed": fact.removed}
+                    for fact in change.change.facts
+                ],
                 "file": change.file,
                 "line": change.line,
             }
@@ -66,10 +87,15 @@ def as_json(found: Comparison) -> str:
 
 
 def github(found: Comparison) -> str:
-    """Annotates what is new, and every hop that is verified less."""
+    """Annotates what is new, every hop that is verified less or against others, and what could not be compared."""
     lines = [report.annotation(each.finding) for each in found.introduced]
     for change in found.hops:
-        if change.weaker:
-            message = f"{change.gateway.path} -> {_backend(change)} was {change.before}, and is now {change.after}"
-            lines.append(report.command("error", "a backend is verified less", message, change.file, change.line))
+        if change.weaker or change.other_trust:
+            level, title = (
+                ("error", "a backend is verified less") if change.weaker else ("warning", "a backend is verified otherwise")
+            )
+            states = f"was {change.before}, and is now {change.after}" if change.before != change.after else change.after
+            message = "; ".join((f"{change.gateway.path} -> {_backend(change)} {states}", *change.facts))
+            lines.append(report.command(level, title, message, change.file, change.line))
+    lines += [report.command("error", "not judged", each, "", 0) for each in found.not_judged]
     return "\n".join([*lines, click.unstyle(summary(found))])

@@ -65,7 +65,7 @@ def sarif(report: AuditReport) -> str:
     results = [_of_hop(hop, report.now) for hop in report.hops if hop.manner is not Manner.VERIFIED]
     results += [_of_failing(hop, report.now) for hop in report.hops if audit_observed.standing(hop) == FAILING]
     results += [_of_certificate(found, report.now) for found in report.certificates]
-    return document(RULES, results, report.incomplete)
+    return document(RULES, results, (*report.incomplete, *report.hidden))
 
 
 def document(rules: Mapping[str, Rule], results: list[dict[str, Any]], incomplete: Iterable[str]) -> str:

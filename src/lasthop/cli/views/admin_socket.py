@@ -113,6 +113,9 @@ class AdminSocketView:
     async def problems(self) -> tuple[str, ...]:
         return tuple(self.ask("/api/readiness")["problems"])
 
+    async def hidden(self) -> tuple[str, ...]:
+        return ()
+
     async def failing(self) -> dict[str, str]:
         found = [each for each in await self.findings() if each.reason == BACKEND_FAILING]
         return {each.object.path: each.message for each in found if each.object and each.object.kind == "Service"}

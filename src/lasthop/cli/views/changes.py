@@ -11,14 +11,15 @@ import msgspec
 
 from lasthop.cli.args import paths
 from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, gateway_named
-from lasthop.outputs.audit.changes import Change
+from lasthop.outputs.audit.changes import Record
 
 if TYPE_CHECKING:
+    from lasthop.infra.memory import Damaged, Memory
     from lasthop.kubernetes.client import Client
 
 
 class Recorded(NamedTuple):
-    changes: tuple[Change, ...]
+    record: Record
     where: str
 
 
@@ -30,7 +31,7 @@ def recorded(folder: Path | None, cluster: ClusterOptions, controller_namespace:
         from lasthop.cli.views.admin_socket import AdminSocketView
 
         view = AdminSocketView(socket)
-        return Recorded(msgspec.convert(view.ask("/api/changes"), tuple[Change, ...]), view.where)
+        return Recorded(msgspec.convert(view.ask("/api/changes"), Record), view.where)
     from lasthop.cli.views import cluster as clusters
 
     async def ask(client: Client, namespace: str) -> Recorded:
@@ -45,19 +46,33 @@ def _of_folder(folder: Path) -> Recorded:
     if not folder.is_dir():
         raise click.ClickException(f"there is no folder {folder}")
     path = paths.of_folder(paths.state_root(), folder) / memory.FILE
-    if not path.exists():
+    stored = memory.load(path)
+    if stored is None:
         raise click.ClickException(
             f"there is no record for {folder}: changes are recorded while a gateway runs on it, by the user who runs it"
         )
-    return Recorded(memory.load(path).changes, str(folder))
+    return Recorded(_readable(stored, str(path)), str(folder))
 
 
-async def _of_cluster(client: Client, namespace: str) -> tuple[Change, ...]:
+def _readable(stored: Memory | Damaged, place: str) -> Record:
+    from lasthop.infra.memory import Memory
+
+    if not isinstance(stored, Memory):
+        raise click.ClickException(
+            f"the record in {place} {stored.why}, so it is not known what has changed; a gateway that runs writes it again "
+            "from its memory"
+        )
+    return stored.record
+
+
+async def _of_cluster(client: Client, namespace: str) -> Record:
     from lasthop.infra.kubernetes.verification_memory import CONFIG_MAP, config_map, content
+    from lasthop.infra.memory import Damaged
     from lasthop.kubernetes.errors import ApiError
 
     try:
-        return content(await client.get(config_map(namespace))).changes
+        stored = content(await client.get(config_map(namespace)))
+        return _readable(stored or Damaged("is empty"), f"ConfigMap {namespace}/{CONFIG_MAP}")
     except ApiError as error:
         if error.not_found:
             raise click.ClickException(

@@ -30,6 +30,7 @@ from lasthop.kubernetes.errors import ApiError, ConfigError
 from lasthop.kubernetes.objects import read_object
 from lasthop.outputs.audit.hops import HopReport, Manner
 from lasthop.outputs.findings.foreign import class_finding
+from lasthop.plan import reasons
 from lasthop.plan.finding import Finding
 from lasthop.plan.request import Request
 from lasthop.probe.result import ProbeResult
@@ -38,6 +39,16 @@ from lasthop.sources.kubernetes.snapshot import ListResult, look
 from lasthop.web.engine_view import EngineView
 
 T = TypeVar("T")
+HIDING: Final = frozenset(
+    (
+        "NoGatewayClass",
+        reasons.NO_MATCHING_PARENT,
+        reasons.NOT_ALLOWED,
+        reasons.NOT_ALLOWED_BY_LISTENERS,
+        reasons.REF_NOT_PERMITTED,
+    )
+)
+"""Findings of what leads nowhere, perhaps only because something cannot be listed."""
 INSTALL_CRDS: Final = (
     "the CRDs of Gateway API are not installed in this cluster; install those of v1.7.0: kubectl apply --server-side -f "
     "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.7.0/standard-install.yaml"
@@ -171,6 +182,15 @@ class ClusterView(EngineView):
 
     async def problems(self) -> tuple[str, ...]:
         return tuple(self._hidden.said())
+
+    async def hidden(self) -> tuple[str, ...]:
+        """A Gateway whose class is out of sight, and a route whose Gateway is, lead to backends that are out of sight too."""
+        found = (each for each in await self.findings() if each.reason in HIDING and self._concerned(each))
+        causes = filter(None, map(self.unseen, found))
+        return tuple(dict.fromkeys(each.message for each in causes))
+
+    def _concerned(self, finding: Finding) -> bool:
+        return finding.object is not None and self.namespace in ("", finding.object.namespace)
 
     async def hops(self) -> list[HopReport]:
         return [self._qualified(hop) for hop in await super().hops()]

@@ -64,6 +64,10 @@ class View(Protocol):
         """Returns why answers may be incomplete, a line each: input that is not applied, or that cannot be read."""
         ...
 
+    async def hidden(self) -> tuple[str, ...]:
+        """Returns why hops may be missing from the audit altogether, a line each."""
+        ...
+
     async def audit(self) -> Audit:
         """Returns how every backend that a route refers to is verified, and the certificates that will expire."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -25,6 +26,8 @@ from lasthop.cli.views.selection import Selection
 from lasthop.dry_run import serve_all
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
+from lasthop.outputs.comparison import NotCompared
+from lasthop.outputs.status.crashed import query_name
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.request import Request
 from lasthop.probe.result import ProbeResult
@@ -32,6 +35,7 @@ from lasthop.resolve.backends import slices
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.sources.files.folder import FilesError, scan
 from lasthop.sources.files.source import FilesSource
+from lasthop.sources.source import Batch
 from lasthop.web.engine_view import EngineView
 
 SHOWN_KINDS: Final = 8
@@ -58,6 +62,7 @@ class FolderView(EngineView):
         super().__init__(Engine(now=time.time()), locate)
         self.path, self.where, self.namespace = path, self._chosen.where, namespace
         self.source_findings = tuple(map(self._renamed, batch.findings))
+        self._unread = tuple(self._unreadable(batch))
         self._broken = {key: self._chosen.shown(file) for key, file in broken_objects(batch.findings).items()}
         SYSTEM_STORE.set(self.engine.graph, host_store())
         self.engine.policies.set_unknown(batch.unknown)
@@ -65,6 +70,15 @@ class FolderView(EngineView):
         serve_all(self.engine)
         for line in (*_older_text(path), *_other_kinds(source.others)):
             note_once(line)
+
+    def _unreadable(self, batch: Batch) -> Iterator[NotCompared]:
+        """Yields what is not applied, and what may hold policies that have not been read, each file once."""
+        errors = [each for each in batch.findings if each.severity is Severity.ERROR]
+        found = {each.file: f"{each.file}:{each.line} cannot be read" if each.file else str(each) for each in errors}
+        for unknown in batch.unknown:
+            found.setdefault(unknown.file, unknown.why)
+        for file, what in found.items():
+            yield NotCompared(self._chosen.shown(what), _digest(Path(file)))
 
     def _renamed(self, finding: Finding) -> Finding:
         if not self._chosen.names:
@@ -110,6 +124,11 @@ class FolderView(EngineView):
     def unseen(self, finding: Finding) -> Finding | None:
         return None
 
+    def unknown(self) -> tuple[NotCompared, ...]:
+        """Returns what could not be read or computed."""
+        crashes = (NotCompared(f"Lasthop failed in {query_name(each)}") for each in self.engine.graph.crashes)
+        return (*self._unread, *crashes)
+
     async def problems(self) -> tuple[str, ...]:
         broken = any(finding.severity is Severity.ERROR for finding in self.source_findings)
         lines = (f"some of {self.path} is not applied; see: lasthop check {self.path}",) if broken else ()
@@ -135,6 +154,14 @@ class FolderView(EngineView):
         """Warns that something is not applied: the answer may rest on it."""
         if self.source_findings:
             note_once(f"some of {self.path} is not applied; see: lasthop check {self.path}")
+
+
+def _digest(path: Path) -> str:
+    """Returns the digest of a file's text; empty if it is no regular file, or cannot be read at all."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    except OSError:
+        return ""
 
 
 def _other_kinds(others: Counter[str]) -> Iterator[str]:

@@ -7,14 +7,14 @@ from typing import Protocol
 
 from lasthop.api.documents import Json
 from lasthop.infra.kubernetes.manifests import RESOURCES
-from lasthop.kubernetes.client import path_of
+from lasthop.kubernetes.client import JSON, path_of
 from lasthop.kubernetes.errors import ApiError
 
 
 class Api(Protocol):
     """Every method raises `kubernetes.errors.ApiError`."""
 
-    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json: ...
+    async def get(self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON) -> Json: ...
     async def create(self, path: str, body: Json) -> Json: ...
     async def put(self, path: str, body: Json) -> Json: ...
     async def apply(self, path: str, body: Json) -> Json: ...

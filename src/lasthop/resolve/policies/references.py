@@ -23,7 +23,7 @@ from lasthop.api.profiles import GROUP
 from lasthop.plan import reasons
 from lasthop.plan.problem import Problem, invalid, invalid_kind, joined
 from lasthop.plan.tls import Anchors, Mode, Pins, Trust, Waiver
-from lasthop.resolve.certificates import union, weakest
+from lasthop.resolve.certificates import trusted, union, weakest
 from lasthop.resolve.pins import PinnedTrust, pinned
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, bundle, dates, ref_state, revokes
@@ -154,7 +154,7 @@ def _anchors(g: Graph, namespace: str, cas: list[LocalObjectReference], pins: Pi
     if cas:
         bundles = [bundle(g, namespace, ref) for ref in cas]
         return union(found for found in bundles if not isinstance(found, Problem))
-    return Anchors(pins.leaves, len(pins.anchors), weak=weakest(pins.anchors)) if pins and pins.leaves else None
+    return Anchors(pins.leaves, trusted(pins.anchors), weak=weakest(pins.anchors)) if pins and pins.leaves else None
 
 
 def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> tuple[_References, list[Problem]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from lasthop.api.meta import Key, StringMap
 from lasthop.infra.kubernetes.desired import DesiredGateway, Site
+from lasthop.kubernetes.client import JSON
 from lasthop.kubernetes.errors import ApiError
 
 Json = dict[str, Any]
@@ -37,8 +38,10 @@ class FakeApi:
         """Load balancers get an address at once."""
         self._count = 0
 
-    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
+    async def get(self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON) -> Json:
         self._check(path)
+        if "PartialObjectMetadata" in accept:
+            return {"metadata": (await FakeApi.get(self, path))["metadata"]}
         if params and "labelSelector" in params:
             wanted = dict(pair.split("=") for pair in params["labelSelector"].split(","))
             prefix, _, plural = path.rpartition("/")

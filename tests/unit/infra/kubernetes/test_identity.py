@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lasthop.infra.kubernetes.identity import SECRET, Identity, UnusableSecret, ensure_authority, read_authority
+from lasthop.kubernetes.client import JSON
 from lasthop.kubernetes.errors import ApiError
 from lasthop.pki import authority as ca
 from tests.unit.infra.kubernetes.cluster import FakeApi
@@ -43,7 +44,7 @@ async def test_two_leaders_for_a_moment_agree_on_one_ca() -> None:
     class Late(FakeApi):
         looked = 0
 
-        async def get(self, path: str, params: object = None) -> dict[str, object]:
+        async def get(self, path: str, params: object = None, *, accept: str = JSON) -> dict[str, object]:
             self.looked += 1
             if self.looked == 1:
                 await ensure_authority(api, NAMESPACE, NOW)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 
 from lasthop.api.meta import Key
 from lasthop.infra import memory
 from lasthop.infra.kubernetes import verification_memory
 from lasthop.infra.kubernetes.verification_memory import CONFIG_MAP, VerificationConfigMap, config_map, content
-from lasthop.infra.memory import Memory
+from lasthop.infra.memory import Damaged, Memory
+from lasthop.kubernetes.client import JSON
 from lasthop.kubernetes.errors import ApiError
-from lasthop.outputs.audit.changes import MAX_CHANGES, Change
-from lasthop.plan.verification import HopVerification, Strength
+from lasthop.outputs.audit.changes import MAX_CHANGES, Change, Record
+from lasthop.plan.tls import TrustedCA
+from lasthop.plan.verification import Basis, HopVerification, Strength
 from lasthop.verification_memory import Port, PortMemory
 from tests.unit.infra.kubernetes.cluster import FakeApi
 
@@ -30,31 +34,46 @@ def change(at: float) -> Change:
     return Change(at, "Service", "a/s0", 443, "verified", "plaintext", f"{at} was deleted", True)
 
 
+def known(ports: dict[Port, PortMemory], *changes: Change, since: float | None = None) -> Memory:
+    return Memory(ports, Record(changes, since))
+
+
 class Replica(VerificationConfigMap):
     def __init__(self, api: FakeApi, known: Memory, *, leads: bool = True) -> None:
-        self.known, self.problems, self.leads = known, list[str](), leads
+        self.known, self.problems, self.leads, self.losses = known, list[str](), leads, list[str]()
         super().__init__(
             api,
             NAMESPACE,
-            version=lambda: self.known,
+            version=lambda: (self.known, len(self.losses)),
             current=lambda: self.known,
             may_write=lambda: self.leads,
             problem=self.problems.append,
+            lost=self.losses.append,
         )
 
 
+async def stored(api: FakeApi) -> Memory:
+    """Returns what a new process would find, without the number of writes."""
+    found = await Replica(api, Memory()).load()
+    return msgspec.structs.replace(found, record=msgspec.structs.replace(found.record, revision=0))
+
+
+async def times(api: FakeApi) -> list[float]:
+    return [each.at for each in (await stored(api)).record.changes]
+
+
 async def test_the_next_process_knows_what_the_last_one_wrote() -> None:
-    api, known = FakeApi(), Memory(ports(3), (change(1.0),))
-    assert await Replica(api, known).load() == Memory()
-    await Replica(api, known).write()
-    assert await Replica(api, Memory()).load() == known
+    api, written = FakeApi(), known(ports(3), change(1.0), since=1.0)
+    assert await Replica(api, written).load() == Memory()
+    await Replica(api, written).write()
+    assert await stored(api) == written
     assert api.writes == [f"POST {NAMESPACE}/configmaps/{CONFIG_MAP}"]
 
 
 async def test_what_is_new_is_written_before_the_end_by_the_leader_alone() -> None:
     api = FakeApi()
     for leads in (False, True):
-        replica = Replica(api, Memory(ports(1)), leads=leads)
+        replica = Replica(api, known(ports(1)), leads=leads)
         await replica.finish()
         assert bool(api.writes) is leads
     await replica.finish()
@@ -63,21 +82,20 @@ async def test_what_is_new_is_written_before_the_end_by_the_leader_alone() -> No
 
 async def test_a_server_that_does_not_answer_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(FakeApi):
-        async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, object]:
+        async def get(self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON) -> dict[str, object]:
             await asyncio.Event().wait()
             return {}
 
     monkeypatch.setattr(verification_memory, "LAST_WRITE", 0.01)
-    await Replica(Silent(), Memory(ports(1))).finish()
+    await Replica(Silent(), known(ports(1))).finish()
 
 
 async def test_a_new_leader_adds_to_the_record_of_the_one_before() -> None:
     api = FakeApi()
-    await Replica(api, Memory(ports(2), (change(1.0), change(1000.0)))).write()
-    await Replica(api, Memory(ports(1), (change(1000.5), change(2000.0)))).write()
-    found = await Replica(api, Memory()).load()
-    assert [each.at for each in found.changes] == [1.0, 1000.0, 1000.5, 2000.0]
-    assert found.ports == ports(1)
+    await Replica(api, known(ports(2), change(1.0), change(1000.0))).write()
+    await Replica(api, known(ports(1), change(1000.5), change(2000.0))).write()
+    assert await times(api) == [1.0, 1000.0, 1000.5, 2000.0]
+    assert (await stored(api)).ports == ports(1)
 
 
 async def test_a_write_that_another_one_has_overtaken_is_repeated() -> None:
@@ -91,59 +109,160 @@ async def test_a_write_that_another_one_has_overtaken_is_repeated() -> None:
             return await super().put(path, body)
 
     api = Contested()
-    await Replica(api, Memory({}, (change(1.0),))).write()
-    await Replica(api, Memory({}, (change(2000.0),))).write()
+    await Replica(api, known({}, change(1.0))).write()
+    await Replica(api, known({}, change(2000.0))).write()
     assert api.refused == 2
-    assert [each.at for each in (await Replica(api, Memory()).load()).changes] == [1.0, 2000.0]
+    assert await times(api) == [1.0, 2000.0]
 
 
 async def test_what_it_has_written_is_not_read_again_unless_somebody_else_has_written_it() -> None:
     class Counted(FakeApi):
         read = 0
 
-        async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, object]:
+        async def get(self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON) -> dict[str, object]:
             self.read += 1
-            return await super().get(path, params)
+            return await super().get(path, params, accept=accept)
 
     api = Counted()
-    first, second = Replica(api, Memory({}, (change(1.0),))), Replica(api, Memory({}, (change(1000.0),)))
+    first, second = Replica(api, known({}, change(1.0))), Replica(api, known({}, change(1000.0)))
     await first.write()
-    first.known = Memory({}, (change(2000.0),))
+    first.known = known({}, change(2000.0))
     await first.write()
     assert api.read == 1
     await second.write()
-    first.known = Memory({}, (change(3000.0),))
+    first.known = known({}, change(3000.0))
     await first.write()
-    assert [each.at for each in (await first.load()).changes] == [1.0, 1000.0, 2000.0, 3000.0]
+    assert await times(api) == [1.0, 1000.0, 2000.0, 3000.0]
 
 
-async def test_a_deleted_record_is_written_anew() -> None:
+DAMAGED: tuple[dict[str, object], ...] = (
+    {},
+    {"binaryData": {}},
+    {"binaryData": 3},
+    {"binaryData": {"memory": "!"}},
+    {"binaryData": {"memory": "AAAA"}},
+)
+
+
+async def test_a_deleted_record_is_noticed_and_written_again_each_time() -> None:
+    api, written = FakeApi(), known(ports(1), change(1.0), since=1.0)
+    replica = Replica(api, written)
+    await replica.refresh()
+    for number in (1, 2, 3):
+        await api.delete(config_map(NAMESPACE))
+        await replica.refresh()
+        assert await stored(api) == written
+        assert replica.losses == [f"ConfigMap {NAMESPACE}/{CONFIG_MAP} was deleted"] * number
+        await replica.refresh()
+    count = len(api.writes)
+    await replica.refresh()
+    assert len(api.writes) == count, "nothing has happened since"
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+async def test_a_damaged_record_is_noticed_and_written_again(content: dict[str, object]) -> None:
+    api, written = FakeApi(), known(ports(1), change(1.0), since=1.0)
+    replica = Replica(api, written)
+    await replica.refresh()
+    path = config_map(NAMESPACE)
+    bare = {key: value for key, value in (await api.get(path)).items() if key != "binaryData"}
+    await api.put(path, bare | content)
+    await replica.refresh()
+    assert await stored(api) == written
+    (lost,) = replica.losses
+    assert "was damaged" in lost
+
+
+async def test_an_old_copy_in_place_of_the_record_is_noticed_and_loses_nothing() -> None:
     api = FakeApi()
-    replica = Replica(api, Memory(ports(1), (change(1.0),)))
-    await replica.write()
+    replica = Replica(api, known(ports(1), change(1.0), since=1.0))
+    await replica.refresh()
+    old = await api.get(config_map(NAMESPACE))
+    replica.known = known(ports(1), change(1.0), change(2000.0), since=1.0)
+    await replica.refresh()
+    now = await api.get(config_map(NAMESPACE))
+    await api.put(config_map(NAMESPACE), {**now, "binaryData": old["binaryData"]})
+    await replica.refresh()
+    (lost,) = replica.losses
+    assert "was replaced by an older copy (revision 1 after 2)" in lost
+    assert await times(api) == [1.0, 2000.0]
+
+
+async def test_what_another_leader_has_written_is_no_loss() -> None:
+    api = FakeApi()
+    first, second = Replica(api, known({}, change(1.0))), Replica(api, known({}, change(1000.0)))
+    await first.refresh()
+    await second.refresh()
+    first.known = known({}, change(1.0), change(2000.0))
+    await first.refresh()
+    await second.refresh()
+    assert first.losses == second.losses == []
+    assert await times(api) == [1.0, 1000.0, 2000.0]
+
+
+async def test_a_label_on_the_record_is_no_loss() -> None:
+    api = FakeApi()
+    replica = Replica(api, known({}, change(1.0)))
+    await replica.refresh()
+    now = await api.get(config_map(NAMESPACE))
+    await api.put(config_map(NAMESPACE), {**now, "metadata": {**now["metadata"], "labels": {"team": "a"}}})
+    await replica.refresh()
+    assert replica.losses == []
+    assert (await api.get(config_map(NAMESPACE)))["metadata"]["labels"] == {"team": "a"}
+
+
+async def test_a_record_that_is_damaged_at_the_start_is_told_once() -> None:
+    api = FakeApi()
+    await Replica(api, known({}, change(1.0))).write()
+    now = await api.get(config_map(NAMESPACE))
+    await api.put(config_map(NAMESPACE), {**now, "binaryData": {"memory": "AAAA"}})
+    replica = Replica(api, known(ports(1), since=5000.0))
+    assert await replica.load() == Memory()
+    await replica.refresh()
+    (lost,) = replica.losses
+    assert "was damaged" in lost
+    assert (await stored(api)).record.since == 5000.0
+
+
+async def test_a_replica_that_could_not_read_the_record_at_its_start_does_not_continue_it() -> None:
+    api = FakeApi()
+    await Replica(api, known({}, change(1.0), since=1.0)).write()
+    late = Replica(api, known({}, since=5000.0))
+    api.faults[CONFIG_MAP] = ApiError(403, "Forbidden", "configmaps is forbidden")
+    assert await late.load() == Memory()
+    api.faults.clear()
+    await late.refresh()
+    found = (await stored(api)).record
+    assert (found.since, len(found.changes)) == (5000.0, 1)
+
+
+async def test_a_replica_that_follows_does_not_look_after_the_record() -> None:
+    api = FakeApi()
+    replica = Replica(api, known({}, change(1.0)))
+    await replica.refresh()
     await api.delete(config_map(NAMESPACE))
-    replica.known = Memory(ports(2), (change(1.0),))
-    await replica.write()
-    assert await replica.load() == replica.known
+    replica.leads = False
+    await replica.refresh()
+    assert replica.losses == [] and config_map(NAMESPACE) not in api.objects
 
 
 async def test_only_the_leader_writes_and_only_what_is_new() -> None:
-    api, known = FakeApi(), Memory(ports(1), (change(1.0),))
-    replica = Replica(api, known, leads=False)
+    api = FakeApi()
+    replica = Replica(api, known(ports(1), change(1.0)), leads=False)
     await replica.refresh()
     assert api.writes == []
     replica.leads = True
     await replica.refresh()
     await replica.refresh()
     assert len(api.writes) == 1
-    replica.known = Memory(ports(1), (change(1.0), change(2000.0)))
+    replica.known = known(ports(1), change(1.0), change(2000.0))
     await replica.refresh()
     assert len(api.writes) == 2
 
 
 async def test_a_write_that_failed_is_made_up_for() -> None:
     api = FakeApi()
-    replica = Replica(api, Memory(ports(1)))
+    replica = Replica(api, known(ports(1)))
     api.faults[CONFIG_MAP] = ApiError(500, "InternalError", "etcd is away")
     await replica.refresh()
     await replica.refresh()
@@ -155,7 +274,7 @@ async def test_a_write_that_failed_is_made_up_for() -> None:
 
 async def test_without_the_right_to_read_it_the_controller_starts_and_says_so_once() -> None:
     class Closed(FakeApi):
-        async def get(self, path: str, params: object = None) -> dict[str, object]:
+        async def get(self, path: str, params: object = None, *, accept: str = JSON) -> dict[str, object]:
             raise ApiError(403, "Forbidden", "configmaps is forbidden")
 
     replica = Replica(Closed(), Memory())
@@ -171,15 +290,43 @@ def test_it_fits_into_an_object_and_each_namespace_keeps_its_share() -> None:
     many = {
         Port(Key("Service", f"ns{n % 5}", f"service-{n}"), n % 60000): PortMemory(names, (names,)) for n in range(30_000)
     } | ports(3, "small")
-    packed = memory.pack(Memory(many, tuple(change(1000.0 * n) for n in range(MAX_CHANGES))), 5000, memory.Encoder())
+    packed = memory.pack(known(many, *(change(1000.0 * n) for n in range(MAX_CHANGES))), 5000, memory.Encoder())
     assert len(packed) < 700_000
     found = memory.unpack(packed)
+    assert isinstance(found, Memory)
     assert len(found.ports) <= 5000 and set(ports(3, "small")) <= set(found.ports)
-    assert len(found.changes) == MAX_CHANGES
+    assert len(found.record.changes) == MAX_CHANGES
 
 
-def test_what_is_none_of_ours_is_no_memory() -> None:
-    for data in ({}, {"memory": "!"}, {"memory": "AAAA"}, {"memory": 3}, {"other": "x"}):
-        assert content({"binaryData": data}) == Memory()
-    assert content(None) == content({"binaryData": None}) == Memory()
+def with_cas(namespace: str, count: int, each: int) -> dict[Port, PortMemory]:
+    """Returns ports with CAs of their own, whose hashes cannot be compressed."""
+    found = {}
+    for port in range(count):
+        cas = tuple(TrustedCA(f"CA {n}", hashlib.sha256(f"{namespace}{port}{n}".encode()).hexdigest()) for n in range(each))
+        value = msgspec.structs.replace(VERIFIED, digest=f"{namespace}{port}", basis=Basis(cas))
+        found[Port(Key("Service", namespace, f"s{port}"), 443)] = PortMemory(value, (value,))
+    return found
+
+
+def test_cas_of_a_loud_namespace_are_left_out_so_that_the_record_can_be_stored() -> None:
+    quiet, loud = with_cas("quiet", 10, 2), with_cas("loud", 1000, 50)
+    packed = memory.pack(known(quiet | loud), 5000, memory.Encoder())
+    found = memory.unpack(packed)
+    assert isinstance(found, Memory) and len(packed) < 700_000
+    assert {port: found.ports[port] for port in quiet} == quiet
+    assert all(found.ports[port].now.basis is None and found.ports[port].now.digest for port in loud)
+
+
+def test_a_bundle_that_many_ports_share_counts_and_is_stored_once() -> None:
+    (one,) = with_cas("shop", 1, 50).values()
+    many = {Port(Key("Service", "shop", f"s{n}"), 443): one for n in range(1000)}
+    packed = memory.pack(known(many), 5000, memory.Encoder())
+    assert memory.unpack(packed) == known(many)
+    assert len(packed) < 40_000
+
+
+def test_what_is_none_of_ours_is_damaged_and_never_taken_for_an_empty_record() -> None:
+    assert content(None) is None
+    for document in DAMAGED:
+        assert isinstance(content(dict(document)), Damaged), document
     assert config_map("n").endswith(f"/namespaces/n/configmaps/{CONFIG_MAP}")

@@ -11,6 +11,7 @@ import yaml
 
 from lasthop.api.documents import Json
 from lasthop.infra.kubernetes.webhook import WebhookTrust, configuration, service_name, with_trust
+from lasthop.kubernetes.client import JSON
 
 CHART = (Path(__file__).parents[4] / "deploy" / "webhook.yaml").read_text()
 DOCUMENTS = list(
@@ -28,7 +29,7 @@ class Configuration:
         self.document: Json = HOOK
         self.written = 0
 
-    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
+    async def get(self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON) -> Json:
         assert path == configuration("gateways")
         return self.document
 
