@@ -26,7 +26,8 @@ run: setup ## Run the demo: a gateway and three backends on this machine
 # servers that `make conformance` builds, so they come after it (.ci/run).
 # Hundreds of processes import the same modules: bytecode is kept, whatever the environment says of it.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: setup ## Run all tests, or some: PYTEST='tests/cases -k waiver'
+test: setup ## Run all tests, and install the programs they need (root, Debian), or some: PYTEST='tests/cases -k waiver'
+	@$(if $(PYTEST),,$(BIN)/python -m tools.programs test)
 	@$(BIN)/pytest -n $$(($$(nproc) + 2)) --dist loadfile --no-loadscope-reorder $(or $(PYTEST),--ignore=tests/apiserver)
 
 fmt: setup ## Format the code and fix what the linter can fix

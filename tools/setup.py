@@ -22,7 +22,15 @@ PYTHON = FOLDER / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
 (WHEEL,) = Path(__file__).parent.glob("pip-*.whl")
 # Compiled when first imported instead: most modules of the largest packages never are.
-PIP = (str(PYTHON), str(WHEEL / "pip"), "install", "--disable-pip-version-check", "--no-deps", "--no-compile", "--progress-bar=off")
+PIP = (
+    str(PYTHON),
+    str(WHEEL / "pip"),
+    "install",
+    "--disable-pip-version-check",
+    "--no-deps",
+    "--no-compile",
+    "--progress-bar=off",
+)
 
 
 def main() -> int:
