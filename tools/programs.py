@@ -18,6 +18,8 @@ from typing import Final, NamedTuple
 SYSTEM: Final = ":/usr/local/sbin:/usr/sbin:/sbin:/lib/systemd"
 """Folders of programs that are not on the PATH of every user."""
 
+DEBIAN: Final = Path("/etc/debian_version")
+
 
 class Program(NamedTuple):
     name: str
@@ -31,8 +33,8 @@ class Program(NamedTuple):
     service: str = ""
     """The unit that the package enables and nothing here needs."""
 
-    def find(self) -> str | None:
-        path = os.environ.get("PATH", os.defpath) + SYSTEM
+    def find(self, path: str = "") -> str | None:
+        path = path or os.environ.get("PATH", os.defpath) + SYSTEM
         return next((found for name in (self.name, *self.others) if (found := shutil.which(name, path=path))), None)
 
     def absence(self) -> str:
@@ -46,12 +48,15 @@ TABLE: Final = (
     Program("nginx", "nginx-light", ("test",), "the import from ingress-nginx", service="nginx"),
     Program("setpriv", "util-linux", ("test",), "gateways of other users"),
     Program("systemd", "systemd", ("test",), "the unit in deploy/systemd"),
-    Program("unshare", "util-linux", ("test", "bare", "service"), "namespaces"),
+    Program("unshare", "util-linux", ("test", "bare", "conformance", "service"), "namespaces"),
     Program("mmdebstrap", "mmdebstrap", ("bare", "image", "service"), "a root file system from Debian's packages"),
     Program("buildah", "buildah", ("image",), "the image"),
     Program("podman", "podman", ("image",), "containers of the image"),
     Program("runc", "runc", ("image",), "containers of the image"),
-    Program("nsenter", "util-linux", ("service",), "commands on the machine"),
+    Program("ip", "iproute2", ("conformance",), "the cluster's network"),
+    Program("mount", "mount", ("conformance",), "volumes"),
+    Program("nft", "nftables", ("conformance",), "Services"),
+    Program("nsenter", "util-linux", ("conformance", "service"), "commands inside"),
     Program("systemd-nspawn", "systemd-container", ("service",), "the machine"),
 )
 
@@ -79,7 +84,7 @@ def in_ci() -> bool:
 def install(target: str) -> list[Program]:
     """Installs what the target needs, where this user can, and returns the programs that are still missing."""
     absent = missing(target)
-    if absent and os.geteuid() == 0 and shutil.which("apt-get") and Path("/etc/debian_version").exists():
+    if absent and os.geteuid() == 0 and DEBIAN.exists():
         _apt("update")
         for program in absent:
             if program.find() is None:  # one package may have several of them

@@ -1,7 +1,8 @@
 """Makes .venv for `make setup`: what requirements.lock names and nothing else, with one line of progress.
 
-The system's Python runs it before anything else exists, so it needs only the standard library, and not all of that: Debian's python3
-has no ensurepip. pip comes from the wheel beside this file, whose hash requirements.lock has. Its output is shown only if it fails.
+The system's Python runs it before anything else exists: it needs only the standard library, and no ensurepip, which Debian's
+python3 lacks. pip comes from the wheel beside this file, whose hash is in requirements.lock. What pip prints is shown whole if
+it fails, and only then.
 """
 
 from __future__ import annotations
@@ -22,15 +23,7 @@ PYTHON = FOLDER / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
 (WHEEL,) = Path(__file__).parent.glob("pip-*.whl")
 # Compiled when first imported instead: most modules of the largest packages never are.
-PIP = (
-    str(PYTHON),
-    str(WHEEL / "pip"),
-    "install",
-    "--disable-pip-version-check",
-    "--no-deps",
-    "--no-compile",
-    "--progress-bar=off",
-)
+PIP = ("install", "--disable-pip-version-check", "--no-deps", "--no-compile", "--progress-bar=off", "--require-hashes")
 
 
 def main() -> int:
@@ -47,7 +40,7 @@ def main() -> int:
     total = packages(LOCK.read_text())
     said: list[str] = []
     with subprocess.Popen(
-        [*PIP, "--require-hashes", "-r", str(LOCK)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [PYTHON, WHEEL / "pip", *PIP, "-r", LOCK], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
         for step in steps(_kept(process.stdout, said), total):
