@@ -143,7 +143,7 @@ def pip_settings(listing: str) -> dict[str, str]:
 
 
 def apt_settings(listing: str) -> str:
-    """Returns how apt downloads here (proxies, which dates it accepts), without the lists that it downloads for other tools."""
+    """Returns how apt downloads here (proxies, which dates it accepts), but not which lists for other tools."""
     return "".join(line for line in listing.splitlines(keepends=True) if "::IndexTargets::" not in line)
 
 

@@ -78,7 +78,7 @@ def missing(target: str) -> list[Program]:
 
 
 def in_ci() -> bool:
-    return os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
 def install(target: str) -> list[Program]:

@@ -25,10 +25,8 @@ def test_files_and_folders_that_settings_name_are_at_the_same_place(tmp_path: Pa
     (wheels / "a.whl").write_text("wheel")
     for value in (str(bundle), str(wheels), str(bundle), str(tmp_path / "missing"), "https://mirror.example/", "180", ""):
         share(value, root)
-    files = {
-        file.relative_to(root / tmp_path.relative_to("/")): file.read_text() for file in root.rglob("*") if file.is_file()
-    }
-    assert files == {Path("ca.pem"): "CA", Path("wheels/a.whl"): "wheel"}
+    files = {f"/{file.relative_to(root)}": file.read_text() for file in root.rglob("*") if file.is_file()}
+    assert files == {str(bundle): "CA", str(wheels / "a.whl"): "wheel"}
 
 
 def test_what_make_run_tells_a_reader_to_try_is_tried() -> None:
