@@ -37,8 +37,6 @@ APT: Final = ("apt-config", "dump", "--no-empty", "--format", '%F "%v";%n', "Acq
 PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 READY: Final = "Ctrl-C stops everything"
 """The last line of `make run` before requests."""
-QUICK: Final = "-m program tests/proxy tests/web tests/importers tests/unit/infra tests/unit/proxy tests/unit/cli"
-"""The tests that need a program."""
 
 # The shell stays, as the first process of a PID namespace: it collects what others leave.
 ENTER: Final = """set -e
@@ -106,7 +104,7 @@ def main() -> int:
         demo(bare)
         absent = [program for program in TABLE if "test" in program.targets and not program.find(_inside(bare))]
         assert absent, "this machine is not bare: it has every program that tests need"
-        said = tests(bare, **({} if everything else {"PYTEST": QUICK}))
+        said = tests(bare, **({} if everything else {"PYTEST": " ".join(needy())}))
         wrong = [program.name for program in absent if said.count(program.absence()) != 1]
         assert not wrong, f"not one line for each program that is missing: {', '.join(wrong)}"
     print("Both commands work on a bare machine, for root and for a plain user.")
@@ -157,6 +155,12 @@ def share(value: str, root: Path) -> None:
     if value.startswith("/") and os.path.exists(value) and not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["cp", "--recursive", "--dereference", value, place], check=True)
+
+
+def needy() -> list[str]:
+    """Returns the files of tests, some of which need a program."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [str(file.relative_to(ROOT)) for file in files if 'mark.program("' in file.read_text()]
 
 
 def _inside(bare: Machine) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from release.bare import apt_settings, expectations, pip_settings, share
+from release.bare import apt_settings, expectations, needy, pip_settings, share
 
 
 def test_what_pip_is_configured_with_becomes_its_environment_and_the_environment_wins() -> None:
@@ -37,3 +37,9 @@ def test_what_make_run_tells_a_reader_to_try_is_tried() -> None:
 Admin page: http://127.0.0.1:19000/
 """
     assert expectations(said) == [("http://127.0.0.1:8080/right", 200), ("http://127.0.0.1:8080/wrong-name", 503)]
+
+
+def test_a_plain_user_runs_the_files_whose_tests_need_a_program() -> None:
+    files = needy()
+    assert {"tests/importers/test_with_nginx.py", "tests/web/test_page.py", "tests/proxy/test_systemd.py"} <= set(files)
+    assert "tests/unit/test_engine.py" not in files
