@@ -36,7 +36,8 @@ PACKAGES: Final = ("python3", "make", "git")
 APT: Final = ("apt-config", "dump", "--no-empty", "--format", '%F "%v";%n', "Acquire")
 PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 READY: Final = "Ctrl-C stops everything"
-"""The last line of `make run` before requests."""
+NOT_READY: Final = "Lasthop is not ready"
+"""The last line of `make run` before requests is one of them."""
 
 # The shell stays, as the first process of a PID namespace: it collects what others leave.
 ENTER: Final = """set -e
@@ -85,7 +86,8 @@ class Machine(NamedTuple):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             process_group=0,
         )
 
@@ -171,15 +173,14 @@ def demo(bare: Machine) -> None:
     """Runs `make run`, asks for what it tells a reader to try, and ends it with Ctrl-C."""
     with bare.start("make", "run") as run:
         try:
-            said = "".join(_shown(run, READY))
+            said = "".join(_shown(run, READY, NOT_READY))
             tries = expectations(said)
             assert tries and READY in said, "make run has not told what to try"
             for url, status in tries:
                 until(partial(answers, url, status), f"{url} answers {status}")
                 print(f"ok       {url} answers {status}", flush=True)
             os.killpg(run.pid, signal.SIGINT)
-            "".join(_shown(run))
-            run.wait(60)
+            print(run.communicate(timeout=60)[0], flush=True)
         finally:
             run.kill()
 
@@ -210,13 +211,13 @@ def tests(bare: Machine, **env: str) -> str:
             run.kill()
 
 
-def _shown(run: subprocess.Popen[str], last: str = "\0") -> Iterator[str]:
-    """Yields and prints what a process prints, up to a line."""
+def _shown(run: subprocess.Popen[str], *last: str) -> Iterator[str]:
+    """Yields and prints what a process prints, up to one of the last lines."""
     assert run.stdout
     for line in run.stdout:
         print(line, end="", flush=True)
         yield line
-        if last in line:
+        if any(text in line for text in last):
             return
 
 

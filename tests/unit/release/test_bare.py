@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from release.bare import apt_settings, expectations, needy, pip_settings, share
+from examples import quickstart
+from release.bare import NOT_READY, READY, apt_settings, expectations, needy, pip_settings, share
 
 
 def test_what_pip_is_configured_with_becomes_its_environment_and_the_environment_wins() -> None:
@@ -43,3 +44,8 @@ def test_a_plain_user_runs_the_files_whose_tests_need_a_program() -> None:
     files = needy()
     assert {"tests/importers/test_with_nginx.py", "tests/web/test_page.py", "tests/proxy/test_systemd.py"} <= set(files)
     assert "tests/unit/test_engine.py" not in files
+
+
+def test_the_last_lines_are_those_of_the_demo() -> None:
+    demo = (Path(quickstart.__file__).parent / "__main__.py").read_text()
+    assert [demo.count(line) for line in (READY, NOT_READY)] == [1, 1]
