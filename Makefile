@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fmt typecheck lint docs site stubs update-cases fuzz promtool bench bench-quick import-traefik conformance cluster dist wheel-check image service helm upgrade release lock
+.PHONY: help setup run test fmt typecheck lint docs site stubs update-cases fuzz promtool bench bench-quick import-traefik conformance cluster dist wheel-check image bare service helm upgrade release lock
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -26,7 +26,8 @@ run: setup ## Run the demo: a gateway and three backends on this machine
 # servers that `make conformance` builds, so they come after it (.ci/run).
 # Hundreds of processes import the same modules: bytecode is kept, whatever the environment says of it.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: setup ## Run all tests, or some: PYTEST='tests/cases -k waiver'
+test: setup ## Run all tests, and install the programs they need (root, Debian), or some: PYTEST='tests/cases -k waiver'
+	@$(if $(PYTEST),,$(BIN)/python -m tools.programs test)
 	@$(BIN)/pytest -n $$(($$(nproc) + 2)) --dist loadfile --no-loadscope-reorder $(or $(PYTEST),--ignore=tests/apiserver)
 
 fmt: setup ## Format the code and fix what the linter can fix
@@ -99,6 +100,9 @@ wheel-check: dist ## Install the wheel into a new virtual environment, as pipx d
 
 image: setup ## Build deploy/Dockerfile with buildah, write its SBOM and try it: BASE (root, Debian)
 	@$(BIN)/python -m release.image $(if $(BASE),--base $(BASE))
+
+bare: setup ## Run `make run` and `make test` on a Debian with Python, make and git only, as root and as a plain user: ALL=1 (root, Debian)
+	@$(BIN)/python -m release.bare $(if $(ALL),--all)
 
 service: dist ## Install the wheel on a Debian of its own, under its systemd, and restart the service under load (root, Debian)
 	@$(BIN)/python -m release.service

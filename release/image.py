@@ -20,20 +20,18 @@ from pathlib import Path
 from typing import Final
 
 from lasthop.infra.kubernetes.pods import USER
+from release.debian import SUITE, bootstrap, unready
 from release.dist import FOLDER, ROOT, source_date_epoch, write_sums
 from release.places import cache, root_folder
 from release.sbom import sbom
 from release.trial import trial
 
-SUITE: Final = "bookworm"
 OWN_BASE: Final = f"localhost/lasthop-base:{SUITE}"
 SLIM: Final = (
     *(f"path-exclude=/usr/share/{folder}/*" for folder in ("doc", "info", "locale", "man")),
     "path-include=/usr/share/doc/*/copyright",
 )
 """What nobody reads in a container is left out, as in Debian's own slim images; licences stay."""
-TOOLS: Final = ("buildah", "podman", "runc", "mmdebstrap")
-SOURCES: Final = Path("/etc/apt/sources.list.d/debian.sources")
 FORBIDDEN: Final = ("gcc", "cc", "g++", "clang", "tcc", "as", "ld", "make", "pip", "pip3", "curl", "wget")
 """Programs that the image must not have: what an intruder would build or fetch with."""
 
@@ -47,8 +45,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m release.image")
     parser.add_argument("--base", default="", help="an image to build on; made from Debian's packages unless said")
     arguments = parser.parse_args()
-    if missing := _missing():
-        print(missing)
+    if reason := unready("image"):
+        print(reason)
         return 2
     tag = f"localhost/lasthop:{version('lasthop')}"
     build(tag, arguments.base or own_base())
@@ -66,25 +64,14 @@ def main() -> int:
     return 0
 
 
-def _missing() -> str:
-    if os.geteuid() != 0:
-        return "`make image` needs root: it makes a root file system."
-    absent = [name for name in TOOLS if shutil.which(name) is None]
-    return (
-        f"`make image` needs {', '.join(absent)}: apt-get install --no-install-recommends {' '.join(TOOLS)}" if absent else ""
-    )
-
-
 def own_base() -> str:
     """Makes the base, once, of the smallest set of packages that is Debian."""
     if subprocess.run(["buildah", *storage(), "images", "--quiet", OWN_BASE], capture_output=True).returncode == 0:
         return OWN_BASE
     cache().mkdir(parents=True, exist_ok=True)
     archive = cache() / "base.tar"
-    sources = [str(SOURCES)] if SOURCES.exists() else []
     print(f"Making a base from Debian's packages ({SUITE})", flush=True)
-    command = ["mmdebstrap", "--quiet", "--variant=minbase", *(f"--dpkgopt={option}" for option in SLIM)]
-    subprocess.run([*command, SUITE, str(archive), *sources], check=True)
+    bootstrap(archive, *(f"--dpkgopt={option}" for option in SLIM))
     container = _buildah("from", "scratch").strip()
     _buildah("add", container, str(archive), "/")
     _buildah("config", "--cmd", "/bin/sh", container)

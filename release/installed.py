@@ -33,13 +33,14 @@ def main() -> int:
 
 
 def installed(wheel: Path, folder: Path) -> Path:
-    venv.create(folder, with_pip=True, symlinks=True)
+    venv.create(folder, symlinks=True)  # without pip, as those two do it
     pip_install(folder / "bin" / "python", wheel)
     return folder / "bin" / "lasthop"
 
 
 def pip_install(python: Path, *arguments: str | Path) -> None:
-    subprocess.run([python, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", *arguments], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*pip, *arguments], check=True)
 
 
 def size(folder: Path) -> int:

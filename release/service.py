@@ -19,9 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from release.debian import copied, unready
 from release.dist import FOLDER, ROOT
-from release.image import SOURCES, SUITE
-from release.places import cache
 from tests.backends import backend, until
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, issued
@@ -30,7 +29,6 @@ from tests.proxy.load import Load
 
 PAGE: Final = ROOT / "docs" / "systemd.md"
 PACKAGES: Final = ("systemd", "systemd-sysv", "dbus", "python3", "python3-venv", "ca-certificates")
-TOOLS: Final = ("mmdebstrap", "systemd-nspawn", "nsenter", "unshare")
 PATH: Final = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OBJECTS: Final = "etc/lasthop/objects"
 HTTP: Final = 80
@@ -38,12 +36,12 @@ HTTP: Final = 80
 
 
 def main() -> int:
-    if missing := _missing():
-        print(missing)
+    if reason := unready("service"):
+        print(reason)
         return 2
     with tempfile.TemporaryDirectory(prefix="lasthop-service-") as folder:
         root = Path(folder) / "root"
-        subprocess.run(["cp", "--archive", "--reflink=auto", base(), root], check=True)
+        copied("machine", PACKAGES, root)
         made, pip, *rest = instructions(PAGE.read_text())
         assert made == "make dist", made  # which `make service` has done
         clone = root / "root"
@@ -59,28 +57,6 @@ def main() -> int:
             except Exception:
                 print(_inside(leader, "journalctl", "--no-pager", "--unit=lasthop"))
                 raise
-
-
-def _missing() -> str:
-    if os.geteuid() != 0:
-        return "`make service` needs root: it makes a machine."
-    absent = [name for name in TOOLS if shutil.which(name) is None]
-    packages = "mmdebstrap systemd-container util-linux"
-    return f"`make service` needs {', '.join(absent)}: apt-get install {packages}" if absent else ""
-
-
-def base() -> Path:
-    """Makes the file system of the machine, once."""
-    folder = cache() / "machine"
-    if not (folder / "complete").exists():
-        print(f"Making a machine from Debian's packages ({SUITE})", flush=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        sources = [str(SOURCES)] if SOURCES.exists() else []
-        command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE]
-        subprocess.run([*command, str(folder / "root"), *sources], check=True)
-        (folder / "complete").touch()
-    return folder / "root"
 
 
 def instructions(page: str) -> list[str]:

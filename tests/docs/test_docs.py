@@ -125,6 +125,13 @@ def test_files_mode_names_every_limit_and_no_other() -> None:
     assert f"{limits.LARGE_FILE:,} bytes" in page.read_text()
 
 
+# --- the first two commands --------------------------------------------------------------------------------------------
+
+
+def test_the_readme_names_two_commands() -> None:
+    assert set(re.findall(r"\bmake [a-z-]+", (ROOT / "README.md").read_text())) == {"make run", "make test"}
+
+
 # --- links -----------------------------------------------------------------------------------------------------------
 
 

@@ -1,13 +1,12 @@
 """The same wrong certificates through a real nginx, configured as ingress-nginx writes it, and through Lasthop with what
 `lasthop import` makes of the Ingresses: what the report says of before and of now is what happens.
 
-Needs nginx (Debian: `apt-get install nginx-light`); it is not run as a service.
+nginx is not run as a service.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +20,9 @@ from tests.importers.end_to_end import CERTIFICATES, CN_ONLY, GOOD, NAME, import
 from tests.ports import free_port
 from tests.proxy.certs import CA
 from tests.proxy.lasthop import Lasthop
+from tools import programs
 
+pytestmark = pytest.mark.program("nginx")
 PREFIX = "nginx.ingress.kubernetes.io/"
 Json = dict[str, Any]
 SECRET = {"proxy-ssl-secret": "shop/ca"}
@@ -34,10 +35,6 @@ ROWS: dict[str, dict[str, str]] = {
 }
 ACCEPTED_BEFORE = {"name": {GOOD, CN_ONLY}, "unverified": set(CERTIFICATES), "broken": set[str]()}
 """By the level that the report gives."""
-
-
-def test_nginx_is_there() -> None:
-    assert shutil.which("nginx"), "install nginx, as with: apt-get install nginx-light"
 
 
 def _nginx_conf(root: Path, ports: dict[str, int], upstream: int) -> str:
@@ -66,7 +63,7 @@ def _nginx(root: Path, upstream: int) -> Iterator[dict[str, int]]:
     ports = {row: free_port() for row in ROWS}
     (root / "ca.pem").write_text(CA.pem)
     (root / "nginx.conf").write_text(_nginx_conf(root, ports, upstream))
-    command = ["nginx", "-e", str(root / "error.log"), "-p", str(root), "-c", str(root / "nginx.conf")]
+    command = [programs.path("nginx"), "-e", str(root / "error.log"), "-p", str(root), "-c", str(root / "nginx.conf")]
     process = subprocess.Popen(command)
     try:
         until(lambda: all(status(port, row) for row, port in ports.items()), "nginx serves")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import reachable
 from tests.certificates import Certificate, dns
 from tests.ports import free_port
 from tests.proxy import documents as docs
@@ -159,7 +160,9 @@ def _root_collects_nothing_that_a_link_leads_to(made: Lasthop, run_dir: Path) ->
     assert texts["lasthop/envoy-pipe.log"].startswith(b"cannot be read")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.program("setpriv")
+@pytest.mark.program("unshare")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_root_finds_the_gateway_of_another_user_and_does_not_end_it(own: Callable[..., Lasthop]) -> None:
     made = own()
     place = Path("/tmp/lasthop-4003")
@@ -170,7 +173,9 @@ def test_root_finds_the_gateway_of_another_user_and_does_not_end_it(own: Callabl
     made.standard()
     made.env = {name: value for name, value in made.env.items() if name not in ("LASTHOP_RUN_DIR", "XDG_RUNTIME_DIR")}
     made.env |= {"HOME": str(made.root)}
-    made.executable = ["setpriv", "--reuid=4003", "--regid=4003", "--clear-groups", EXECUTABLE]
+    (made.root / "spare").mkdir()
+    enter = reachable.wrapper(reachable.mounts(made.root / "spare"))
+    made.executable = [*enter, "setpriv", "--reuid=4003", "--regid=4003", "--clear-groups", EXECUTABLE]
     try:
         made.start()
         listed = made.cli("ps", "-o", "json")

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import contextlib
 import re
-import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,7 +14,6 @@ import aiohttp
 
 from tests.backends import PATIENCE
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -29,10 +27,6 @@ FLAGS = (
 )
 
 KEY_CODES = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowUp": 38, "ArrowDown": 40}
-
-
-def find() -> str | None:
-    return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
 class NoPage(Exception):

@@ -9,21 +9,20 @@ from pathlib import Path
 
 from tests.web import browser, shop
 from tests.web.browser import Page
+from tools import programs
 
 LOADED = "window.htmx !== undefined && document.querySelector('a.row time') !== null"
 READ = "[...document.querySelectorAll('time[data-unix]')].every(each => each.textContent.includes('ago'))"
 
 
 async def main(folder: Path) -> None:
-    found = browser.find()
-    assert found, "apt-get install chromium"
     wire = shop.Wire()
     shop.traffic(wire)
     with tempfile.TemporaryDirectory() as name:
         async with shop.opened(shop.shop(), Path(name) / "s") as (view, port):
             wire.tell(view.controller)
             shop.failing(view)
-            async with browser.opened(found, f"http://127.0.0.1:{port}/") as page:
+            async with browser.opened(programs.path("chromium"), f"http://127.0.0.1:{port}/") as page:
                 await page.until(LOADED)
                 await take(page, folder / "dashboard.png", 1280, 860)
                 await take(page, folder / "dashboard-dark.png", 1280, 860, dark=True)

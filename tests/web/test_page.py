@@ -19,6 +19,7 @@ from tests.proxy.lasthop import Lasthop
 from tests.web import browser
 from tests.world import ca_pem
 
+pytestmark = pytest.mark.program("chromium")
 TEXT = "(document.body?.innerText ?? '')"
 GONE = "document.getElementById('gone')?.hidden === false"
 

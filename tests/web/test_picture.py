@@ -17,6 +17,7 @@ from tests import world
 from tests.web import browser, shop
 from tests.web.browser import Page
 
+pytestmark = pytest.mark.program("chromium")
 WIDTHS = {"phone": (390, 844), "tablet": (820, 1180), "desktop": (1360, 900)}
 ENDS, POOR_CONTRAST = ((Path(__file__).parent / name).read_text() for name in ("ends.js", "contrast.js"))
 LOADED = "window.htmx !== undefined && document.getElementById('live') !== null"

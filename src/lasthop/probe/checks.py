@@ -44,6 +44,8 @@ def addresses(host: str, port: int) -> list[tuple[str, int]]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
+        if host == "localhost":  # RFC 6761, 6.3: Envoy knows it without /etc/hosts, the C library does not
+            return [("127.0.0.1", port)]
         raise NoHandshake(f"{host} is not found in DNS") from None
     preferred = [each for each in found if each[0] is socket.AF_INET] or found
     return list(dict.fromkeys((str(each[4][0]), port) for each in preferred))

@@ -157,6 +157,7 @@ def _shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False, env=env)
 
 
+@pytest.mark.program("bash")
 @pytest.mark.parametrize(
     ("command", "told"),
     [

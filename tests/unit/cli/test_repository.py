@@ -114,6 +114,7 @@ def test_what_follows_from_a_mistake_on_standard_input_is_not_counted() -> None:
     assert {"FileNotApplied", "NothingServed"} == {each["reason"] for each in mistake["follows"]}
 
 
+@pytest.mark.program("bash")
 def test_a_pipe_of_the_shell_is_read_as_a_file(folder: Path) -> None:
     script = f"exec {sys.executable} -m lasthop.cli.main check <(cat {folder}/base.yaml) -f {folder}/policy.yaml -o json"
     found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
@@ -387,6 +388,7 @@ def action(repository: Path, tmp_path: Path, git: Callable[..., None]) -> Callab
     return run
 
 
+@pytest.mark.program("bash")
 def test_the_action_checks_a_folder(action: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     found = action("objects")
     assert (found.returncode, "nothing wrong" in found.stdout) == (0, True), found
@@ -397,6 +399,7 @@ def test_the_action_checks_a_folder(action: Callable[..., subprocess.CompletedPr
     assert "cannot read $(touch x)" in action("$(touch x)").stderr
 
 
+@pytest.mark.program("bash")
 @pytest.mark.parametrize("depth", [0, 1])
 def test_the_action_compares_with_a_branch_that_is_not_in_the_clone(
     action: Callable[..., subprocess.CompletedProcess[str]],

@@ -44,9 +44,9 @@ def test_without_root_the_first_words_say_so(monkeypatch: pytest.MonkeyPatch) ->
         preflight.check()
 
 
-def test_a_missing_command_is_named_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_command_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr(preflight, "find", lambda command: None if command == "nft" else f"/bin/{command}")
-    monkeypatch.setattr("shutil.which", lambda *_: None)  # no apt-get either
-    with pytest.raises(preflight.Missing, match=r"`nft` \(nftables\)"):
+    present = {name: f"/bin/{name}" for name in ("ip", "mount", "nsenter", "unshare")}
+    monkeypatch.setattr("shutil.which", lambda name, path=None: present.get(name))  # neither nft nor apt-get
+    with pytest.raises(preflight.Missing, match=r"^nft is not installed .*apt-get install nftables$"):
         preflight.check()

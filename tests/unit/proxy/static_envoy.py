@@ -71,7 +71,7 @@ def cluster(name: str, port: int | None) -> dict[str, Any]:
     return {
         "name": name,
         "type": "STATIC",
-        "connect_timeout": "0.5s",
+        "connect_timeout": "5s",
         "load_assignment": {"cluster_name": name, "endpoints": endpoints},
     }
 

@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 from lasthop.pki import authority as ca
 from lasthop.pki.authority import Authority
+from tests import reachable
 from tests.servers import Patient, server
 from tests.unit.proxy.pod_world import Controller, MountedSecret, get, lasthop_proxy, said, until
 from tests.xds_envoy import GATEWAY, NODE, becomes, changes, cluster
@@ -240,24 +239,16 @@ NO_RIGHTS = (
 )
 
 
-def _read_only_root(run: Path, spare: Path) -> str:
-    """A shell script for a mount namespace of its own. A Python below root's home is made reachable for others."""
-    home, python = Path.home(), Path(sys.base_prefix)
-    steps = [f"mount --bind {run} {run}"]
-    if python.is_relative_to(home) and home.stat().st_mode & 0o005 != 0o005:
-        steps += [f"mount --bind {python} {spare}", f"mount -t tmpfs -o mode=755 none {home}", f"mkdir -p {python}"]
-        steps += [f"mount --bind {spare} {python}", f"mount -o remount,ro {home}"]
-    return " && ".join([*steps, "mount -o remount,bind,ro /", "! touch /x 2>/dev/null", 'exec "$@"'])
-
-
-@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
+@pytest.mark.program("setpriv")
+@pytest.mark.program("unshare")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
 async def test_it_runs_as_nobody_without_capabilities_on_a_read_only_root(
     folder: Path, controller: Controller, secret: MountedSecret
 ) -> None:
     for name in ("run", "spare"):
         (folder / name).mkdir()
-    script = _read_only_root(folder / "run", folder / "spare")
-    wrapper = ("unshare", "--mount", "sh", "-c", script, "sh", *NO_RIGHTS)
+    read_only = [f"mount --bind {folder}/run {folder}/run", "mount -o remount,bind,ro /", "! touch /x 2>/dev/null"]
+    wrapper = (*reachable.wrapper([*reachable.mounts(folder / "spare"), *read_only]), *NO_RIGHTS)
     async with lasthop_proxy(folder, controller, secret, wrapper=wrapper) as proxy:
         await becomes((200, "ready\n"), proxy.ready)
         status = Path(f"/proc/{proxy.envoy()}/status").read_text()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tools.setup import packages, steps
+import hashlib
+import re
+
+from tools.setup import LOCK as LOCK_FILE
+from tools.setup import WHEEL, packages, steps
 
 LOCK = "click==8.5.1 \\\n    --hash=sha256:00\ncolorama==0.4.6 ; sys_platform == 'win32' \\\n    --hash=sha256:01\n"
 
@@ -22,3 +26,12 @@ def test_a_step_is_said_for_each_package_and_for_nothing_else() -> None:
         "Successfully installed click-8.5.1\n",
     )
     assert list(steps(iter(said), 3)) == ["1 of at most 3 packages, click", "2 of at most 3 packages, rich", "unpacking"]
+
+
+def test_the_wheel_of_pip_is_the_one_of_the_lock() -> None:
+    """If not, `make lock` has found a newer one: pip download --no-deps --dest tools pip==VERSION, and delete the older."""
+    version = WHEEL.name.split("-")[1]
+    (pinned,) = re.findall(
+        rf"^pip=={re.escape(version)} ((?:\\\n    --hash=sha256:\w+ ?)+)$", LOCK_FILE.read_text(), re.MULTILINE
+    )
+    assert f"sha256:{hashlib.sha256(WHEEL.read_bytes()).hexdigest()}" in pinned
