@@ -9,7 +9,7 @@ last route. It is never saved: after a restart the ports are proven again, found
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key, Object
@@ -57,6 +57,10 @@ class PolicyMemory:
     def awaiting(self) -> Proofs:
         """Returns the ports that are closed until the source proves that no policy names them."""
         return {port: number for port, number in self._occasions.items() if self._provable(port)}
+
+    def withheld(self, port: Port) -> Collection[Hop]:
+        """Returns the hops of a port that are closed only because policies are unknown."""
+        return self._withheld.get(port, ())
 
     def proven(self, proofs: Proofs) -> None:
         """Takes proofs. One for an earlier occasion is void: a policy may have come and gone since."""

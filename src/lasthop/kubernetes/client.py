@@ -59,12 +59,14 @@ class Client:
     async def get(self, path: str, params: Params | None = None, *, accept: str = JSON) -> Json:
         return _decoded(await self.request("GET", path, params=params, accept=accept))
 
-    async def pages(self, path: str, params: Params | None = None, limit: int = PAGE) -> AsyncGenerator[bytes, None]:
+    async def pages(
+        self, path: str, params: Params | None = None, limit: int = PAGE, *, accept: str = JSON
+    ) -> AsyncGenerator[bytes, None]:
         """Yields a consistent list, page by page, as received. Raises 410 if it took so long that the rest has expired."""
         token = ""
         while True:
             query = {**(params or {}), "limit": str(limit), **({"continue": token} if token else {})}
-            page = await self.request("GET", path, params=query)
+            page = await self.request("GET", path, params=query, accept=accept)
             yield page
             token = msgspec.json.decode(page, type=_Page).metadata.continue_
             if not token:
