@@ -433,8 +433,9 @@ async def serving(api: FakeApi, port: int = 0) -> AsyncIterator[FakeApi]:
 
 
 @asynccontextmanager
-async def client_of(api: FakeApi) -> AsyncIterator[Client]:
-    async with Client(api.access, timeout=5.0) as client:  # type: ignore[arg-type]
+async def client_of(api: FakeApi, way: Access | None = None) -> AsyncIterator[Client]:
+    """`way`: how the client reaches the server, if not directly."""
+    async with Client(way or api.access, timeout=5.0) as client:  # type: ignore[arg-type]
         yield client
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, Self
@@ -37,6 +38,8 @@ def path_of(group: str, version: str, plural: str, namespace: str = "", name: st
 class Client:
     def __init__(self, access: Access, *, timeout: float = TIMEOUT) -> None:
         self.access = access
+        self.heard = time.monotonic()
+        """When the API server was last heard: any answer that is not its own failure, or a part of a watch."""
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
 
@@ -81,6 +84,7 @@ class Client:
         async with self._respond("GET", path, params={**params, "watch": "true"}, limit=limit) as response:
             yield b""
             async for line in _lines(response.content):
+                self.heard = time.monotonic()
                 yield line
 
     @asynccontextmanager
@@ -186,6 +190,8 @@ class Client:
                     proxy=self.access.proxy,
                     allow_redirects=False,
                 ) as response:
+                    if response.status < 500:
+                        self.heard = time.monotonic()
                     if response.status == 401 and again and await self.access.renew(ours):
                         again = False
                         continue
