@@ -40,8 +40,8 @@ def trouble_findings(
     return tuple(dict.fromkeys(found))
 
 
-def not_served(kind: Kind, why: str, *, read: bool) -> Finding:
-    """Reports a kind that may have objects that we cannot read."""
+def not_served(kind: Kind, why: str, *, read: bool = False) -> Finding:
+    """Reports a kind that may have objects that we cannot read. `read`: they have been read before."""
     if read:
         then = f"the last known state is kept{_closed(kind)}"
     elif kind.kind == POLICY:
