@@ -190,9 +190,13 @@ class FakeApi:
         """Holds back the events of a kind, as if its watches were slower than the others."""
         self.late.setdefault(plural, [])
 
-    def deliver(self, plural: str) -> None:
-        for event in self.late.pop(plural, ()):
+    def deliver(self, plural: str, count: int | None = None) -> None:
+        """Sends the first of the events that were held back, or all, and then no longer holds any back."""
+        held = self.late.pop(plural, [])
+        for event in held[:count]:
             self._send(plural, event)
+        if count is not None:
+            self.late[plural] = held[count:]
 
     def fail(self, verb: str, plural: str, *faults: Refusal | str) -> None:
         self.faults[(verb, plural)] = list(faults)

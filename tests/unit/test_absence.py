@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from lasthop import controller as controllers
+from lasthop.resolve.settings import installed
 from lasthop.sources.kubernetes import source as sources
 from tests.fake_api import GATEWAY as GROUP
 from tests.fake_api import FakeApi, Refusal, until
@@ -244,6 +245,23 @@ async def test_a_missing_kind_is_absent_only_by_a_404_of_its_crd(api: FakeApi, a
         await site.becomes("safe", "plaintext")
 
 
+async def test_a_crd_that_is_replaced_at_once_was_never_absent(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop(api)
+    monkeypatch.setattr(sources, "ABSENT_AFTER", 3600.0)
+    monkeypatch.setattr(sources, "RETRY", 0.02)
+    async with controlling(api, discovery_interval=3600.0) as site:
+        await site.becomes("safe", "tls")
+        discoveries = api.discoveries
+        api.served -= {V1}
+        api.end(POLICIES)
+        await until(lambda: api.discoveries > discoveries + 3)
+        put_hop(api, "new")
+        await until(lambda: UNKNOWN in site.message("new"))
+        api.served |= {V1}
+        await site.becomes("new", "plaintext")
+        assert site.history["safe"] == ["verified"]
+
+
 async def test_a_crd_that_is_being_deleted_proves_nothing_and_one_that_is_gone_does(api: FakeApi) -> None:
     """H3: the server deletes the policies first."""
     shop(api)
@@ -279,7 +297,7 @@ async def test_a_crd_that_is_made_again_is_read_before_another_port_becomes_plai
         put_hop(api, "new")
         await until(lambda: "exists, and" in site.message("new"))
         assert site.mode("safe") == "plaintext", "it stays until the policies have been read"
-        await until(lambda: api.discoveries > discoveries)
+        await until(lambda: api.discoveries > discoveries and installed(site.engine.graph, "BackendTLSPolicy"))
         api.served |= {V1}
         api.put(CRDS, {"metadata": {"name": CRD}, "status": {}})
         await site.becomes("safe", "tls")

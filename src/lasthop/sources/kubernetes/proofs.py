@@ -86,7 +86,7 @@ class Prover:
         while True:
             await self._asked.wait()
             self._asked.clear()
-            waiting = dict(self._awaiting)  # none that comes after the request has been sent
+            waiting = self._awaiting  # none that comes after the request has been sent
             errors = await self._prove(waiting) if waiting else []
             if pause := self.report(*errors):
                 await self._sleep(pause)
