@@ -34,7 +34,7 @@ class ApiServer:
         """Stops the API server and starts it again, with the same content."""
         await self._process.stop()
         await self._process.start()
-        await self.until("/api/v1/namespaces/kube-system")
+        await self.until("/apis/gateway.networking.k8s.io/v1/backendtlspolicies")
 
     async def ask(self, method: str, path: str, body: Json | None = None, **params: str) -> tuple[int, Json, list[str]]:
         """Returns the status, the answer and the texts of its warnings."""
