@@ -63,10 +63,13 @@ class PolicyMemory:
         return self._withheld.get(port, ())
 
     def proven(self, proofs: Proofs) -> None:
-        """Takes proofs. One for an earlier occasion is void: a policy may have come and gone since."""
-        for port, number in proofs.items():
-            if self._occasions.get(port) == number and self._provable(port):
-                self._mark(port, next(iter(self._withheld[port])))
+        """Takes proofs. One for an earlier occasion is void: a policy may have come and gone since. So is one for a port that
+        a policy names by now: it may go before anything is settled."""
+        current = [port for port, number in proofs.items() if self._occasions.get(port) == number and self._provable(port)]
+        for port in current:
+            self._mark(port, next(iter(self._withheld[port])))
+        if current:
+            self._unmark_claimed(current)
 
     @property
     def withholds(self) -> bool:

@@ -245,6 +245,18 @@ async def test_a_missing_kind_is_absent_only_by_a_404_of_its_crd(api: FakeApi, a
         await site.becomes("safe", "plaintext")
 
 
+async def test_without_the_right_to_look_at_the_crd_nothing_is_proven(api: FakeApi) -> None:
+    shop(api)
+    async with controlling(api) as site:
+        await site.becomes("plain", "plaintext")
+        api.fail("get", CRDS, "*", Refusal(403, "Forbidden", "User x cannot get customresourcedefinitions"))
+        put_hop(api, "new")
+        await until(lambda: "exists cannot be determined: 403 Forbidden: User x cannot get" in site.message("new"))
+        assert site.mode("new") in ("none", "closed") and site.mode("plain") == "plaintext"
+        api.faults.clear()
+        await site.becomes("new", "plaintext")
+
+
 async def test_a_crd_that_is_replaced_at_once_was_never_absent(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     shop(api)
     monkeypatch.setattr(sources, "ABSENT_AFTER", 3600.0)

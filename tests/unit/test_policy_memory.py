@@ -217,3 +217,14 @@ def test_what_waits_for_a_proof_is_replaced_once_it_is_proven(world: World) -> N
     assert [isinstance(change, Resource) for change in changes[CLUSTER].values()] == [True]
     assert sorted(isinstance(change, Resource) for change in changes[ENDPOINTS].values()) == [False, True]
     assert not world.engine.settle(overdue=((S, 80),)).xds
+
+
+def test_a_proof_for_a_port_that_a_policy_names_by_now_is_void(world: World) -> None:
+    world.know(UNLISTED)
+    world.put(POLICY)
+    assert world.drop(POLICY) == "closed"
+    proofs = world.policies.awaiting()
+    world.engine.apply(keyed(POLICY))
+    world.policies.proven(proofs)
+    assert world.drop(POLICY) == "closed"
+    assert world.prove() == "plaintext"

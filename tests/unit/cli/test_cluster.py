@@ -271,6 +271,14 @@ async def test_policies_in_a_version_that_cannot_be_read_are_not_called_absent(a
     assert "plaintext" in (await run("audit")).stdout, "there is no such CRD"
 
 
+async def test_a_policy_whose_targets_cannot_be_read_is_not_called_absent(api: FakeApi) -> None:
+    assert "plaintext" in (await run("audit")).stdout
+    odd = {"metadata": {"name": "odd", "namespace": "shop"}, "spec": {"targetRefs": [{"kind": 7}]}}
+    api.put("backendtlspolicies", odd)
+    result = await run("audit")
+    assert "plaintext" not in result.stdout and "the targets of BackendTLSPolicy shop/odd cannot be decoded" in result.stdout
+
+
 async def test_explain_is_the_same_tree_as_of_a_folder(api: FakeApi, tmp_path: Path) -> None:
     (folder := tmp_path / "objects").mkdir()
     (folder / "all.yaml").write_text("---\n".join((BASE, policy(), config_map())))

@@ -35,7 +35,7 @@ from lasthop.plan.knowledge import Unknown
 from lasthop.plan.request import Request
 from lasthop.probe.result import ProbeResult
 from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE, set_absent
-from lasthop.sources.kubernetes.findings import install, not_served
+from lasthop.sources.kubernetes.findings import install, not_served, unreadable_targets
 from lasthop.sources.kubernetes.snapshot import ListResult, look, unread
 from lasthop.web.engine_view import EngineView
 
@@ -133,16 +133,19 @@ class ClusterView(EngineView):
         self._unseen: dict[Key, None] = {}
         SYSTEM_STORE.set(self.engine.graph, host_store())
         set_absent(self.engine.graph, KINDS.keys() - listed)
+        unknown: list[Unknown] = []
         if (policies := listed.get(POLICY)) and policies.unread:
             kind, why = policies.kind, policies.unread
             self._source_findings.append(not_served(kind, why))
-            self.engine.policies.set_unknown([Unknown(provable=False, namespace="", why=why, remedy=install(kind))])
+            unknown.append(Unknown(provable=False, namespace="", why=why, remedy=install(kind)))
         for name, each in listed.items():
             for item in each.items:
                 read = read_object(name, item)
                 self._objects.append(read.key)
                 self.engine.apply({read.key: read.object})
                 self._source_findings += [read.problem] if read.problem else []
+                unknown += [unreadable_targets(read.key)] if read.opaque else []
+        self.engine.policies.set_unknown(unknown)
         serve_all(self.engine)
         for line in self._hidden.said():
             note_once(line)

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from lasthop.api.kinds import EXPERIMENTAL_API, KINDS, POD, Kind
+from lasthop.api.meta import Key
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.objects import POLICY
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.knowledge import Unknown
 
 REASONS: Final = {401: "Unauthorized", 403: "Forbidden", 404: reasons.NOT_SERVED}
 ReadError = tuple[Kind, ApiError, bool]
@@ -63,6 +65,12 @@ def unproven(error: ApiError, access: str, *, started: bool) -> Finding:
     then = "backends that were not plaintext before stay closed" if started else "nothing is programmed until they are"
     message = f"{resource} cannot be listed, and {then}: {error}."
     return Finding(None, reasons.POLICIES_UNKNOWN, message, remedy(error, KINDS[POLICY], access))
+
+
+def unreadable_targets(policy: Key) -> Unknown:
+    """Reports a policy that may target any port of its namespace."""
+    then = "use fields that this version knows, or upgrade Lasthop"
+    return Unknown(provable=False, namespace=policy.namespace, why=f"the targets of {policy} cannot be decoded", remedy=then)
 
 
 def resource_name(kind: Kind) -> str:

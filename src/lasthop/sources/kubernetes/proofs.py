@@ -17,12 +17,14 @@ from typing import Final
 
 import msgspec
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import RESET, ApiError
 from lasthop.kubernetes.objects import POLICY
 from lasthop.kubernetes.ratelimit import Backoff
+from lasthop.plan import reasons
 from lasthop.plan.knowledge import Port, Proofs
 from lasthop.sources.kubernetes.discovery import CRDS, METADATA
 from lasthop.sources.kubernetes.reflector import Reflector, Timing
@@ -169,15 +171,18 @@ class Prover:
 
     async def _not_ending(self) -> None:
         """Raises while the CRD is being deleted: the server deletes the policies first, perhaps only to replace the CRD."""
-        crd = await self._client.get(f"{CRDS}/{KIND.plural}.{KIND.group}", accept=METADATA)
-        if (crd.get("metadata") or {}).get("deletionTimestamp"):
-            raise ApiError(0, "Terminating", f"the CRD of {POLICY} is being deleted")
+        crd = await self._crd()
+        if crd is None or (crd.get("metadata") or {}).get("deletionTimestamp"):
+            raise ApiError(0, reasons.NOT_SERVED, f"the CRD of {POLICY} is being deleted")
 
     async def _without_kind(self) -> None:
+        if await self._crd() is not None:
+            raise ApiError(0, BEHIND, f"the CRD of {POLICY} exists, and its objects have not been read yet")
+
+    async def _crd(self) -> Json | None:
         try:
-            await self._client.get(f"{CRDS}/{KIND.plural}.{KIND.group}", accept=METADATA)
+            return await self._client.get(f"{CRDS}/{KIND.plural}.{KIND.group}", accept=METADATA)
         except ApiError as error:
             if error.not_found:
-                return
-            raise
-        raise ApiError(0, BEHIND, f"the CRD of {POLICY} exists, and its objects have not been read yet")
+                return None
+            raise ApiError(0, error.reason, f"whether the CRD of {POLICY} exists cannot be determined: {error}") from error

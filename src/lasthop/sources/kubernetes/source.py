@@ -43,6 +43,7 @@ from lasthop.sources.kubernetes.findings import (
     resource_name,
     trouble_findings,
     unproven,
+    unreadable_targets,
 )
 from lasthop.sources.kubernetes.proofs import Prover, Reading
 from lasthop.sources.kubernetes.reflector import Reflector, Timing
@@ -161,12 +162,7 @@ class KubernetesSource:
         return (Unknown(provable=True, namespace="", why=why, remedy=then), *self._unreadable_targets())
 
     def _unreadable_targets(self) -> tuple[Unknown, ...]:
-        """Returns the policies that may target any port of their namespace."""
-        then = "use fields that this version knows, or upgrade Lasthop"
-        return tuple(
-            Unknown(provable=False, namespace=key.namespace, why=f"the targets of {key} cannot be decoded", remedy=then)
-            for key in sorted(self._opaque)
-        )
+        return tuple(map(unreadable_targets, sorted(self._opaque)))
 
     def prove(self, ports: Proofs) -> None:
         """Takes all ports that wait for a proof."""
