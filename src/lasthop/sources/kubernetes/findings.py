@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from lasthop.api.kinds import EXPERIMENTAL_API, KINDS, POD, Kind
 from lasthop.api.meta import Key
@@ -13,7 +12,6 @@ from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.knowledge import Unknown
 
-REASONS: Final = {401: "Unauthorized", 403: "Forbidden", 404: reasons.NOT_SERVED}
 ReadError = tuple[Kind, ApiError, bool]
 """The kind, the error, and whether it has been read before."""
 
@@ -109,5 +107,13 @@ def _of_kind(kind: Kind, error: ApiError, before: bool, access: str) -> Finding:
 def _refused(verb: str, resource: str, error: ApiError, then: str, access: str, *, warning: bool = False) -> Finding:
     message = f"cannot {verb} {resource}{', ' + then if then else ''}: {error}."
     severity = Severity.WARNING if warning else Severity.ERROR
-    reason = REASONS.get(error.status, "Unreadable")
-    return Finding(None, reason, message, _remedy(error, resource, access), severity=severity)
+    remedied = _remedy(error, resource, access)
+    match error.status:
+        case 401:
+            return Finding(None, "Unauthorized", message, remedied, severity=severity)
+        case 403:
+            return Finding(None, "Forbidden", message, remedied, severity=severity)
+        case 404:
+            return Finding(None, reasons.NOT_SERVED, message, remedied, severity=severity)
+        case _:
+            return Finding(None, "Unreadable", message, remedied, severity=severity)
