@@ -16,6 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
+from lasthop.api.bundle import BUNDLE_VERSION
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.credentials import Headers, bearer
 from tests.backends import PATIENCE
@@ -29,6 +30,8 @@ RESOURCES: tuple[tuple[str, str, str], ...] = (
     *CORE,
     ("discovery.k8s.io", "v1", "endpointslices"),
     *((GATEWAY, "v1", name) for name in ("gatewayclasses", "gateways", "httproutes", "referencegrants", "backendtlspolicies")),
+    *((GATEWAY, "v1", name) for name in ("listenersets", "grpcroutes", "tlsroutes", "tcproutes", "udproutes")),
+    *(("lasthop.dev", "v1alpha1", name) for name in ("gatewayprofiles", "pinsets", "verificationwaivers")),
     ("coordination.k8s.io", "v1", "leases"),
     ("events.k8s.io", "v1", "events"),
 )
@@ -43,6 +46,14 @@ KINDS = {
     "httproutes": "HTTPRoute",
     "referencegrants": "ReferenceGrant",
     "backendtlspolicies": "BackendTLSPolicy",
+    "listenersets": "ListenerSet",
+    "grpcroutes": "GRPCRoute",
+    "tlsroutes": "TLSRoute",
+    "tcproutes": "TCPRoute",
+    "udproutes": "UDPRoute",
+    "gatewayprofiles": "GatewayProfile",
+    "pinsets": "PinSet",
+    "verificationwaivers": "VerificationWaiver",
     "leases": "Lease",
     "events": "Event",
     "clustertrustbundles": "ClusterTrustBundle",
@@ -106,6 +117,14 @@ class FakeApi:
         self.streams: dict[str, set[asyncio.Queue[Any]]] = {}
         self.beginning: Callable[[list[Any]], list[Any]] = lambda events: events
         """What a watch begins with, made of what it should begin with."""
+        self.late: dict[str, list[Any]] = {}
+        """By plural: events that its watches have not been sent yet."""
+        self.forbidden: set[tuple[str, str]] = set()
+        """(plural, namespace) that may not be read."""
+        self.gates: dict[tuple[str, str], asyncio.Event] = {}
+        """By (verb, plural): answers that are made at once, and sent when the event is set."""
+        self.accepted: dict[tuple[str, str], set[str]] = {}
+        """By (verb, plural): the content types that were asked for."""
         self.overlooked: set[tuple[str, str, str]] = set()
         """Resources that the next discovery misses."""
         self.discoveries = 0
@@ -167,6 +186,18 @@ class FakeApi:
         """Cuts the connections of the open watches in the middle of a line."""
         self._send(plural, "reset")
 
+    def delay(self, plural: str) -> None:
+        """Holds back the events of a kind, as if its watches were slower than the others."""
+        self.late.setdefault(plural, [])
+
+    def deliver(self, plural: str, count: int | None = None) -> None:
+        """Sends the first of the events that were held back, or all, and then no longer holds any back."""
+        held = self.late.pop(plural, [])
+        for event in held[:count]:
+            self._send(plural, event)
+        if count is not None:
+            self.late[plural] = held[count:]
+
     def fail(self, verb: str, plural: str, *faults: Refusal | str) -> None:
         self.faults[(verb, plural)] = list(faults)
 
@@ -184,6 +215,9 @@ class FakeApi:
         self._send(plural, {"type": type, "object": frozen})
 
     def _send(self, plural: str, event: Any) -> None:
+        if plural in self.late:
+            self.late[plural].append(event)
+            return
         for queue in self.streams.get(plural, ()):
             queue.put_nowait(event)
 
@@ -217,12 +251,20 @@ class FakeApi:
         plural, name, sub = (*rest, "", "")[:3]
         verb = self._verb(request, name)
         self.requests.append((verb, plural, dict(request.query)))
+        self.accepted.setdefault((verb, plural), set()).add(request.headers.get("Accept", ""))
         await self._fault(verb, plural, request)
+        if (plural, namespace) in self.forbidden:
+            raise Refusal(403, "Forbidden", f"{plural} in {namespace}")
+        if plural == "customresourcedefinitions" and verb == "get":
+            return web.json_response(self._crd(name))
         if (group, version, plural) not in self.served:
             raise Refusal(404, "NotFound", "the server could not find the requested resource")
         match verb:
             case "list":
-                return self._list(plural, namespace, request)
+                answer = self._list(plural, namespace, request)
+                if gate := self.gates.get((verb, plural)):
+                    await gate.wait()
+                return answer
             case "watch":
                 return await self._watch(plural, namespace, request)
         self.in_flight += 1
@@ -269,6 +311,16 @@ class FakeApi:
     def _kind(self, plural: str, obj: Json) -> Json:
         group, version = next(((g, v) for g, v, p in sorted(self.served) if p == plural), ("", "v1"))
         return {"apiVersion": f"{group}/{version}" if group else version, "kind": self.kinds.get(plural, plural), **obj}
+
+    def _crd(self, name: str) -> Json:
+        """Returns the CRD that a test has put, or one for whatever is served."""
+        if found := self.objects.get("customresourcedefinitions", {}).get(("", name)):
+            return found
+        versions = sorted(version for group, version, plural in self.served if f"{plural}.{group}" == name)
+        if not versions:
+            raise Refusal(404, "NotFound", f"customresourcedefinitions {name} not found")
+        annotations = {BUNDLE_VERSION: "v1.7.0"} if name.endswith(GATEWAY) else {}
+        return {"metadata": {"name": name, "resourceVersion": ".".join(versions), "annotations": annotations}}
 
     def _items(self, plural: str, namespace: str) -> list[Json]:
         found = self.objects.get(plural, {})
@@ -385,8 +437,9 @@ async def serving(api: FakeApi, port: int = 0) -> AsyncIterator[FakeApi]:
 
 
 @asynccontextmanager
-async def client_of(api: FakeApi) -> AsyncIterator[Client]:
-    async with Client(api.access, timeout=5.0) as client:  # type: ignore[arg-type]
+async def client_of(api: FakeApi, way: Access | None = None) -> AsyncIterator[Client]:
+    """`way`: how the client reaches the server, if not directly."""
+    async with Client(way or api.access, timeout=5.0) as client:  # type: ignore[arg-type]
         yield client
 
 

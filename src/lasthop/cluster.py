@@ -28,6 +28,8 @@ from lasthop.infra.kubernetes.verification_memory import VerificationConfigMap
 from lasthop.infra.kubernetes.webhook import WebhookTrust, service_name
 from lasthop.infra.system_store import host_store
 from lasthop.kubernetes.client import Client
+from lasthop.kubernetes.contact import PROBE_INTERVAL, PROBE_WITHIN, Contact
+from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.lease import Leadership
 from lasthop.pki.certificates import PemKeyPair
 from lasthop.plan.infrastructure import Infrastructure
@@ -43,13 +45,16 @@ from lasthop.sources.kubernetes.source import KubernetesSource
 from lasthop.store.node import Crash
 from lasthop.xds.acks import AckReport
 from lasthop.xds.observing import ProxiesHere
-from lasthop.xds.replicas import Reporter
+from lasthop.xds.replicas import Ages, Reporter
 
 ADDRESS: Final = "lasthop.dev/xds-address"
 """Annotation of the Lease: where its holder takes the other replicas' reports."""
 
 
-class ClusterRuntime(Sink, Leadership):
+CUT_OFF: Final = "this replica does not hear the API server and another one does, so that one serves the proxies"
+
+
+class ClusterRuntime(Sink, Leadership, Ages):
     def __init__(
         self,
         client: Client,
@@ -102,6 +107,7 @@ class ClusterRuntime(Sink, Leadership):
             self.controller.fleet.report,
             observed=lambda: self._here.recent(time.monotonic()),
             problem=lambda text: self._log.warning(text) if text else None,
+            ages=self,
         )
         self._deployments = Deployments(
             client,
@@ -127,6 +133,7 @@ class ClusterRuntime(Sink, Leadership):
             may_write=self.updater.may_write,
             problem=self._log.warning,
         )
+        self._client, self._contact = client, Contact(time.monotonic())
         self._xds_listen = xds_listen
         self._leading, self._lost = asyncio.Event(), asyncio.Event()
         self._uids: dict[str, Key] = {}
@@ -167,9 +174,9 @@ class ClusterRuntime(Sink, Leadership):
 
     def unready(self) -> list[str]:
         """Returns why it is not ready: it is once every kind has been read and the xDS server has its certificate, so that
-        proxies can be served. Theirs is another readiness."""
+        proxies can be served, and while no other replica can serve them better. Theirs is another readiness."""
         certificate = [] if self._identity.known.is_set() else ["the xDS server has no certificate yet"]
-        return [*self.controller.unready(), *certificate]
+        return [*self.controller.unready(), *certificate, *([CUT_OFF] if self._contact.cut_off else [])]
 
     async def run(self) -> None:
         """Lives until `stop`; proxies live on."""
@@ -182,10 +189,10 @@ class ClusterRuntime(Sink, Leadership):
                 # One that knows nothing yet is not to lead: it could not write, and others could.
                 running += [tasks.create_task(one()) for one in (self.updater.run, self._identity.run, self._memory.run)]
                 await self._identity.known.wait()
-                await server.start_tls(self._xds_listen, self._identity.credentials, self._gateway_of, self._heard, self._seen)
+                await self._listen()
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.
                 server.open()
-                running.append(tasks.create_task(self._reporter.run()))
+                running += [tasks.create_task(self._reporter.run()), tasks.create_task(self._keep_contact())]
                 if self.rehearsal:
                     running.append(tasks.create_task(self._webhook_trust.run()))
                 self._log.info("serving proxies", address=self._xds_listen)
@@ -198,6 +205,40 @@ class ClusterRuntime(Sink, Leadership):
 
     def stop(self) -> None:
         self._stopping.set()
+
+    async def _listen(self) -> None:
+        server, identity = self.controller.server, self._identity
+        await server.start_tls(self._xds_listen, identity.credentials, self._gateway_of, self._heard, self._seen, self)
+
+    async def _keep_contact(self) -> None:
+        """Hands the proxies over while this replica is cut off from the API server and another one is not."""
+        serving = True
+        while True:
+            await asyncio.sleep(PROBE_INTERVAL)
+            await self._probe()
+            if self._contact.cut_off and serving:
+                self._log.error(CUT_OFF)
+                await self.controller.server.hand_over()
+            elif not self._contact.cut_off and not serving:
+                await self._listen()
+                self._log.info("serving proxies again: the API server has answered", address=self._xds_listen)
+            serving = not self._contact.cut_off
+
+    async def _probe(self) -> None:
+        if time.monotonic() - self._client.heard >= PROBE_INTERVAL:
+            try:
+                await self._client.request("GET", "/readyz", within=PROBE_WITHIN)
+            except ApiError as error:
+                if not error.status or error.status >= 500:
+                    self._contact.failed()
+        self._contact.heard(self._client.heard)
+
+    def age(self) -> float:
+        self._contact.heard(self._client.heard)
+        return self._contact.age(time.monotonic())
+
+    def peer(self, age: float) -> None:
+        self._contact.peer(age, time.monotonic())
 
     def started_leading(self) -> None:
         self._log.info("leading: this replica writes statuses and manages the proxies")

@@ -29,7 +29,7 @@ from lasthop.outputs.envoy.resource import ROUTES, type_name
 from lasthop.outputs.findings.collection import FindingCollection
 from lasthop.outputs.status.status_cache import StatusCache
 from lasthop.plan.finding import Finding, FindingChanges
-from lasthop.plan.knowledge import Proofs
+from lasthop.plan.knowledge import Port
 from lasthop.plan.listener import Gateway
 from lasthop.plan.not_applied import NotApplied
 from lasthop.plan.observation import ProxyReport
@@ -47,6 +47,10 @@ PROGRAMMED_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 1
 """Seconds."""
 TURN: Final = 0.03
 """Seconds after which one member of each output is enough, where members cost more than that."""
+
+PROVING: Final = 1.0
+"""Seconds for which edits that lead to a port wait for the proof that no policy names it, which takes a few milliseconds.
+Until then what was in force stays so; after that the port is closed, and its routes report it."""
 
 
 class Controller:
@@ -79,7 +83,8 @@ class Controller:
         """There is something to settle; a batch has come in."""
         self._system_store, self._sinks, self._problems = system_store, sinks, ProblemLog(self.log)
         self._all_read = True
-        self._awaiting: Proofs = {}
+        self._awaiting: dict[tuple[Port, int], float] = {}
+        """Ports that wait for a proof, each with its occasion, and since when."""
         self._looked_at = engine.graph.version
         """The graph as it was when it was last settled."""
         self._read, self._withheld = FindingCollection(), FindingCollection()
@@ -131,15 +136,16 @@ class Controller:
     def settle_urgent(self, limit: int | None = None) -> bool:
         """Sends what names refer to (a tightened policy, other endpoints) ahead of everything else; returns whether there was
         anything."""
-        update = self.engine.settle(limit, urgent=True, enough=_used_up(TURN))
+        update = self.engine.settle(limit, urgent=True, enough=_used_up(TURN), overdue=self._overdue())
         self._send(update)
         self._sent(update)
+        self._request_proofs()
         return bool(update.xds)
 
     def settle(self, limit: int | None = None) -> None:
         """Works out what has changed and hands it to the xDS server, the sinks and the log."""
         self.dirty.clear()
-        update = self.engine.settle(limit, enough=_used_up(TURN), busy=self.busy())
+        update = self.engine.settle(limit, enough=_used_up(TURN), busy=self.busy(), overdue=self._overdue())
         self._send(update)
         self.statuses.take(update.status, time.time())
         for sink in self._sinks:
@@ -151,9 +157,23 @@ class Controller:
         self._found(update.findings)
         self._problems.crashes(self.engine.graph.crashes)
         self._looked_at = self.engine.graph.version
-        if (awaiting := self.engine.policies.awaiting()) != self._awaiting:
-            self._awaiting = awaiting
+        self._request_proofs()
+
+    def _request_proofs(self) -> None:
+        awaiting = self.engine.policies.awaiting()
+        if awaiting.items() != self._awaiting.keys():
+            now = time.monotonic()
+            self._awaiting = {each: self._awaiting.get(each, now) for each in awaiting.items()}
             self.source.prove(awaiting)
+
+    def _overdue(self) -> set[Port]:
+        now = time.monotonic()
+        return {port for (port, _), since in self._awaiting.items() if now - since >= PROVING}
+
+    @property
+    def proving(self) -> bool:
+        """Whether some edit waits for a proof, which should come in a moment."""
+        return len(self._overdue()) < len(self._awaiting)
 
     def recall(self, known: Memory) -> None:
         """Takes what an earlier process remembered, before anything is read."""

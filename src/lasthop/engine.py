@@ -25,6 +25,7 @@ from lasthop.outputs.findings.weakenings import WEAKENED_BACKENDS
 from lasthop.outputs.status.crashed import crash_finding
 from lasthop.outputs.status.statuses import STATUS
 from lasthop.plan.finding import Finding, FindingChanges
+from lasthop.plan.knowledge import Port
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.plan.verification import HopVerification, Weakening
 from lasthop.policy_memory import PolicyMemory
@@ -38,7 +39,7 @@ from lasthop.resolve.hop_index import index_hops
 from lasthop.resolve.listener_sets import index_accepted_sets
 from lasthop.resolve.policies.targets import index_claims, index_service_imports, index_services
 from lasthop.resolve.policies.waiver_index import index_waived
-from lasthop.resolve.reach import index_reach
+from lasthop.resolve.reach import HOPS, index_reach
 from lasthop.resolve.settings import SETTINGS, Settings
 from lasthop.resolve.telemetry import index_collectors, index_telemetry_claims
 from lasthop.resolve.verification import index_weakened
@@ -121,20 +122,33 @@ class Engine:
         urgent: bool = False,
         enough: Callable[[], bool] = lambda: False,
         busy: Collection[Key] = (),
+        overdue: Collection[Port] | None = None,
     ) -> Update:
         """Brings the outputs up to date. With a limit: only so many of each output, owners taking turns; call again while
         `unsettled`. Urgent: only what names refer to, so that a tightened policy waits for no route table. Busy: Gateways
-        whose proxies could not take another route table now, so that none is put together in vain."""
-        outputs = self.stages.settle(limit, URGENT_NAMES if urgent else None, enough, {HOSTS.name: busy})
+        whose proxies could not take another route table now, so that none is put together in vain. Overdue: ports that wait
+        for a proof no longer. What leads to the others that wait stays as it is; None: nothing does."""
+        aside = self._owners(self._held(overdue))
+        outputs = self.stages.settle(limit, URGENT_NAMES if urgent else None, enough, {HOSTS.name: busy}, aside)
         self.policies.settled(outputs)
         self.verifications.settled(outputs)
-        xds = self._assembly.take(outputs, listeners_wait=self.stages.waiting(STREAMS, LISTENERS))
+        waiting = self.stages.waiting(STREAMS, LISTENERS)
+        xds = self._assembly.take(outputs, listeners_wait=waiting, held=self._held(overdue))
         status = {
             key: None if isinstance(value, Gone) else value
             for output in STATUS
             for (key,), value in output.of(outputs).items()
         }
         return Update(xds, status, self._collect_findings(outputs), tuple(Hop(*key) for key in CLUSTERS.of(outputs)))
+
+    def _held(self, overdue: Collection[Port] | None) -> frozenset[Port]:
+        return frozenset() if overdue is None else frozenset(self.policies.awaiting().keys() - set(overdue))
+
+    def _owners(self, ports: Collection[Port]) -> frozenset[str]:
+        """Returns whose edits led to these ports."""
+        hops = [hop for port in ports for hop in self.policies.withheld(port)]
+        routes = [route for hop in hops for route in HOPS.current(self.graph, (HOPS, *hop)) if isinstance(route, Key)]
+        return frozenset(key.namespace for key in (*routes, *(service for service, _ in ports)))
 
     def index(self) -> None:
         """Brings up to date only what is listed of the objects, as the listeners of a Gateway, and no output."""

@@ -19,6 +19,8 @@ FEW: Final = 10
 is told. Owners take turns in these few as well, so a neighbour's edit does not wait for them."""
 LOOK: Final = 0.002
 LOOKS: Final = 500
+PROOF: Final = 0.02
+"""Seconds between two looks while an edit waits for a proof; its arrival ends the wait."""
 TALK: Final = 20
 """How many of these looks may go by while proxies only talk."""
 
@@ -44,6 +46,12 @@ async def _settle_when_dirty(controller: Controller) -> None:
         if controller.engine.unsettled_but(controller.busy()):
             controller.dirty.set()
             await _until_sent(controller)
+        if controller.proving:
+            controller.dirty.set()
+            controller.arrived.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PROOF):
+                    await controller.arrived.wait()
 
 
 async def _until_sent(controller: Controller) -> None:

@@ -9,7 +9,7 @@ last route. It is never saved: after a restart the ports are proven again, found
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key, Object
@@ -58,11 +58,18 @@ class PolicyMemory:
         """Returns the ports that are closed until the source proves that no policy names them."""
         return {port: number for port, number in self._occasions.items() if self._provable(port)}
 
+    def withheld(self, port: Port) -> Collection[Hop]:
+        """Returns the hops of a port that are closed only because policies are unknown."""
+        return self._withheld.get(port, ())
+
     def proven(self, proofs: Proofs) -> None:
-        """Takes proofs. One for an earlier occasion is void: a policy may have come and gone since."""
-        for port, number in proofs.items():
-            if self._occasions.get(port) == number and self._provable(port):
-                self._mark(port, next(iter(self._withheld[port])))
+        """Takes proofs. One for an earlier occasion is void: a policy may have come and gone since. So is one for a port that
+        a policy names by now: it may go before anything is settled."""
+        current = [port for port, number in proofs.items() if self._occasions.get(port) == number and self._provable(port)]
+        for port in current:
+            self._mark(port, next(iter(self._withheld[port])))
+        if current:
+            self._unmark_claimed(current)
 
     @property
     def withholds(self) -> bool:

@@ -26,8 +26,15 @@ PATIENCE = 100.0
 
 
 class ApiServer:
-    def __init__(self, url: str, config: Path, session: aiohttp.ClientSession) -> None:
-        self.url, self.kubeconfig, self._session = url, config, session
+    def __init__(self, url: str, config: Path, limited: Path, session: aiohttp.ClientSession, process: Server) -> None:
+        """`limited` is the kubeconfig of the user `lasthop`, who may do what a role allows."""
+        self.url, self.kubeconfig, self.limited, self._session, self._process = url, config, limited, session, process
+
+    async def restart(self) -> None:
+        """Stops the API server and starts it again, with the same content."""
+        await self._process.stop()
+        await self._process.start()
+        await self.until("/apis/gateway.networking.k8s.io/v1/backendtlspolicies")
 
     async def ask(self, method: str, path: str, body: Json | None = None, **params: str) -> tuple[int, Json, list[str]]:
         """Returns the status, the answer and the texts of its warnings."""
@@ -53,6 +60,8 @@ class ApiServer:
 @contextlib.asynccontextmanager
 async def api_server(folder: Path) -> AsyncIterator[ApiServer]:
     authority, token, port = certificates.Authority(), secrets.token_hex(16), free_port()
+    limited = secrets.token_hex(16)
+    tokens = f'{token},admin,admin,"system:masters"\n{limited},lasthop,lasthop\n'
     store, peers = f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
     certificate, key = authority.server("localhost", "127.0.0.1")
     token_key = certificates.write(folder / "tokens.key", certificates.token_key())
@@ -65,7 +74,7 @@ async def api_server(folder: Path) -> AsyncIterator[ApiServer]:
         "service-account-issuer": "https://kubernetes.default.svc",
         "service-account-key-file": token_key,
         "service-account-signing-key-file": token_key,
-        "token-auth-file": certificates.write(folder / "tokens.csv", f'{token},admin,admin,"system:masters"\n'.encode()),
+        "token-auth-file": certificates.write(folder / "tokens.csv", tokens.encode()),
         "authorization-mode": "RBAC",
         "service-cluster-ip-range": "10.99.0.0/24",
     }
@@ -80,11 +89,12 @@ async def api_server(folder: Path) -> AsyncIterator[ApiServer]:
     headers = {"Authorization": f"Bearer {token}"}
     url = f"https://127.0.0.1:{port}"
     config = kubeconfig.write(folder / "kubeconfig", url, authority.pem, token)
+    users = kubeconfig.write(folder / "limited", url, authority.pem, limited)
     try:
         for server in servers:
             await server.start()
         async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=context)) as session:
-            api = ApiServer(url, config, session)
+            api = ApiServer(url, config, users, session, servers[1])
             await api.until("/api/v1/namespaces/kube-system")  # made once it is ready
             await install_crds(api)
             yield api

@@ -9,13 +9,17 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import grpc
+import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
+from lasthop import cluster
 from lasthop.api.meta import Key
 from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.desired import Site
+from lasthop.kubernetes import contact
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
-from tests.fake_api import KINDS, FakeApi, Refusal, client_of, serving, until
+from lasthop.xds import replicas
+from tests.fake_api import KINDS, Access, FakeApi, Refusal, client_of, serving, until
 from tests.metrics import count
 from tests.ports import free_port
 from tests.proxy import documents as docs
@@ -45,9 +49,10 @@ class Replica:
 
 
 @contextlib.asynccontextmanager
-async def replica(api: FakeApi, name: str) -> AsyncIterator[Replica]:
+async def replica(api: FakeApi, name: str, way: Access | None = None) -> AsyncIterator[Replica]:
+    """`way`: how it reaches the API server, if not as all others do."""
     port = free_port()
-    async with client_of(api) as client, asyncio.TaskGroup() as tasks:
+    async with client_of(api, way) as client, asyncio.TaskGroup() as tasks:
         own = f"127.0.0.1:{port}"
         runtime = ClusterRuntime(
             client, Site("lasthop", NAME, 18000), identity=name, namespace="system", xds_listen=own, own_address=own
@@ -70,8 +75,9 @@ def condition(api: FakeApi, type: str = "Programmed") -> str:
 
 
 @contextlib.asynccontextmanager
-async def proxy(api: FakeApi, port: int) -> AsyncIterator[None]:
-    """Confirms everything that it is sent."""
+async def proxy(api: FakeApi, port: int) -> AsyncIterator[asyncio.Task[None]]:
+    """Confirms everything that it is sent, in a task that ends with the stream."""
+    await until(lambda: ("shop", "lasthop-web-xds") in api.objects.get("secrets", {}))
     data = {key: base64.b64decode(value) for key, value in api.get("secrets", "lasthop-web-xds", "shop")["data"].items()}
     credentials = grpc.ssl_channel_credentials(data["ca.crt"], data["tls.key"], data["tls.crt"])
     options = [("grpc.ssl_target_name_override", NAME), ("grpc.use_local_subchannel_pool", 1)]
@@ -93,7 +99,7 @@ async def proxy(api: FakeApi, port: int) -> AsyncIterator[None]:
                 await stream.write(discovery_pb2.DeltaDiscoveryRequest(type_url=response.type_url, response_nonce=nonce))
 
         task = tasks.create_task(answer())
-        yield
+        yield task
         task.cancel()
         stream.cancel()
 
@@ -149,3 +155,97 @@ async def test_a_new_leader_takes_over_without_a_flip_of_the_status() -> None:
             await until(lambda: not second.runtime.updater.writer.pending)
             assert condition(api) == "True Programmed"
             assert len(api.asked("update", "gateways")) == before, "there was nothing to write"
+
+
+class Tunnel:
+    """A way to the API server of a test that can be cut."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self._target, self.port, self._open = api.url.removeprefix("http://").split(":"), 0, True
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self) -> Tunnel:
+        self._server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cut()
+        self._server.close()
+
+    @property
+    def access(self) -> Access:
+        return Access(f"http://127.0.0.1:{self.port}")
+
+    def cut(self) -> None:
+        self._open = False
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def mend(self) -> None:
+        self._open = True
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._open:
+            writer.transport.abort()
+            return
+        there, away = await asyncio.open_connection(*self._target)
+        self._writers |= {writer, away}
+        with contextlib.suppress(OSError):
+            await asyncio.gather(_copy(reader, away), _copy(there, writer))
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds become tenths."""
+    monkeypatch.setattr(cluster, "PROBE_INTERVAL", 0.05)
+    monkeypatch.setattr(contact, "SILENT", 1.0)
+    monkeypatch.setattr(contact, "FRESH", 0.5)
+    monkeypatch.setattr(replicas, "REPEAT", 0.1)
+    monkeypatch.setattr(replicas, "RETRY", 0.1)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("leads", [False, True])
+async def test_a_replica_that_alone_is_cut_off_gives_its_proxies_away_until_it_hears_the_api_server(leads: bool) -> None:
+    async with world() as api, Tunnel(api) as tunnel:
+        first, second = ("a", "b") if leads else ("b", "a")
+        ways = {first: tunnel.access if leads else None, second: None if leads else tunnel.access}
+        async with replica(api, first, ways[first]) as leader:
+            await until(lambda: leader.runtime.updater.elector.leading)
+            async with replica(api, second, ways[second]) as follower:
+                lost, healthy = (leader, follower) if leads else (follower, leader)
+                await until(lambda: not follower.runtime.unready())
+                async with proxy(api, lost.port) as stream:
+                    await until(lambda: lost.controller.server.state(Key("Gateway", "shop", "web")).proxies)
+                    await until(lambda: leader.controller.fleet.acks.replicas)
+                    tunnel.cut()
+                    await until(lambda: lost.runtime.unready() == [cluster.CUT_OFF])
+                    await until(stream.done)
+                assert not healthy.runtime.unready()
+                await until(lambda: not lost.controller.server.listening)
+                tunnel.mend()
+                await until(lambda: not lost.runtime.unready())
+                async with proxy(api, lost.port):
+                    await until(lambda: lost.controller.server.state(Key("Gateway", "shop", "web")).proxies)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("names", [("a",), ("a", "b")])
+async def test_replicas_that_lose_the_api_server_together_keep_their_proxies(names: tuple[str, ...]) -> None:
+    async with world() as api, Tunnel(api) as tunnel, contextlib.AsyncExitStack() as stack:
+        found = [await stack.enter_async_context(replica(api, name, tunnel.access)) for name in names]
+        for each in found:
+            await until(lambda each=each: not each.runtime.unready())
+        async with proxy(api, found[-1].port) as stream:
+            await until(lambda: found[-1].controller.server.state(Key("Gateway", "shop", "web")).proxies)
+            tunnel.cut()
+            await until(lambda: all(each.runtime.age() > 2 * contact.SILENT for each in found))
+            assert not any(each.runtime.unready() for each in found) and not stream.done()

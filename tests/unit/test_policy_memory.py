@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lasthop.api.meta import Key, Object
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, Withdrawal
 from lasthop.plan.knowledge import Unknown, by_namespace
 from lasthop.plan.reasons import POLICIES_UNKNOWN
 from lasthop.plan.tls import Refused
@@ -181,3 +182,49 @@ def test_of_several_reasons_the_unprovable_one_decides_and_the_others_are_counte
     found = by_namespace([UNLISTED, UNREADABLE, UNREADABLE, Unknown(provable=True, namespace="a", why="y")])
     assert found[""].why == "x.yaml:1 cannot be fully read (and 1 more)" and not found[""].provable
     assert found["a"].why == "y"
+
+
+@pytest.mark.parametrize(
+    ("before", "overdue", "sent"),
+    [
+        ("verified", None, True),  # whoever does not wait for proofs closes it at once
+        ("verified", (), False),
+        ("verified", ((S, 80),), True),
+        ("plaintext", (), True),  # a policy came and went: plaintext must not go on without a proof
+    ],
+)
+def test_what_is_sent_while_a_port_waits_for_a_proof(
+    world: World, before: str, overdue: tuple[tuple[Key, int], ...] | None, sent: bool
+) -> None:
+    world.know(UNLISTED)
+    world.put(*([POLICY] if before == "verified" else []))
+    world.engine.apply(keyed(POLICY))
+    world.engine.apply(dict.fromkeys(keyed(POLICY)))
+    changes = world.engine.settle(overdue=overdue).xds.get(GATEWAY, {})
+    assert [change for name, change in changes.get(CLUSTER, {}).items() if "a/s" in name] == [Withdrawal(urgent=True)] * sent
+    assert any("a/s" in name for name in changes.get(ENDPOINTS, {})) is sent
+    later = world.engine.settle(overdue=((S, 80),)).xds.get(GATEWAY, {})
+    assert bool(later.get(CLUSTER)) is bool(later.get(ENDPOINTS)) is not sent
+
+
+def test_what_waits_for_a_proof_is_replaced_once_it_is_proven(world: World) -> None:
+    world.know(UNLISTED)
+    world.put(POLICY)
+    world.engine.apply(dict.fromkeys(keyed(POLICY)))
+    assert not world.engine.settle(overdue=()).xds
+    world.policies.proven(world.policies.awaiting())
+    changes = world.engine.settle(overdue=()).xds[GATEWAY]
+    assert [isinstance(change, Resource) for change in changes[CLUSTER].values()] == [True]
+    assert sorted(isinstance(change, Resource) for change in changes[ENDPOINTS].values()) == [False, True]
+    assert not world.engine.settle(overdue=((S, 80),)).xds
+
+
+def test_a_proof_for_a_port_that_a_policy_names_by_now_is_void(world: World) -> None:
+    world.know(UNLISTED)
+    world.put(POLICY)
+    assert world.drop(POLICY) == "closed"
+    proofs = world.policies.awaiting()
+    world.engine.apply(keyed(POLICY))
+    world.policies.proven(proofs)
+    assert world.drop(POLICY) == "closed"
+    assert world.prove() == "plaintext"

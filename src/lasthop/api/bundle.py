@@ -20,6 +20,8 @@ class CrdVersion(Struct, frozen=True):
 
     release: str = ""
     channel: str = ""
+    unread: str = ""
+    """Why its objects cannot be read; empty: they can."""
 
 
 CrdVersions = tuple[tuple[str, CrdVersion], ...]
@@ -127,7 +129,7 @@ def supported_features(versions: CrdVersions) -> tuple[str, ...]:
             feature
             for crd, version in versions
             for feature in _features(version)
-            if crd in _CRDS and _kind_of(feature) == _CRDS[crd]
+            if crd in _CRDS and not version.unread and _kind_of(feature) == _CRDS[crd]
         )
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, Self
@@ -37,6 +38,8 @@ def path_of(group: str, version: str, plural: str, namespace: str = "", name: st
 class Client:
     def __init__(self, access: Access, *, timeout: float = TIMEOUT) -> None:
         self.access = access
+        self.heard = time.monotonic()
+        """When the API server was last heard: any answer that is not its own failure, or a part of a watch."""
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
 
@@ -59,12 +62,14 @@ class Client:
     async def get(self, path: str, params: Params | None = None, *, accept: str = JSON) -> Json:
         return _decoded(await self.request("GET", path, params=params, accept=accept))
 
-    async def pages(self, path: str, params: Params | None = None, limit: int = PAGE) -> AsyncGenerator[bytes, None]:
+    async def pages(
+        self, path: str, params: Params | None = None, limit: int = PAGE, *, accept: str = JSON
+    ) -> AsyncGenerator[bytes, None]:
         """Yields a consistent list, page by page, as received. Raises 410 if it took so long that the rest has expired."""
         token = ""
         while True:
             query = {**(params or {}), "limit": str(limit), **({"continue": token} if token else {})}
-            page = await self.request("GET", path, params=query)
+            page = await self.request("GET", path, params=query, accept=accept)
             yield page
             token = msgspec.json.decode(page, type=_Page).metadata.continue_
             if not token:
@@ -79,6 +84,7 @@ class Client:
         async with self._respond("GET", path, params={**params, "watch": "true"}, limit=limit) as response:
             yield b""
             async for line in _lines(response.content):
+                self.heard = time.monotonic()
                 yield line
 
     @asynccontextmanager
@@ -184,6 +190,8 @@ class Client:
                     proxy=self.access.proxy,
                     allow_redirects=False,
                 ) as response:
+                    if response.status < 500:
+                        self.heard = time.monotonic()
                     if response.status == 401 and again and await self.access.renew(ours):
                         again = False
                         continue

@@ -14,6 +14,8 @@ INSECURE_FRONTEND_VALIDATION_MODE: Final = "InsecureFrontendValidationMode"
 SUPPORTED_VERSION: Final = "SupportedVersion"
 
 UNSUPPORTED_VERSION: Final = "UnsupportedVersion"
+NOT_SERVED: Final = "NotServed"
+"""Ours: a CRD exists, and its objects cannot be read."""
 INVALID: Final = "Invalid"
 PENDING: Final = "Pending"
 TARGET_NOT_FOUND: Final = "TargetNotFound"

@@ -27,7 +27,12 @@ def gateway_class(g: Graph, key: Key) -> Condition | None:
 
 def supported_version(g: Graph) -> Condition:
     """Returns whether the CRDs are of releases that we know. If not, what we understand is served all the same."""
-    releases = [(crd, version.release) for crd, version in CRD_VERSIONS.of(g) or ()]
+    versions = CRD_VERSIONS.of(g) or ()
+    unread = [f"{crd} cannot be read: {version.unread}" for crd, version in versions if version.unread]
+    if unread:
+        remedy = f"install CRDs of {KNOWN}"
+        return failed(reasons.SUPPORTED_VERSION, Problem(reasons.NOT_SERVED, "; ".join(unread), remedy=remedy))
+    releases = [(crd, version.release) for crd, version in versions]
     strange = [f"{crd} is of {release or 'an unknown release'}" for crd, release in releases if not known(release)]
     if not strange:
         return true(reasons.SUPPORTED_VERSION)

@@ -184,4 +184,5 @@ def _unknown(g: Graph, hop: Hop) -> Unknown | None:
     """Returns why it is not known whether a policy names the port; None: absence is proven."""
     if ABSENCE_PROVEN.of(g, hop.backend, hop.port):
         return None
-    return POLICIES_UNKNOWN.of(g, "") or POLICIES_UNKNOWN.of(g, hop.backend.namespace)
+    # An unprovable one goes first, because it decides.
+    return min(filter(None, (POLICIES_UNKNOWN.of(g, ""), POLICIES_UNKNOWN.of(g, hop.backend.namespace))), default=None)

@@ -172,11 +172,13 @@ class Stages:
         only: Collection[str] | None = None,
         enough: Callable[[], bool] = lambda: False,
         hold: Hold = NOTHING,
+        aside: frozenset[str] = frozenset(),
     ) -> Changes:
         """Brings everything up to date; returns the outputs that have changed.
 
         With a limit, at most that many members of each output, and once there is `enough`, one of each, by turns: call again
-        while `unsettled`. `only`: these outputs and no other. `hold`: these members not yet.
+        while `unsettled`. `only`: these outputs and no other. `hold`: these members not yet. `aside`: nor what follows from
+        changes of these owners, except in outputs that are named, or beside a named one.
         """
         changes: dict[str, dict[Member, object]] = {}
         for _ in range(len(self._states) + 1):
@@ -192,7 +194,8 @@ class Stages:
                     continue
                 if only is not None and stage.name not in only:
                     continue
-                waiting = introducing if stage.names else frozenset()
+                named = stage.named or bool(self._beside[stage.name])
+                waiting = frozenset() if named else introducing | aside if stage.names else aside
                 # Those that were reported beside others count; but what changes alone does not wait for all that does not.
                 left = None if limit is None else min(limit, max(limit - reported[stage.name], limit // 4, 1))
                 for member in self._taken(state, left, enough, hold, waiting):

@@ -2,6 +2,9 @@
 
     follower ──AckReport, ProxyReports (mutual TLS; a certificate for `lasthop://controller/…`)──> leader ──> status
 
+A report and its answer carry how long ago each side heard the API server, so that a replica that is cut off from it notices
+that another one is not (`kubernetes/contact.py`).
+
 Every report is complete, and is sent when something has changed and every few seconds, so neither side needs to remember what
 the other has received. A proxy's certificate names its Gateway and not a replica: it cannot report.
 """
@@ -9,6 +12,7 @@ the other has received. A proxy's certificate names its Gateway and not a replic
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -30,26 +34,52 @@ COALESCE: Final = 0.05
 ANSWER_WITHIN: Final = 3.0
 RETRY: Final = 1.0
 
+AGE: Final = "lasthop-api-server-heard"
+"""Metadata of a report: seconds since its sender heard the API server."""
+
 OnReport = Callable[[str, AckReport], bool]
 """Takes a replica's report; returns False if this replica does not lead."""
 
+
+class Ages:
+    """Exchanges with other replicas how long ago each heard the API server."""
+
+    def age(self) -> float:
+        """Returns it for this replica."""
+        return 0.0
+
+    def peer(self, age: float) -> None:
+        """Takes it from another one."""
+
+
 _decoder: Final = msgspec.msgpack.Decoder(AckReport)
+_age: Final = msgspec.msgpack.Decoder(float)
 
 
-def handler(on_report: OnReport) -> grpc.GenericRpcHandler:
+def handler(on_report: OnReport, ages: Ages | None = None) -> grpc.GenericRpcHandler:
+    known = ages or Ages()
+
     async def report(content: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         replica = peer_replica(context)
         if not replica:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only a replica of the controller may report")
+        _hear(known, dict(context.invocation_metadata() or ()).get(AGE))
         try:
             received = _decoder.decode(content)
         except msgspec.DecodeError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         if not on_report(replica, received):
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this replica does not lead")
-        return b""
+        return msgspec.msgpack.encode(known.age())
 
     return grpc.method_handlers_generic_handler(SERVICE, {METHOD: grpc.unary_unary_rpc_method_handler(report)})
+
+
+def _hear(ages: Ages, said: str | bytes | None) -> None:
+    """Takes what another replica says; nothing from one of a version that says nothing."""
+    with contextlib.suppress(ValueError, msgspec.DecodeError):
+        if said:
+            ages.peer(float(said) if isinstance(said, str) else _age.decode(said))
 
 
 class Reporter:
@@ -64,12 +94,13 @@ class Reporter:
         *,
         observed: Callable[[], Iterable[ProxyReport]] = lambda: (),
         problem: Callable[[str], None] = lambda text: None,
+        ages: Ages | None = None,
     ) -> None:
         """`leader` returns its address, empty if there is none or it is this replica; `observed` returns what the proxies that
         report to this replica have seen; `problem` receives why the leader cannot be reached, or an empty text once it can."""
         self.changed = asyncio.Event()
         self._leader, self._credentials, self._server_name, self._report = leader, credentials, server_name, report
-        self._observed, self._problem = observed, OnChange(problem)
+        self._observed, self._problem, self._ages = observed, OnChange(problem), ages or Ages()
 
     async def run(self) -> None:
         while True:
@@ -89,7 +120,8 @@ class Reporter:
                 passed_on: dict[tuple[Key, str], float] = {}
                 while self._leader() == address and self._credentials() is shown:
                     self.changed.clear()
-                    await call(msgspec.msgpack.encode(self._report()), timeout=ANSWER_WITHIN)
+                    age = ((AGE, f"{self._ages.age():.3f}"),)
+                    _hear(self._ages, await call(msgspec.msgpack.encode(self._report()), timeout=ANSWER_WITHIN, metadata=age))
                     await self._pass_on(channel, passed_on)
                     self._problem("")
                     await self._pause()

@@ -44,8 +44,9 @@ REMOTE_OPTIONS: Final = (
     # Envoy pings every 30 s, also when idle. By default gRPC treats that as abuse and disconnects.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # Certificates are verified only when a connection begins. Not often, because each time the proxy reconnects.
-    ("grpc.max_connection_age_ms", 12 * 3600 * 1000),
+    # A proxy stays with its replica as long as the connection lasts, so after restarts all might be with one of them. Each new
+    # connection goes to any of them, and certificates are verified again. gRPC varies the age by a tenth.
+    ("grpc.max_connection_age_ms", 15 * 60 * 1000),
     ("grpc.max_connection_age_grace_ms", 5_000),
     # Another process on the same address would receive some of the proxies' connections.
     ("grpc.so_reuseport", 0),
@@ -148,15 +149,29 @@ class Server:
         gateway_of_uid: Callable[[str], Key | None],
         heard: replicas.OnReport = lambda replica, report: False,
         observed: observing.OnReport = lambda report, passed_on: False,
+        ages: replicas.Ages | None = None,
     ) -> int:
         """Listens for proxies elsewhere, which show a certificate with their Gateway's UID; what they say of themselves does
         not count. And for other replicas, whose reports go to `heard`. What proxies have seen on the wire goes to `observed`.
         The answer is the port. Raises RuntimeError if the address cannot be bound."""
         server = self._listener(lambda request, context: gateway_of_uid(peer_uid(context)), REMOTE_OPTIONS)
-        server.add_generic_rpc_handlers((replicas.handler(heard), observing.handler(gateway_of_uid, observed)))
+        server.add_generic_rpc_handlers((replicas.handler(heard, ages), observing.handler(gateway_of_uid, observed)))
         port = server.add_secure_port(address, server_credentials(credentials))
         await server.start()
         return port
+
+    async def hand_over(self) -> None:
+        """Stops listening and ends the streams, so that proxies connect to another replica. `start_tls` begins again."""
+        for known in self._gateways.values():
+            for stream in known.streams:
+                stream.closed = True
+            known.wake()
+        stopping, self._grpc = self._grpc, []
+        await asyncio.gather(*(server.stop(GRACE) for server in stopping))
+
+    @property
+    def listening(self) -> bool:
+        return bool(self._grpc)
 
     def _named(self, path: str) -> Key | None:
         return next((key for key in self._gateways if key.path == path), None)

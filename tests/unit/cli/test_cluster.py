@@ -204,7 +204,8 @@ async def test_a_policy_whose_service_does_not_exist_is_not_ready(api: FakeApi) 
 
 
 async def test_status_reads_only_what_has_a_status_and_writes_nothing(api: FakeApi) -> None:
-    with_status = {"gatewayclasses", "gateways", "httproutes", "backendtlspolicies"}
+    with_status = {"gatewayclasses", "gateways", "httproutes", "backendtlspolicies", "listenersets"}
+    with_status |= {"grpcroutes", "tlsroutes", "tcproutes", "udproutes"}
     await run("status")
     assert {verb for verb, _, _ in api.requests} == {"list"}
     # Of a policy without a word in its status it is asked whether its Service is there.
@@ -255,6 +256,27 @@ async def test_check_names_objects_instead_of_files(api: FakeApi) -> None:
     assert (await run("check", "-o", "github")).stdout.startswith("::error title=HTTPRoute shop/lost::")
     assert (await run("check", "-n", "blog")).exit_code == 0
     assert (await run("check", "-A")).exit_code == 1
+
+
+async def test_policies_in_a_version_that_cannot_be_read_are_not_called_absent(api: FakeApi) -> None:
+    api.served.discard((GATEWAY, "v1", "backendtlspolicies"))
+    api.served.add((GATEWAY, "v1alpha2", "backendtlspolicies"))
+    result = await run("check")
+    assert result.exit_code == 1 and "its CRD serves only v1alpha2, and Lasthop reads v1, v1alpha3" in result.stdout
+    assert "plaintext" not in (await run("audit")).stdout
+    api.served.discard((GATEWAY, "v1alpha2", "backendtlspolicies"))
+    api.fail("get", "customresourcedefinitions", "*", forbidden("customresourcedefinitions"))
+    assert "whether its CRD exists cannot be determined" in (await run("check")).stdout
+    api.faults.clear()
+    assert "plaintext" in (await run("audit")).stdout, "there is no such CRD"
+
+
+async def test_a_policy_whose_targets_cannot_be_read_is_not_called_absent(api: FakeApi) -> None:
+    assert "plaintext" in (await run("audit")).stdout
+    odd = {"metadata": {"name": "odd", "namespace": "shop"}, "spec": {"targetRefs": [{"kind": 7}]}}
+    api.put("backendtlspolicies", odd)
+    result = await run("audit")
+    assert "plaintext" not in result.stdout and "the targets of BackendTLSPolicy shop/odd cannot be decoded" in result.stdout
 
 
 async def test_explain_is_the_same_tree_as_of_a_folder(api: FakeApi, tmp_path: Path) -> None:

@@ -27,15 +27,17 @@ from lasthop.infra.system_store import host_store
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.config import load
 from lasthop.kubernetes.errors import ApiError, ConfigError
-from lasthop.kubernetes.objects import read_object
+from lasthop.kubernetes.objects import POLICY, read_object
 from lasthop.outputs.audit.hops import HopReport, Manner
 from lasthop.outputs.findings.foreign import class_finding
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding
+from lasthop.plan.knowledge import Unknown
 from lasthop.plan.request import Request
 from lasthop.probe.result import ProbeResult
 from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE, set_absent
-from lasthop.sources.kubernetes.snapshot import ListResult, look
+from lasthop.sources.kubernetes.findings import install, not_served, unreadable_targets
+from lasthop.sources.kubernetes.snapshot import ListResult, look, unread
 from lasthop.web.engine_view import EngineView
 
 T = TypeVar("T")
@@ -124,6 +126,8 @@ class ClusterView(EngineView):
         """Reads all namespaces where permitted: references may point to any of them."""
         own = namespace or client.access.namespace
         listed = require_rights(require_crds(await look(client, KINDS.values(), own, beyond=True)))
+        if POLICY not in listed and (policies := await unread(client, KINDS[POLICY])):
+            listed[POLICY] = policies
         found = listed.get(XBACKEND)
         backends = (read_object(XBACKEND, item).object for item in (found.items if found else ()))
         if any(isinstance(backend, XBackend) and backend.selects for backend in backends):
@@ -140,12 +144,19 @@ class ClusterView(EngineView):
         self._unseen: dict[Key, None] = {}
         SYSTEM_STORE.set(self.engine.graph, host_store())
         set_absent(self.engine.graph, KINDS.keys() - listed)
-        for kind, each in listed.items():
+        unknown: list[Unknown] = []
+        if (policies := listed.get(POLICY)) and policies.unread:
+            kind, why = policies.kind, policies.unread
+            self._source_findings.append(not_served(kind, why))
+            unknown.append(Unknown(provable=False, namespace="", why=why, remedy=install(kind)))
+        for name, each in listed.items():
             for item in each.items:
-                read = read_object(kind, item)
+                read = read_object(name, item)
                 self._objects.append(read.key)
                 self.engine.apply({read.key: read.object})
                 self._source_findings += [read.problem] if read.problem else []
+                unknown += [unreadable_targets(read.key)] if read.opaque else []
+        self.engine.policies.set_unknown(unknown)
         serve_all(self.engine)
         for line in self._hidden.said():
             note_once(line)

@@ -9,6 +9,9 @@ listeners, streams ─> Listeners       a listener is joined with the streams of
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container, Iterable
+from typing import Any
+
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry, Withheld
 from lasthop.outputs.envoy.listeners import LISTENERS
@@ -16,6 +19,7 @@ from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES,
 from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, refused_host, route_table, table_name
 from lasthop.outputs.envoy.secrets import CLIENT_SECRETS, SECRETS
 from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
+from lasthop.plan.knowledge import Port
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.attachment import MISDIRECTED
 from lasthop.store.stages import GONE, AnyOutput, Changes, Gone
@@ -39,24 +43,32 @@ class Assembly:
         self._tables, self._listeners = RouteTables(), Listeners()
         self._endpoints = ContentNamed(LOAD_ASSIGNMENTS, ENDPOINTS)
         self._client_secrets = ContentNamed(CLIENT_SECRETS, SECRET)
+        self._verified: set[Hop] = set()
+        """Hops whose cluster, as it was sent, has TLS."""
+        self._held: set[Hop] = set()
 
-    def take(self, outputs: Changes, *, listeners_wait: bool) -> ByGateway:
-        """Turns changed outputs into changed resources. `listeners_wait`: some listener or stream is still to be computed."""
+    def take(self, outputs: Changes, *, listeners_wait: bool, held: Collection[Port] = ()) -> ByGateway:
+        """Turns changed outputs into changed resources. `listeners_wait`: some listener or stream is still to be computed.
+        `held`: ports that will be proven to have no policy in a moment, or else be closed. Until then a cluster with TLS stays
+        as it is; every other one goes at once."""
         xds = _XdsChanges()
-        for key, entry in CLUSTERS.of(outputs).items():
-            # A hop that is still wanted but has no cluster must fail at once; one that is not goes when nothing names it.
-            hop = Hop(*key)
-            match entry:
-                case ClusterEntry():
-                    xds.put(hop.gateway, CLUSTER, hop.name, entry.resource)
-                case Withheld():
-                    xds.put(hop.gateway, CLUSTER, hop.name, None)
-                case _:
-                    xds.put(hop.gateway, CLUSTER, hop.name, entry)
+        clusters = {Hop(*key): entry for key, entry in CLUSTERS.of(outputs).items()}
+        self._held -= clusters.keys()
+        withheld = {hop for hop, entry in clusters.items() if isinstance(entry, Withheld)} | self._held
+        self._held = {hop for hop in withheld & self._verified if (hop.backend, hop.port) in held}
+        for hop, entry in clusters.items():
+            if not isinstance(entry, Withheld):
+                # A hop that is still wanted but has no cluster must fail at once; one that is not goes when nothing names it.
+                xds.put(hop.gateway, CLUSTER, hop.name, entry.resource if isinstance(entry, ClusterEntry) else entry)
+            verified = isinstance(entry, ClusterEntry) and not entry.plaintext
+            (self._verified.add if verified or hop in self._held else self._verified.discard)(hop)
+        for hop in withheld - self._held:
+            self._verified.discard(hop)
+            xds.put(hop.gateway, CLUSTER, hop.name, None)
         for (gateway, secret), resource in SECRETS.of(outputs).items():
             xds.put(gateway, SECRET, secret.path, resource)
         self._client_secrets.take(xds, outputs)
-        self._endpoints.take(xds, outputs)
+        self._endpoints.take(xds, outputs, self._held, withheld - self._held)
         self._tables.take(xds, outputs)
         self._listeners.take(outputs)
         # Only whole: two chains that match the same, if only for a moment, would have the listener refused.
@@ -72,8 +84,13 @@ class ContentNamed:
         self._output, self._type_url = output, type_url
         self._names: dict[object, str] = {}
 
-    def take(self, xds: _XdsChanges, outputs: Changes) -> None:
-        for key, resource in self._output.of(outputs).items():
+    def take(
+        self, xds: _XdsChanges, outputs: Changes, held: Container[object] = (), dropped: Iterable[tuple[Any, ...]] = ()
+    ) -> None:
+        """Takes what has changed, except of `held` members; `dropped` ones have nothing any more."""
+        for key, resource in (*dict.fromkeys(dropped).items(), *self._output.of(outputs).items()):
+            if key in held:
+                continue
             gateway, new = key[0], resource.name if isinstance(resource, Resource) else ""
             old = self._names.pop(key, "")
             if old and old != new:

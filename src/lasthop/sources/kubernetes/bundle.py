@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
 
 from lasthop.api.bundle import BUNDLE_VERSION, CHANNEL, CrdVersion, CrdVersions
 from lasthop.api.kinds import GATEWAY_API, Kind
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.errors import ApiError
-
-CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""Without the schemas, which are most of a CRD."""
+from lasthop.sources.kubernetes.discovery import CRDS, METADATA
 
 
 async def crd_versions(client: Client, kinds: Iterable[Kind], before: CrdVersions) -> CrdVersions:

@@ -1,9 +1,10 @@
-"""Discovers which kinds the API server serves, and chooses the version in which we read each."""
+"""Discovers which kinds the API server serves, chooses the version in which we read each, and finds out why one is missing."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,6 +14,21 @@ from lasthop.kubernetes.errors import ApiError
 
 Served = frozenset[tuple[str, str, str]]
 """(group, version, plural)"""
+CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""Without the schemas, which are most of a CRD."""
+
+
+class Crd(NamedTuple):
+    """The CRD of a kind, as far as it decides whether the kind exists."""
+
+    version: str = ""
+    """Its resourceVersion; empty if there is none, or it cannot be read."""
+    unread: str = ""
+    """Why objects of the kind may exist that we cannot read; empty: the server has no such CRD."""
+
+
+NO_CRD: Final = Crd()
 
 
 class _Version(msgspec.Struct):
@@ -42,13 +58,32 @@ def choose(kinds: Iterable[Kind], served: Served) -> dict[str, str]:
     return {kind: version for kind, version in versions.items() if version}
 
 
+async def find_crd(client: Client, kind: Kind, served: Served = frozenset()) -> Crd:
+    """Looks for the CRD of a kind that is not served in a version of ours. Only a 404 means that there is none."""
+    if not kind.group:
+        return Crd(unread="every API server serves this kind, and its discovery does not list it")
+    try:
+        meta = (await client.get(f"{CRDS}/{kind.plural}.{kind.group}", accept=METADATA)).get("metadata") or {}
+    except ApiError as error:
+        return NO_CRD if error.not_found else Crd(unread=f"whether its CRD exists cannot be determined: {error}")
+    others = sorted(version for group, version, plural in served if (group, plural) == (kind.group, kind.plural))
+    if others:
+        why = f"its CRD serves only {', '.join(others)}, and Lasthop reads {', '.join(kind.versions)}"
+    elif meta.get("deletionTimestamp"):
+        why = "its CRD is being deleted"
+    else:
+        why = "its CRD exists, and the API server does not serve it in a version that Lasthop reads"
+    return Crd(str(meta.get("resourceVersion") or "unknown"), why)
+
+
 async def discover(client: Client, kinds: Iterable[Kind]) -> Served:
-    """Returns everything served. Raises `ApiError` unless the answer is complete: an unknown kind is not a missing one."""
-    wanted = {(kind.group, version) for kind in kinds for version in kind.versions}
+    """Returns everything served of the groups of these kinds, in all versions. Raises `ApiError` unless the answer is
+    complete: an unknown kind is not a missing one."""
+    wanted = {kind.group for kind in kinds}
     try:
         groups = msgspec.json.decode(await client.request("GET", "/apis"), type=_Groups).groups
         served = {(group.name, v.version) for group in groups for v in group.versions} | {("", "v1")}
-        asked = sorted(wanted & served)
+        asked = sorted((group, version) for group, version in served if group in wanted)
         answers = await asyncio.gather(*(_resources(client, group, version) for group, version in asked))
     except msgspec.DecodeError as error:
         raise ApiError(0, "Discovery", f"the response cannot be decoded: {error}") from error

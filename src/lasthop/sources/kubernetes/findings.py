@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lasthop.api.kinds import EXPERIMENTAL_API, POD, Kind
+from lasthop.api.kinds import EXPERIMENTAL_API, KINDS, POD, Kind
+from lasthop.api.meta import Key
 from lasthop.kubernetes.errors import ApiError
+from lasthop.kubernetes.objects import POLICY
+from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.knowledge import Unknown
 
 ReadError = tuple[Kind, ApiError, bool]
 """The kind, the error, and whether it has been read before."""
@@ -36,10 +40,63 @@ def trouble_findings(
     return tuple(dict.fromkeys(found))
 
 
+def not_served(kind: Kind, why: str, *, read: bool = False) -> Finding:
+    """Reports a kind that may have objects that we cannot read. `read`: they have been read before."""
+    if read:
+        then = f"the last known state is kept{_closed(kind)}"
+    elif kind.kind == POLICY:
+        then = "nothing is programmed until they have been read"
+    else:
+        then = "they are ignored"
+    severity = Severity.ERROR if read or kind.kind == POLICY else Severity.WARNING
+    message = f"cannot read {resource_name(kind)}, {then}: {why}."
+    return Finding(None, reasons.NOT_SERVED, message, install(kind), severity=severity)
+
+
+def install(kind: Kind) -> str:
+    return f"Install a CRD of {resource_name(kind)} that serves {' or '.join(kind.versions)}."
+
+
+def unproven(error: ApiError, access: str, *, started: bool) -> Finding:
+    """Reports that no port can become plaintext, because absence of policies cannot be proven."""
+    resource = resource_name(KINDS[POLICY])
+    then = "backends that were not plaintext before stay closed" if started else "nothing is programmed until they are"
+    message = f"{resource} cannot be listed, and {then}: {error}."
+    return Finding(None, reasons.POLICIES_UNKNOWN, message, remedy(error, KINDS[POLICY], access))
+
+
+def unreadable_targets(policy: Key) -> Unknown:
+    """Reports a policy that may target any port of its namespace."""
+    then = "use fields that this version knows, or upgrade Lasthop"
+    return Unknown(provable=False, namespace=policy.namespace, why=f"the targets of {policy} cannot be decoded", remedy=then)
+
+
+def resource_name(kind: Kind) -> str:
+    return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+
+
+def remedy(error: ApiError, kind: Kind, access: str) -> str:
+    return _remedy(error, resource_name(kind), access)
+
+
+def _remedy(error: ApiError, resource: str, access: str) -> str:
+    match error.status:
+        case 401:
+            return f"Check the credentials of {access}."
+        case 403:
+            return f"Grant get, list and watch on {resource} to this user (RBAC)."
+        case _:
+            return ""
+
+
+def _closed(kind: Kind) -> str:
+    return ", and no further backend becomes plaintext" if kind.kind == POLICY else ""
+
+
 def _of_kind(kind: Kind, error: ApiError, before: bool, access: str) -> Finding:
-    resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+    resource = resource_name(kind)
     if before:
-        then = "the last known state is kept"
+        then = f"the last known state is kept{_closed(kind)}"
     elif optional(kind) and error.status == 403:
         then = "references to them are invalid"
     else:
@@ -50,13 +107,13 @@ def _of_kind(kind: Kind, error: ApiError, before: bool, access: str) -> Finding:
 def _refused(verb: str, resource: str, error: ApiError, then: str, access: str, *, warning: bool = False) -> Finding:
     message = f"cannot {verb} {resource}{', ' + then if then else ''}: {error}."
     severity = Severity.WARNING if warning else Severity.ERROR
+    remedied = _remedy(error, resource, access)
     match error.status:
         case 401:
-            return Finding(None, "Unauthorized", message, f"Check the credentials of {access}.", severity=severity)
+            return Finding(None, "Unauthorized", message, remedied, severity=severity)
         case 403:
-            remedy = f"Grant get, list and watch on {resource} to this user (RBAC)."
-            return Finding(None, "Forbidden", message, remedy, severity=severity)
+            return Finding(None, "Forbidden", message, remedied, severity=severity)
         case 404:
-            return Finding(None, "NotServed", message, severity=severity)
+            return Finding(None, reasons.NOT_SERVED, message, remedied, severity=severity)
         case _:
-            return Finding(None, "Unreadable", message, severity=severity)
+            return Finding(None, "Unreadable", message, remedied, severity=severity)

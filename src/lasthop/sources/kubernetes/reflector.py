@@ -162,6 +162,18 @@ class Reflector:
             self._sink.trouble(self, error)
         return self._backoff.next(at_least=error.retry_after)
 
+    def has(self, key: Key, version: str) -> bool:
+        """Returns whether this version of an object, or a later state of it, has been passed on.
+
+        A watch delivers in the order of versions, so what is older than its last event has been delivered, deletions too.
+        """
+        known = self.known.get(key, "")
+        return bool(version) and (
+            known == version
+            or older(version, known)
+            or (self.version.isdecimal() and version.isdecimal() and not older(self.version, version))
+        )
+
     # --- one request -------------------------------------------------------------------------------------------------
 
     async def _request(self) -> None:
@@ -254,8 +266,9 @@ class Reflector:
             self.known.pop(key, None)
             self._sink.read(self.kind, [], [key])
         else:
+            read = self._read(self.kind.kind, content)
             self.known[key] = version
-            self._sink.read(self.kind, [self._read(self.kind.kind, content)], [])
+            self._sink.read(self.kind, [read], [])
 
     def _progress(self) -> None:
         self._backoff.reset()

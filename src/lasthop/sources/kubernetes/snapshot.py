@@ -17,7 +17,7 @@ from lasthop.api.kinds import Kind
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.objects import FIELD_SELECTORS
-from lasthop.sources.kubernetes.discovery import choose, discover
+from lasthop.sources.kubernetes.discovery import NO_CRD, choose, discover, find_crd
 
 IN_FLIGHT: Final = 6
 ATTEMPTS: Final = 2
@@ -36,6 +36,8 @@ class ListResult(NamedTuple):
     """Their namespace; empty: all."""
     refusal: ApiError | None = None
     """Why there is nothing, or nothing beyond `namespace`."""
+    unread: str = ""
+    """Why there is nothing although objects may exist: the server does not serve the kind in a version that we read."""
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -62,6 +64,13 @@ async def look(client: Client, kinds: Iterable[Kind], namespace: str, *, beyond:
 
     found = await asyncio.gather(*(one(kind) for kind in wanted if kind.kind in versions))
     return {listed.kind.kind: listed for listed in found if listed is not None}
+
+
+async def unread(client: Client, kind: Kind) -> ListResult | None:
+    """Returns a result without objects for a kind that may have some and is not served in a version that we read."""
+    served = await discover(client, [kind])
+    crd = await find_crd(client, kind, served) if kind.kind not in choose([kind], served) else NO_CRD
+    return ListResult(kind, "", unread=crd.unread) if crd.unread else None
 
 
 async def _readable(client: Client, kind: Kind, version: str, namespace: str, beyond: bool) -> ListResult | None:

@@ -2,33 +2,50 @@
 
 discovery ──> a reflector for each kind ──> reads ──> Batch        not before every kind has been read once
     each 10 s: kinds come and go                ├───> ObservedStatuses     statuses, for the writer
-                                                └───> Pods, in the namespaces where an XBackend selects some
+                                                ├───> Pods, in the namespaces where an XBackend selects some
+                                                └───> Prover ──> Batch     ports that no policy names
+
+The first batch proves absence for all of its ports: its policies are complete as of a request that was sent after everything
+else in it had been read. From the second batch on, policies are unknown, and each port is proven by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
+import msgspec
 import structlog
 from prometheus_client import Counter
 
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.backends import XBackend
-from lasthop.api.bundle import CrdVersions
-from lasthop.api.kinds import KINDS, POD, Kind
+from lasthop.api.bundle import CrdVersion, CrdVersions
+from lasthop.api.kinds import GATEWAY_API, KINDS, POD, Kind
 from lasthop.api.meta import Key, Object
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.objects import POLICY, DecodedObject
 from lasthop.kubernetes.observed import ObservedStatuses
+from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.knowledge import Proofs, Unknown
 from lasthop.sources.kubernetes.bundle import crd_versions
-from lasthop.sources.kubernetes.discovery import choose, discover
-from lasthop.sources.kubernetes.findings import optional, trouble_findings
+from lasthop.sources.kubernetes.discovery import NO_CRD, Crd, Served, choose, discover, find_crd
+from lasthop.sources.kubernetes.findings import (
+    install,
+    not_served,
+    optional,
+    remedy,
+    resource_name,
+    trouble_findings,
+    unproven,
+    unreadable_targets,
+)
+from lasthop.sources.kubernetes.proofs import Prover, Reading
 from lasthop.sources.kubernetes.reflector import Reflector, Timing
 from lasthop.sources.source import Batch
 
@@ -38,8 +55,22 @@ RETRY: Final = 1.0
 """The same while discovery fails."""
 SETTLE: Final = 0.005
 """Seconds to wait for further changes before a batch is yielded: a change seldom comes alone."""
-ABSENCES: Final = 2
-"""How often in a row discovery must miss a known kind: a starting server may not know all its CRDs yet."""
+ABSENT_AFTER: Final = 3.0
+"""Seconds between the two discoveries that must miss a kind before it counts as absent: a starting server may not know all its
+CRDs yet, and a CRD may be deleted only to be replaced."""
+
+
+UNREAD: Final = object()
+
+
+class _Missing(NamedTuple):
+    """A kind that is not served in a version that we read."""
+
+    since: float
+    """When it was found in this state."""
+    lasts: bool
+    """A discovery some seconds later has found it so again."""
+    crd: Crd
 
 
 class _WatchedKind:
@@ -50,7 +81,6 @@ class _WatchedKind:
         self.tasks: list[asyncio.Task[None]] = []
         self.unread = set(reflectors)
         self.errors: dict[Reflector, ApiError] = {}
-        self.absences = 0
 
     @property
     def settled(self) -> bool:
@@ -78,7 +108,9 @@ class KubernetesSource:
         self._interval, self._settle = discovery_interval, settle
         self._log: Any = structlog.get_logger()
         self._watched: dict[str, _WatchedKind] = {}
+        self._missing: dict[str, _Missing] = {}
         self._absent: set[str] = set()
+        """Missing kinds of which no object exists, for certain."""
         self._discovered = False
         self._discovery_error: ApiError | None = None
         self._crd_versions: CrdVersions = ()
@@ -89,6 +121,7 @@ class KubernetesSource:
         self._problems: dict[Key, Finding] = {}
         self._opaque: set[Key] = set()
         self._news, self._look = asyncio.Event(), asyncio.Event()
+        self._prover = Prover(client, self._reading, self._news.set, self._timing)
         self._logged: tuple[Finding, ...] = ()
         self.started = False
         """The first batch was yielded."""
@@ -102,45 +135,104 @@ class KubernetesSource:
             for reflector, error in watched.errors.items()
         ]
         about = trouble_findings(troubles, self._discovery_error, self.started, self._client.access.name)
-        return (*about, *(self._problems[key] for key in sorted(self._problems)))
+        gaps = [not_served(kind, why, read=kind.kind in self._watched) for kind, why in self._unread()]
+        error = self._prover.error
+        proofs = [unproven(error, self._client.access.name, started=self.started)] if error else []
+        return (*about, *gaps, *proofs, *(self._problems[key] for key in sorted(self._problems)))
 
     @property
     def complete(self) -> bool:
-        """Whether every served kind has been read once. Only then does "no such policy" mean anything."""
-        return self._discovered and all(watched.settled for watched in self._watched.values())
+        """Whether every kind has been read once or is absent for certain. Only then does "no such object" mean anything."""
+        known = self._absent | self._watched.keys()
+        return (
+            self._discovered
+            and all(kind.kind in known for kind in self._kinds)
+            and all(watched.settled for watched in self._watched.values())
+        )
 
     def unknown(self) -> tuple[Unknown, ...]:
-        watched = self._watched.get(POLICY)
-        why = [str(key) for key in sorted(self._opaque)]
-        if watched is not None and not watched.settled:
-            why.append("BackendTLSPolicies have not been listed")
-        return tuple(Unknown(provable=False, namespace="", why=each) for each in why)
+        """Returns why absence of a policy means nothing by itself. Each kind has its own watch, so this is always so; the text
+        is about the error that keeps ports from being proven, if there is one."""
+        kind, error, missing = KINDS[POLICY], self._prover.error, self._missing.get(POLICY)
+        why, then = "BackendTLSPolicies have not been listed since the port appeared", ""
+        if missing is not None and missing.crd.unread:
+            why, then = f"BackendTLSPolicies cannot be read: {missing.crd.unread}", install(kind)
+        elif error is not None:
+            why, then = f"BackendTLSPolicies cannot be listed: {error}", remedy(error, kind, self._client.access.name)
+        return (Unknown(provable=True, namespace="", why=why, remedy=then), *self._unreadable_targets())
+
+    def _unreadable_targets(self) -> tuple[Unknown, ...]:
+        return tuple(map(unreadable_targets, sorted(self._opaque)))
 
     def prove(self, ports: Proofs) -> None:
-        """Takes the ports that wait for a proof."""
+        """Takes all ports that wait for a proof."""
+        self._prover.ask(ports)
+
+    def _reading(self) -> Reading | None:
+        if (watched := self._watched.get(POLICY)) is not None:
+            return watched.version, dict(zip(self._namespaces, watched.reflectors, strict=True))
+        if POLICY in self._absent:
+            return None
+        missing = self._missing.get(POLICY)
+        raise ApiError(0, reasons.NOT_SERVED, missing.crd.unread if missing else "discovery has not succeeded yet")
+
+    def _unread(self) -> Iterator[tuple[Kind, str]]:
+        """Yields the kinds that may have objects we cannot read, and why; not what passes in a moment, as an installation."""
+        for kind in self._kinds:
+            missing = self._missing.get(kind.kind)
+            if missing is not None and missing.lasts and missing.crd.unread:
+                yield kind, missing.crd.unread
 
     # --- batches -----------------------------------------------------------------------------------------------------
 
     async def batches(self) -> AsyncIterator[Batch]:
-        published: tuple[object, ...] = ()
+        published: Batch | None = None
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             tasks.create_task(self._follow_discovery(tasks))
+            yield await self._first_batch()
+            self.started = True
+            tasks.create_task(self._prover.run())
+            self._news.set()
             while True:
                 await self._news.wait()
                 await asyncio.sleep(self._settle)
                 self._news.clear()
-                findings = self.findings()
-                about = (findings, self.unknown(), self._crd_versions, frozenset(self._absent))
-                if not self.started:
-                    self._log_findings(findings)
-                    if not self.complete:
-                        continue
-                elif not self._changes and about == published:
+                batch = self._batch({}, self.unknown())
+                proven = self._prover.take()
+                if not self._changes and not proven and batch == published:
                     continue
-                changes, self._changes = self._changes, {}
-                self.started, published = True, about
-                yield Batch(changes, *about)
+                changes, self._changes, published = self._changes, {}, batch
+                yield msgspec.structs.replace(batch, changes=changes, proven=proven)
+
+    async def _first_batch(self) -> Batch:
+        """Waits until every kind has been read, then until the policies are complete as of a later moment. Other changes after
+        that moment are left to the next batch: whoever keeps making some must not delay the start."""
+        while True:
+            await self._news.wait()
+            await asyncio.sleep(self._settle)
+            self._news.clear()
+            self._log_findings(self.findings())
+            if not self.complete:
+                continue
+            read = dict(self._changes)
+            try:
+                await asyncio.gather(*(self._prover.check(scope) for scope in self._namespaces))
+            except ApiError as error:
+                await self._timing.sleep(self._prover.report(error))
+                self._news.set()
+                continue
+            self._prover.report()
+            changes, self._changes = self._changes, {}
+            policies = {key: obj for key, obj in changes.items() if key.kind == POLICY}
+            later = changes.keys() - policies.keys()
+            self._changes = {key: changes[key] for key in later if changes[key] is not read.get(key, UNREAD)}
+            return self._batch({**read, **policies}, self._unreadable_targets())
+
+    def _batch(self, changes: Mapping[Key, Object | None], unknown: tuple[Unknown, ...]) -> Batch:
+        gaps = ((resource_name(kind), CrdVersion(unread=why)) for kind, why in self._unread() if kind.group == GATEWAY_API)
+        versions = tuple(sorted((*self._crd_versions, *gaps)))
+        return Batch(changes, self.findings(), unknown, versions, frozenset(self._absent))
 
     def _log_findings(self, findings: tuple[Finding, ...]) -> None:
         """Logs findings before the first batch, when nothing else reports why there is none."""
@@ -159,37 +251,68 @@ class KubernetesSource:
             try:
                 served = await discover(self._client, self._kinds)
                 versions = choose(self._kinds, served)
+                missing = await self._find_crds([kind for kind in self._kinds if kind.kind not in versions], served)
                 installed = [kind for kind in self._kinds if kind.kind in versions]
                 self._crd_versions = await crd_versions(self._client, installed, self._crd_versions)
                 self._discovery_error, self._discovered, failures = None, True, 0
-                self._adopt(versions, tasks)
+                self._adopt(versions, missing, tasks)
             except ApiError as error:
                 failures += 1
                 if failures > 1 or not (self.started and error.transient):  # a single failure is not reported
                     self._discovery_error = error
             self._news.set()
-            pause = min(RETRY, self._interval) if failures else self._interval
-            try:
-                async with asyncio.timeout(pause):
-                    await self._look.wait()
-                    await self._timing.sleep(min(0.5, self._interval))
-            except TimeoutError:
-                pass
+            undecided = any(not each.lasts for kind, each in self._missing.items() if kind not in self._absent)
+            await self._pause(min(RETRY, self._interval) if failures or undecided else self._interval)
 
-    def _adopt(self, versions: dict[str, str], tasks: asyncio.TaskGroup) -> None:
+    async def _find_crds(self, kinds: list[Kind], served: Served) -> dict[str, Crd]:
+        """Looks for the CRDs of missing kinds. One that we can do without, and never had, may be absent by discovery alone."""
+        wanted = [kind for kind in kinds if kind.kind in self._watched or not optional(kind)]
+        found = await asyncio.gather(*(find_crd(self._client, kind, served) for kind in wanted))
+        return {kind.kind: NO_CRD for kind in kinds} | {kind.kind: crd for kind, crd in zip(wanted, found, strict=True)}
+
+    async def _pause(self, seconds: float) -> None:
+        """Waits for the next discovery. It comes earlier when a watch gets a 404, and when the CRD of the policies is not what
+        it was while they are missing: what is plaintext for want of the kind is not to stay so for long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while POLICY in self._missing:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(min(RETRY, self._interval)):
+                            await self._look.wait()
+                            return
+                    if (await find_crd(self._client, KINDS[POLICY])).version != self._missing[POLICY].crd.version:
+                        return
+                await self._look.wait()
+                await self._timing.sleep(min(0.5, self._interval))
+
+    def _adopt(self, versions: dict[str, str], missing: dict[str, Crd], tasks: asyncio.TaskGroup) -> None:
         for kind in self._kinds:
             version, watched = versions.get(kind.kind), self._watched.get(kind.kind)
-            if version is not None and (watched is None or watched.version != version):
+            if version is None:
+                self._miss(kind, missing[kind.kind])
+                continue
+            self._missing.pop(kind.kind, None)
+            if watched is None or watched.version != version:
                 self._start(kind, version, tasks)
-            elif version is None and watched is not None:
-                watched.absences += 1
-                if watched.absences >= ABSENCES:
-                    self._end(watched)
-            elif watched is not None:
-                watched.absences = 0
-            elif kind.kind not in self._absent:
-                self._absent.add(kind.kind)
+
+    def _miss(self, kind: Kind, crd: Crd) -> None:
+        """Decides whether a kind that discovery does not list is absent. Objects that we have are kept until that is certain,
+        and without policies nothing starts."""
+        before, now = self._missing.get(kind.kind), self._timing.clock()
+        since = before.since if before and bool(before.crd.unread) == bool(crd.unread) else now
+        lasts = now - since >= min(ABSENT_AFTER, self._interval)
+        self._missing[kind.kind] = _Missing(since, lasts, crd)
+        watched = self._watched.get(kind.kind)
+        certain = watched is not None or kind.kind == POLICY
+        absent = (lasts and not crd.unread) if certain else (lasts or optional(kind))
+        if absent and kind.kind not in self._absent:
+            self._absent.add(kind.kind)
+            if watched is not None:
+                self._end(watched)
+            else:
                 self._log.info("kind is not installed; checking for it from time to time", kind=kind.kind, group=kind.group)
+        elif crd.unread and kind.kind == POLICY:
+            self._absent.discard(kind.kind)
 
     def _start(self, kind: Kind, version: str, tasks: asyncio.TaskGroup) -> None:
         before = self._watched.get(kind.kind)
@@ -223,7 +346,6 @@ class KubernetesSource:
         del self._watched[watched.kind.kind]
         self.observed.versions.pop(watched.kind.kind, None)
         self.read(watched.kind, [], [key for reflector in watched.reflectors for key in reflector.known])
-        self._absent.add(watched.kind.kind)
         self._log.warning("kind is no longer installed", kind=watched.kind.kind, group=watched.kind.group)
 
     def _stop(self, watched: _WatchedKind) -> None:
@@ -248,6 +370,7 @@ class KubernetesSource:
             if read.status is not None:
                 self.observed.observe(read.key, read.status)
         self._news.set()
+        self._prover.heard.set()
         if kind.kind == XBACKEND:
             self._select({read.key: read.object for read in reads}, deleted)
 
@@ -286,6 +409,7 @@ class KubernetesSource:
 
     def whole(self, reflector: Reflector) -> None:
         watched = self._watched.get(reflector.kind.kind)
+        self._prover.heard.set()
         if watched is not None and reflector in watched.unread:
             watched.unread.discard(reflector)
             self._news.set()
