@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
@@ -48,6 +49,9 @@ PROGRAMMED_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 1
 TURN: Final = 0.03
 """Seconds after which one member of each output is enough, where members cost more than that."""
 
+COMPLAIN: Final = 10.0
+"""Seconds between two lines of the log about a Gateway whose proxies exceed its budget."""
+
 
 class Controller:
     """Connects one source, one engine, one xDS server and their sinks, of which one runs the proxies."""
@@ -58,6 +62,9 @@ class Controller:
         self.source, self.engine = source, engine
         self.fleet, self.server, self.statuses = Fleet(), Server(self), StatusCache(engine.store)
         self.observations, self.totals = Observations(), Totals()
+        self.exceeded: Counter[Key] = Counter()
+        """Streams and reports of each Gateway's proxies that were refused because they exceed its budget."""
+        self._complain_at: dict[Key, float] = {}
         OBSERVES.set(engine.graph, True)
         self.source_findings: tuple[Finding, ...] = ()
         self.not_applied: tuple[NotApplied, ...] = ()
@@ -200,6 +207,8 @@ class Controller:
             self.do(self.fleet.gone(key))
             self.observations.forget(key)
             self.totals.forget(key)
+            self.exceeded.pop(key, None)
+            self._complain_at.pop(key, None)
         for sink in self._sinks:
             sink.want(wanted)
 
@@ -235,6 +244,14 @@ class Controller:
         type = type_name(event.type_url)
         self.log.error("the proxy refused configuration", gateway=gateway.path, type=type, detail=event.detail)
         self.do(self.fleet.nacked(gateway, event))
+
+    def over_budget(self, gateway: Key, why: str) -> None:
+        """Takes that a proxy has sent more than its Gateway can need."""
+        self.exceeded[gateway] += 1
+        now = time.monotonic()
+        if now >= self._complain_at.get(gateway, 0.0):
+            self._complain_at[gateway] = now + COMPLAIN
+            self.log.warning("a proxy exceeds the budget of its Gateway", gateway=gateway.path, why=why)
 
     def seen(self, report: ProxyReport) -> None:
         """Takes what a proxy has seen on the wire."""

@@ -20,6 +20,7 @@ from lasthop.api.meta import Key
 from lasthop.outputs.audit import document as audit_document
 from lasthop.plan.request import MAX_SIZE, Request
 from lasthop.probe.result import document
+from lasthop.slices import Shared, in_slices
 from lasthop.web import page
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.engine_view import located
@@ -28,7 +29,6 @@ from lasthop.web.metrics import metrics
 from lasthop.web.page_model import PageModel
 from lasthop.web.probing import TooMany
 from lasthop.web.redaction import without_secrets
-from lasthop.web.slices import Shared, in_slices
 from lasthop.web.tap import tap
 from lasthop.web.traffic import TrafficReport
 
