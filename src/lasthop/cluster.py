@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Final
 
 import msgspec
@@ -181,7 +181,14 @@ class ClusterRuntime(Sink, Leadership):
                 # One that knows nothing yet is not to lead: it could not write, and others could.
                 running += [tasks.create_task(one()) for one in (self.updater.run, self._identity.run, self._memory.run)]
                 await self._identity.known.wait()
-                await server.start_tls(self._xds_listen, self._identity.credentials, self._gateway_of, self._heard, self._seen)
+                await server.start_tls(
+                    self._xds_listen,
+                    self._identity.credentials,
+                    self._gateway_of,
+                    self._heard,
+                    self._seen,
+                    self.controller.engine,
+                )
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.
                 server.open()
                 running.append(tasks.create_task(self._reporter.run()))
@@ -219,13 +226,13 @@ class ClusterRuntime(Sink, Leadership):
         self.controller.do(self.controller.fleet.heard(replica, report, time.monotonic()))
         return True
 
-    def _seen(self, report: ProxyReport, passed_on: bool) -> bool:
+    def _seen(self, report: ProxyReport, passed_on: bool) -> Generator[None, None, bool]:
         """Takes what a proxy has seen, also while another replica leads: this one may lead next."""
         if passed_on and not self.updater.elector.certain:
             return False
         if not passed_on:
             self._here.take(report, time.monotonic())
-        self.controller.seen(report)
+        yield from self.controller.seeing(report)
         return True
 
     def _gateway_of(self, uid: str) -> Key | None:

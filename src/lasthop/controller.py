@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -22,7 +22,7 @@ from lasthop.api.meta import Key
 from lasthop.engine import Engine, Update
 from lasthop.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
 from lasthop.infra.memory import Memory
-from lasthop.observe.observations import Observations
+from lasthop.observe.observations import MAX_PROXIES, Observations
 from lasthop.observe.totals import Totals
 from lasthop.outputs.audit.changes import ChangeRecord
 from lasthop.outputs.envoy.quarantine import is_built, withhold
@@ -122,6 +122,7 @@ class Controller:
         self.engine.advance(time.time())
         self.do(self.fleet.expire(time.monotonic()))
         self._observe()
+        self.totals.keep_proxies(self.observations.reports)
         self.dirty.set()
 
     def _look(self) -> None:
@@ -255,9 +256,20 @@ class Controller:
 
     def seen(self, report: ProxyReport) -> None:
         """Takes what a proxy has seen on the wire."""
-        if report.gateway in self.fleet.gateways:
-            self.observations.heard(report, time.time())
-            self.totals.heard(report)
+        for _ in self.seeing(report):
+            pass
+
+    def seeing(self, report: ProxyReport) -> Iterator[None]:
+        """Does the same in steps, because it may be about thousands of hops. One report at a time."""
+        if report.gateway not in self.fleet.gateways:
+            return
+        if self.observations.heard(report, time.time()):
+            yield from self.totals.heard(report)
+        else:
+            self.over_budget(report.gateway, f"{MAX_PROXIES} of its proxies report already")
+        self._observe()
+        while self.observations.pending:
+            yield
             self._observe()
 
     def _observe(self) -> None:

@@ -37,8 +37,10 @@ may show another certificate to each connection."""
 FIRST_WORDS_HOLD: Final = 3.0
 """The same of the first change: somebody corrects one mistake after the other. Doubled with each further one, until nothing
 has changed for twice `WORDS_HOLD`."""
-MAX_PROXIES: Final = 1_000
-"""That are told apart."""
+MAX_PROXIES: Final = 200
+"""Of one Gateway, that are told apart."""
+AT_ONCE: Final = 500
+"""Hops that are judged in one step: some 10 ms."""
 WINDOW: Final = 10.0
 """Seconds over which rates are taken."""
 _KEPT: Final = 16
@@ -72,16 +74,21 @@ class Observations:
 
     # --- in ----------------------------------------------------------------------------------------------------------
 
-    def heard(self, report: ProxyReport, now: float) -> None:
-        """Takes in the report of a proxy, in place of its last one."""
-        if (report.gateway, report.proxy) not in self._proxies and len(self._proxies) >= MAX_PROXIES:
-            return
+    def heard(self, report: ProxyReport, now: float) -> bool:
+        """Takes in the report of a proxy, in place of its last one; returns False if its Gateway has too many."""
+        if (report.gateway, report.proxy) not in self._proxies and sum(1 for _ in self._of(report.gateway)) >= MAX_PROXIES:
+            return False
         proxy = self._proxies.setdefault((report.gateway, report.proxy), _Proxy())
         old = proxy.report.hops if proxy.report else {}
         proxy.take(report, now)
         hops = (hop for hop in report.hops if hop.gateway == report.gateway)
         self._news.update(dict.fromkeys(hop for hop in hops if self._matters(hop, old.get(hop), report.hops[hop])))
         self._news.update(dict.fromkeys(old.keys() - report.hops.keys()))
+        return True
+
+    def reports(self, gateway: Key, proxy: str) -> bool:
+        """Returns whether a proxy has reported lately."""
+        return (gateway, proxy) in self._proxies
 
     def began(self, hop: Hop, now: float) -> None:
         """Takes in that the hop is connected in another way from now on, or not at all: what was seen before says nothing of
@@ -98,8 +105,14 @@ class Observations:
         for hop in [hop for hop in self._began if hop.gateway == gateway]:
             del self._began[hop]
 
+    @property
+    def pending(self) -> bool:
+        """Returns whether there is news of more hops than one step looks at."""
+        return bool(self._news)
+
     def step(self, now: float) -> dict[Hop, HopState | None]:
-        """Returns what is known of hops of which something else is known than before; None: nothing any more."""
+        """Returns what is known of hops of which something else is known than before; None: nothing any more. Looks at so many
+        hops at a time; call again while there are `pending` ones."""
         for key in [key for key, proxy in self._proxies.items() if now - proxy.heard >= EXPIRES]:
             self._drop(key)
         while self._due and self._due[0][0] <= now:
@@ -107,7 +120,9 @@ class Observations:
             if self._due_at.get(hop) == due:
                 del self._due_at[hop]
                 self._news[hop] = None
-        todo, self._news = self._news, {}
+        todo = [*self._news][:AT_ONCE]
+        for hop in todo:
+            del self._news[hop]
         changes: dict[Hop, HopState | None] = {}
         for hop in todo:
             old = self._states.get(hop, HopState())
@@ -226,6 +241,19 @@ class Observations:
         return (requests / longest, errors / longest) if longest > 0 else (0.0, 0.0)
 
 
+class _Figures(dict[Hop | Key, Traffic]):
+    """The traffic of a report. Hops and routes never have the same key, because they differ in length."""
+
+    @classmethod
+    def of(cls, report: ProxyReport) -> _Figures:
+        figures = cls((hop, seen.traffic) for hop, seen in report.hops.items())
+        figures.update(report.routes.items())
+        return figures
+
+    def __missing__(self, part: Hop | Key) -> Traffic:
+        return Traffic()
+
+
 class _Proxy:
     def __init__(self) -> None:
         self.report: ProxyReport | None = None
@@ -233,7 +261,7 @@ class _Proxy:
         self.ahead = 0.0
         """Seconds that our clock is ahead of the proxy's; what the report took to arrive is in it."""
         self.verdicts: dict[Hop, dict[str, Verdict]] = {}
-        self._reports: deque[tuple[float, ProxyReport]] = deque(maxlen=_KEPT)
+        self._figures: deque[tuple[float, _Figures]] = deque(maxlen=_KEPT)
 
     @property
     def hops(self) -> dict[Hop, HopSeen]:
@@ -245,11 +273,11 @@ class _Proxy:
 
     def take(self, report: ProxyReport, now: float) -> None:
         if self.report and self.report.since != report.since:
-            self._reports.clear()  # another process, whose figures begin anew
+            self._figures.clear()  # another process, whose figures begin anew
         self.report, self.heard, self.ahead = report, now, now - report.at
-        self._reports.append((now, report))
-        while len(self._reports) > 2 and now - self._reports[1][0] >= WINDOW:
-            self._reports.popleft()
+        self._figures.append((now, _Figures.of(report)))
+        while len(self._figures) > 2 and now - self._figures[1][0] >= WINDOW:
+            self._figures.popleft()
 
     def by_our_clock(self, seen: EndpointSeen) -> EndpointSeen:
         if abs(self.ahead) < 0.001:
@@ -259,24 +287,18 @@ class _Proxy:
 
     def recent(self, part: Hop | Key) -> tuple[Traffic, float]:
         """Returns what was added in the last seconds, and in how many."""
-        if not self._reports:
+        if not self._figures:
             return Traffic(), 0.0
-        (then, first), (now, last) = self._reports[0], self._reports[-1]
-        return _traffic(last, part) - _traffic(first, part), now - then
+        (then, first), (now, last) = self._figures[0], self._figures[-1]
+        return last[part] - first[part], now - then
 
     def added(self, part: Hop | Key) -> tuple[int, int, float]:
         """Returns how many requests and errors were added in the last seconds, and in how many."""
-        if not self._reports:
+        if not self._figures:
             return 0, 0, 0.0
-        (then, first), (now, last) = self._reports[0], self._reports[-1]
-        old, new = _traffic(first, part), _traffic(last, part)
+        (then, first), (now, last) = self._figures[0], self._figures[-1]
+        old, new = first[part], last[part]
         return (0, 0, now - then) if old is new else (new.requests - old.requests, new.errors - old.errors, now - then)
-
-
-def _traffic(report: ProxyReport, part: Hop | Key) -> Traffic:
-    if isinstance(part, Hop):
-        return report.hops[part].traffic if part in report.hops else Traffic()
-    return report.routes.get(part, Traffic())
 
 
 def _bearing(seen: EndpointSeen) -> tuple[object, ...]:

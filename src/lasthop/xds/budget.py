@@ -37,6 +37,17 @@ UNIT: Final = 4 * 1024
 STREAM: Final = 20.0
 """Requests that a new stream counts for."""
 
+PER_HOP: Final = 16 * 1024
+"""Bytes of a report: for each hop with as many endpoints as are told apart."""
+REPORT_RATE: Final = 4 * 1024 * 1024.0
+REPORT_BURST: Final = 8 * REPORT_RATE
+"""Bytes of reports a second, and at once. What comes faster is left out: every report is whole, and one in ten is enough for a
+proxy to count as there."""
+READING: Final = 4
+"""Reports of one Gateway that are read at a time."""
+QUEUE: Final = 200
+"""Those that wait for that, unread."""
+
 
 class OverBudget(Exception):
     """A peer has exceeded a limit; the text says which one."""
@@ -50,6 +61,11 @@ def largest_request(names: int) -> int:
 def check_request(size: int, names: int) -> None:
     if size > (limit := largest_request(names)):
         raise OverBudget(f"a request of {size} bytes; {limit} are enough for all that this Gateway has")
+
+
+def check_report(size: int, hops: int) -> None:
+    if size > (limit := min(MAX_REQUEST, BASE + PER_HOP * hops)):
+        raise OverBudget(f"a report of {size} bytes; {limit} are enough for all that this Gateway has")
 
 
 def check_names(count: int, known: int) -> None:
@@ -70,16 +86,28 @@ def check_name(name: str) -> None:
 class Allotment:
     """The turns of one Gateway: who exceeds the rate waits, so that a burst after a restart is only slower."""
 
-    def __init__(self) -> None:
-        self._left, self._at = BURST, 0.0
+    def __init__(self, rate: float = RATE, burst: float = BURST) -> None:
+        self._rate, self._burst = rate, burst
+        self._left, self._at = burst, 0.0
         self.pending = 0
         """Bytes of requests that wait for their turn."""
 
     def wait(self, cost: float, now: float) -> float:
         """Takes a turn, and returns after how many seconds it begins. A clock set back gives nothing."""
-        self._left = min(BURST, self._left + max(0.0, now - self._at) * RATE) - cost
+        self._left = self._saved(now) - cost
         self._at = now
-        return max(0.0, -self._left / RATE)
+        return max(0.0, -self._left / self._rate)
+
+    def spend(self, cost: float, now: float) -> bool:
+        """Takes a turn if it can begin at once; returns whether it can."""
+        self._left, self._at = self._saved(now), now
+        if self._left < cost:
+            return False
+        self._left -= cost
+        return True
+
+    def _saved(self, now: float) -> float:
+        return min(self._burst, self._left + max(0.0, now - self._at) * self._rate)
 
     def admit(self, size: int) -> None:
         if self.pending + size > MAX_PENDING:

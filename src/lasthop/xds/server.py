@@ -21,7 +21,8 @@ from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 from google.protobuf.message import DecodeError
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.resource import TYPES, Changes
+from lasthop.observe.foreign import NOTHING, Known
+from lasthop.outputs.envoy.resource import CLUSTER, TYPES, Changes
 from lasthop.slices import step_by_step
 from lasthop.xds import observing, replicas
 from lasthop.xds.budget import MAX_REQUEST, MAX_STREAMS, STREAM, Allotment, OverBudget, check_excess, check_request, cost
@@ -33,6 +34,9 @@ from lasthop.xds.unix_socket import claim, release
 
 GRACE: Final = 1.0
 """For streams to end by themselves, which takes a turn of the event loop unless a proxy does not read."""
+
+HEARD_OUT: Final = 8
+"""Clients at a time."""
 
 OPTIONS: Final = (("grpc.max_receive_message_length", MAX_REQUEST),)
 REMOTE_OPTIONS: Final = (
@@ -132,6 +136,8 @@ class Server:
         """Requests of proxies since the start."""
         self.waiting = 0
         """Proxies that have come before `open`."""
+        self.reports: observing.Reports | None = None
+        self._heard_out = 0
         self._closed = False
         self._grpc: list[grpc.aio.Server] = []
         self._socket: Path | None = None
@@ -152,16 +158,22 @@ class Server:
         credentials: Callable[[], Credentials],
         gateway_of_uid: Callable[[str], Key | None],
         heard: replicas.OnReport = lambda replica, report: False,
-        observed: observing.OnReport = lambda report, passed_on: False,
+        observed: observing.OnReport = observing.ignored,
+        known: Known = NOTHING,
     ) -> int:
         """Listens for proxies elsewhere, which show a certificate with their Gateway's UID; what they say of themselves does
-        not count. And for other replicas, whose reports go to `heard`. What proxies have seen on the wire goes to `observed`.
-        The answer is the port. Raises RuntimeError if the address cannot be bound."""
+        not count. And for other replicas, whose reports go to `heard`. What proxies have seen on the wire goes to `observed`,
+        as far as it is `known` to exist. The answer is the port. Raises RuntimeError if the address cannot be bound."""
         server = self._listener(lambda context: gateway_of_uid(peer_uid(context)), REMOTE_OPTIONS)
-        server.add_generic_rpc_handlers((replicas.handler(heard), observing.handler(gateway_of_uid, observed)))
+        self.reports = observing.Reports(gateway_of_uid, known, observed, self._hops, self._observer.over_budget)
+        server.add_generic_rpc_handlers((replicas.handler(heard), self.reports.handler()))
         port = server.add_secure_port(address, server_credentials(credentials))
         await server.start()
         return port
+
+    def _hops(self, gateway: Key) -> int:
+        known = self._gateways.get(gateway)
+        return known.cache.count(CLUSTER) if known else 0
 
     def _named(self, path: str) -> Key | None:
         return next((key for key in self._gateways if key.path == path), None)
@@ -271,11 +283,25 @@ class Server:
             self._observer.over_budget(gateway, why)
             await context.abort(code, why)
 
+    async def _hear_out(self, first: bytes | None, messages: AsyncIterator[bytes]) -> None:
+        """Reads a request of a client that is turned away, so that it learns why: some clients that are still sending when the
+        answer comes take it for an error of their own. Only of a few at a time, or what is refused unread would be read."""
+        if first is None and self._heard_out < HEARD_OUT:
+            self._heard_out += 1
+            try:
+                async with asyncio.timeout(GRACE):
+                    await anext(aiter(messages), None)
+            except TimeoutError:
+                pass
+            finally:
+                self._heard_out -= 1
+
     async def _admitted(
         self, gateway: Key, known: _Gateway, first: bytes | None, messages: AsyncIterator[bytes], context: Context
     ) -> None:
         """Serves a stream of a Gateway. Where the certificate has said which, nothing has been read of it yet."""
         if known.admitted >= MAX_STREAMS:
+            await self._hear_out(first, messages)
             raise OverBudget(f"{MAX_STREAMS} streams of this Gateway are open")
         known.admitted += 1
         try:

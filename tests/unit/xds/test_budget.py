@@ -233,21 +233,25 @@ async def test_unknown_names_are_counted_over_all_streams_of_a_gateway(socket: P
         assert "40 names" in heard.refused[0][1]
 
 
-async def test_requests_beyond_the_rate_wait_and_are_answered(socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float] = []
-    real = Allotment.wait
+class Counting(Allotment):
+    """Says how long requests would have to wait, by a clock that stands still, and has them wait a moment."""
 
-    def wait(self: Allotment, cost: float, now: float) -> float:
-        waits.append(real(self, cost, 0.0) and 0.001)
-        return waits[-1]
+    def __init__(self) -> None:
+        super().__init__(burst=30.0)
+        self.waits: list[float] = []
 
-    monkeypatch.setattr(budget, "BURST", 30.0)
-    monkeypatch.setattr(Allotment, "wait", wait)
-    async with serving(socket), proxy(socket) as envoy:
+    def wait(self, cost: float, now: float) -> float:
+        self.waits.append(super().wait(cost, 0.0))
+        return min(self.waits[-1], 0.001)
+
+
+async def test_requests_beyond_the_rate_wait_and_are_answered(socket: Path) -> None:
+    async with serving(socket) as (server, _), proxy(socket) as envoy:
+        server._gateways[GATEWAY].allotment = counting = Counting()
         for _ in range(20):
             await envoy.ask(CLUSTER, subscribe=["a"])
             assert await envoy.hear()
-    assert waits[0] == 0 and waits[-1] > 0
+    assert counting.waits[0] == 0 and counting.waits[-1] > 0
 
 
 async def test_a_large_request_is_taken_in_slices_and_nothing_is_sent_before_the_last(

@@ -86,6 +86,24 @@ async def test_a_gateway_that_is_not_there_is_told_nothing(world: World) -> None
     assert world.heard.events == []
 
 
+async def test_who_is_turned_away_is_heard_out_and_no_more_than_a_few_are(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(first: bytes | None) -> bool:
+        found: list[bytes] = []
+
+        async def messages() -> AsyncIterator[bytes]:
+            found.append(b"x")
+            yield b"x"
+
+        await world.server._hear_out(first, messages())
+        return bool(found)
+
+    assert await read(None) and not await read(b"it has been read already")
+    monkeypatch.setattr("lasthop.xds.server.HEARD_OUT", 0)
+    assert not await read(None)
+
+
 async def test_without_a_certificate_there_is_no_connection(world: World) -> None:
     assert await world.clusters(None) == ["UNAVAILABLE"]
 
