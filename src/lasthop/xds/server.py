@@ -342,7 +342,7 @@ class Server:
             self.heard += 1
             async with stream.in_use:
                 known.unsure.add(stream)
-                events = await step_by_step(stream.session.steps(_decoded(message), self._clock()))
+                events = await step_by_step(stream.session.receiving(_decoded(message), self._clock()))
         finally:
             known.allotment.pending -= len(message)
         known.unsure.add(stream)

@@ -130,7 +130,7 @@ class Session:
 
     def receive(self, request: DeltaDiscoveryRequest, now: float) -> list[SessionEvent]:
         """Takes a whole DeltaDiscoveryRequest at once."""
-        steps = self.steps(request, now)
+        steps = self.receiving(request, now)
         while True:
             try:
                 next(steps)
@@ -138,7 +138,7 @@ class Session:
                 events: list[SessionEvent] = done.value
                 return events
 
-    def steps(self, request: DeltaDiscoveryRequest, now: float) -> Generator[None, None, list[SessionEvent]]:
+    def receiving(self, request: DeltaDiscoveryRequest, now: float) -> Generator[None, None, list[SessionEvent]]:
         """Takes a DeltaDiscoveryRequest, which may be a subscription, a confirmation, or both at once. Raises OverBudget if
         the client asks for more than the Gateway can need: before the work where the numbers show it."""
         type_url: str = request.type_url

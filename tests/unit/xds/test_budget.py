@@ -276,7 +276,7 @@ def test_what_changes_while_a_request_is_taken_is_not_lost() -> None:
     cache = Cache()
     cache.apply(clusters(*(f"c{number}=1" for number in range(50))))
     session = Session(cache)
-    steps = session.steps(request(CLUSTER, versions={f"c{number}": "1" for number in range(50)}), 0.0)
+    steps = session.receiving(request(CLUSTER, versions={f"c{number}": "1" for number in range(50)}), 0.0)
     for _ in range(95):
         next(steps)
     cache.apply(clusters("c3=2", "new=1"))
