@@ -49,6 +49,8 @@ PROGRAMMED_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 1
 TURN: Final = 0.03
 """Seconds after which one member of each output is enough, where members cost more than that."""
 
+LONGEST_DETAIL: Final = 4_000
+"""Characters of a refusal that are logged."""
 COMPLAIN: Final = 10.0
 """Seconds between two lines of the log about a Gateway whose proxies exceed its budget."""
 
@@ -243,7 +245,8 @@ class Controller:
 
     def nacked(self, gateway: Key, event: Nacked) -> None:
         type = type_name(event.type_url)
-        self.log.error("the proxy refused configuration", gateway=gateway.path, type=type, detail=event.detail)
+        detail = event.detail[:LONGEST_DETAIL]
+        self.log.error("the proxy refused configuration", gateway=gateway.path, type=type, detail=detail)
         self.do(self.fleet.nacked(gateway, event))
 
     def over_budget(self, gateway: Key, why: str) -> None:

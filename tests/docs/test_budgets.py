@@ -26,6 +26,7 @@ def test_the_table_of_budgets_has_the_numbers_that_hold() -> None:
         f"{budget.RATE:,.0f} requests a second after {budget.BURST:,.0f}",
         f"{budget.UNIT // KIB} KiB count",
         f"a new stream as {budget.STREAM:.0f}",
+        f"a refusal of configuration as {budget.REFUSAL:.0f}",
         f"{budget.MAX_UNCONFIRMED:,} responses",
         f"{budget.PER_HOP // KIB} KiB for each hop",
         f"at most {budget.MAX_REQUEST // MIB} MiB",

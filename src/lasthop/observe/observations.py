@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import Final
 
@@ -62,6 +62,8 @@ class Rate(msgspec.Struct, frozen=True):
 class Observations:
     def __init__(self) -> None:
         self._proxies: dict[tuple[Key, str], _Proxy] = {}
+        self._by_gateway: dict[Key, dict[str, _Proxy]] = {}
+        """The same, so that what a Gateway has costs nothing at the hops of others."""
         self._states: dict[Hop, HopState] = {}
         self._changed: dict[Hop, tuple[float, float]] = {}
         """When what is said of a hop has last changed, and how long that holds."""
@@ -76,9 +78,10 @@ class Observations:
 
     def heard(self, report: ProxyReport, now: float) -> bool:
         """Takes in the report of a proxy, in place of its last one; returns False if its Gateway has too many."""
-        if (report.gateway, report.proxy) not in self._proxies and sum(1 for _ in self._of(report.gateway)) >= MAX_PROXIES:
+        if (report.gateway, report.proxy) not in self._proxies and len(self._of(report.gateway)) >= MAX_PROXIES:
             return False
         proxy = self._proxies.setdefault((report.gateway, report.proxy), _Proxy())
+        self._by_gateway.setdefault(report.gateway, {})[report.proxy] = proxy
         old = proxy.report.hops if proxy.report else {}
         proxy.take(report, now)
         hops = (hop for hop in report.hops if hop.gateway == report.gateway)
@@ -94,7 +97,7 @@ class Observations:
         """Takes in that the hop is connected in another way from now on, or not at all: what was seen before says nothing of
         it."""
         for each in filter(None, (hop, hop.for_upgrades)):
-            if any(each in proxy.hops for proxy in self._of(hop.gateway)) or each in self._states:
+            if any(each in proxy.hops for proxy in self._of(hop.gateway).values()) or each in self._states:
                 self._began[each] = now
                 self._news[each] = None
 
@@ -164,16 +167,24 @@ class Observations:
 
     def _drop(self, key: tuple[Key, str]) -> None:
         self._news.update(dict.fromkeys(self._proxies.pop(key).hops))
+        gateway, name = key
+        del self._by_gateway[gateway][name]
+        if not self._by_gateway[gateway]:
+            del self._by_gateway[gateway]
 
-    def _of(self, gateway: Key) -> Iterator[_Proxy]:
-        return (proxy for (owner, _), proxy in self._proxies.items() if owner == gateway)
+    def _of(self, gateway: Key) -> Mapping[str, _Proxy]:
+        return self._by_gateway.get(gateway, {})
+
+    def _serving(self, part: Hop | Key) -> Iterable[_Proxy]:
+        """Returns the proxies that may have traffic of a hop, or of a route, which several Gateways may serve."""
+        return self._of(part.gateway).values() if isinstance(part, Hop) else self._proxies.values()
 
     # --- what is known -----------------------------------------------------------------------------------------------
 
     def _judge(self, hop: Hop, old: HopState, now: float) -> HopState:
         found: list[tuple[str, EndpointSeen, Verdict]] = []
-        for (gateway, name), proxy in self._proxies.items():
-            seen = proxy.hops.get(hop) if gateway == hop.gateway else None
+        for name, proxy in self._of(hop.gateway).items():
+            seen = proxy.hops.get(hop)
             if seen is None:
                 proxy.verdicts.pop(hop, None)
                 continue
@@ -208,7 +219,7 @@ class Observations:
 
     def seen(self, hop: Hop) -> HopSeen | None:
         """Returns the figures of all proxies together."""
-        found = [seen for proxy in self._of(hop.gateway) if (seen := proxy.hops.get(hop))]
+        found = [seen for proxy in self._of(hop.gateway).values() if (seen := proxy.hops.get(hop))]
         return merged(found) if found else None
 
     def route(self, key: Key) -> Traffic:
@@ -220,11 +231,11 @@ class Observations:
 
     def proxies(self, gateway: Key) -> tuple[ProxyReport, ...]:
         """Returns the last report of each proxy of a Gateway."""
-        return tuple(proxy.report for proxy in self._of(gateway) if proxy.report)
+        return tuple(proxy.report for proxy in self._of(gateway).values() if proxy.report)
 
     def rate(self, *parts: Hop | Key) -> Rate:
         """Returns the traffic of the last seconds, of hops (or routes) together."""
-        recent = [proxy.recent(part) for part in parts for proxy in self._proxies.values()]
+        recent = [proxy.recent(part) for part in parts for proxy in self._serving(part)]
         longest = max((seconds for _, seconds in recent), default=0.0)
         total = sum((traffic for traffic, _ in recent), Traffic())
         if longest <= 0:
@@ -234,8 +245,8 @@ class Observations:
     def per_second(self, *parts: Hop | Key) -> tuple[float, float]:
         """Returns requests and errors a second, of hops (or routes) together: `rate` for those who look at thousands."""
         requests, errors, longest = 0, 0, 0.0
-        for proxy in self._proxies.values():
-            for part in parts:
+        for part in parts:
+            for proxy in self._serving(part):
                 added, failed, seconds = proxy.added(part)
                 requests, errors, longest = requests + added, errors + failed, max(longest, seconds)
         return (requests / longest, errors / longest) if longest > 0 else (0.0, 0.0)

@@ -190,7 +190,7 @@ async def _explain(request: web.Request) -> web.Response:
 async def _explain_request(request: web.Request) -> web.Response:
     try:
         asked = msgspec.json.decode(request.query.get("request", ""), type=Request)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise web.HTTPBadRequest(text=f"request: {error}\n") from None
     return await _answer(request, lambda: request.app[VIEW].explain_request(asked, request.query.get("gateway", "")))
 

@@ -36,6 +36,8 @@ UNIT: Final = 4 * 1024
 """Bytes of a request that count as much as a request."""
 STREAM: Final = 20.0
 """Requests that a new stream counts for."""
+REFUSAL: Final = 50.0
+"""Those that the refusal of a response counts for: each is logged, and has what was refused narrowed down."""
 
 PER_HOP: Final = 16 * 1024
 """Bytes of a report: for each hop with as many endpoints as are told apart."""

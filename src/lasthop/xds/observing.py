@@ -84,7 +84,7 @@ class Reports:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only a proxy of a Gateway that exists may report")
         try:
             accepted = await self._take(messages, gateway, replica)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except (OverBudget, TimeoutError) as error:
             why = str(error) or f"a report took longer than {ANSWER_WITHIN:g} s"

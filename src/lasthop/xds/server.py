@@ -25,7 +25,17 @@ from lasthop.observe.foreign import NOTHING, Known
 from lasthop.outputs.envoy.resource import CLUSTER, TYPES, Changes
 from lasthop.slices import step_by_step
 from lasthop.xds import observing, replicas
-from lasthop.xds.budget import MAX_REQUEST, MAX_STREAMS, STREAM, Allotment, OverBudget, check_excess, check_request, cost
+from lasthop.xds.budget import (
+    MAX_REQUEST,
+    MAX_STREAMS,
+    REFUSAL,
+    STREAM,
+    Allotment,
+    OverBudget,
+    check_excess,
+    check_request,
+    cost,
+)
 from lasthop.xds.cache import Cache
 from lasthop.xds.credentials import Credentials, peer_uid, server_credentials
 from lasthop.xds.response import Response, encode
@@ -356,6 +366,7 @@ class Server:
                 case Nacked():
                     self.traffic[event.type_url].nacks += 1
                     self._observer.nacked(gateway, event)
+                    await asyncio.sleep(known.allotment.wait(REFUSAL, self._clock()))
         stream.wake.set()
 
     async def _write(self, stream: _Stream, context: Context) -> None:

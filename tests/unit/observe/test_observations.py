@@ -475,6 +475,8 @@ def test_a_gateway_cannot_use_up_the_places_of_another() -> None:
     observations.step(1.0 + EXPIRES)
     assert not observations.reports(WEB, "p1")
     assert observations.heard(ProxyReport(WEB, "late", 1.0, 1.0), 40.0), "one that has fallen silent makes room"
+    observations.step(40.0 + EXPIRES)
+    assert not observations._by_gateway and not observations._proxies
 
 
 def test_of_earlier_reports_only_the_traffic_is_kept() -> None:

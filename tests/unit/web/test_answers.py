@@ -134,6 +134,8 @@ async def test_every_answer_over_some_cost_is_shared_and_paced(tmp_path: Path, m
             for path in EXPENSIVE:
                 async with browser.get(path) as response:
                     assert response.status in (200, 404), path
+            async with browser.get(f"/api/explain-request?request={'[' * 5_000}") as response:
+                assert response.status == 400
             assert len(asked) == len(EXPENSIVE) and not any(owner for owner, _ in asked)
             monkeypatch.setattr(module, "QUESTIONS", 0)
             async with browser.get("/api/objects") as response:

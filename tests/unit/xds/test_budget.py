@@ -254,6 +254,16 @@ async def test_requests_beyond_the_rate_wait_and_are_answered(socket: Path) -> N
     assert counting.waits[0] == 0 and counting.waits[-1] > 0
 
 
+async def test_a_refusal_counts_for_many_requests(socket: Path) -> None:
+    async with serving(socket) as (server, heard), proxy(socket) as envoy:
+        server._gateways[GATEWAY].allotment = counting = Counting()
+        await envoy.ask(CLUSTER)
+        await envoy.ask(CLUSTER, nonce=(await envoy.hear()).nonce, error="no")
+        await until(lambda: heard.nacks)
+        await until(lambda: counting.waits[-1] > 0)
+        assert not any(counting.waits[:-1])
+
+
 async def test_a_large_request_is_taken_in_slices_and_nothing_is_sent_before_the_last(
     socket: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,7 +116,10 @@ async def test_a_proxy_of_a_gateway_that_is_gone_reports_nothing(leader: Leader)
     assert leader.seen == []
 
 
-@pytest.mark.parametrize("content", [b"", b"\xc1", msgspec.msgpack.encode({"gateway": 1})])
+DEEP = b"\x81\xa1x" + b"\x91" * 100_000 + b"\xc0"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xc1", msgspec.msgpack.encode({"gateway": 1}), DEEP])
 async def test_nonsense_is_refused(leader: Leader, content: bytes) -> None:
     assert await leader.call(keys(leader.proxy()), CALL, content) == "INVALID_ARGUMENT"
     assert leader.seen == []
