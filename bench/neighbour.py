@@ -4,10 +4,13 @@ The noisy tenant has a namespace and a hostname of its own, as many HTTPRoutes w
 paths have 1,000 characters, and edits one of them five times a second. Everybody else edits as in `make bench`. Each kind of
 edit is measured at rest, with the tenant's routes in place, and while it floods; a policy that tightens (a CA that does not
 fit, a policy that becomes invalid) is to be in force within 1 s whatever the tenant does, and any other edit within 3 s.
+With `--floods` the neighbour is a peer of a cluster's controller instead (`bench/floods.py`): a proxy, a caller of the
+webhook, a user of the machine.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import statistics
@@ -19,7 +22,9 @@ import urllib.request
 from pathlib import Path
 
 import click
+import msgspec
 
+from bench import floods
 from bench.folder import Folder, save
 from bench.measure import Bench, start
 from bench.probe import Probe
@@ -130,9 +135,14 @@ def edits(bench: Bench, admin: int, count: int) -> tuple[dict[str, list[float]],
 )
 @click.option("--policies", default=20, show_default=True, help="Of everybody else.")
 @click.option("--edits", "count", default=5, show_default=True, help="How many of each kind, in each of the three states.")
+@click.option("--floods", "of_peers", is_flag=True, help="Floods of proxies, of the webhook and of the admin API instead.")
 @click.option("--json", "as_json", is_flag=True)
-def main(routes: int, policies: int, count: int, as_json: bool) -> None:
+def main(routes: int, policies: int, count: int, of_peers: bool, as_json: bool) -> None:
     """Edits of others at rest, beside a tenant with many routes, and while it floods."""
+    if of_peers:
+        found = asyncio.run(floods.run(count))
+        print(json.dumps({name: msgspec.to_builtins(each) for name, each in found.items()})) if as_json else floods.show(found)
+        sys.exit(not all(each.kept for each in found.values()))
     ca, other_ca = Issued("bench CA"), Issued("another CA")
     seen: dict[str, tuple[dict[str, list[float]], float]] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as root:

@@ -81,6 +81,9 @@ class Access:
         self.url, self.token, self.renewed = url, token, 0
         self.next_token = token
 
+    def apart(self) -> Access:
+        return self
+
     async def headers(self) -> Headers:
         return bearer(self.token) if self.token else ()
 

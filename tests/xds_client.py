@@ -30,6 +30,10 @@ class Proxy:
             request.error_detail.message = error
         await self._stream.write(request)
 
+    async def write(self, content: bytes) -> None:
+        """Sends what need not be a request."""
+        await self._stream.write(content)
+
     async def hear(self) -> Any:
         return await asyncio.wait_for(self._stream.read(), 5)
 
@@ -42,7 +46,7 @@ async def proxy(socket: Path, node: str = NODE) -> AsyncIterator[Proxy]:
     async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
         call = channel.stream_stream(
             METHOD,
-            request_serializer=discovery_pb2.DeltaDiscoveryRequest.SerializeToString,
+            request_serializer=lambda sent: sent if isinstance(sent, bytes) else sent.SerializeToString(),
             response_deserializer=discovery_pb2.DeltaDiscoveryResponse.FromString,
         )
         stream = call()

@@ -48,6 +48,7 @@ class Heard:
         self.events: list[str] = []
         self.acks: list[Acked] = []
         self.nacks: list[Nacked] = []
+        self.refused: list[tuple[Key, str]] = []
 
     def connected(self, gateway: Key) -> None:
         self.events.append(f"connected {gateway.path}")
@@ -60,6 +61,9 @@ class Heard:
 
     def nacked(self, gateway: Key, event: Nacked) -> None:
         self.nacks.append(event)
+
+    def over_budget(self, gateway: Key, why: str) -> None:
+        self.refused.append((gateway, why))
 
 
 async def until(true: Callable[[], object], seconds: float = PATIENCE) -> None:

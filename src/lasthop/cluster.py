@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Final
 
 import msgspec
@@ -207,8 +207,10 @@ class ClusterRuntime(Sink, Leadership, Ages):
         self._stopping.set()
 
     async def _listen(self) -> None:
-        server, identity = self.controller.server, self._identity
-        await server.start_tls(self._xds_listen, identity.credentials, self._gateway_of, self._heard, self._seen, self)
+        known = self.controller.engine
+        await self.controller.server.start_tls(
+            self._xds_listen, self._identity.credentials, self._gateway_of, self._heard, self._seen, known, self
+        )
 
     async def _keep_contact(self) -> None:
         """Hands the proxies over while this replica is cut off from the API server and another one is not."""
@@ -261,13 +263,13 @@ class ClusterRuntime(Sink, Leadership, Ages):
         self.controller.do(self.controller.fleet.heard(replica, report, time.monotonic()))
         return True
 
-    def _seen(self, report: ProxyReport, passed_on: bool) -> bool:
+    def _seen(self, report: ProxyReport, passed_on: bool) -> Generator[None, None, bool]:
         """Takes what a proxy has seen, also while another replica leads: this one may lead next."""
         if passed_on and not self.updater.elector.certain:
             return False
         if not passed_on:
             self._here.take(report, time.monotonic())
-        self.controller.seen(report)
+        yield from self.controller.seeing(report)
         return True
 
     def _gateway_of(self, uid: str) -> Key | None:

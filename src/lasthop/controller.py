@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -21,7 +22,7 @@ from lasthop.api.meta import Key
 from lasthop.engine import Engine, Update
 from lasthop.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
 from lasthop.infra.memory import Memory
-from lasthop.observe.observations import Observations
+from lasthop.observe.observations import MAX_PROXIES, Observations
 from lasthop.observe.totals import Totals
 from lasthop.outputs.audit.changes import ChangeRecord
 from lasthop.outputs.envoy.quarantine import is_built, withhold
@@ -51,6 +52,10 @@ TURN: Final = 0.03
 PROVING: Final = 1.0
 """Seconds for which edits that lead to a port wait for the proof that no policy names it, which takes a few milliseconds.
 Until then what was in force stays so; after that the port is closed, and its routes report it."""
+LONGEST_DETAIL: Final = 4_000
+"""Characters of a refusal that are logged."""
+COMPLAIN: Final = 10.0
+"""Seconds between two lines of the log about a Gateway whose proxies exceed its budget."""
 
 
 class Controller:
@@ -62,6 +67,9 @@ class Controller:
         self.source, self.engine = source, engine
         self.fleet, self.server, self.statuses = Fleet(), Server(self), StatusCache(engine.store)
         self.observations, self.totals = Observations(), Totals()
+        self.exceeded: Counter[Key] = Counter()
+        """Streams and reports of each Gateway's proxies that were refused because they exceed its budget."""
+        self._complain_at: dict[Key, float] = {}
         OBSERVES.set(engine.graph, True)
         self.source_findings: tuple[Finding, ...] = ()
         self.not_applied: tuple[NotApplied, ...] = ()
@@ -120,6 +128,7 @@ class Controller:
         self.engine.advance(time.time())
         self.do(self.fleet.expire(time.monotonic()))
         self._observe()
+        self.totals.keep_proxies(self.observations.reports)
         self.dirty.set()
 
     def _look(self) -> None:
@@ -226,6 +235,8 @@ class Controller:
             self.do(self.fleet.gone(key))
             self.observations.forget(key)
             self.totals.forget(key)
+            self.exceeded.pop(key, None)
+            self._complain_at.pop(key, None)
         for sink in self._sinks:
             sink.want(wanted)
 
@@ -259,14 +270,34 @@ class Controller:
 
     def nacked(self, gateway: Key, event: Nacked) -> None:
         type = type_name(event.type_url)
-        self.log.error("the proxy refused configuration", gateway=gateway.path, type=type, detail=event.detail)
+        detail = event.detail[:LONGEST_DETAIL]
+        self.log.error("the proxy refused configuration", gateway=gateway.path, type=type, detail=detail)
         self.do(self.fleet.nacked(gateway, event))
+
+    def over_budget(self, gateway: Key, why: str) -> None:
+        """Takes that a proxy has sent more than its Gateway can need."""
+        self.exceeded[gateway] += 1
+        now = time.monotonic()
+        if now >= self._complain_at.get(gateway, 0.0):
+            self._complain_at[gateway] = now + COMPLAIN
+            self.log.warning("a proxy exceeds the budget of its Gateway", gateway=gateway.path, why=why)
 
     def seen(self, report: ProxyReport) -> None:
         """Takes what a proxy has seen on the wire."""
-        if report.gateway in self.fleet.gateways:
-            self.observations.heard(report, time.time())
-            self.totals.heard(report)
+        for _ in self.seeing(report):
+            pass
+
+    def seeing(self, report: ProxyReport) -> Iterator[None]:
+        """Does the same in steps, because it may be about thousands of hops. One report at a time."""
+        if report.gateway not in self.fleet.gateways:
+            return
+        if self.observations.heard(report, time.time()):
+            yield from self.totals.heard(report)
+        else:
+            self.over_budget(report.gateway, f"{MAX_PROXIES} of its proxies report already")
+        self._observe()
+        while self.observations.pending:
+            yield
             self._observe()
 
     def _observe(self) -> None:

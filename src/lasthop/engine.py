@@ -5,11 +5,15 @@ Batch ──> Store ──> Graph (STAGES in order) ──> Update: xDS changes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import ipaddress
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
+from lasthop.api.addresses import with_port
 from lasthop.api.meta import Key, Object
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.status import Status
 from lasthop.outputs.audit.certificates import CertificateReport, Used, certificates_of, each_once
 from lasthop.outputs.audit.hops import HopReport, Reported, hop_report, joined
@@ -26,12 +30,13 @@ from lasthop.outputs.status.crashed import crash_finding
 from lasthop.outputs.status.statuses import STATUS
 from lasthop.plan.finding import Finding, FindingChanges
 from lasthop.plan.knowledge import Port
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.upstream import Endpoint, EndpointsKind, Hop, Protocol
 from lasthop.plan.verification import HopVerification, Weakening
 from lasthop.policy_memory import PolicyMemory
 from lasthop.resolve.allowed_listeners import index_listener_sets
-from lasthop.resolve.attachment import index_listener_hops, index_routes, index_tables
+from lasthop.resolve.attachment import index_listener_hops, index_routes, index_tables, parents
 from lasthop.resolve.backend_traffic import index_traffic_claims
+from lasthop.resolve.backends import endpoints
 from lasthop.resolve.endpoint_slices import index_slices
 from lasthop.resolve.gateways import index_sockets
 from lasthop.resolve.grants import index_grants
@@ -212,6 +217,23 @@ class Engine:
         """Returns whether a route still leads there."""
         return self.stages.is_member(CLUSTERS, hop)
 
+    def addresses(self, hop: Hop) -> Container[str] | None:
+        """Returns the addresses that a hop's endpoints may have; None if there is no such hop."""
+        served = hop if self.has_hop(hop) else hop._replace(protocol=Protocol.AUTO)
+        if not self.has_hop(served) or hop not in (served, served.for_upgrades):
+            return None
+        found = endpoints.attempt(self.graph, hop.backend, hop.port, hop.protocol.transport)
+        if isinstance(found, Crash):
+            return ()
+        # The addresses behind a name are known to those who resolve it.
+        return ANYTHING if found.kind is EndpointsKind.DNS else {_written(each) for each in found.endpoints}
+
+    def serves(self, gateway: Key, route: Key) -> bool:
+        """Returns whether a route is attached to a Gateway."""
+        exists = route.kind in ROUTE_KINDS and self.store.get(route) is not None
+        found = parents.attempt(self.graph, route) if exists else ()
+        return not isinstance(found, Crash) and any(each.gateway == gateway and each.listeners for each in found)
+
     def certificates(self) -> list[CertificateReport]:
         return each_once(self.each_holder())
 
@@ -229,3 +251,17 @@ class Engine:
             for key, found in output.of(outputs).items():
                 self._findings.say((output.name, key), () if found is None or isinstance(found, Gone) else found)
         return self._findings.changes()
+
+
+class _Anything(Container[str]):
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+ANYTHING: Final = _Anything()
+
+
+def _written(endpoint: Endpoint) -> str:
+    """Returns an endpoint as Envoy writes it."""
+    host = endpoint.address
+    return with_port(str(ipaddress.ip_address(host)) if ":" in host else host, endpoint.port)

@@ -8,6 +8,7 @@ import time
 from typing import Final
 
 from lasthop.controller import Controller
+from lasthop.stalls import Stalls
 
 TICK: Final = 1.0
 """Seconds between two looks at the clock and the system's trust store, unless a deadline is nearer."""
@@ -28,7 +29,7 @@ TALK: Final = 20
 async def run(controller: Controller) -> None:
     """Reads and settles until it is cancelled. What is settled goes out once the server is open."""
     async with asyncio.TaskGroup() as tasks:
-        for work in (_read, _settle_when_dirty, _tick):
+        for work in (_read, _settle_when_dirty, _tick, _watch):
             tasks.create_task(work(controller))
 
 
@@ -79,3 +80,9 @@ async def _tick(controller: Controller) -> None:
         wait = TICK if deadline is None else deadline - time.time()
         await asyncio.sleep(min(TICK, max(0.0, wait)))
         controller.tick()
+
+
+async def _watch(controller: Controller) -> None:
+    """Reports when this event loop is held up. What is read at the start is computed at once."""
+    await controller.loaded.wait()
+    await Stalls(controller.metrics, controller.log).watch()

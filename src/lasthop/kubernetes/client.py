@@ -43,6 +43,10 @@ class Client:
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
 
+    def apart(self) -> Client:
+        """Returns one for another event loop, with connections of its own."""
+        return Client(self.access.apart(), timeout=self._timeout)
+
     async def __aenter__(self) -> Self:
         # No connection limit, because every kind keeps a watch open. No compression, because inside one network it costs more
         # than it saves.

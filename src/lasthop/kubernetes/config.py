@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import time
 from collections.abc import Callable
@@ -40,6 +41,12 @@ class Access:
         self._refreshed = self._renewed = clock()
         self._tls: Tls | None = None
         self._take(load())
+
+    def apart(self) -> Access:
+        """Returns a copy for another event loop, which renews its credentials by itself."""
+        twin = copy.copy(self)
+        twin._lock = asyncio.Lock()
+        return twin
 
     def _take(self, credentials: Credentials) -> None:
         self.url = credentials.url

@@ -2,13 +2,22 @@
 
 Clocks of different machines are never compared: a follower takes over when it has not seen the Lease change for as long as the
 Lease lasts, by its own clock; a leader stops earlier than that, by its own clock, counted from before its request.
+
+    thread "lease": its own event loop and connection            main thread
+    term 1 ──> renew ─ renew ─ ... ──> lost ──> term 2           started_leading(1) ─> stopped_leading ─> started_leading(2)
+
+A busy event loop must not cost the Lease, so it is renewed elsewhere. The main thread leads in the term that it has taken in,
+and is certain only while the thread holds that very term: one that was lost and won again meanwhile counts as lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -103,11 +112,14 @@ class LeaderElector:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`annotations` are set on the Lease while we hold it: followers find the leader by them."""
-        self.leading = False
+        self._held = self._led = self._terms = 0
+        """The term that the thread holds, and the one that the main thread leads in; 0: none. And how many there were."""
+        self._over = False
         self.holder = ""
         """The identity of the Lease's holder, as last seen."""
         self.holder_annotations: dict[str, str] = {}
-        self._client, self._identity = client, identity
+        self._main_client = self._client = client
+        self._identity = identity
         self._collection = path_of("coordination.k8s.io", "v1", "leases", namespace)
         self._path = path_of("coordination.k8s.io", "v1", "leases", namespace, name)
         self._empty: Json = {
@@ -124,22 +136,72 @@ class LeaderElector:
         self._log: Any = structlog.get_logger()
 
     @property
+    def leading(self) -> bool:
+        return self._led != 0
+
+    @property
     def certain(self) -> bool:
         """Whether we lead and the Lease is certainly still ours, even right after the process was frozen for a while."""
-        return self.leading and self._clock() - self._renewed < self._timing.duration
+        return self._led != 0 and self._led == self._held and self._clock() - self._renewed < self._timing.duration
 
     async def run(self) -> None:
         """Runs until cancelled, and then releases the Lease, so that another replica need not wait for its expiry."""
+        main, apart, stopping = asyncio.get_running_loop(), asyncio.new_event_loop(), asyncio.Event()
+        ended: Future[None] = Future()
+
+        def work() -> None:
+            try:
+                with asyncio.Runner(loop_factory=lambda: apart) as runner:
+                    runner.run(self._elect_until(stopping, main))
+            except BaseException as error:
+                ended.set_exception(error)
+            else:
+                ended.set_result(None)
+
+        threading.Thread(target=work, name="lease", daemon=True).start()
+        try:
+            await asyncio.shield(asyncio.wrap_future(ended))
+        finally:
+            self._lead_in(0)
+            self._over = True
+            with contextlib.suppress(RuntimeError):  # it has ended by itself
+                apart.call_soon_threadsafe(stopping.set)
+            await asyncio.shield(asyncio.wrap_future(ended))
+
+    async def _elect_until(self, stopping: asyncio.Event, main: asyncio.AbstractEventLoop) -> None:
+        async with self._main_client.apart() as self._client, asyncio.TaskGroup() as tasks:
+            electing = tasks.create_task(self._elect(main))
+            waiting = tasks.create_task(stopping.wait())
+            await asyncio.wait((electing, waiting), return_when=asyncio.FIRST_COMPLETED)
+            electing.cancel()
+            waiting.cancel()
+
+    async def _elect(self, main: asyncio.AbstractEventLoop) -> None:
         try:
             while True:
                 await self._follow()
-                self._start()
+                self._terms += 1
+                self._held = self._terms
+                main.call_soon_threadsafe(self._lead_in, self._held)
                 await self._lead()
-                self._stop()
+                self._held = 0
+                main.call_soon_threadsafe(self._lead_in, 0)
         finally:
-            if self.leading:
-                self._stop()
-                await asyncio.shield(self._release())
+            if self._held:
+                self._held = 0
+                await self._release()
+
+    def _lead_in(self, term: int) -> None:
+        """Begins or ends to lead, on the main thread."""
+        if self._over:
+            return
+        before, self._led = self._led, term
+        if term and not before:
+            self._log.info("leading", identity=self._identity)
+            self._leadership.started_leading()
+        elif before and not term:
+            self._log.warning("no longer leading", identity=self._identity)
+            self._leadership.stopped_leading()
 
     async def _follow(self) -> None:
         """Returns when the Lease is ours."""
@@ -169,7 +231,7 @@ class LeaderElector:
         """Reads the Lease, acquires or renews it if possible, and returns whether it is ours."""
         started = self._clock()
         try:
-            if not self.leading or self._lease is None:
+            if not self._held or self._lease is None:
                 await self._look()
             match decide(self._lease, self._seen, self._identity, self._clock()):
                 case LeaseAction.WAIT:
@@ -204,16 +266,6 @@ class LeaderElector:
             self._seen = LeaseObservation(record, self._clock())
         self.holder = record[0] or ""
         self.holder_annotations = (lease.get("metadata") or {}).get("annotations") or {}
-
-    def _start(self) -> None:
-        self.leading = True
-        self._log.info("leading", identity=self._identity)
-        self._leadership.started_leading()
-
-    def _stop(self) -> None:
-        self.leading = False
-        self._log.warning("no longer leading", identity=self._identity)
-        self._leadership.stopped_leading()
 
     async def _release(self) -> None:
         lease = self._lease

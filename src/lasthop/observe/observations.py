@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import Final
 
@@ -37,8 +37,10 @@ may show another certificate to each connection."""
 FIRST_WORDS_HOLD: Final = 3.0
 """The same of the first change: somebody corrects one mistake after the other. Doubled with each further one, until nothing
 has changed for twice `WORDS_HOLD`."""
-MAX_PROXIES: Final = 1_000
-"""That are told apart."""
+MAX_PROXIES: Final = 200
+"""Of one Gateway, that are told apart."""
+AT_ONCE: Final = 500
+"""Hops that are judged in one step: some 10 ms."""
 WINDOW: Final = 10.0
 """Seconds over which rates are taken."""
 _KEPT: Final = 16
@@ -60,6 +62,8 @@ class Rate(msgspec.Struct, frozen=True):
 class Observations:
     def __init__(self) -> None:
         self._proxies: dict[tuple[Key, str], _Proxy] = {}
+        self._by_gateway: dict[Key, dict[str, _Proxy]] = {}
+        """The same, so that what a Gateway has costs nothing at the hops of others."""
         self._states: dict[Hop, HopState] = {}
         self._changed: dict[Hop, tuple[float, float]] = {}
         """When what is said of a hop has last changed, and how long that holds."""
@@ -72,22 +76,28 @@ class Observations:
 
     # --- in ----------------------------------------------------------------------------------------------------------
 
-    def heard(self, report: ProxyReport, now: float) -> None:
-        """Takes in the report of a proxy, in place of its last one."""
-        if (report.gateway, report.proxy) not in self._proxies and len(self._proxies) >= MAX_PROXIES:
-            return
+    def heard(self, report: ProxyReport, now: float) -> bool:
+        """Takes in the report of a proxy, in place of its last one; returns False if its Gateway has too many."""
+        if (report.gateway, report.proxy) not in self._proxies and len(self._of(report.gateway)) >= MAX_PROXIES:
+            return False
         proxy = self._proxies.setdefault((report.gateway, report.proxy), _Proxy())
+        self._by_gateway.setdefault(report.gateway, {})[report.proxy] = proxy
         old = proxy.report.hops if proxy.report else {}
         proxy.take(report, now)
         hops = (hop for hop in report.hops if hop.gateway == report.gateway)
         self._news.update(dict.fromkeys(hop for hop in hops if self._matters(hop, old.get(hop), report.hops[hop])))
         self._news.update(dict.fromkeys(old.keys() - report.hops.keys()))
+        return True
+
+    def reports(self, gateway: Key, proxy: str) -> bool:
+        """Returns whether a proxy has reported lately."""
+        return (gateway, proxy) in self._proxies
 
     def began(self, hop: Hop, now: float) -> None:
         """Takes in that the hop is connected in another way from now on, or not at all: what was seen before says nothing of
         it."""
         for each in filter(None, (hop, hop.for_upgrades)):
-            if any(each in proxy.hops for proxy in self._of(hop.gateway)) or each in self._states:
+            if any(each in proxy.hops for proxy in self._of(hop.gateway).values()) or each in self._states:
                 self._began[each] = now
                 self._news[each] = None
 
@@ -98,8 +108,14 @@ class Observations:
         for hop in [hop for hop in self._began if hop.gateway == gateway]:
             del self._began[hop]
 
+    @property
+    def pending(self) -> bool:
+        """Returns whether there is news of more hops than one step looks at."""
+        return bool(self._news)
+
     def step(self, now: float) -> dict[Hop, HopState | None]:
-        """Returns what is known of hops of which something else is known than before; None: nothing any more."""
+        """Returns what is known of hops of which something else is known than before; None: nothing any more. Looks at so many
+        hops at a time; call again while there are `pending` ones."""
         for key in [key for key, proxy in self._proxies.items() if now - proxy.heard >= EXPIRES]:
             self._drop(key)
         while self._due and self._due[0][0] <= now:
@@ -107,7 +123,9 @@ class Observations:
             if self._due_at.get(hop) == due:
                 del self._due_at[hop]
                 self._news[hop] = None
-        todo, self._news = self._news, {}
+        todo = [*self._news][:AT_ONCE]
+        for hop in todo:
+            del self._news[hop]
         changes: dict[Hop, HopState | None] = {}
         for hop in todo:
             old = self._states.get(hop, HopState())
@@ -149,16 +167,24 @@ class Observations:
 
     def _drop(self, key: tuple[Key, str]) -> None:
         self._news.update(dict.fromkeys(self._proxies.pop(key).hops))
+        gateway, name = key
+        del self._by_gateway[gateway][name]
+        if not self._by_gateway[gateway]:
+            del self._by_gateway[gateway]
 
-    def _of(self, gateway: Key) -> Iterator[_Proxy]:
-        return (proxy for (owner, _), proxy in self._proxies.items() if owner == gateway)
+    def _of(self, gateway: Key) -> Mapping[str, _Proxy]:
+        return self._by_gateway.get(gateway, {})
+
+    def _serving(self, part: Hop | Key) -> Iterable[_Proxy]:
+        """Returns the proxies that may have traffic of a hop, or of a route, which several Gateways may serve."""
+        return self._of(part.gateway).values() if isinstance(part, Hop) else self._proxies.values()
 
     # --- what is known -----------------------------------------------------------------------------------------------
 
     def _judge(self, hop: Hop, old: HopState, now: float) -> HopState:
         found: list[tuple[str, EndpointSeen, Verdict]] = []
-        for (gateway, name), proxy in self._proxies.items():
-            seen = proxy.hops.get(hop) if gateway == hop.gateway else None
+        for name, proxy in self._of(hop.gateway).items():
+            seen = proxy.hops.get(hop)
             if seen is None:
                 proxy.verdicts.pop(hop, None)
                 continue
@@ -193,7 +219,7 @@ class Observations:
 
     def seen(self, hop: Hop) -> HopSeen | None:
         """Returns the figures of all proxies together."""
-        found = [seen for proxy in self._of(hop.gateway) if (seen := proxy.hops.get(hop))]
+        found = [seen for proxy in self._of(hop.gateway).values() if (seen := proxy.hops.get(hop))]
         return merged(found) if found else None
 
     def route(self, key: Key) -> Traffic:
@@ -205,11 +231,11 @@ class Observations:
 
     def proxies(self, gateway: Key) -> tuple[ProxyReport, ...]:
         """Returns the last report of each proxy of a Gateway."""
-        return tuple(proxy.report for proxy in self._of(gateway) if proxy.report)
+        return tuple(proxy.report for proxy in self._of(gateway).values() if proxy.report)
 
     def rate(self, *parts: Hop | Key) -> Rate:
         """Returns the traffic of the last seconds, of hops (or routes) together."""
-        recent = [proxy.recent(part) for part in parts for proxy in self._proxies.values()]
+        recent = [proxy.recent(part) for part in parts for proxy in self._serving(part)]
         longest = max((seconds for _, seconds in recent), default=0.0)
         total = sum((traffic for traffic, _ in recent), Traffic())
         if longest <= 0:
@@ -219,11 +245,24 @@ class Observations:
     def per_second(self, *parts: Hop | Key) -> tuple[float, float]:
         """Returns requests and errors a second, of hops (or routes) together: `rate` for those who look at thousands."""
         requests, errors, longest = 0, 0, 0.0
-        for proxy in self._proxies.values():
-            for part in parts:
+        for part in parts:
+            for proxy in self._serving(part):
                 added, failed, seconds = proxy.added(part)
                 requests, errors, longest = requests + added, errors + failed, max(longest, seconds)
         return (requests / longest, errors / longest) if longest > 0 else (0.0, 0.0)
+
+
+class _Figures(dict[Hop | Key, Traffic]):
+    """The traffic of a report. Hops and routes never have the same key, because they differ in length."""
+
+    @classmethod
+    def of(cls, report: ProxyReport) -> _Figures:
+        figures = cls((hop, seen.traffic) for hop, seen in report.hops.items())
+        figures.update(report.routes.items())
+        return figures
+
+    def __missing__(self, part: Hop | Key) -> Traffic:
+        return Traffic()
 
 
 class _Proxy:
@@ -233,7 +272,7 @@ class _Proxy:
         self.ahead = 0.0
         """Seconds that our clock is ahead of the proxy's; what the report took to arrive is in it."""
         self.verdicts: dict[Hop, dict[str, Verdict]] = {}
-        self._reports: deque[tuple[float, ProxyReport]] = deque(maxlen=_KEPT)
+        self._figures: deque[tuple[float, _Figures]] = deque(maxlen=_KEPT)
 
     @property
     def hops(self) -> dict[Hop, HopSeen]:
@@ -245,11 +284,11 @@ class _Proxy:
 
     def take(self, report: ProxyReport, now: float) -> None:
         if self.report and self.report.since != report.since:
-            self._reports.clear()  # another process, whose figures begin anew
+            self._figures.clear()  # another process, whose figures begin anew
         self.report, self.heard, self.ahead = report, now, now - report.at
-        self._reports.append((now, report))
-        while len(self._reports) > 2 and now - self._reports[1][0] >= WINDOW:
-            self._reports.popleft()
+        self._figures.append((now, _Figures.of(report)))
+        while len(self._figures) > 2 and now - self._figures[1][0] >= WINDOW:
+            self._figures.popleft()
 
     def by_our_clock(self, seen: EndpointSeen) -> EndpointSeen:
         if abs(self.ahead) < 0.001:
@@ -259,24 +298,18 @@ class _Proxy:
 
     def recent(self, part: Hop | Key) -> tuple[Traffic, float]:
         """Returns what was added in the last seconds, and in how many."""
-        if not self._reports:
+        if not self._figures:
             return Traffic(), 0.0
-        (then, first), (now, last) = self._reports[0], self._reports[-1]
-        return _traffic(last, part) - _traffic(first, part), now - then
+        (then, first), (now, last) = self._figures[0], self._figures[-1]
+        return last[part] - first[part], now - then
 
     def added(self, part: Hop | Key) -> tuple[int, int, float]:
         """Returns how many requests and errors were added in the last seconds, and in how many."""
-        if not self._reports:
+        if not self._figures:
             return 0, 0, 0.0
-        (then, first), (now, last) = self._reports[0], self._reports[-1]
-        old, new = _traffic(first, part), _traffic(last, part)
+        (then, first), (now, last) = self._figures[0], self._figures[-1]
+        old, new = first[part], last[part]
         return (0, 0, now - then) if old is new else (new.requests - old.requests, new.errors - old.errors, now - then)
-
-
-def _traffic(report: ProxyReport, part: Hop | Key) -> Traffic:
-    if isinstance(part, Hop):
-        return report.hops[part].traffic if part in report.hops else Traffic()
-    return report.routes.get(part, Traffic())
 
 
 def _bearing(seen: EndpointSeen) -> tuple[object, ...]:

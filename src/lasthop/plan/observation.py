@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from math import inf
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -27,50 +27,59 @@ MAX_CERTIFICATES: Final = 10
 LATENCY_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, inf)
 """Seconds."""
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+"""The sum over all proxies and hops of a Gateway still has less than 63 bits."""
+Moment = Annotated[float, msgspec.Meta(ge=0, le=2**33)]
+"""Unix time, until the year 2242. Every number of a report is one of these four types, which the decoder checks: a NaN, an
+infinity or a date that no calendar has would end in whatever shows it."""
+CertificateTime = Annotated[float, msgspec.Meta(ge=-62_135_596_800, le=253_402_300_799)]
+"""Unix time, of the years 1 to 9999: a backend chooses the dates of its certificate."""
+LatencyBound = Annotated[float, msgspec.Meta(ge=0)]
 
-class LeafCertificate(msgspec.Struct, frozen=True, order=True):
+
+class LeafCertificate(msgspec.Struct, frozen=True, order=True, gc=False):
     """The certificate that a backend has shown."""
 
     subject: str
     issuer: str
     names: tuple[str, ...]
     """DNS, URI and IP subjectAltNames."""
-    not_before: float
-    not_after: float
+    not_before: CertificateTime
+    not_after: CertificateTime
     """Unix time."""
 
 
-class EndpointSeen(msgspec.Struct, frozen=True):
+class EndpointSeen(msgspec.Struct, frozen=True, gc=False):
     """What one proxy, or all of them, have seen of an endpoint since they began."""
 
     address: str
     """`10.0.0.1:8443`; empty where no connection was tried because there is no endpoint."""
-    failures: int = 0
+    failures: Count = 0
     failure: str = ""
     """The last failure to connect, in words."""
     handshake: bool = False
     """It was the TLS handshake that failed, not the connection before it."""
-    in_a_row: int = 0
+    in_a_row: Count = 0
     """Failures since the last success."""
-    failing_since: float = 0.0
+    failing_since: Moment = 0.0
     """When the first of these was; Unix time, 0: never."""
-    last_failure: float = 0.0
-    last_success: float = 0.0
+    last_failure: Moment = 0.0
+    last_success: Moment = 0.0
     certificate: LeafCertificate | None = None
     tls_version: str = ""
     cipher: str = ""
-    ejected_since: float = 0.0
+    ejected_since: Moment = 0.0
     """Since when it gets no traffic, for some seconds at a time, because connections to it keep failing; 0: it is not so."""
 
 
-class Traffic(msgspec.Struct, frozen=True):
+class Traffic(msgspec.Struct, frozen=True, gc=False):
     """Requests (or connections, of a stream) since the proxies began."""
 
-    codes: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+    codes: tuple[Count, Count, Count, Count, Count] = (0, 0, 0, 0, 0)
     """1xx to 5xx. A connection of a stream that was forwarded counts as 2xx, one that was not as 5xx."""
-    latency: tuple[tuple[float, int], ...] = ()
+    latency: tuple[tuple[LatencyBound, Count], ...] = ()
     """(upper bound in seconds, how many were at most that), cumulative; the bounds are `LATENCY_BOUNDS`, or there are none."""
-    active: int = 0
+    active: Count = 0
 
     @property
     def requests(self) -> int:
@@ -114,16 +123,16 @@ class Traffic(msgspec.Struct, frozen=True):
         return Traffic((one, two, three, four, five), latency, self.active + max(0, sign) * other.active)
 
 
-class HopSeen(msgspec.Struct, frozen=True):
-    handshakes: int = 0
+class HopSeen(msgspec.Struct, frozen=True, gc=False):
+    handshakes: Count = 0
     """That succeeded."""
-    handshake_failures: int = 0
-    connect_failures: int = 0
+    handshake_failures: Count = 0
+    connect_failures: Count = 0
     """Connections that came to nothing, failed handshakes included."""
-    tls_failures: dict[str, int] = {}
+    tls_failures: dict[str, Count] = {}
     """Failed handshakes by Envoy's own names: `fail_verify_san`, `fail_verify_error`, `connection_error`, ..."""
-    last_success: float = 0.0
-    last_failure: float = 0.0
+    last_success: Moment = 0.0
+    last_failure: Moment = 0.0
     endpoints: tuple[EndpointSeen, ...] = ()
     """At most `MAX_ENDPOINTS`."""
     traffic: Traffic = Traffic()
@@ -135,8 +144,8 @@ class ProxyReport(msgspec.Struct, frozen=True):
     gateway: Key
     proxy: str
     """The Pod's name; empty for the only proxy, on a host."""
-    since: float
-    at: float
+    since: Moment
+    at: Moment
     """When it was made, by the proxy's own clock, which may differ from the controller's."""
     hops: dict[Hop, HopSeen] = {}
     routes: dict[Key, Traffic] = {}

@@ -16,11 +16,15 @@ import msgspec
 from aiohttp import web
 
 from lasthop.api.addresses import is_ip, split_port
+from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.outputs.audit import document as audit_document
+from lasthop.plan.finding import Finding
 from lasthop.plan.request import MAX_SIZE, Request
 from lasthop.probe.result import document
+from lasthop.slices import Shared, in_slices
 from lasthop.web import page
+from lasthop.web.answers import Answers, Busy
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.engine_view import located
 from lasthop.web.envoy_config import envoy_config
@@ -28,7 +32,6 @@ from lasthop.web.metrics import metrics
 from lasthop.web.page_model import PageModel
 from lasthop.web.probing import TooMany
 from lasthop.web.redaction import without_secrets
-from lasthop.web.slices import Shared, in_slices
 from lasthop.web.tap import tap
 from lasthop.web.traffic import TrafficReport
 
@@ -50,6 +53,7 @@ POLICY: Final = {
 METRICS: Final = web.AppKey("metrics", Shared[bytes])
 METRICS_AGE: Final = 1.0
 """Seconds that an answer of /metrics may be old: however many ask, it is computed once."""
+ANSWERS: Final = web.AppKey("answers", Answers)
 TRAFFIC: Final = web.AppKey("traffic", Shared[TrafficReport])
 TRAFFIC_AGE: Final = 0.5
 PUBLIC: Final = frozenset({"/healthz", "/readyz"})
@@ -137,18 +141,32 @@ async def _metrics(request: web.Request) -> web.Response:
 async def _objects(request: web.Request) -> web.Response:
     """Returns objects. Any user of this machine can ask by TCP, and is told nothing secret, and of ConfigMaps only what is
     public by nature."""
-    found = await request.app[VIEW].objects(request.query.get("kind"))
-    return await _large(found if _by_socket(request) else await in_slices(without_secrets(document) for document in found))
+
+    async def make() -> object:
+        found = await request.app[VIEW].objects(request.query.get("kind"))
+        return found if _by_socket(request) else await in_slices(without_secrets(document) for document in found)
+
+    return await _answer(request, make)
 
 
 async def _count(request: web.Request) -> web.Response:
-    return _json({"objects": await request.app[VIEW].count(request.query.get("namespace", ""))})
+    async def make() -> object:
+        return {"objects": await request.app[VIEW].count(request.query.get("namespace", ""))}
+
+    return await _answer(request, make)
 
 
 async def _findings(request: web.Request) -> web.Response:
     view = request.app[VIEW]
-    found = await in_slices(located(each, view.locate) for each in await view.findings())
-    return _json([{**msgspec.to_builtins(f), "object": str(f.object) if f.object else None} for f in found])
+
+    def written(finding: Finding) -> Json:
+        found = located(finding, view.locate)
+        return {**msgspec.to_builtins(found), "object": str(found.object) if found.object else None}
+
+    async def make() -> object:
+        return await in_slices(map(written, await view.findings()))
+
+    return await _answer(request, make)
 
 
 async def _not_applied(request: web.Request) -> web.Response:
@@ -159,30 +177,40 @@ async def _not_applied(request: web.Request) -> web.Response:
 async def _explain(request: web.Request) -> web.Response:
     query = request.query
     key = Key(query.get("kind", ""), query.get("namespace", ""), query.get("name", ""))
-    found = await request.app[VIEW].explain(key, reads=bool(query.get("reads")))
-    if found is None:
-        raise web.HTTPNotFound(text=f"there is no {key}\n")
-    return await _large(found)
+
+    async def make() -> object:
+        found = await request.app[VIEW].explain(key, reads=bool(query.get("reads")))
+        if found is None:
+            raise web.HTTPNotFound(text=f"there is no {key}\n")
+        return found
+
+    return await _answer(request, make)
 
 
 async def _explain_request(request: web.Request) -> web.Response:
     try:
         asked = msgspec.json.decode(request.query.get("request", ""), type=Request)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise web.HTTPBadRequest(text=f"request: {error}\n") from None
-    return await _large(await request.app[VIEW].explain_request(asked, request.query.get("gateway", "")))
+    return await _answer(request, lambda: request.app[VIEW].explain_request(asked, request.query.get("gateway", "")))
 
 
 async def _audit(request: web.Request) -> web.Response:
-    return await _large(await asyncio.to_thread(audit_document.document, await request.app[VIEW].audit()))
+    async def make() -> object:
+        return await asyncio.to_thread(audit_document.document, await request.app[VIEW].audit())
+
+    return await _answer(request, make)
 
 
 async def _changes(request: web.Request) -> web.Response:
-    return await _large(request.app[VIEW].changes())
+    async def make() -> object:
+        return request.app[VIEW].changes()
+
+    return await _answer(request, make)
 
 
 async def _traffic(request: web.Request) -> web.Response:
-    return await _large(await request.app[TRAFFIC].get())
+    return await _answer(request, request.app[TRAFFIC].get)
 
 
 async def _tap(request: web.Request) -> web.StreamResponse:
@@ -205,7 +233,7 @@ async def _envoy_config(request: web.Request) -> web.Response:
     """Returns what Envoy holds, only to the user whose gateway it is, by the socket: it has every address and header."""
     if not _by_socket(request):
         raise web.HTTPForbidden(text=BY_SOCKET.format("config dump"))
-    return await _large(await envoy_config(request.app[VIEW].proxies, request.query.get("gateway", "")))
+    return await _answer(request, lambda: envoy_config(request.app[VIEW].proxies, request.query.get("gateway", "")))
 
 
 BY_SOCKET: Final = "only the user of this gateway, or root, may ask that, by the admin socket: lasthop {} --dir DIR\n"
@@ -231,7 +259,10 @@ async def _live(request: web.Request) -> web.Response:
 
 
 async def _detail(request: web.Request) -> web.Response:
-    return _found(await page.detail(request.app[PAGE], request.query.get("hop", "")))
+    async def make() -> bytes:
+        return (await page.detail(request.app[PAGE], request.query.get("hop", "")) or "").encode()
+
+    return _found((await _shared(request, make)).decode() or None)
 
 
 async def _state(request: web.Request) -> web.Response:
@@ -276,10 +307,21 @@ async def _about(request: web.Request) -> web.Response:
     return _json({"version": version("lasthop"), "where": request.app[VIEW].where, "admin": request.app[ADMIN]})
 
 
-async def _large(value: object) -> web.Response:
-    """Encodes what may be megabytes, beside the event loop."""
-    body = await asyncio.to_thread(msgspec.json.encode, value)
-    return web.Response(body=body, content_type="application/json")
+async def _answer(request: web.Request, make: Callable[[], Awaitable[object]]) -> web.Response:
+    """Answers with what may be megabytes: made once for all who ask the same now, and encoded beside the event loop."""
+
+    async def encoded() -> bytes:
+        return await asyncio.to_thread(msgspec.json.encode, await make())
+
+    return web.Response(body=await _shared(request, encoded), content_type="application/json")
+
+
+async def _shared(request: web.Request, make: Callable[[], Awaitable[bytes]]) -> bytes:
+    try:
+        return await request.app[ANSWERS].get((_by_socket(request), request.path_qs), make)
+    except Busy:
+        text = "too much is being asked for at once: try again in some seconds, or ask by the admin socket\n"
+        raise web.HTTPServiceUnavailable(text=text, headers={"Retry-After": "5"}) from None
 
 
 def _json(value: object) -> web.Response:
@@ -290,6 +332,7 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
     """Returns the page, the API and the metrics. `admin` is the HOST:PORT at which they will be served."""
     app = web.Application(middlewares=[_local_only], client_max_size=LARGEST_FORM)
     app[VIEW], app[PAGE], app[ADMIN] = view, PageModel(view), admin
+    app[ANSWERS] = Answers()
     app[METRICS] = Shared(lambda: metrics(view), seconds=METRICS_AGE)
     app[TRAFFIC] = Shared(lambda: view.traffic(), seconds=TRAFFIC_AGE)
     app.add_routes(

@@ -24,12 +24,12 @@ from lasthop.plan.request import Request
 from lasthop.proxy.entry import AccessLogEntry
 from lasthop.proxy.request_feed import RequestFeed
 from lasthop.proxy.supervisor import Proxy
+from lasthop.slices import Shared, in_slices
 from lasthop.web import traffic
 from lasthop.web.engine_view import EngineView, Locate
 from lasthop.web.failures import RecentFailures
 from lasthop.web.history import with_history
 from lasthop.web.readiness import Readiness, unapplied
-from lasthop.web.slices import Shared, in_slices
 from lasthop.web.traffic import TrafficReport
 
 

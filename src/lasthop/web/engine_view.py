@@ -23,7 +23,7 @@ from lasthop.plan.request import Request
 from lasthop.plan.upstream import Endpoint
 from lasthop.probe.result import ProbeResult
 from lasthop.resolve.routes import PROTOCOLS
-from lasthop.web.slices import in_slices, step_by_step
+from lasthop.slices import in_slices, step_by_step
 
 Locate = Callable[..., tuple[str, int] | None]
 

@@ -24,9 +24,9 @@ from lasthop.outputs.audit.observed import observed
 from lasthop.outputs.envoy.resource import type_name
 from lasthop.plan.finding import Finding
 from lasthop.plan.upstream import Hop
+from lasthop.slices import in_slices
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.metric_families import BACKEND, backend_labels, counter, gauge
-from lasthop.web.slices import in_slices
 from lasthop.web.traffic_metrics import each_row, traffic_metrics
 
 disable_created_metrics()  # the time of a counter's first increment is a second series for each
@@ -70,6 +70,9 @@ def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
     yield gauge("lasthop_xds_synced", "Whether each of these has confirmed all there is.", ("gateway",), synced)
     reporting = (((key.path,), len(controller.observations.proxies(key))) for key, _ in gateways)
     yield gauge("lasthop_proxies_reporting", "Proxies that report what they see on the wire.", ("gateway",), reporting)
+    exceeded = (((key.path,), controller.exceeded[key]) for key, _ in gateways)
+    help = "Streams and reports of a Gateway's proxies that were refused because they exceed its budget."
+    yield counter("lasthop_over_budget", help, ("gateway",), exceeded)
     known = ((key, proxies.state) for key, proxies in gateways if proxies.state)
     programmed = (((key.path,), bool(state.ports or state.udp_ports)) for key, state in known)
     help = "Whether some port of the Gateway is served as it is written now."

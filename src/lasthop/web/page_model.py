@@ -23,6 +23,7 @@ from lasthop.plan.finding import Severity
 from lasthop.plan.upstream import Hop
 from lasthop.probe.result import ProbeResult
 from lasthop.resolve.policies.judgement import validation_of
+from lasthop.slices import Shared, in_slices
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.drawing import Group, Known, ListenerSeen, More, RouteSeen, draw
 from lasthop.web.engine_view import located
@@ -31,7 +32,6 @@ from lasthop.web.picture import Choice, Filter, Line, choose
 from lasthop.web.probing import Probes
 from lasthop.web.redaction import without_secrets
 from lasthop.web.sightings import each_listener, each_route, sighted
-from lasthop.web.slices import Shared, in_slices
 
 AGE: Final = 1.0
 """Seconds that lines may be old while there is traffic, however many pages are open."""

@@ -1,8 +1,11 @@
 """Answers the API server's admission reviews: warnings from a rehearsal of the edit; a refusal where an operator wants one.
 
-Bounded in every way, because whoever reaches the port may ask: one review at a time, a few waiting, two seconds each, in a
-thread of its own beside the event loop. What is not judged in time is an error, so that the webhook's `failurePolicy`
-decides.
+Bounded in every way, because whoever reaches the port may ask:
+
+    arrives ──> its caller's queue ──> body read ──> its turn ──> decoded and judged in a thread ──> answer
+                unread, a few          a few at once             one at a time
+
+Two seconds for all of that. What is not judged in time is an error, so that the webhook's `failurePolicy` decides.
 """
 
 from __future__ import annotations
@@ -11,9 +14,10 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -24,21 +28,29 @@ from lasthop.kubernetes.objects import read_object
 from lasthop.printable import clean
 from lasthop.rehearsal import IN_ORDER, OPERATORS, Rehearsal, Verdict, hop_words
 from lasthop.store.graph import Graph
+from lasthop.web.turns import Full, Turns
 
 T = TypeVar("T")
 WITHIN: Final = 2.0
 """Seconds for a review, its turn included; the API server waits for 5."""
+READ: Final = 8
+"""Reviews whose bodies are in memory."""
+READ_EACH: Final = 2
+"""Of these, for one caller."""
 WAITING: Final = 8
-"""Reviews at a time, the one under way included."""
+"""Reviews of one caller that wait unread."""
 LAG: Final = 0.3
 """Seconds by which watches may be behind what was written: `kubectl apply -f` creates a Service and, some milliseconds later,
 the route to it."""
 MAX_WARNINGS: Final = 10
-MAX_REASONS: Final = 3
-"""Why an edit is not judged, that are named."""
 LONGEST: Final = 300
 """Characters of a warning: with ten of them, less than the API server begins to cut at."""
 API_VERSION: Final = "admission.k8s.io/v1"
+LARGEST: Final = 8 * 1024 * 1024
+"""Bytes of a review: it holds an object twice, before and after, and the API server takes 3 MiB."""
+LARGEST_OBJECT: Final = 3 * 1024 * 1024
+ELSEWHERE: Final = "a GatewayProfile refuses what would follow in other namespaces; see lasthop check"
+Name = Annotated[str, msgspec.Meta(max_length=253)]
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True):
@@ -48,11 +60,11 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True, rename="camel"):
-    uid: str
+    uid: Name
     kind: GroupVersionKind
     operation: str
-    name: str = ""
-    namespace: str = ""
+    name: Name = ""
+    namespace: Name = ""
     object: msgspec.Raw = msgspec.Raw()
 
 
@@ -62,6 +74,10 @@ class Review(msgspec.Struct, frozen=True):
 
 class NotJudged(Exception):
     """A review has no answer; the text says why."""
+
+
+class BadReview(NotJudged):
+    """What was sent is no review, or one that nobody would send; the text says why."""
 
 
 class Reviews:
@@ -76,49 +92,53 @@ class Reviews:
         self._rehearsal, self._live, self._namespaces, self._clock = rehearsal, live, namespaces, clock
         # One thread: rehearsals take turns, and the event loop has its own however long one of their steps takes.
         self._thread = ThreadPoolExecutor(1, "rehearsal")
-        self._asked = 0
+        self._reading, self._judging = Turns(READ, READ_EACH, WAITING), Turns(1, 1, READ_EACH)
 
     async def warm_up(self) -> None:
         """Takes in everything there is, before anybody waits for an answer."""
         await self._run(self._rehearsal.catch_up(), math.inf)
 
-    async def answer(self, body: bytes) -> Json:
-        """Returns the AdmissionReview that answers one. Raises NotJudged."""
+    async def answer(self, caller: str, read: Callable[[], Awaitable[bytes]]) -> Json:
+        """Returns the AdmissionReview that answers one. `read` returns it, and is called when it is its caller's turn. Raises
+        NotJudged."""
+        end = time.monotonic() + WITHIN
         try:
-            request = msgspec.json.decode(body, type=Review).request
-        except msgspec.DecodeError as error:
-            raise NotJudged(f"this is no AdmissionReview of {API_VERSION}: {error}") from None
-        kind = KINDS.get(request.kind.kind)
-        watched = not self._namespaces or not request.namespace or request.namespace in self._namespaces
-        if kind is None or kind.group != request.kind.group or not watched or not request.name:
-            return _answer(request.uid)
-        if self._asked >= WAITING:
-            raise NotJudged(f"{WAITING} edits are being judged already; try again")
-        key = Key(request.kind.kind, request.namespace if kind.namespaced else "", request.name)
-        obj = self._candidate(request, key) if request.operation != "DELETE" else None
-        self._asked += 1
-        try:
-            async with asyncio.timeout(WITHIN):
-                end = time.monotonic() + WITHIN
-                verdict = await self._run(self._rehearsal.edit(key, obj), end)
-                if verdict != IN_ORDER:
-                    await asyncio.sleep(LAG)
-                    if self._rehearsal.behind:
-                        verdict = await self._run(self._rehearsal.edit(key, obj), end)
-                if verdict.not_judged and not verdict.refused and key.kind not in OPERATORS:
-                    raise NotJudged(f"it may verify less: {'; '.join(verdict.not_judged[:MAX_REASONS])}")
-                return self._judged(request.uid, verdict)
+            async with asyncio.timeout(WITHIN), self._reading.turn(caller):
+                return await self._judge(caller, await read(), end)
+        except Full as full:
+            raise NotJudged(f"{full}; try again") from None
         except TimeoutError:
             raise NotJudged(f"it could not be judged within {WITHIN:g} s: it concerns too much, or too much changes") from None
-        finally:
-            self._asked -= 1
+
+    async def _judge(self, caller: str, body: bytes, end: float) -> Json:
+        async with self._judging.turn(caller):
+            request = await self._in_thread(partial(_decoded, body))
+            kind = KINDS.get(request.kind.kind)
+            watched = not self._namespaces or not request.namespace or request.namespace in self._namespaces
+            if kind is None or kind.group != request.kind.group or not watched or not request.name:
+                return _answer(request.uid)
+            key = Key(request.kind.kind, request.namespace if kind.namespaced else "", request.name)
+            obj = await self._in_thread(partial(_candidate, request, key)) if request.operation != "DELETE" else None
+            verdict = await self._run(self._rehearsal.edit(key, obj), end)
+        if verdict != IN_ORDER:
+            await asyncio.sleep(LAG)
+            if self._rehearsal.behind:
+                async with self._judging.turn(caller):
+                    verdict = await self._run(self._rehearsal.edit(key, obj), end)
+        if verdict.not_judged and not verdict.refused and key.kind not in OPERATORS:
+            raise NotJudged(f"it may verify less: {_not_compared(verdict)}")
+        return _judged(request.uid, key, verdict)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def _run(self, steps: Generator[None, None, T], end: float) -> T:
         """Runs steps in the thread. Once nobody waits any more it stops after the one under way, candidate taken back."""
 
         def run() -> T:
             with contextlib.closing(steps):
-                self._rehearsal.follow(self._live, self._clock())
+                if time.monotonic() < end:
+                    self._rehearsal.follow(self._live, self._clock())
                 while time.monotonic() < end:
                     try:
                         next(steps)
@@ -127,20 +147,45 @@ class Reviews:
                         return found
             raise TimeoutError
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+        return await self._in_thread(run)
 
-    def _candidate(self, request: Request, key: Key) -> Object | None:
-        try:
-            decoded = read_object(key.kind, request.object)
-        except msgspec.DecodeError as error:
-            raise NotJudged(f"the object cannot be read: {error}") from None
-        if decoded.key != key:
-            raise NotJudged(f"the object is {decoded.key}, and the request is about {key}")
-        return decoded.object
 
-    def _judged(self, uid: str, verdict: Verdict) -> Json:
-        texts = (*map(hop_words, (*verdict.weaker, *verdict.other_trust)), *verdict.not_judged, *map(str, verdict.introduced))
-        return _answer(uid, [f"lasthop: {text}" for text in texts], verdict.refused)
+def _decoded(body: bytes) -> Request:
+    try:
+        return msgspec.json.decode(body, type=Review).request
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadReview(f"this is no AdmissionReview of {API_VERSION}: {error}") from None
+
+
+def _candidate(request: Request, key: Key) -> Object | None:
+    if (size := len(bytes(request.object))) > LARGEST_OBJECT:
+        raise BadReview(f"the object has {size} bytes, more than the API server takes")
+    try:
+        decoded = read_object(key.kind, request.object)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadReview(f"the object cannot be read: {error}") from None
+    if decoded.key != key:
+        raise BadReview(f"the object is {decoded.key}, and the request is about {key}")
+    return decoded.object
+
+
+def _judged(uid: str, key: Key, verdict: Verdict) -> Json:
+    """Tells what concerns the namespace of the edit. Whoever reaches the port may ask, so of what is in other namespaces an
+    answer says only how much it is."""
+    changed = (*verdict.weaker, *verdict.other_trust)
+    hops = [each for each in changed if key.namespace in (each.gateway.namespace, each.backend.namespace)]
+    found = [each for each in verdict.introduced if each.object is None or each.object.namespace in ("", key.namespace)]
+    texts = [*map(hop_words, hops), *map(str, found)]
+    if hidden := len(changed) + len(verdict.introduced) - len(texts):
+        texts.append(f"{hidden} more in other namespaces; see lasthop check")
+    if verdict.not_judged:
+        texts.append(_not_compared(verdict))
+    refused = verdict.refused if key.namespace else verdict.refused and (ELSEWHERE,)
+    return _answer(uid, [f"lasthop: {text}" for text in texts], refused)
+
+
+def _not_compared(verdict: Verdict) -> str:
+    return f"{len(verdict.not_judged)} of the hops that it concerns could not be compared; see lasthop check --against"
 
 
 def _answer(uid: str, warnings: list[str] | None = None, refused: tuple[str, ...] = ()) -> Json:

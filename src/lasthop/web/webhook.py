@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -15,21 +16,74 @@ from lasthop import logs
 from lasthop.api.addresses import split_port
 from lasthop.pki.certificates import PemKeyPair
 from lasthop.web.app import AdminUnusable
-from lasthop.web.reviews import NotJudged, Reviews
+from lasthop.web.reviews import LARGEST, BadReview, NotJudged, Reviews
 
 PATH: Final = "/validate"
-LARGEST: Final = 8 * 1024 * 1024
-"""Bytes of a review: it holds an object twice, before and after, and the API server takes 3 MiB."""
+CONNECTIONS: Final = 500
+CONNECTIONS_EACH: Final = 50
+"""Open ones, in all and of one address. The API server keeps a few."""
+IDLE: Final = 30.0
+LINGER: Final = 1.0
+"""Seconds for which what is refused unread is still taken from the connection, so that its sender gets the answer."""
+HANDSHAKE: Final = 5.0
 LOOK: Final = 30.0
 """Seconds between two looks at the certificate."""
 REVIEWS: Final = web.AppKey("reviews", Reviews)
 
 
 async def _validate(request: web.Request) -> web.Response:
+    if (request.content_length or 0) > LARGEST:
+        raise web.HTTPRequestEntityTooLarge(LARGEST, request.content_length or 0)
     try:
-        return web.json_response(await request.app[REVIEWS].answer(await request.read()))
+        return web.json_response(await request.app[REVIEWS].answer(request.remote or "", request.read))
+    except BadReview as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from None
     except NotJudged as error:
         raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
+
+
+class Door:
+    """Lets in as many connections as there may be, in all and of one address; others are closed at once."""
+
+    def __init__(self, serve: Callable[[], asyncio.Protocol]) -> None:
+        self.serve = serve
+        self.open: Counter[str] = Counter()
+
+    def __call__(self) -> asyncio.Protocol:
+        return _Connection(self)
+
+
+class _Connection(asyncio.Protocol):
+    """Passes on what happens at a connection once it is let in."""
+
+    def __init__(self, door: Door) -> None:
+        self._door, self._inner, self._peer = door, asyncio.Protocol(), ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        opened, peer = self._door.open, str(transport.get_extra_info("peername", ("",))[0])
+        if opened.total() >= CONNECTIONS or opened[peer] >= CONNECTIONS_EACH:
+            transport.close()
+            return
+        opened[peer] += 1
+        self._peer, self._inner = peer, self._door.serve()
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._peer:
+            self._door.open -= Counter((self._peer,))
+        self._inner.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
 
 
 def application(reviews: Reviews) -> web.Application:
@@ -53,24 +107,32 @@ async def serving(reviews: Reviews, address: str, pair: Callable[[], PemKeyPair]
     host, port = split_port(address)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    runner = web.AppRunner(application(reviews), access_log=None, shutdown_timeout=2)
+    runner = web.AppRunner(
+        application(reviews), access_log=None, shutdown_timeout=2, keepalive_timeout=IDLE, lingering_time=LINGER
+    )
     await runner.setup()
+    assert runner.server is not None
+    door = Door(runner.server)
 
     async def run() -> None:
         await ready.wait()
         shown = pair()
         load(context, shown)
         await reviews.warm_up()
+        loop = asyncio.get_running_loop()
         try:
-            await web.TCPSite(runner, host, int(port), ssl_context=context).start()
+            server = await loop.create_server(door, host, int(port), ssl=context, ssl_handshake_timeout=HANDSHAKE)
         except OSError as error:
             raise AdminUnusable(f"the webhook cannot listen on {address}: {error.strerror}") from error
         logs.get().info("judging edits", address=address)
-        while True:
-            await asyncio.sleep(LOOK)
-            if (current := pair()) != shown:
-                shown = current
-                load(context, shown)
+        try:
+            while True:
+                await asyncio.sleep(LOOK)
+                if (current := pair()) != shown:
+                    shown = current
+                    load(context, shown)
+        finally:
+            server.close()
 
     try:
         async with asyncio.TaskGroup() as tasks:

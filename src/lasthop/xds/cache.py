@@ -66,6 +66,15 @@ class Cache:
         """Returns the names of everything current or withdrawn, oldest change first."""
         return list(self._entries.get(type_url, ()))
 
+    def count(self, type_url: str) -> int:
+        """Returns how many names are current or withdrawn."""
+        return len(self._entries.get(type_url, ()))
+
+    @property
+    def most(self) -> int:
+        """Returns the count of the type that has most names."""
+        return max(map(len, self._entries.values()), default=0)
+
     def holds_any(self, type_url: str) -> bool:
         return any(isinstance(entry.change, Resource) for entry in self._entries.get(type_url, {}).values())
 

@@ -9,7 +9,8 @@ proxy can report of its own Gateway only, whatever it writes into the report.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable, Generator
 from pathlib import Path
 from typing import Final
 
@@ -17,10 +18,12 @@ import grpc
 import msgspec
 
 from lasthop.api.meta import Key
-from lasthop.observe.foreign import believed
+from lasthop.observe.foreign import Known, believed
 from lasthop.observe.observations import EXPIRES, MAX_PROXIES
 from lasthop.on_change import OnChange
 from lasthop.plan.observation import ProxyReport
+from lasthop.slices import step_by_step
+from lasthop.xds.budget import QUEUE, READING, REPORT_BURST, REPORT_RATE, Allotment, OverBudget, check_report
 from lasthop.xds.credentials import peer_replica, peer_uid
 
 SERVICE: Final = "lasthop.Observations"
@@ -30,37 +33,110 @@ REPEAT: Final = 3.0
 ANSWER_WITHIN: Final = 5.0
 RETRY: Final = 2.0
 
-OnReport = Callable[[ProxyReport, bool], bool]
-"""Takes a report, and whether another replica has passed it on; returns False if this replica does not accept it."""
+MAX_REPORT: Final = 4 * 1024 * 1024
+"""Bytes of a report that a proxy sends; of a larger one the details of endpoints are left out."""
+MANY: Final = 1_000
+"""Gateways and replicas whose budgets are remembered."""
+
+OnReport = Callable[[ProxyReport, bool], Generator[None, None, bool]]
+"""Takes a report, and whether another replica has passed it on, in steps; returns False if this replica does not accept it."""
+OnExceeded = Callable[[Key, str], None]
 
 _decoder: Final = msgspec.msgpack.Decoder(ProxyReport)
 
 
-def handler(gateway_of_uid: Callable[[str], Key | None], on_report: OnReport) -> grpc.GenericRpcHandler:
-    async def report(content: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-        passed_on = bool(peer_replica(context))
-        gateway = None if passed_on else gateway_of_uid(peer_uid(context))
-        if gateway is None and not passed_on:
+class Peer:
+    """A Gateway, or a replica that passes on what its proxies report."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.reading = asyncio.Semaphore(READING)
+        self.allotment = Allotment(REPORT_RATE, REPORT_BURST)
+
+
+class Reports:
+    """Takes reports: the certificate says whose, and the Gateway's budget how many, before anything of one is read."""
+
+    def __init__(
+        self,
+        gateway_of_uid: Callable[[str], Key | None],
+        known: Known,
+        on_report: OnReport,
+        hops: Callable[[Key], int],
+        exceeded: OnExceeded,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`hops` returns how many a Gateway has; `exceeded` is called if a proxy reports more than its Gateway may."""
+        self._gateway_of_uid, self._known, self._on_report = gateway_of_uid, known, on_report
+        self._hops, self._exceeded, self._clock = hops, exceeded, clock
+        self.peers: dict[Key | str, Peer] = {}
+        self._turn = asyncio.Lock()
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        # With a stream as its request, though it has one message: of a single one gRPC would call us when it has been read.
+        method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(self._report)
+        return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
+
+    async def _report(self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        replica = peer_replica(context)
+        gateway = None if replica else self._gateway_of_uid(peer_uid(context))
+        if gateway is None and not replica:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only a proxy of a Gateway that exists may report")
         try:
-            # A large Gateway's report has megabytes, and other proxies wait for the event loop.
-            received = await asyncio.to_thread(_read, content, gateway)
-        except msgspec.DecodeError as error:
+            accepted = await self._take(messages, gateway, replica)
+        except (msgspec.DecodeError, RecursionError) as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        if not on_report(received, passed_on):
+        except (OverBudget, TimeoutError) as error:
+            why = str(error) or f"a report took longer than {ANSWER_WITHIN:g} s"
+            if gateway is not None:
+                self._exceeded(gateway, why)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
+        if not accepted:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this replica does not lead")
         return b""
 
-    return grpc.method_handlers_generic_handler(SERVICE, {METHOD: grpc.unary_unary_rpc_method_handler(report)})
+    async def _take(self, messages: AsyncIterator[bytes], gateway: Key | None, replica: str) -> bool:
+        if len(self.peers) > MANY:  # those that are idle begin anew
+            self.peers = {who: peer for who, peer in self.peers.items() if peer.waiting}
+        peer = self.peers.setdefault(gateway or replica, Peer())
+        if peer.waiting >= QUEUE:
+            raise OverBudget(f"{QUEUE} reports wait already")
+        peer.waiting += 1
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN), peer.reading:
+                content = await anext(aiter(messages), b"")
+                if gateway is not None:
+                    check_report(len(content), self._hops(gateway))
+                    if not peer.allotment.spend(len(content), self._clock()):
+                        self._exceeded(gateway, f"more than {REPORT_RATE:.0f} bytes of reports a second; some are left out")
+                        return True
+                # A large Gateway's report has megabytes, and other proxies wait for the event loop.
+                report = await asyncio.to_thread(_decoder.decode, content)
+                async with self._turn:
+                    report = await step_by_step(believed(report, gateway or report.gateway, self._known))
+                    return await step_by_step(self._on_report(report, bool(replica)))
+        finally:
+            peer.waiting -= 1
 
 
-def _read(content: bytes, gateway: Key | None) -> ProxyReport:
-    report = _decoder.decode(content)
-    return believed(report, gateway or report.gateway)
+def ignored(report: ProxyReport, passed_on: bool) -> Generator[None, None, bool]:
+    yield from ()
+    return False
 
 
 def encode(report: ProxyReport) -> bytes:
     return msgspec.msgpack.encode(report)
+
+
+def bounded(report: ProxyReport) -> bytes:
+    """Returns an encoded report that is small enough to be taken, with fewer endpoints if need be: what fails comes first."""
+    content = encode(report)
+    for kept in (8, 2, 0):
+        if len(content) <= MAX_REPORT:
+            break
+        hops = {hop: msgspec.structs.replace(seen, endpoints=seen.endpoints[:kept]) for hop, seen in report.hops.items()}
+        content = encode(msgspec.structs.replace(report, hops=hops))
+    return content
 
 
 class ProxiesHere:
@@ -70,11 +146,15 @@ class ProxiesHere:
         self._reports: dict[tuple[Key, str], tuple[float, ProxyReport]] = {}
 
     def take(self, report: ProxyReport, now: float) -> None:
-        if len(self._reports) >= MAX_PROXIES:
-            self.recent(now)
         key = (report.gateway, report.proxy)
-        if key in self._reports or len(self._reports) < MAX_PROXIES:
-            self._reports[key] = (now, report)
+        if key not in self._reports and self._full(report.gateway):
+            self.recent(now)
+            if self._full(report.gateway):
+                return
+        self._reports[key] = (now, report)
+
+    def _full(self, gateway: Key) -> bool:
+        return sum(owner == gateway for owner, _ in self._reports) >= MAX_PROXIES
 
     def recent(self, now: float) -> list[ProxyReport]:
         """Returns those of proxies that still report, and forgets the others."""
@@ -115,7 +195,7 @@ class ReportSender:
             call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/{METHOD}")
             while self._files() == files:
                 if self._latest is not None:
-                    await call(encode(self._latest), timeout=ANSWER_WITHIN)
+                    await call(bounded(self._latest), timeout=ANSWER_WITHIN)
                     self._problem("")
                 await asyncio.sleep(self._repeat)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
 import grpc
@@ -59,20 +59,22 @@ _age: Final = msgspec.msgpack.Decoder(float)
 def handler(on_report: OnReport, ages: Ages | None = None) -> grpc.GenericRpcHandler:
     known = ages or Ages()
 
-    async def report(content: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+    async def report(messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         replica = peer_replica(context)
         if not replica:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only a replica of the controller may report")
         _hear(known, dict(context.invocation_metadata() or ()).get(AGE))
         try:
-            received = _decoder.decode(content)
+            received = _decoder.decode(await anext(aiter(messages), b""))
         except msgspec.DecodeError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         if not on_report(replica, received):
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this replica does not lead")
         return msgspec.msgpack.encode(known.age())
 
-    return grpc.method_handlers_generic_handler(SERVICE, {METHOD: grpc.unary_unary_rpc_method_handler(report)})
+    # With a stream as its request, though it has one message: what a proxy sends here is refused unread.
+    method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(report)
+    return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
 
 
 def _hear(ages: Ages, said: str | bytes | None) -> None:
@@ -134,7 +136,7 @@ class Reporter:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{observing.SERVICE}/{observing.METHOD}")
         for seen in self._observed():
             if passed_on.get((seen.gateway, seen.proxy)) != seen.at:
-                await call(observing.encode(seen), timeout=observing.ANSWER_WITHIN)
+                await call(observing.bounded(seen), timeout=observing.ANSWER_WITHIN)
                 passed_on[seen.gateway, seen.proxy] = seen.at
 
     async def _pause(self) -> None:

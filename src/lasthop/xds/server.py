@@ -18,22 +18,35 @@ from typing import Final, Protocol
 import grpc
 import msgspec
 from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
+from google.protobuf.message import DecodeError
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.resource import TYPES, Changes
+from lasthop.observe.foreign import NOTHING, Known
+from lasthop.outputs.envoy.resource import CLUSTER, TYPES, Changes
+from lasthop.slices import step_by_step
 from lasthop.xds import observing, replicas
+from lasthop.xds.budget import (
+    MAX_REQUEST,
+    MAX_STREAMS,
+    REFUSAL,
+    STREAM,
+    Allotment,
+    OverBudget,
+    check_excess,
+    check_request,
+    cost,
+)
 from lasthop.xds.cache import Cache
 from lasthop.xds.credentials import Credentials, peer_uid, server_credentials
 from lasthop.xds.response import Response, encode
 from lasthop.xds.session import Acked, Nacked, Session
 from lasthop.xds.unix_socket import claim, release
 
-MAX_REQUEST: Final = 64 * 1024 * 1024
-"""A proxy that reconnects lists everything it has: some 200 bytes for each cluster and as much for its endpoints, so gRPC's
-4 MiB would lock out a large Gateway permanently."""
-
 GRACE: Final = 1.0
 """For streams to end by themselves, which takes a turn of the event loop unless a proxy does not read."""
+
+HEARD_OUT: Final = 8
+"""Clients at a time."""
 
 OPTIONS: Final = (("grpc.max_receive_message_length", MAX_REQUEST),)
 REMOTE_OPTIONS: Final = (
@@ -52,9 +65,9 @@ REMOTE_OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
 )
 
-Context = grpc.aio.ServicerContext[DeltaDiscoveryRequest, bytes]
-Identify = Callable[[DeltaDiscoveryRequest, Context], Key | None]
-"""Returns which Gateway a client serves, from its first request and gRPC's context; None if it is unknown."""
+Context = grpc.aio.ServicerContext[bytes, bytes]
+Identify = Callable[[Context], Key | None]
+"""Returns which Gateway a client serves, from its certificate; None if it is unknown."""
 
 
 class Observer(Protocol):
@@ -64,6 +77,7 @@ class Observer(Protocol):
     def disconnected(self, gateway: Key) -> None: ...
     def acked(self, gateway: Key, event: Acked) -> None: ...
     def nacked(self, gateway: Key, event: Nacked) -> None: ...
+    def over_budget(self, gateway: Key, why: str) -> None: ...
 
 
 class TypeCounts(msgspec.Struct):
@@ -90,6 +104,8 @@ class _Stream:
         self.session = Session(cache)
         self.wake = asyncio.Event()
         self.closed = False
+        self.in_use = asyncio.Lock()
+        """Held while the session takes a request, which it does in steps."""
 
 
 class _Gateway:
@@ -98,6 +114,9 @@ class _Gateway:
         self.streams: set[_Stream] = set()
         self.unsure: set[_Stream] = set()
         """Streams that may lack something. One that does not comes to lack it only by a request or a change of the cache."""
+        self.allotment = Allotment()
+        self.admitted = 0
+        """Streams, those included whose first request is awaited."""
         self._generation = self.cache.generation
 
     def wake(self) -> None:
@@ -128,6 +147,8 @@ class Server:
         """Requests of proxies since the start."""
         self.waiting = 0
         """Proxies that have come before `open`."""
+        self.reports: observing.Reports | None = None
+        self._heard_out = 0
         self._closed = False
         self._grpc: list[grpc.aio.Server] = []
         self._socket: Path | None = None
@@ -136,7 +157,7 @@ class Server:
         """Listens for proxies of this host: who may open the socket may say by its node id which Gateway it serves. Nothing is
         sent before `open`."""
         claim(socket)
-        server = self._listener(lambda request, context: self._named(request.node.id), OPTIONS)
+        server = self._listener(None, OPTIONS)
         server.add_insecure_port(f"unix:{socket}")
         socket.chmod(0o600)
         self._socket = socket
@@ -148,14 +169,16 @@ class Server:
         credentials: Callable[[], Credentials],
         gateway_of_uid: Callable[[str], Key | None],
         heard: replicas.OnReport = lambda replica, report: False,
-        observed: observing.OnReport = lambda report, passed_on: False,
+        observed: observing.OnReport = observing.ignored,
+        known: Known = NOTHING,
         ages: replicas.Ages | None = None,
     ) -> int:
         """Listens for proxies elsewhere, which show a certificate with their Gateway's UID; what they say of themselves does
-        not count. And for other replicas, whose reports go to `heard`. What proxies have seen on the wire goes to `observed`.
-        The answer is the port. Raises RuntimeError if the address cannot be bound."""
-        server = self._listener(lambda request, context: gateway_of_uid(peer_uid(context)), REMOTE_OPTIONS)
-        server.add_generic_rpc_handlers((replicas.handler(heard, ages), observing.handler(gateway_of_uid, observed)))
+        not count. And for other replicas, whose reports go to `heard`. What proxies have seen on the wire goes to `observed`,
+        as far as it is `known` to exist. The answer is the port. Raises RuntimeError if the address cannot be bound."""
+        server = self._listener(lambda context: gateway_of_uid(peer_uid(context)), REMOTE_OPTIONS)
+        self.reports = observing.Reports(gateway_of_uid, known, observed, self._hops, self._observer.over_budget)
+        server.add_generic_rpc_handlers((replicas.handler(heard, ages), self.reports.handler()))
         port = server.add_secure_port(address, server_credentials(credentials))
         await server.start()
         return port
@@ -173,19 +196,23 @@ class Server:
     def listening(self) -> bool:
         return bool(self._grpc)
 
+    def _hops(self, gateway: Key) -> int:
+        known = self._gateways.get(gateway)
+        return known.cache.count(CLUSTER) if known else 0
+
     def _named(self, path: str) -> Key | None:
         return next((key for key in self._gateways if key.path == path), None)
 
-    def _listener(self, identify: Identify, options: tuple[tuple[str, int], ...]) -> grpc.aio.Server:
-        """Creates one gRPC server for each way in, so that no client of one is identified by the rules of another."""
+    def _listener(self, identify: Identify | None, options: tuple[tuple[str, int], ...]) -> grpc.aio.Server:
+        """Creates one gRPC server for each way in, so that no client of one is identified by the rules of another. Without
+        `identify` a client says by its node id which Gateway it serves."""
 
-        async def serve(requests: AsyncIterator[DeltaDiscoveryRequest], context: Context) -> None:
-            await self._serve(identify, requests, context)
+        async def serve(messages: AsyncIterator[bytes], context: Context) -> None:
+            await self._serve(identify, messages, context)
 
         server = grpc.aio.server(options=options)
-        handler: grpc.RpcMethodHandler[DeltaDiscoveryRequest, bytes] = grpc.stream_stream_rpc_method_handler(
-            serve, request_deserializer=DeltaDiscoveryRequest.FromString, response_serializer=None
-        )
+        # Not decoded by gRPC, which would do so before anybody has looked at the size.
+        handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(serve)
         service, method = "envoy.service.discovery.v3.AggregatedDiscoveryService", "DeltaAggregatedResources"
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
         self._grpc.append(server)
@@ -249,53 +276,104 @@ class Server:
         sessions = [stream.session for stream in known.streams] if known else []
         return SyncState(len(sessions), self.synced(gateway), bool(sessions) and all(session.decided for session in sessions))
 
-    async def _serve(self, identify: Identify, requests: AsyncIterator[DeltaDiscoveryRequest], context: Context) -> None:
-        first = await anext(aiter(requests), None)
-        if first is None:
-            return
+    async def _serve(self, identify: Identify | None, messages: AsyncIterator[bytes], context: Context) -> None:
+        first, named = None, ""
+        if identify is None:
+            if (first := await anext(aiter(messages), None)) is None:
+                return
+            named = _node(first)
         self.waiting += 1
         try:
             await self._opened.wait()
         finally:
             self.waiting -= 1
-        gateway = identify(first, context)
+        gateway = identify(context) if identify else self._named(named)
         known = self._gateways.get(gateway) if gateway else None
         if self._closed:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "shutting down")
             return
         if gateway is None or known is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no Gateway for node {first.node.id!r}")
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND, f"no Gateway for {f'node {named!r}' if named else 'this certificate'}"
+            )
             return
-        stream = _Stream(known.cache)
-        known.streams.add(stream)
-        self._observer.connected(gateway)
+        code, why = grpc.StatusCode.OK, ""
         try:
-            async with asyncio.TaskGroup() as tasks:
-                writer = tasks.create_task(self._write(stream, context))
-                reader = tasks.create_task(self._read(gateway, known, stream, first, requests))
-                await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
-                reader.cancel()
-                writer.cancel()
+            await self._admitted(gateway, known, first, messages, context)
+        except* OverBudget as group:
+            code, why = grpc.StatusCode.RESOURCE_EXHAUSTED, str(_one(group))
+        except* DecodeError:
+            code, why = grpc.StatusCode.INVALID_ARGUMENT, "this is no DeltaDiscoveryRequest"
+        if why:
+            self._observer.over_budget(gateway, why)
+            await context.abort(code, why)
+
+    async def _hear_out(self, first: bytes | None, messages: AsyncIterator[bytes]) -> None:
+        """Reads a request of a client that is turned away, so that it learns why: some clients that are still sending when the
+        answer comes take it for an error of their own. Only of a few at a time, or what is refused unread would be read."""
+        if first is None and self._heard_out < HEARD_OUT:
+            self._heard_out += 1
+            try:
+                async with asyncio.timeout(GRACE):
+                    await anext(aiter(messages), None)
+            except TimeoutError:
+                pass
+            finally:
+                self._heard_out -= 1
+
+    async def _admitted(
+        self, gateway: Key, known: _Gateway, first: bytes | None, messages: AsyncIterator[bytes], context: Context
+    ) -> None:
+        """Serves a stream of a Gateway. Where the certificate has said which, nothing has been read of it yet."""
+        if known.admitted >= MAX_STREAMS:
+            await self._hear_out(first, messages)
+            raise OverBudget(f"{MAX_STREAMS} streams of this Gateway are open")
+        known.admitted += 1
+        try:
+            await asyncio.sleep(known.allotment.wait(STREAM, self._clock()))
+            if first is None and (first := await anext(aiter(messages), None)) is None:
+                return
+            stream = _Stream(known.cache)
+            known.streams.add(stream)
+            self._observer.connected(gateway)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    writer = tasks.create_task(self._write(stream, context))
+                    reader = tasks.create_task(self._read(gateway, known, stream, first, messages))
+                    await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+                    reader.cancel()
+                    writer.cancel()
+            finally:
+                known.streams.discard(stream)
+                self._observer.disconnected(gateway)
         finally:
-            known.streams.discard(stream)
-            self._observer.disconnected(gateway)
+            known.admitted -= 1
 
     async def _read(
-        self,
-        gateway: Key,
-        known: _Gateway,
-        stream: _Stream,
-        first: DeltaDiscoveryRequest,
-        requests: AsyncIterator[DeltaDiscoveryRequest],
+        self, gateway: Key, known: _Gateway, stream: _Stream, first: bytes, messages: AsyncIterator[bytes]
     ) -> None:
-        self._receive(gateway, known, stream, first)
-        async for request in requests:
-            self._receive(gateway, known, stream, request)
+        await self._receive(gateway, known, stream, first)
+        async for message in messages:
+            await self._receive(gateway, known, stream, message)
 
-    def _receive(self, gateway: Key, known: _Gateway, stream: _Stream, request: DeltaDiscoveryRequest) -> None:
-        self.heard += 1
+    async def _receive(self, gateway: Key, known: _Gateway, stream: _Stream, message: bytes) -> None:
+        """Takes a request within the Gateway's budget, a few milliseconds at a time."""
+        check_request(len(message), known.cache.most)
+        known.allotment.admit(len(message))
+        known.allotment.pending += len(message)
+        try:
+            if wait := known.allotment.wait(cost(len(message)), self._clock()):
+                await asyncio.sleep(wait)
+            self.heard += 1
+            async with stream.in_use:
+                known.unsure.add(stream)
+                events = await step_by_step(stream.session.receiving(_decoded(message), self._clock()))
+        finally:
+            known.allotment.pending -= len(message)
         known.unsure.add(stream)
-        for event in stream.session.receive(request, self._clock()):
+        if stream.session.excess:
+            check_excess(sum(each.session.excess for each in known.streams))
+        for event in events:
             match event:
                 case Acked():
                     self.traffic[event.type_url].acks += 1
@@ -303,12 +381,13 @@ class Server:
                 case Nacked():
                     self.traffic[event.type_url].nacks += 1
                     self._observer.nacked(gateway, event)
+                    await asyncio.sleep(known.allotment.wait(REFUSAL, self._clock()))
         stream.wake.set()
 
     async def _write(self, stream: _Stream, context: Context) -> None:
         while not stream.closed:
             stream.wake.clear()
-            while response := stream.session.poll(self._clock()):
+            while response := await self._next(stream):
                 data = encode(response)
                 self._count(response, len(data))
                 try:
@@ -322,9 +401,29 @@ class Server:
             except TimeoutError:
                 continue
 
+    async def _next(self, stream: _Stream) -> Response | None:
+        async with stream.in_use:
+            return stream.session.poll(self._clock())
+
     def _count(self, response: Response, size: int) -> None:
         traffic = self.traffic[response.type_url]
         traffic.responses += 1
         traffic.resources += len(response.resources)
         traffic.removals += len(response.removed)
         traffic.bytes += size
+
+
+def _decoded(message: bytes) -> DeltaDiscoveryRequest:
+    return DeltaDiscoveryRequest.FromString(message)
+
+
+def _node(message: bytes) -> str:
+    try:
+        return _decoded(message).node.id
+    except DecodeError:
+        return ""
+
+
+def _one(group: BaseException) -> BaseException:
+    """Returns the first exception of a group of groups."""
+    return _one(group.exceptions[0]) if isinstance(group, BaseExceptionGroup) else group

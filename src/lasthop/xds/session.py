@@ -1,6 +1,7 @@
 """Runs one delta ADS stream as a pure state machine: requests in, responses and events out, time as an argument.
 
-    receive(request, now) ──> events        what the client has acknowledged or rejected
+    receive(request, now) ──> events        what the client has acknowledged or rejected; in steps, because a request may
+                                            list all that there is: no poll before the last step
     poll(now) ─────────────> response       the one thing to send now, if any; ask until None
     deadline() ────────────> time           when to poll again even if nothing happens
 
@@ -15,13 +16,14 @@ What goes first (make before break, fail closed):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Final
 
 import msgspec
 from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, TYPES, Resource, cluster_of
+from lasthop.xds.budget import MAX_UNCONFIRMED, OverBudget, check_names
 from lasthop.xds.cache import Cache
 from lasthop.xds.nack import reasons
 from lasthop.xds.response import Response
@@ -44,6 +46,8 @@ CHUNKS: Final = {CLUSTER: CHUNK, SECRET: 1}
 """Of Secrets Envoy does not say which one it refuses, and it skips those after it in the response, so each goes alone."""
 RETRY: Final = 10.0
 """After a refusal that no edit follows (a port taken by another process, a file not there yet)."""
+LONGEST_DETAIL: Final = 64 * 1024
+"""Characters of a refusal that are read: Envoy's name the clusters of a chunk, and why."""
 
 
 class Acked(msgspec.Struct, frozen=True):
@@ -119,22 +123,47 @@ class Session:
         routes = self._types.get(ROUTES)
         return routes is not None and bool(routes.in_flight) and self._paced(routes, now)
 
+    @property
+    def excess(self) -> int:
+        """Returns how many names are held for the client beyond those that the cache has."""
+        return sum(sub.excess for sub in self._types.values())
+
     def receive(self, request: DeltaDiscoveryRequest, now: float) -> list[SessionEvent]:
-        """Takes a DeltaDiscoveryRequest, which may be a subscription, a confirmation, or both at once."""
+        """Takes a whole DeltaDiscoveryRequest at once."""
+        steps = self.receiving(request, now)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                events: list[SessionEvent] = done.value
+                return events
+
+    def receiving(self, request: DeltaDiscoveryRequest, now: float) -> Generator[None, None, list[SessionEvent]]:
+        """Takes a DeltaDiscoveryRequest, which may be a subscription, a confirmation, or both at once. Raises OverBudget if
+        the client asks for more than the Gateway can need: before the work where the numbers show it."""
         type_url: str = request.type_url
         if type_url not in TYPES:
             return []
+        added, versions, dropped = (
+            request.resource_names_subscribe,
+            request.initial_resource_versions,
+            request.resource_names_unsubscribe,
+        )
+        check_names(max(len(added), len(versions), len(dropped)), self._cache.count(type_url))
         self._catch_up(now)
 
         sub = self._types.get(type_url)
         if sub is None:
-            sub = self._types[type_url] = Subscription(type_url, self._cache)
-            has = sub.open(request.resource_names_subscribe, request.initial_resource_versions)
+            sub = Subscription(type_url, self._cache)
+            has = yield from sub.open(added, versions)
+            # Not sooner: half of it would look as if the client lacked nothing. The next poll reads what changed meanwhile.
+            self._types[type_url] = sub
             events: list[SessionEvent] = [Acked(type_url, has)] if has else []
         else:
             events = self._verdict(sub, request, now)
-            sub.unsubscribe(request.resource_names_unsubscribe)
-            sub.subscribe(request.resource_names_subscribe)
+            yield from sub.unsubscribe(dropped)
+            yield from sub.subscribe(added)
+        sub.check()
         return events
 
     def poll(self, now: float) -> Response | None:
@@ -185,7 +214,7 @@ class Session:
             self._answered_at, self._rested = now, now + min(LONGEST_PACE, max(0.0, now - response.sent_at))
         resources = {r.name: r for r in response.resources}
         if request.HasField("error_detail"):
-            detail = request.error_detail.message
+            detail = request.error_detail.message[:LONGEST_DETAIL]
             sub.refused(response, reasons(detail, resources), now + RETRY)
             return [Nacked(sub.type_url, resources, detail)]
         return [Acked(sub.type_url, resources, frozenset(response.removed))]
@@ -217,6 +246,8 @@ class Session:
     def _respond(
         self, sub: Subscription, now: float, resources: tuple[Resource, ...] = (), removed: tuple[str, ...] = ()
     ) -> Response:
+        if len(sub.in_flight) >= MAX_UNCONFIRMED:
+            raise OverBudget(f"{MAX_UNCONFIRMED} responses of one type are not confirmed")
         self._nonce += 1
         response = Response(sub.type_url, str(self._nonce), self._cache.generation, now, resources, removed)
         sub.sent(response)

@@ -6,18 +6,22 @@ newest state wins however long a name has waited. `consider(name)` is the whole 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, Resource, Withdrawal, type_name
+from lasthop.xds.budget import check_name, check_names
 from lasthop.xds.cache import Cache, wire_version
 from lasthop.xds.response import Response
 
 WILDCARD: Final = "*"
 UNKNOWN: Final = ""
 """The version of a resource of which the client may have anything, or nothing: it was in a refused response."""
+
+
+Steps = Generator[None, None, None]
 
 
 class PendingNack(msgspec.Struct, frozen=True):
@@ -59,14 +63,32 @@ class Subscription:
         name = type_name(self.type_url)
         return f"{name}({state or 'current'}, {len(self.in_flight)} in flight, {len(self.refusals)} refused)"
 
-    def open(self, names: Iterable[str], versions: Mapping[str, str]) -> dict[str, Resource]:
-        """Takes the first request of a stream, and returns what the client has and should keep."""
-        names = set(names)
-        self.wildcard = WILDCARD in names or (not names and self.type_url in (CLUSTER, LISTENER))
-        self.names = names - {WILDCARD}
-        self.has = dict(versions)
-        self.asked = {name for name in self.names if name not in versions}
-        self.unanswered = self.wildcard and not versions
+    @property
+    def excess(self) -> int:
+        """Returns how many names are held for the client beyond those that the cache has."""
+        return max(0, max(len(self.names), len(self.has), len(self.asked)) - self._cache.count(self.type_url))
+
+    def check(self) -> None:
+        """Raises OverBudget if more is held for the client than the Gateway can need."""
+        known = self._cache.count(self.type_url)
+        check_names(known + self.excess, known)
+
+    def open(self, names: Iterable[str], versions: Mapping[str, str]) -> Generator[None, None, dict[str, Resource]]:
+        """Takes the first request of a stream, and returns what the client has and should keep. Yields after each name, as do
+        the other two: what a client lists may be all that there is."""
+        for name in names:
+            check_name(name)
+            self.names.add(name)
+            yield
+        for name, version in versions.items():
+            check_name(name)
+            self.has[name] = version
+            yield
+        told = dict(self.has)
+        self.wildcard = WILDCARD in self.names or (not self.names and self.type_url in (CLUSTER, LISTENER))
+        self.names.discard(WILDCARD)
+        self.asked = {name for name in self.names if name not in told}
+        self.unanswered = self.wildcard and not told
         known = self._cache.names(self.type_url) if self.wildcard else []
         for name in known:
             if isinstance(self._cache.get(self.type_url, name), Withdrawal):
@@ -74,34 +96,41 @@ class Subscription:
                 self.has.setdefault(name, UNKNOWN)
         for name in dict.fromkeys((*known, *self.has, *self.names)):
             self.consider(name)
-        current = ((name, self._cache.get(self.type_url, name)) for name in versions)
+            yield
+        current = ((name, self._cache.get(self.type_url, name)) for name in told)
         return {name: r for name, r in current if isinstance(r, Resource) and wire_version(r) == self.has[name]}
 
-    def subscribe(self, names: Iterable[str]) -> None:
+    def subscribe(self, names: Iterable[str]) -> Steps:
         """Adds names. One that is requested again is answered again: the client may have dropped the resource."""
         for name in names:
+            check_name(name)
             if name == WILDCARD:
                 self.wildcard = True
                 for known in self._cache.names(self.type_url):
                     self.consider(known)
+                    yield
             else:
                 self.names.add(name)
                 self.asked.add(name)
                 self.consider(name)
+            yield
 
-    def unsubscribe(self, names: Iterable[str]) -> None:
+    def unsubscribe(self, names: Iterable[str]) -> Steps:
         for name in names:
+            check_name(name)
             if name == WILDCARD:
                 self.wildcard = False
                 for other in [*self.has, *self.updates]:
                     if other not in self.names:
                         self._forget(other)
+                    yield
             else:
                 self.names.discard(name)
                 self._forget(name)
                 if self.wildcard:  # it may still be wanted, the client cannot know: the server must say
                     self.asked.add(name)
                     self.consider(name)
+            yield
 
     def wants(self, name: str) -> bool:
         return self.wildcard or name in self.names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import ssl
@@ -409,3 +410,21 @@ async def test_nothing_to_go_by_is_an_error_that_helps(tmp_path: Path, monkeypat
 
 def _b64(content: bytes) -> str:
     return base64.b64encode(content).decode()
+
+
+def test_a_copy_for_another_event_loop_renews_by_itself(tmp_path: Path) -> None:
+    clock = Clock()
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"token": "one"}), clock=clock)
+    twin = access.apart()
+    assert (twin.url, twin.ssl, twin.namespace) == (access.url, access.ssl, access.namespace)
+    mk_kubeconfig(tmp_path, {"token": "two"})
+
+    async def renewed(each: Access) -> dict[str, str]:
+        """Renews twice at once, so that one waits for the other on the lock, which belongs to this event loop from then on."""
+        clock.now += 100
+        assert await asyncio.gather(*(each.renew(bearer("one")) for _ in range(2))) == [True, True]
+        return dict(await each.headers())
+
+    assert asyncio.run(renewed(twin)) == {"Authorization": "Bearer two"}
+    assert dict(access._credentials.headers) == {"Authorization": "Bearer one"}
+    assert asyncio.run(renewed(access)) == {"Authorization": "Bearer two"}

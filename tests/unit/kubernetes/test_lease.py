@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import msgspec
+import pytest
 
 from lasthop.kubernetes.lease import (
     TIMING,
@@ -20,7 +23,8 @@ from lasthop.kubernetes.lease import (
     decide,
     record_of,
 )
-from tests.fake_api import FakeApi, Refusal, client_of, until
+from tests.backends import PATIENCE
+from tests.fake_api import FakeApi, Refusal, client_of, serving, until
 
 LONG = 30
 """Seconds of a lease that nobody waits for."""
@@ -171,3 +175,76 @@ async def test_a_leader_that_was_frozen_is_not_certain_any_more(api: FakeApi) ->
         now[0] += TIMING.duration
         assert elector.leading and not elector.certain
         task.cancel()
+
+
+@contextmanager
+def api_elsewhere() -> Iterator[FakeApi]:
+    """An API server in a thread of its own, which answers while the test's event loop does not run."""
+    api, ready, stop = FakeApi(), threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with serving(api):
+            ready.set()
+            await asyncio.to_thread(stop.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    ready.wait()
+    try:
+        yield api
+    finally:
+        stop.set()
+        thread.join()
+
+
+def blocked_until(true: Callable[[], bool]) -> None:
+    """Waits without giving the event loop a turn."""
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.001)
+
+
+async def test_a_stalled_event_loop_does_not_cost_the_lease() -> None:
+    with api_elsewhere() as api:
+        async with electing(api, "one") as (elector, _, log):
+            await until(lambda: elector.certain)
+            renewed = len(api.asked("update", "leases"))
+            blocked_until(lambda: len(api.asked("update", "leases")) > renewed + 20)
+            assert elector.certain and log == ["started"] and spec_of(api)["holderIdentity"] == "one"
+
+
+async def test_a_lease_lost_while_the_event_loop_is_stalled_stops_the_writing_before_the_loop_runs_again() -> None:
+    with api_elsewhere() as api:
+        async with electing(api, "one") as (elector, _, log):
+            await until(lambda: elector.certain)
+            for verb in ("get", "update"):
+                api.fail(verb, "leases", "*", Refusal(503, "ServiceUnavailable"))
+            blocked_until(lambda: not elector.certain)
+            assert log == ["started"], "that is told when there is a turn"
+            api.faults.clear()
+            blocked_until(lambda: elector._held == 2)
+            assert not elector.certain, "it was another's in between, for all that is known"
+            await until(lambda: log == ["started", "stopped", "started"])
+            assert elector.certain
+
+
+async def test_an_error_of_the_thread_ends_the_run(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with client_of(api) as client:
+        elector = LeaderElector(client, "system", "lasthop", "one", Leadership())
+        monkeypatch.setattr(elector, "_elect", broken)
+        with pytest.RaisesGroup(ZeroDivisionError):
+            await elector.run()
+
+
+async def test_nothing_is_led_after_the_end(api: FakeApi) -> None:
+    async with electing(api, "one") as (elector, task, log):
+        await until(lambda: elector.leading)
+        task.cancel()
+        await until(task.done)
+        elector._lead_in(7)
+        assert log == ["started", "stopped"] and not elector.leading
+        assert spec_of(api)["holderIdentity"] == ""

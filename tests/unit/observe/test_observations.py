@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from lasthop.api.meta import Key
 from lasthop.observe.evidence import EndpointCounts, HopCounts, Outcome
-from lasthop.observe.observations import EXPIRES, FIRST_WORDS_HOLD, WORDS_HOLD, Observations
+from lasthop.observe.observations import AT_ONCE, EXPIRES, FIRST_WORDS_HOLD, MAX_PROXIES, WORDS_HOLD, Observations
 from lasthop.observe.tally import Tally
 from lasthop.observe.verdict import FIRST_HOLD, HOLD, SILENCE
-from lasthop.plan.observation import Failure, LeafCertificate, ProxyReport
+from lasthop.plan.observation import EndpointSeen, Failure, HopSeen, LeafCertificate, ProxyReport, Traffic
 from lasthop.plan.upstream import Hop
 from tests.observed import HOP, LEAF, WEB, WRONG_NAME, A, B, C, World
 
@@ -461,3 +462,39 @@ def test_an_endpoint_that_is_ejected_has_failed_also_where_nobody_saw_it() -> No
     world.ejected = {B}
     world.wait(10)
     assert world.health == "partly failing" and world.state.ejected == (B,)
+
+
+def test_a_gateway_cannot_use_up_the_places_of_another() -> None:
+    observations, other = Observations(), Key("Gateway", "other", "web")
+    taken = [observations.heard(ProxyReport(WEB, f"p{number}", 1.0, 1.0), 1.0) for number in range(MAX_PROXIES + 1)]
+    assert taken == [True] * MAX_PROXIES + [False]
+    assert observations.heard(ProxyReport(WEB, "p0", 1.0, 2.0), 2.0), "one that is known goes on"
+    assert observations.heard(ProxyReport(other, "p0", 1.0, 1.0), 1.0)
+    assert len(observations.proxies(WEB)) == MAX_PROXIES and len(observations.proxies(other)) == 1
+    assert observations.reports(WEB, "p0") and not observations.reports(WEB, f"p{MAX_PROXIES}")
+    observations.step(1.0 + EXPIRES)
+    assert not observations.reports(WEB, "p1")
+    assert observations.heard(ProxyReport(WEB, "late", 1.0, 1.0), 40.0), "one that has fallen silent makes room"
+    observations.step(40.0 + EXPIRES)
+    assert not observations._by_gateway and not observations._proxies
+
+
+def test_of_earlier_reports_only_the_traffic_is_kept() -> None:
+    observations = Observations()
+    for second in range(5):
+        seen = HopSeen(endpoints=(EndpointSeen(A),), traffic=Traffic((0, second * 10, 0, 0, 0)))
+        observations.heard(ProxyReport(WEB, "p", 1.0, second, {HOP: seen}), second)
+    (proxy,) = observations._proxies.values()
+    assert all(type(each) is Traffic for _, figures in proxy._figures for each in figures.values())
+    assert observations.rate(HOP).requests == 10
+
+
+def test_so_many_hops_are_judged_at_once_and_none_is_forgotten() -> None:
+    observations = Observations()
+    seen = HopSeen(endpoints=(EndpointSeen(A, last_success=10.0),))
+    hops = {HOP._replace(port=port): seen for port in range(1, 2 * AT_ONCE + 2)}
+    observations.heard(ProxyReport(WEB, "p", 1.0, 10.0, hops), 10.0)
+    found = [len(observations.step(10.0))]
+    while observations.pending:
+        found.append(len(observations.step(10.0)))
+    assert found == [AT_ONCE, AT_ONCE, 1]

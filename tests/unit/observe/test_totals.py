@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.api.meta import Key
-from lasthop.observe.totals import HopTotals, Totals
+from lasthop.observe.totals import MAX_GONE, HopTotals, Totals
 from lasthop.plan.observation import HopSeen, ProxyReport, Traffic
 from lasthop.plan.upstream import Hop, Protocol
 
@@ -26,10 +26,15 @@ def report(proxy: str, good: int, bad: int = 0, *, since: float = 1.0, hop: Hop 
     return ProxyReport(GATEWAY, proxy, since, 0.0, {hop: seen}, {ROUTE: traffic(good, bad)})
 
 
+def take(found: Totals, each: ProxyReport) -> None:
+    for _ in found.heard(each):
+        pass
+
+
 def totals(*reports: ProxyReport) -> Totals:
     found = Totals()
     for each in reports:
-        found.heard(each)
+        take(found, each)
     return found
 
 
@@ -58,9 +63,49 @@ def test_what_is_gone_is_forgotten() -> None:
     found = totals(report("a", 5))
     found.keep(set(), lambda route: False)
     assert not found.hops and not found.routes
-    found.heard(report("a", 6))
+    take(found, report("a", 6))
     found.forget(GATEWAY)
     assert not found.hops and not found.routes
+
+
+def test_a_proxy_that_falls_silent_leaves_its_totals_and_no_report() -> None:
+    found = totals(report("a", 100), report("b", 50))
+    found.keep_proxies(lambda gateway, proxy: proxy == "b")
+    assert {proxy for _, proxy in found._last} == {"b"}
+    assert found.hops[HOP].traffic.requests == 150 and found.routes[GATEWAY, ROUTE].requests == 150
+
+
+def test_one_that_reports_again_after_its_silence_is_not_counted_twice() -> None:
+    found = totals(report("a", 100))
+    found.keep_proxies(lambda gateway, proxy: False)
+    take(found, report("a", 130))
+    assert found.hops[HOP].traffic.requests == 100, "what it counted before is in the totals already"
+    take(found, report("a", 137))
+    assert found.hops[HOP].traffic.requests == 107 and found.routes[GATEWAY, ROUTE].requests == 107
+    found.keep_proxies(lambda gateway, proxy: False)
+    take(found, report("a", 5, since=2.0))
+    assert found.hops[HOP].traffic.requests == 112, "another process has the name now"
+
+
+def test_of_silent_proxies_no_more_names_are_kept_than_the_limit_for_each_gateway() -> None:
+    found = totals(*(report(f"p{number}", 1) for number in range(MAX_GONE + 5)))
+    found.keep_proxies(lambda gateway, proxy: False)
+    assert [*found._gone[GATEWAY]] == [f"p{number}" for number in range(5, MAX_GONE + 5)] and not found._last
+    found.forget(GATEWAY)
+    assert not found._gone
+
+
+def test_a_report_that_is_taken_in_halfway_is_not_counted_twice() -> None:
+    found, hops = Totals(), [HOP._replace(port=port) for port in (1, 2, 3)]
+    whole = report("a", 7)
+    whole = ProxyReport(GATEWAY, "a", 1.0, 0.0, {hop: whole.hops[HOP] for hop in hops}, whole.routes)
+    steps = found.heard(whole)
+    next(steps), next(steps)
+    steps.close()
+    take(found, whole)
+    assert {hop: found.hops[hop].traffic.requests for hop in hops} == dict.fromkeys(hops, 7)
+    take(found, ProxyReport(GATEWAY, "a", 1.0, 0.0))
+    assert not found._last[GATEWAY, "a"].hops and not found._last[GATEWAY, "a"].routes, "what it counts no more is let go"
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20), st.integers(0, 5), st.booleans()), max_size=30))
@@ -70,7 +115,7 @@ def test_they_never_fall(steps: list[tuple[str, int, int, bool]]) -> None:
     for proxy, good, bad, again in steps:
         was = known[proxy]
         known[proxy] = (good, bad, was[2] + 1) if again else (was[0] + good, was[1] + bad, was[2])
-        found.heard(report(proxy, known[proxy][0], known[proxy][1], since=known[proxy][2]))
+        take(found, report(proxy, known[proxy][0], known[proxy][1], since=known[proxy][2]))
         now = found.hops[HOP]
         assert now.handshakes >= last.handshakes and now.connect_failures >= last.connect_failures
         assert all(ours >= theirs for ours, theirs in zip(now.traffic.codes, last.traffic.codes, strict=True))

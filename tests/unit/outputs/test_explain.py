@@ -8,7 +8,7 @@ from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
 from lasthop.outputs.explain.explain import explain, tree
 from lasthop.outputs.explain.fact import Fact, State
-from lasthop.web.slices import step_by_step
+from lasthop.slices import step_by_step
 from tests.snapshot import settled
 from tests.world import (
     STREAMS,

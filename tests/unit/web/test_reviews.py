@@ -6,8 +6,10 @@ import asyncio
 import io
 import json
 import ssl
+import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -16,15 +18,18 @@ import pytest
 from lasthop.api.kinds import KINDS, document
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
+from lasthop.outputs.comparison import HopChange
 from lasthop.pki import authority as ca
+from lasthop.plan.verification_change import ChangeKind, VerificationChange
 from lasthop.rehearsal import Rehearsal, Verdict
 from lasthop.resolve.settings import IN_CLUSTER
+from lasthop.store.graph import Graph
 from lasthop.web import reviews as module
-from lasthop.web.reviews import NotJudged, Reviews
-from lasthop.web.webhook import LARGEST, serving
+from lasthop.web.reviews import LARGEST, LARGEST_OBJECT, BadReview, NotJudged, Reviews
+from lasthop.web.webhook import Door, serving
 from tests.ports import free_port
 from tests.rehearsed import POLICY, REFUSING, world
-from tests.world import NOW, ca_pem, key, keyed, mk_config_map, mk_policy, mk_profile, mk_route, mk_service
+from tests.world import NOW, ca_pem, key, keyed, mk_class, mk_config_map, mk_policy, mk_profile, mk_route, mk_service
 
 
 def review(obj: Object, operation: str = "UPDATE", **request: Any) -> bytes:
@@ -49,8 +54,15 @@ def judges(*objects: Object, namespaces: tuple[str, ...] = ()) -> Reviews:
     return Reviews(rehearsal, Engine(IN_CLUSTER, NOW.timestamp()).graph, namespaces, NOW.timestamp)
 
 
+async def ask(reviews: Reviews, body: bytes, caller: str = "192.0.2.1") -> dict[str, Any]:
+    async def read() -> bytes:
+        return body
+
+    return await reviews.answer(caller, read)
+
+
 async def answered(reviews: Reviews, body: bytes) -> dict[str, Any]:
-    found = await reviews.answer(body)
+    found = await ask(reviews, body)
     assert (found["apiVersion"], found["kind"], found["response"]["uid"]) == (module.API_VERSION, "AdmissionReview", "u-1")
     response: dict[str, Any] = found["response"]
     return response
@@ -119,7 +131,7 @@ async def test_what_is_not_ours_to_judge_is_allowed() -> None:
 )
 async def test_what_cannot_be_read_is_an_error_that_says_so(body: bytes) -> None:
     with pytest.raises(NotJudged):
-        await judges(*world()).answer(body)
+        await ask(judges(*world()), body)
 
 
 async def test_a_policy_that_this_version_cannot_read_is_judged_as_rejected() -> None:
@@ -146,17 +158,199 @@ async def test_what_takes_too_long_is_not_judged_and_the_next_review_is_right(mo
     await reviews.warm_up()
     monkeypatch.setattr(module, "WITHIN", 0.0)
     with pytest.raises(NotJudged, match="could not be judged within"):
-        await reviews.answer(review(POLICY, "DELETE"))
+        await ask(reviews, review(POLICY, "DELETE"))
     monkeypatch.undo()
     assert await answered(reviews, review(POLICY)) == {"uid": "u-1", "allowed": True}
 
 
-async def test_more_than_a_few_at_a_time_are_turned_away_and_all_others_are_answered() -> None:
-    reviews = judges(*world())
-    asked = [asyncio.ensure_future(reviews.answer(review(POLICY))) for _ in range(3 * module.WAITING)]
+async def test_more_than_a_few_of_one_caller_are_turned_away_and_all_others_are_answered() -> None:
+    reviews, most = judges(*world()), module.WAITING + module.READ_EACH
+    asked = [asyncio.ensure_future(ask(reviews, review(POLICY))) for _ in range(3 * most)]
     found = await asyncio.gather(*asked, return_exceptions=True)
-    assert sum(isinstance(each, dict) for each in found) == module.WAITING
-    assert sum(isinstance(each, NotJudged) for each in found) == 2 * module.WAITING
+    assert sum(isinstance(each, dict) for each in found) == most
+    assert sum(isinstance(each, NotJudged) for each in found) == 2 * most
+
+
+class Bodies:
+    """Bodies that come to their end when the test says so."""
+
+    def __init__(self, content: bytes) -> None:
+        self.read = 0
+        self.arrive = asyncio.Event()
+        self._content = content
+
+    async def __call__(self) -> bytes:
+        self.read += 1
+        await self.arrive.wait()
+        return self._content
+
+
+async def settle() -> None:
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def test_what_waits_is_not_read_and_a_flood_of_one_caller_leaves_room_for_others() -> None:
+    """Counts bodies in memory: 24 connections had 24 of them."""
+    reviews, flood, legitimate = judges(*world()), Bodies(review(POLICY)), Bodies(review(POLICY))
+    legitimate.arrive.set()
+    asked = [asyncio.ensure_future(reviews.answer("192.0.2.66", flood)) for _ in range(24)]
+    await settle()
+    assert flood.read == module.READ_EACH
+    assert (await reviews.answer("192.0.2.1", legitimate))["response"]["allowed"]
+    many = [asyncio.ensure_future(reviews.answer(f"198.51.100.{number}", flood)) for number in range(24)]
+    await settle()
+    assert flood.read == module.READ, "whatever addresses they come from"
+    for each in (*asked, *many):
+        each.cancel()
+    await asyncio.gather(*asked, *many, return_exceptions=True)
+    assert (await reviews.answer("192.0.2.1", legitimate))["response"]["allowed"], "they have left their places"
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WITHIN", 0.05)
+    reviews = judges(*world())
+    asked = [asyncio.ensure_future(reviews.answer("192.0.2.66", Bodies(b""))) for _ in range(4)]
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(each) for each in found] == [NotJudged] * 4
+    assert "0 working, 0 waiting" in repr(reviews._reading)
+
+
+class Counting(Rehearsal):
+    """Counts what it is asked to do."""
+
+    followed = 0
+
+    def follow(self, live: Graph, now: float) -> None:
+        self.followed += 1
+        super().follow(live, now)
+
+
+async def test_what_has_timed_out_in_the_thread_s_queue_costs_nothing() -> None:
+    rehearsal = Counting(IN_CLUSTER, NOW.timestamp())
+    reviews = Reviews(rehearsal, Engine(IN_CLUSTER, NOW.timestamp()).graph, clock=NOW.timestamp)
+    with pytest.raises(TimeoutError):
+        await reviews._run(rehearsal.catch_up(), time.monotonic() - 1)
+    assert rehearsal.followed == 0
+
+
+async def test_decoding_is_not_for_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def noting(real: Callable[..., Any], *args: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return real(*args)
+
+    for name in ("_decoded", "_candidate"):
+        monkeypatch.setattr(module, name, partial(noting, getattr(module, name)))
+    await answered(judges(*world()), review(POLICY))
+    assert len(threads) == 2 and all(each.startswith("rehearsal") for each in threads)
+
+
+def nested(depth: int, key: str = "spec") -> bytes:
+    written = review(POLICY).decode()
+    deep = "[" * depth + "]" * depth
+    return written.replace(f'"{key}": {{', f'"{key}": {{"deep": {deep}, ', 1).encode()
+
+
+@pytest.mark.parametrize("depth", [2_000, 100_000, 1_000_000])
+@pytest.mark.parametrize("key", ["spec", "request", "metadata"])
+async def test_what_is_nested_deeply_is_a_bad_review_and_no_crash(depth: int, key: str) -> None:
+    with pytest.raises(BadReview):
+        await ask(judges(*world()), nested(depth, key))
+
+
+async def test_an_object_larger_than_the_api_server_takes_is_a_bad_review() -> None:
+    large = json.loads(review(POLICY))
+    large["request"]["object"]["metadata"]["annotations"] = {"x": "y" * LARGEST_OBJECT}
+    with pytest.raises(BadReview, match="bytes"):
+        await ask(judges(*world()), json.dumps(large).encode())
+    for field in ("uid", "name", "namespace"):
+        with pytest.raises(BadReview):
+            await ask(judges(*world()), review(POLICY, **{field: "x" * 254}))
+
+
+async def test_an_edit_without_a_namespace_tells_nothing_of_those_that_have_one() -> None:
+    """Anybody who reaches the port may ask what would follow if the GatewayClass were deleted."""
+    response = await answered(judges(*world()), review(mk_class(), "DELETE"))
+    assert response["allowed"]
+    told = " ".join(response["warnings"])
+    assert "shop" not in told and "more in other namespaces" in told
+
+
+async def test_a_refusal_of_an_edit_without_a_namespace_names_nothing() -> None:
+    weaker = VerificationChange(ChangeKind.WEAKER)
+    hop = HopChange(Key("Gateway", "shop", "web"), Key("Service", "shop", "api"), 443, "verified", "plaintext", weaker)
+    verdict = Verdict((), (hop,), ("Gateway shop/web to Service shop/api:443 would be plaintext",))
+    for edited, told in ((Key("Namespace", "", "shop"), False), (Key("Service", "shop", "api"), True)):
+        response: dict[str, Any] = module._judged("u-1", edited, verdict)["response"]
+        assert not response["allowed"] and ("shop" in str(response)) is told
+    elsewhere = module._judged("u-1", Key("Service", "blog", "api"), Verdict((), (hop,)))["response"]
+    assert elsewhere["warnings"] == ["lasthop: 1 more in other namespaces; see lasthop check"]
+
+
+class Transport(asyncio.Transport):
+    def __init__(self, peer: str) -> None:
+        super().__init__({"peername": (peer, 1)})
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Served(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.log: list[object] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.log.append("made")
+
+    def data_received(self, data: bytes) -> None:
+        self.log.append(data)
+
+    def eof_received(self) -> bool:
+        self.log.append("eof")
+        return True
+
+    def pause_writing(self) -> None:
+        self.log.append("pause")
+
+    def resume_writing(self) -> None:
+        self.log.append("resume")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.log.append("lost")
+
+
+def test_so_many_connections_are_let_in_of_one_address_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lasthop.web.webhook.CONNECTIONS", 3)
+    monkeypatch.setattr("lasthop.web.webhook.CONNECTIONS_EACH", 2)
+    served: list[Served] = []
+
+    def serve() -> Served:
+        served.append(Served())
+        return served[-1]
+
+    door = Door(serve)
+
+    def connect(peer: str) -> tuple[asyncio.Protocol, bool]:
+        connection, transport = door(), Transport(peer)
+        connection.connection_made(transport)
+        return connection, not transport.closed
+
+    hostile = [connect("192.0.2.66") for _ in range(5)]
+    assert [let_in for _, let_in in hostile] == [True, True, False, False, False]
+    assert connect("192.0.2.1")[1] and not connect("192.0.2.2")[1]
+    hostile[-1][0].connection_lost(None)
+    assert not connect("192.0.2.2")[1], "one that was not let in frees no place"
+    first = hostile[0][0]
+    first.data_received(b"x")
+    assert first.eof_received()
+    first.pause_writing()
+    first.resume_writing()
+    first.connection_lost(None)
+    assert served[0].log == ["made", b"x", "eof", "pause", "resume", "lost"]
+    assert connect("192.0.2.2")[1] and door.open == {"192.0.2.66": 1, "192.0.2.1": 1, "192.0.2.2": 1}
 
 
 class Blind(Rehearsal):
@@ -172,8 +366,8 @@ class Blind(Rehearsal):
 async def test_what_was_not_compared_is_an_error_so_that_the_failure_policy_decides() -> None:
     blind = Blind(IN_CLUSTER, NOW.timestamp())
     reviews = Reviews(blind, Engine(IN_CLUSTER, NOW.timestamp()).graph, clock=NOW.timestamp)
-    with pytest.raises(NotJudged, match="it may verify less: Lasthop failed in x"):
-        await reviews.answer(review(POLICY))
+    with pytest.raises(NotJudged, match="it may verify less: 1 of the hops"):
+        await ask(reviews, review(POLICY))
     blind.refused = ("it is weaker",)
     assert not (await answered(reviews, review(POLICY)))["allowed"], "enough is known to refuse it"
 
@@ -184,7 +378,7 @@ async def test_an_operator_is_warned_of_what_was_not_compared_and_never_locked_o
     assert await answered(reviews, review(profile)) == {
         "uid": "u-1",
         "allowed": True,
-        "warnings": ["lasthop: Lasthop failed in x"],
+        "warnings": ["lasthop: 1 of the hops that it concerns could not be compared; see lasthop check --against"],
     }
 
 
@@ -213,7 +407,7 @@ async def test_the_event_loop_has_its_turns_however_long_a_step_takes(monkeypatc
     monkeypatch.setattr(module, "WITHIN", 120.0)
     slow = Slow(IN_CLUSTER, NOW.timestamp())
     asked = asyncio.ensure_future(
-        Reviews(slow, Engine(IN_CLUSTER, NOW.timestamp()).graph, clock=NOW.timestamp).answer(review(POLICY))
+        ask(Reviews(slow, Engine(IN_CLUSTER, NOW.timestamp()).graph, clock=NOW.timestamp), review(POLICY))
     )
     while not asked.done():
         slow.turns += 1
@@ -226,7 +420,7 @@ async def test_objects_that_change_while_an_edit_is_judged_are_not_lost() -> Non
     rehearsal = Rehearsal(IN_CLUSTER, NOW.timestamp())
     rehearsal.changed(keyed(*world()))
     reviews = Reviews(rehearsal, Engine(IN_CLUSTER, NOW.timestamp()).graph, clock=NOW.timestamp)
-    asked = asyncio.ensure_future(reviews.answer(review(POLICY)))
+    asked = asyncio.ensure_future(ask(reviews, review(POLICY)))
     number = 0
     while not asked.done():
         number += 1
@@ -270,6 +464,6 @@ async def test_it_is_served_over_tls_with_our_own_certificate_which_is_replaced_
         while await serial() == first:
             pass
         async with aiohttp.ClientSession() as session:
-            for body, status in ((reviewed, 200), (b"x" * (LARGEST + 1), 413), (b"{", 503)):
+            for body, status in ((reviewed, 200), (b"x" * (LARGEST + 1), 413), (b"{", 400), (nested(100_000), 400)):
                 async with session.post(url, data=io.BytesIO(body), ssl=trusting, server_hostname=name) as response:
                     assert response.status == status

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container, Generator
 
 import grpc
 
 from lasthop.api.meta import Key
 from lasthop.pki import authority as ca
 from lasthop.plan.observation import ProxyReport
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.xds.acks import AckReport
 from lasthop.xds.credentials import Credentials
+from lasthop.xds.observing import Peer, Reports
 from lasthop.xds.server import Server
 from tests.xds_envoy import Heard
 
 NAME = "lasthop-xds.lasthop-system.svc"
 WEB = Key("Gateway", "shop", "web")
 WEB_UID = "uid-of-web"
+HOP = Hop(WEB, Key("Service", "shop", "api"), 443, Protocol.AUTO)
+ENDPOINT = "10.0.0.1:8443"
+ROUTE = Key("HTTPRoute", "shop", "r")
 
 
 class Leader:
@@ -26,10 +31,13 @@ class Leader:
         self.now = time.time()
         self.authority = ca.renewed(None, self.now)
         self.credentials = Credentials(ca.server_pair(self.authority, (NAME,), self.now), self.authority.bundle)
-        self.server = Server(Heard())
+        self.over = Heard()
+        self.server = Server(self.over)
         self.leads = True
         self.told: list[tuple[str, AckReport]] = []
         self.seen: list[tuple[ProxyReport, bool]] = []
+        self.hops: dict[Hop, tuple[str, ...]] = {HOP: (ENDPOINT,)}
+        self.routes = {(WEB, ROUTE)}
         self.port = 0
 
     @property
@@ -41,10 +49,25 @@ class Leader:
             self.told.append((replica, report))
         return self.leads
 
-    def observed(self, report: ProxyReport, passed_on: bool) -> bool:
+    def observed(self, report: ProxyReport, passed_on: bool) -> Generator[None, None, bool]:
+        yield
         if self.leads or not passed_on:
             self.seen.append((report, passed_on))
         return self.leads or not passed_on
+
+    def addresses(self, hop: Hop) -> Container[str] | None:
+        return self.hops.get(hop)
+
+    def serves(self, gateway: Key, route: Key) -> bool:
+        return (gateway, route) in self.routes
+
+    @property
+    def reports(self) -> Reports:
+        assert self.server.reports
+        return self.server.reports
+
+    def peer(self, gateway: Key) -> Peer:
+        return self.reports.peers.get(gateway) or Peer()
 
     def client(self, replica: str = "b") -> Credentials:
         return Credentials(ca.replica_pair(self.authority, replica, self.now), self.authority.bundle)
@@ -70,7 +93,8 @@ async def leading() -> AsyncIterator[Leader]:
     async with contextlib.AsyncExitStack() as stack:
         leader = Leader()
         stack.push_async_callback(leader.server.close)
+        uids = {WEB_UID: WEB, "uid-of-other": Key("Gateway", "other", "web")}
         leader.port = await leader.server.start_tls(
-            "127.0.0.1:0", lambda: leader.credentials, {WEB_UID: WEB}.get, leader.heard, leader.observed
+            "127.0.0.1:0", lambda: leader.credentials, uids.get, leader.heard, leader.observed, leader
         )
         yield leader

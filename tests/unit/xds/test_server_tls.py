@@ -86,6 +86,24 @@ async def test_a_gateway_that_is_not_there_is_told_nothing(world: World) -> None
     assert world.heard.events == []
 
 
+async def test_who_is_turned_away_is_heard_out_and_no_more_than_a_few_are(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(first: bytes | None) -> bool:
+        found: list[bytes] = []
+
+        async def messages() -> AsyncIterator[bytes]:
+            found.append(b"x")
+            yield b"x"
+
+        await world.server._hear_out(first, messages())
+        return bool(found)
+
+    assert await read(None) and not await read(b"it has been read already")
+    monkeypatch.setattr("lasthop.xds.server.HEARD_OUT", 0)
+    assert not await read(None)
+
+
 async def test_without_a_certificate_there_is_no_connection(world: World) -> None:
     assert await world.clusters(None) == ["UNAVAILABLE"]
 
@@ -121,3 +139,23 @@ async def test_a_gateway_that_goes_takes_its_streams_along(world: World) -> None
     await until(lambda: world.heard.events[-1:] == ["disconnected shop/web"])
     world.server.remove(WEB)
     assert await world.clusters(world.client("uid-of-web")) == ["NOT_FOUND"]
+
+
+async def test_a_stream_too_many_is_turned_away_before_anything_of_it_is_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lasthop.xds.server.MAX_STREAMS", 1)
+    shown = world.client("uid-of-web")
+    credentials = grpc.ssl_channel_credentials(world.credentials.trusted, shown["tls.key"], shown["tls.crt"])
+    options = [("grpc.ssl_target_name_override", NAME)]
+    async with grpc.aio.secure_channel(f"127.0.0.1:{world.port}", credentials, options) as channel:
+        ask: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
+            "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+        )
+        silent = ask(timeout=30)
+        await until(lambda: world.server._gateways[WEB].admitted == 1)
+        assert await ask(timeout=30).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await world.clusters(world.client("uid-of-api")) == ["of-api"], "another Gateway's are not concerned"
+        silent.cancel()
+        await until(lambda: world.server._gateways[WEB].admitted == 0)
+    assert await world.clusters(shown) == ["of-web"]

@@ -4,6 +4,7 @@ from _protobuf import Message
 
 class StatusCode(int): ...
 
+OK: StatusCode
 PaymentRequired: StatusCode
 ServiceUnavailable: StatusCode
 

@@ -54,9 +54,12 @@ class ResponseFlagFilter(Message):
 
 class GrpcStatusFilter(Message):
     class Status(int): ...
+    OK: ClassVar[GrpcStatusFilter.Status]
     UNKNOWN: ClassVar[GrpcStatusFilter.Status]
+    INVALID_ARGUMENT: ClassVar[GrpcStatusFilter.Status]
     DEADLINE_EXCEEDED: ClassVar[GrpcStatusFilter.Status]
     NOT_FOUND: ClassVar[GrpcStatusFilter.Status]
+    RESOURCE_EXHAUSTED: ClassVar[GrpcStatusFilter.Status]
     INTERNAL: ClassVar[GrpcStatusFilter.Status]
     UNAVAILABLE: ClassVar[GrpcStatusFilter.Status]
     DATA_LOSS: ClassVar[GrpcStatusFilter.Status]

@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from lasthop import slices
 from lasthop.api.meta import Key
 from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.desired import Site
@@ -17,15 +18,14 @@ from lasthop.outputs.audit import certificates, hops
 from lasthop.plan.messages import CRASHED
 from lasthop.plan.observation import EndpointSeen, HopSeen, ProxyReport
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.slices import SLICE, Shared, in_slices
 from lasthop.sources.source import Batch
 from lasthop.store.graph import Graph, query
-from lasthop.web import slices
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
 from lasthop.web.page import live, page
 from lasthop.web.page_model import PageModel
 from lasthop.web.picture import Filter, Line, State
-from lasthop.web.slices import SLICE, Shared, in_slices
 from tests.fake_api import FakeApi, client_of, serving
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
 
