@@ -15,10 +15,11 @@ import msgspec
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_strings
 
-from lasthop.admission.names import is_dns_label, is_dns_subdomain, is_qualified_name
+from lasthop.admission.names import is_dns_label, is_dns_subdomain
 from lasthop.admission.problem import Path, Problem
 from lasthop.admission.schema import KEYWORDS, Node
 from lasthop.api.addresses import is_ip
+from lasthop.api.labels import is_qualified_name
 
 _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
     "dns1123Label": is_dns_label,

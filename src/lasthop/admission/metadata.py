@@ -16,18 +16,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from lasthop.admission.limits import MAX_ANNOTATIONS
-from lasthop.admission.names import (
-    DNS_LABEL,
-    DNS_SUBDOMAIN,
-    is_dns_label,
-    is_dns_subdomain,
-    is_label_value,
-    is_qualified_name,
-)
+from lasthop.admission.names import DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain
 from lasthop.admission.problem import Path, Problem, Problems, shown
 from lasthop.admission.structural import unknown_field
 from lasthop.api.documents import Json
 from lasthop.api.kinds import SERVICE_GROUPS, Kind
+from lasthop.api.labels import is_label_value, is_qualified_name
 from lasthop.api.meta import Key
 
 BEGINNING: Final = "1970-01-01T00:00:00Z"

@@ -11,6 +11,7 @@ from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.listener import Gateway
 from lasthop.plan.problem import Problem, invalid_kind, listeners_not_valid, ref_not_permitted
 from lasthop.resolve.addresses import WILDCARDS, addresses
+from lasthop.resolve.allowed_listeners import unusable_rule
 from lasthop.resolve.certificates import key_pair, refused_pair
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.grants import permitted
@@ -57,7 +58,8 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
         if merged and not any(listener.served for listener in merged):
             accepted = failed(reasons.ACCEPTED, invalid)
         else:
-            said = "; ".join(filter(None, (invalid.text, without_effect("defaultScope", obj.spec.default_scope))))
+            unusable, scope = unusable_rule(g, key), without_effect("defaultScope", obj.spec.default_scope)
+            said = "; ".join(filter(None, (invalid.text, str(unusable or ""), scope)))
             accepted = true(reasons.ACCEPTED, said, invalid.reason if bad else "")
     return Gateway(key, wanted.bound, merged, accepted, wanted.requested)
 
