@@ -36,6 +36,7 @@ class Cluster(Message):
         service_name: str = ...
 
     NAME_FIELD_NUMBER: ClassVar[int]
+    ALT_STAT_NAME_FIELD_NUMBER: ClassVar[int]
     EDS_CLUSTER_CONFIG_FIELD_NUMBER: ClassVar[int]
     LOAD_ASSIGNMENT_FIELD_NUMBER: ClassVar[int]
     TRANSPORT_SOCKET_FIELD_NUMBER: ClassVar[int]
