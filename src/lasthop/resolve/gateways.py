@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key
@@ -22,6 +23,8 @@ from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
 from lasthop.store.store import OBJECTS, read
+
+CLIENT_CERTIFICATE: Final = "spec.tls.backend.clientCertificateRef"
 
 
 @query
@@ -87,7 +90,7 @@ def client_certificate(g: Graph, key: Key) -> Key | Problem | None:
     ref = backend.client_certificate_ref if backend else None
     if ref is None:
         return None
-    field = "spec.tls.backend.clientCertificateRef"
+    field = CLIENT_CERTIFICATE
     if (ref.group, ref.kind) != ("", "Secret"):
         return invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CLIENT_CERTIFICATE_REF).at(field)
     secret = Key("Secret", ref.namespace or key.namespace, ref.name)
