@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from lasthop.api.meta import Key
 from lasthop.observe.evidence import EndpointCounts, HopCounts, Outcome
 from lasthop.observe.observations import Observations
 from lasthop.observe.tally import Tally
-from lasthop.plan.observation import HopState, LeafCertificate
+from lasthop.plan.cluster_metadata import identity
+from lasthop.plan.observation import HopSeen, HopState, LeafCertificate
+from lasthop.plan.tls import Refused
 from lasthop.plan.upstream import Connection, Hop, Protocol
+from lasthop.resolve.hops import hop_tls
+from lasthop.store.graph import Graph
 
 WEB = Key("Gateway", "shop", "web")
 HOP = Hop(WEB, Key("Service", "shop", "api"), 443, Protocol.AUTO)
 A, B, C = "10.0.0.1:8443", "10.0.0.2:8443", "10.0.0.3:8443"
 WRONG_NAME = "certificate is for old.example, policy shop/api wants api.example"
 LEAF = LeafCertificate("CN=api", "CN=ca", ("api.example",), 0.0, 2_000_000_000.0)
+
+
+def of_now(g: Graph, hop: Hop, seen: HopSeen) -> HopSeen:
+    """Returns the figures as seen under the present configuration of the hop."""
+    tls = hop_tls(g, *hop)
+    config = "" if isinstance(tls, Refused) else identity(tls)
+    return msgspec.structs.replace(
+        seen, endpoints=tuple(msgspec.structs.replace(each, config=config) for each in seen.endpoints)
+    )
 
 
 class World:
