@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from lasthop.api.meta import Key
 from lasthop.observe.evidence import EndpointCounts, HopCounts, Outcome
 from lasthop.observe.observations import Observations
 from lasthop.observe.tally import Tally
-from lasthop.plan.observation import HopState, LeafCertificate
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.cluster_metadata import identity
+from lasthop.plan.observation import HopSeen, HopState, LeafCertificate
+from lasthop.plan.tls import Refused
+from lasthop.plan.upstream import Connection, Hop, Protocol
+from lasthop.resolve.hops import hop_tls
+from lasthop.store.graph import Graph
 
 WEB = Key("Gateway", "shop", "web")
 HOP = Hop(WEB, Key("Service", "shop", "api"), 443, Protocol.AUTO)
@@ -16,12 +22,24 @@ WRONG_NAME = "certificate is for old.example, policy shop/api wants api.example"
 LEAF = LeafCertificate("CN=api", "CN=ca", ("api.example",), 0.0, 2_000_000_000.0)
 
 
+def of_now(g: Graph, hop: Hop, seen: HopSeen) -> HopSeen:
+    """Returns the figures as seen under the present configuration of the hop."""
+    tls = hop_tls(g, *hop)
+    config = "" if isinstance(tls, Refused) else identity(tls)
+    return msgspec.structs.replace(
+        seen, endpoints=tuple(msgspec.structs.replace(each, config=config) for each in seen.endpoints)
+    )
+
+
 class World:
     def __init__(self, *proxies: str) -> None:
         self.now = 1_000_000.0
         self.observations = Observations()
         self.tallies = {name: Tally(WEB, name, now=self.now) for name in proxies or ("",)}
-        self.connections: dict[tuple[str, str], list[int]] = {}
+        self.config = "first"
+        """How the hop is connected now."""
+        self.connections: dict[tuple[str, str, str], list[int]] = {}
+        """By configuration, proxy and address: how many were made, how many failed."""
         self.active = 0
         self.ejected: set[str] = set()
         self.states: list[HopState] = []
@@ -35,15 +53,18 @@ class World:
     ) -> None:
         self._counts(address, proxy)[0] += 1
         if sampled:
-            self.tally(proxy).take(Outcome(HOP, address, self.now, certificate=leaf, tls_version="TLSv1.3"))
+            self.tally(proxy).take(
+                Outcome(HOP, address, self.now, certificate=leaf, tls_version="TLSv1.3", config=self.config)
+            )
 
     def fails(self, address: str = A, words: str = WRONG_NAME, proxy: str = "", *, logged: bool = True) -> None:
         self._counts(address, proxy)[1] += 1
         if logged:
-            self.tally(proxy).take(Outcome(HOP, address, self.now, words, handshake=words == WRONG_NAME))
+            outcome = Outcome(HOP, address, self.now, words, handshake=words == WRONG_NAME, config=self.config)
+            self.tally(proxy).take(outcome)
 
     def _counts(self, address: str, proxy: str) -> list[int]:
-        return self.connections.setdefault((proxy or next(iter(self.tallies)), address), [0, 0])
+        return self.connections.setdefault((self.config, proxy or next(iter(self.tallies)), address), [0, 0])
 
     def wait(self, seconds: float = 1.0) -> World:
         """Lets time pass, a second at a time and later ten, in which the counters are read and the proxies report."""
@@ -55,18 +76,24 @@ class World:
 
     def look(self) -> None:
         for name, tally in self.tallies.items():
-            mine = {address: counts for (proxy, address), counts in self.connections.items() if proxy == name}
-            good, bad = (sum(counts[n] for counts in mine.values()) for n in (0, 1))
-            counts = HopCounts(good + bad, bad, good, {"fail_verify_san": bad}, self.active, good, ejected=len(self.ejected))
-            tally.count({HOP: counts}, self.now)
+            counted = {config: self._counted(config, name) for config in {self.config, *(key[0] for key in self.connections)}}
+            tally.count({Connection(HOP, config): counts for config, (counts, _) in counted.items()}, self.now)
             if HOP in tally.watched():
-                counted = {
-                    address: EndpointCounts(sum(counts), counts[1], counts[0], address in self.ejected)
-                    for address, counts in mine.items()
-                }
-                tally.count_endpoints({HOP: counted}, self.now)
+                # Of a cluster that was replaced Envoy lists no endpoints.
+                tally.count_endpoints({Connection(HOP, self.config): counted[self.config][1]}, self.now)
             self.observations.heard(tally.report(self.now), self.now)
         self.step()
+
+    def _counted(self, config: str, proxy: str) -> tuple[HopCounts, dict[str, EndpointCounts]]:
+        mine = {key[2]: counts for key, counts in self.connections.items() if key[:2] == (config, proxy)}
+        good, bad = (sum(counts[n] for counts in mine.values()) for n in (0, 1))
+        ejected = self.ejected if config == self.config else set()
+        endpoints = {
+            address: EndpointCounts(sum(counts), counts[1], counts[0], address in ejected) for address, counts in mine.items()
+        }
+        active = self.active if config == self.config else 0
+        counts = HopCounts(good + bad, bad, good, {"fail_verify_san": bad}, active, good, ejected=len(ejected))
+        return counts, endpoints
 
     def step(self) -> None:
         for state in self.observations.step(self.now).values():
@@ -74,7 +101,8 @@ class World:
 
     @property
     def state(self) -> HopState:
-        return self.observations.state(HOP)
+        """What is known of the hop as it is connected now."""
+        return self.observations.state(HOP, self.config)
 
     @property
     def health(self) -> str:

@@ -207,8 +207,6 @@ class Controller:
             sink.hops_changed(update.hops)
         for key, changes in update.xds.items():
             self.server.update(key, changes)
-        for hop in update.hops:
-            self.observations.began(hop, time.time())
         if not self.engine.building:  # or what is released would seem to be gone only because it is not built yet
             self.do(self.fleet.served(None if self.engine.unsettled else partial(is_built, self.engine.graph)))
 
@@ -301,8 +299,8 @@ class Controller:
             self._observe()
 
     def _observe(self) -> None:
-        for hop, state in self.observations.step(time.time()).items():
-            if OBSERVED.set(self.engine.graph, state, *hop):
+        for (hop, config), state in self.observations.step(time.time()).items():
+            if OBSERVED.set(self.engine.graph, state, *hop, config):
                 self.dirty.set()
 
     def do(self, effects: Iterable[Effect]) -> None:

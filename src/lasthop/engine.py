@@ -16,7 +16,7 @@ from lasthop.api.meta import Key, Object
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.status import Status
 from lasthop.outputs.audit.certificates import CertificateReport, Used, certificates_of, each_once
-from lasthop.outputs.audit.hops import HopReport, Reported, hop_report, joined
+from lasthop.outputs.audit.hops import REFUSALS, HopReport, Reported, hop_report, joined
 from lasthop.outputs.envoy.assembly import Assembly, ByGateway
 from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS
 from lasthop.outputs.envoy.listeners import LISTENERS
@@ -71,15 +71,16 @@ STAGES: tuple[Stage, ...] = (
     VERIFICATIONS,
     # What is counted.
     WEAKENED_BACKENDS,
+    REFUSALS,
 )
 
 
 JUDGED: tuple[Stage, ...] = tuple(
-    stage for stage in STAGES if isinstance(stage, Indexer) or stage in (CLUSTERS, VERIFICATIONS) or stage in FINDINGS
+    stage for stage in STAGES if isinstance(stage, Indexer) or stage in (CLUSTERS, REFUSALS, VERIFICATIONS, *FINDINGS)
 )
 """Enough to say what is wrong and how hops are verified, without what Envoy and the API server are told."""
 
-ASKED_ONCE = (CLUSTERS.name, VERIFICATIONS.name, *(each.name for each in FINDINGS))
+ASKED_ONCE = (CLUSTERS.name, VERIFICATIONS.name, REFUSALS.name, *(each.name for each in FINDINGS))
 """What `Engine.judge` computes."""
 URGENT = (CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, CLIENT_SECRETS)
 """What names refer to."""
@@ -196,6 +197,7 @@ class Engine:
         for key in list(self.stages.members(CLUSTERS)):
             if self.stages.is_member(CLUSTERS, key):
                 yield hop_report(self.graph, Hop(*key))
+        yield from (each for each in self.stages.members(REFUSALS).values() if isinstance(each, tuple))
 
     def hop_names(self) -> set[Hop]:
         """Returns every hop, whether it can be used or not."""

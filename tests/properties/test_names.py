@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.resource import cluster_of, endpoints_name
 from lasthop.pki.parse import bare_names
-from lasthop.plan.cluster_metadata import metadata, names, source
+from lasthop.plan.cluster_metadata import PLAINTEXT, metadata, names, source
 from lasthop.plan.observation import failing, failure_words
 from lasthop.plan.tls import BackendTLS, San, SanType
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.upstream import Connection, Hop, Protocol
 from lasthop.proxy.entry import AccessLogEntry
 from lasthop.proxy.failures import explain_failure, without_advice
 
@@ -23,6 +23,7 @@ CLUSTER_SCOPED = st.builds(Key, st.just("GatewayClass"), st.just(""), NAMES)
 GATEWAYS = st.builds(Key, st.just("Gateway"), LABELS, NAMES)
 BACKENDS = st.builds(Key, st.sampled_from(["Service", "XBackend"]), LABELS, NAMES)
 HOPS = st.builds(Hop, GATEWAYS, BACKENDS, st.integers(1, 65535), st.sampled_from(Protocol))
+CONFIGS = st.just(PLAINTEXT) | st.from_regex("[0-9a-f]{16}", fullmatch=True)
 URIS = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=20)
 SANS = st.builds(San, st.just(SanType.DNS), NAMES) | st.builds(San, st.just(SanType.URI), URIS)
 
@@ -48,13 +49,21 @@ def test_a_hop_is_read_from_the_name_of_its_cluster(hop: Hop) -> None:
     assert Hop.parse(hop.name) == hop
 
 
-@given(HOPS, st.sampled_from(["ssl.handshake", "ssl.fail_verify_san", "upstream_cx_total"]))
-def test_a_hop_is_read_from_the_stats_of_its_cluster(hop: Hop, stat: str) -> None:
-    assert Hop.parse_stat(f"cluster.{hop.name}.{stat}") == (hop, stat)
+@given(HOPS, CONFIGS, st.sampled_from(["ssl.handshake", "ssl.fail_verify_san", "upstream_cx_total"]))
+def test_a_connection_is_read_from_the_stats_of_its_cluster(hop: Hop, config: str, stat: str) -> None:
+    connection = Connection(hop, config)
+    assert Connection.parse(connection.name) == connection
+    assert Connection.parse_stat(f"cluster.{connection.name}.{stat}") == (connection, stat)
 
 
-def test_stats_of_other_clusters_are_no_hops() -> None:
-    assert Hop.parse_stat("cluster.xds.upstream_cx_total") is None
+@given(HOPS)
+def test_a_hop_whose_configuration_is_not_known_is_no_connection(hop: Hop) -> None:
+    assert Connection.parse(hop.name) is None and Connection.parse(f"{hop.name}@") is None
+    assert Connection.parse_stat(f"cluster.{hop.name}.ssl.handshake") is None
+
+
+def test_stats_of_other_clusters_are_no_connections() -> None:
+    assert Connection.parse_stat("cluster.xds.upstream_cx_total") is None
 
 
 @given(HOPS, st.from_regex("[0-9a-f]{24}", fullmatch=True))

@@ -16,7 +16,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("succeeds"), st.sampled_from((A, B)), st.sampled_from((POD_1, POD_2)), st.booleans()),
     st.tuples(st.just("fails"), st.sampled_from((A, B)), st.sampled_from((POD_1, POD_2)), st.booleans()),
     st.tuples(st.just("wait"), st.sampled_from((0.3, 2.0, 15.0, 400.0))),
-    st.tuples(st.just("changed")),
+    st.tuples(st.just("changed"), st.sampled_from(("first", "second", "third"))),
 )
 
 
@@ -30,24 +30,23 @@ def play(events: list[tuple[object, ...]]) -> World:
                 world.fails(address, proxy=proxy, logged=logged)
             case ("wait", float(seconds)):
                 world.wait(seconds)
-            case _:
-                world.observations.began(HOP, world.now)
+            case ("changed", str(config)):
+                world.config = config
     return world
 
 
 @given(st.lists(EVENTS, max_size=40))
 def test_a_history_that_has_settled_is_judged_as_by_one_who_was_not_there(events: list[tuple[object, ...]]) -> None:
-    """But for single failures after successes: who was there has seen it work."""
+    """But for single failures beside successes: who was there knows which came first."""
     world = play([*events, ("wait", LONGEST_RECOVERY + 10.0)])
-    fresh, began = Observations(), world.observations._began.get(HOP)
+    fresh = Observations()
     for tally in world.tallies.values():
         fresh.heard(tally.report(world.now), world.now)
-    if began is not None:
-        fresh._began[HOP] = began
     fresh.step(world.now)
     seen = [each for tally in world.tallies.values() for each in tally.report(world.now).hops[HOP].endpoints]
-    if all(each.in_a_row != 1 or not each.last_success for each in seen):
-        ours, theirs = world.state, fresh.state(HOP)
+    of_now = [each for each in seen if each.config == world.config]
+    if all(each.in_a_row != 1 for each in of_now) or not any(each.last_success for each in of_now):
+        ours, theirs = world.state, fresh.state(HOP, world.config)
         assert (ours.health, ours.failures, ours.working) == (theirs.health, theirs.failures, theirs.working)
 
 
@@ -60,11 +59,12 @@ def test_silence_ends_everything(events: list[tuple[object, ...]]) -> None:
 @given(st.lists(EVENTS, max_size=60))
 def test_only_what_has_failed_is_said_to_fail_and_only_what_has_worked_to_work(events: list[tuple[object, ...]]) -> None:
     world = play([*events, ("wait", 10.0)])
-    bad = {address for (_, address), counts in world.connections.items() if counts[1]}
-    good = {address for (_, address), counts in world.connections.items() if counts[0]}
-    for state in world.states:
-        assert {address for failure in state.failures for address in failure.endpoints} <= bad
-        assert set(state.working) <= good
+    for config in ("first", "second", "third"):
+        tried = {(key[2], counts[0] > 0, counts[1] > 0) for key, counts in world.connections.items() if key[0] == config}
+        state = world.observations.state(HOP, config)
+        failing = {address for failure in state.failures for address in failure.endpoints}
+        assert failing <= {address for address, _, bad in tried if bad}
+        assert set(state.working) <= {address for address, good, _ in tried if good}
         assert bool(state.failures) == state.health.bad
 
 

@@ -109,8 +109,27 @@ def test_of_a_hop_envoy_counts_what_is_read_and_nothing_else(gateway: Lasthop, s
     assert gateway.get("seen-counted").status == 200
     (admin,) = gateway.root.glob(f"r/**/{folder_name('shop/web')}/admin.sock")
     counted = asyncio.run(Admin(admin).stats(r"^cluster\.shop/web/shop/seen-counted/"))
-    assert counted["cluster.shop/web/shop/seen-counted/443/auto.ssl.handshake"] == 1
+    (handshakes,) = [counted[name] for name in counted if name.endswith(".ssl.handshake")]
+    assert handshakes == 1
     assert [name for name in counted if not re.search(HOP_STATS, name)] == []
+
+
+def test_plaintext_that_worked_is_no_handshake_of_the_policy_that_comes_after_it(
+    gateway: Lasthop, serve: Callable[..., Backend]
+) -> None:
+    """The backend speaks plaintext, so that under the policy every handshake fails; before, every request succeeds."""
+    path, served = "seen-after", serve(None)
+    gateway.load("seen-after.yaml", *docs.hop(path, served.port))
+    for _ in range(5):
+        assert gateway.get(path).status == 200
+    until(lambda: (found := seen(gateway, path)) and found["figures"]["requests"] == 5, "the requests are counted")
+    gateway.load("seen-after.yaml", *hop(path, served.port))
+    assert gateway.conditions("BackendTLSPolicy", path)["BackendConnected"][:2] == ("Unknown", "NotTried")
+    assert gateway.get(path).status == 503
+    assert connected(gateway, path, "False")[1] == "HandshakeFailed"
+    # Another policy of the same name, under which nothing was tried.
+    gateway.load("seen-after.yaml", *hop(path, served.port, "other.example"))
+    assert gateway.conditions("BackendTLSPolicy", path)["BackendConnected"][:2] == ("Unknown", "NotTried")
 
 
 FAILURES: dict[str, tuple[Callable[[], ssl.SSLContext], str, str]] = {

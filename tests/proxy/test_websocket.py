@@ -135,3 +135,31 @@ def test_upgrades_succeed_while_no_controller_runs_and_after_the_next_has_starte
     gateway.start()
     speaks(gateway, "second")
     assert {each.alpn for each in served.connections} == {"http/1.1"}
+
+
+def test_a_stream_under_a_waiver_ends_soon_after_the_operator_denies_waivers(
+    own: Callable[..., Lasthop], serve: Callable[..., Backend]
+) -> None:
+    """Within the drain time of Envoy, as connections of TLSRoutes and TCPRoutes do."""
+    served, lasthop = serve(issued("other.example")), own()
+    lasthop.standard(**docs.with_profile("operator"))
+    policy = docs.policy("api", "api.example", docs.own("names", "VerificationWaiver"))
+    lasthop.write("hop.yaml", docs.waiver("names", "All"), *docs.hop("api", served.port, policy))
+    lasthop.write("profile.yaml", docs.profile("operator", waivers="Allow"))
+    lasthop.start()
+    lasthop.until_status("api", 200)
+    with asked(lasthop, "api") as (status, client):
+        assert status == 101
+        lasthop.write("profile.yaml", docs.profile("operator", waivers="Deny"))
+        lasthop.until_status("api", 500)
+        echoes(client)
+        until(lambda: ended(client), "the stream is drained")
+
+
+def ended(client: socket.socket) -> bool:
+    """Says something, and returns whether that finds no one any more."""
+    try:
+        client.sendall(b"x")
+        return client.recv(4096) == b""
+    except OSError:
+        return True

@@ -27,6 +27,7 @@ from lasthop.web.page import live, page
 from lasthop.web.page_model import PageModel
 from lasthop.web.picture import Filter, Line, State
 from tests.fake_api import FakeApi, client_of, serving
+from tests.observed import of_now
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
 
 
@@ -160,9 +161,12 @@ async def test_no_question_holds_the_event_loop_however_many_hops_there_are() ->
         runtime.controller.take(Batch(keyed(*objects)))
         gateway, now = Key("Gateway", "a", "gw"), time.time()
         endpoints = (EndpointSeen("10.0.0.1:1", last_success=now), EndpointSeen("10.0.0.2:1", 9, "why", True, 9, now, now))
+        graph = runtime.controller.engine.graph
         hops = (Hop(gateway, Key("Service", "a", f"s{number}"), 443, Protocol.AUTO) for number in range(HOPS))
         runtime.controller.seen(
-            ProxyReport(gateway, "", 0.0, now, {hop: HopSeen(1, 1, 1, endpoints=endpoints) for hop in hops})
+            ProxyReport(
+                gateway, "", 0.0, now, {hop: of_now(graph, hop, HopSeen(1, 1, 1, endpoints=endpoints)) for hop in hops}
+            )
         )
         runtime.controller.engine.settle()
         view = ControllerView(runtime)

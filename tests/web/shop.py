@@ -25,6 +25,7 @@ from lasthop.web.controller_view import ControllerView
 from tests import world
 from tests.fake_api import FakeApi, client_of
 from tests.fake_api import serving as serving_api
+from tests.observed import of_now
 from tests.ports import free_port
 
 WEB, INTERNAL = Key("Gateway", "edge", "web"), Key("Gateway", "edge", "internal")
@@ -141,7 +142,8 @@ class Wire:
     def tell(self, controller: Controller) -> None:
         now = time.time()
         for gateway in {hop.gateway for hop in self.hops}:
-            hops = {hop: seen for hop, seen in self.hops.items() if hop.gateway == gateway}
+            graph = controller.engine.graph
+            hops = {hop: of_now(graph, hop, seen) for hop, seen in self.hops.items() if hop.gateway == gateway}
             before = {hop: msgspec.structs.replace(seen, traffic=Traffic()) for hop, seen in hops.items()}
             controller.observations.heard(ProxyReport(gateway, "", now - 3600, now - 10, before), now - 10)
             routes = {key: traffic for key, traffic in self.routes.items() if self.led[key] == gateway}

@@ -18,7 +18,8 @@ from cel_expr_python.ext import ext_strings
 from lasthop.admission.problem import Path, Problem
 from lasthop.admission.schema import KEYWORDS, Node
 from lasthop.api.addresses import is_ip
-from lasthop.api.names import is_dns_label, is_dns_subdomain, is_qualified_name
+from lasthop.api.labels import is_qualified_name
+from lasthop.api.names import is_dns_label, is_dns_subdomain
 
 _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
     "dns1123Label": is_dns_label,

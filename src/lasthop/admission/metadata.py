@@ -21,15 +21,9 @@ from lasthop.admission.problem import Path, Problem, Problems, shown
 from lasthop.admission.structural import unknown_field
 from lasthop.api.documents import Json
 from lasthop.api.kinds import SERVICE_GROUPS, Kind
+from lasthop.api.labels import is_label_value, is_qualified_name
 from lasthop.api.meta import UNDATED, Key
-from lasthop.api.names import (
-    DNS_LABEL,
-    DNS_SUBDOMAIN,
-    is_dns_label,
-    is_dns_subdomain,
-    is_label_value,
-    is_qualified_name,
-)
+from lasthop.api.names import DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain
 
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from lasthop.api.labels import SUBDOMAIN
+
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_NAME_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _DATA_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 
 DNS_LABEL = "at most 63 characters of a-z, 0-9 and '-', with a letter or digit at both ends"
@@ -18,19 +18,7 @@ def is_dns_label(text: str) -> bool:
 
 
 def is_dns_subdomain(text: str) -> bool:
-    return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
-
-
-def is_qualified_name(text: str) -> bool:
-    """Checks a label or annotation key: `name` or `prefix.example/name`."""
-    prefix, slash, name = text.rpartition("/")
-    if slash and not is_dns_subdomain(prefix):
-        return False
-    return len(name) <= 63 and _NAME_PART.fullmatch(name) is not None
-
-
-def is_label_value(text: str) -> bool:
-    return text == "" or (len(text) <= 63 and _NAME_PART.fullmatch(text) is not None)
+    return SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_data_key(text: str) -> bool:

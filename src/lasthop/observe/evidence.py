@@ -10,7 +10,7 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.plan.observation import LeafCertificate
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Connection, Hop
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -33,6 +33,8 @@ class Outcome(msgspec.Struct, frozen=True):
     certificate: LeafCertificate | None = None
     tls_version: str = ""
     cipher: str = ""
+    config: str = ""
+    """Under which configuration of the hop (`Connection.config`)."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -74,6 +76,6 @@ class EndpointCounts(msgspec.Struct, frozen=True):
     ejected: bool = False
 
 
-Counts = dict[Hop, HopCounts]
-EndpointsCounted = dict[Hop, dict[str, EndpointCounts]]
+Counts = dict[Connection, HopCounts]
+EndpointsCounted = dict[Connection, dict[str, EndpointCounts]]
 """By address."""

@@ -69,7 +69,7 @@ def _hop(seen: HopSeen, addresses: Container[str]) -> HopSeen:
 
 
 def _endpoint(seen: EndpointSeen) -> EndpointSeen:
-    texts = {name: cut(getattr(seen, name)) for name in ("address", "failure", "tls_version", "cipher")}
+    texts = {name: cut(getattr(seen, name)) for name in ("address", "failure", "tls_version", "cipher", "config")}
     return msgspec.structs.replace(seen, **texts, certificate=shown(seen.certificate))
 
 

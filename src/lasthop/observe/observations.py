@@ -1,6 +1,6 @@
 """What all proxies have seen, and what is known of each hop because of it. No I/O; time is an argument.
 
-ProxyReport ──heard──> Observations ──step(now)──> HopState, where there is news   (input OBSERVED of the graph)
+ProxyReport ──heard──> Observations ──step(now)──> HopState, where there is news, by configuration   (input OBSERVED)
                                     ──seen, route, recent──> figures               (shown as they are)
 """
 
@@ -27,7 +27,7 @@ from lasthop.plan.observation import (
     ProxyReport,
     Traffic,
 )
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Connection, Hop
 
 EXPIRES: Final = 30.0
 """Seconds after which a proxy that says nothing counts no more."""
@@ -47,6 +47,10 @@ _KEPT: Final = 16
 """Reports of a proxy that are kept for that."""
 
 
+Judged = tuple[str, EndpointSeen, Verdict]
+"""A proxy, what it has seen of an endpoint, and what follows."""
+
+
 class Rate(msgspec.Struct, frozen=True):
     """Of the last seconds."""
 
@@ -64,11 +68,10 @@ class Observations:
         self._proxies: dict[tuple[Key, str], _Proxy] = {}
         self._by_gateway: dict[Key, dict[str, _Proxy]] = {}
         """The same, so that what a Gateway has costs nothing at the hops of others."""
-        self._states: dict[Hop, HopState] = {}
-        self._changed: dict[Hop, tuple[float, float]] = {}
+        self._states: dict[Hop, dict[str, HopState]] = {}
+        """By configuration."""
+        self._changed: dict[Connection, tuple[float, float]] = {}
         """When what is said of a hop has last changed, and how long that holds."""
-        self._began: dict[Hop, float] = {}
-        """Since when a hop is connected as it is now."""
         self._news: dict[Hop, None] = {}
         self._due: list[tuple[float, Hop]] = []
         self._due_at: dict[Hop, float] = {}
@@ -93,29 +96,19 @@ class Observations:
         """Returns whether a proxy has reported lately."""
         return (gateway, proxy) in self._proxies
 
-    def began(self, hop: Hop, now: float) -> None:
-        """Takes in that the hop is connected in another way from now on, or not at all: what was seen before says nothing of
-        it."""
-        for each in filter(None, (hop, hop.for_upgrades)):
-            if any(each in proxy.hops for proxy in self._of(hop.gateway).values()) or each in self._states:
-                self._began[each] = now
-                self._news[each] = None
-
     def forget(self, gateway: Key) -> None:
         """Forgets a Gateway that is gone."""
         for key in [key for key in self._proxies if key[0] == gateway]:
             self._drop(key)
-        for hop in [hop for hop in self._began if hop.gateway == gateway]:
-            del self._began[hop]
 
     @property
     def pending(self) -> bool:
         """Returns whether there is news of more hops than one step looks at."""
         return bool(self._news)
 
-    def step(self, now: float) -> dict[Hop, HopState | None]:
-        """Returns what is known of hops of which something else is known than before; None: nothing any more. Looks at so many
-        hops at a time; call again while there are `pending` ones."""
+    def step(self, now: float) -> dict[Connection, HopState | None]:
+        """Returns what is known of hops, by configuration, of which something else is known than before; None: nothing any
+        more. Looks at so many hops at a time; call again while there are `pending` ones."""
         for key in [key for key, proxy in self._proxies.items() if now - proxy.heard >= EXPIRES]:
             self._drop(key)
         while self._due and self._due[0][0] <= now:
@@ -126,37 +119,47 @@ class Observations:
         todo = [*self._news][:AT_ONCE]
         for hop in todo:
             del self._news[hop]
-        changes: dict[Hop, HopState | None] = {}
+        changes: dict[Connection, HopState | None] = {}
         for hop in todo:
-            old = self._states.get(hop, HopState())
-            new = self._judge(hop, old, now)
-            if new == old:
-                continue
-            changed, hold = self._changed.get(hop, (-inf, FIRST_WORDS_HOLD))
-            due = changed + hold
-            # That a hop works, or does not, is often known a moment sooner.
-            learned = bool(new.certificates) > bool(old.certificates) or bool(new.ejected) > bool(old.ejected)
-            if new.health is old.health and due > now and not learned:
-                self._at(due, hop)
-                continue
-            if new == HopState():
-                self._states.pop(hop, None)
-                self._changed.pop(hop, None)
-                changes[hop] = None
-            else:
-                if now - changed >= 2 * WORDS_HOLD:
-                    hold = FIRST_WORDS_HOLD
-                elif new.health is old.health:
-                    hold = min(WORDS_HOLD, 2 * hold)
-                self._states[hop], self._changed[hop] = new, (now, hold)
-                changes[hop] = new
+            found = self._judge(hop, now)
+            for config in {**self._states.get(hop, {}), **found}:
+                self._settle(Connection(hop, config), found.get(config, []), now, changes)
         return changes
+
+    def _settle(self, key: Connection, found: list[Judged], now: float, changes: dict[Connection, HopState | None]) -> None:
+        old = self.state(*key)
+        new = _concluded(found, old)
+        if new == old:
+            return
+        changed, hold = self._changed.get(key, (-inf, FIRST_WORDS_HOLD))
+        due = changed + hold
+        # That a hop works, or does not, is often known a moment sooner.
+        learned = bool(new.certificates) > bool(old.certificates) or bool(new.ejected) > bool(old.ejected)
+        if new.health is old.health and due > now and not learned:
+            self._at(due, key.hop)
+            return
+        states = self._states.setdefault(key.hop, {})
+        if new == HopState():
+            states.pop(key.config, None)
+            self._changed.pop(key, None)
+            if not states:
+                del self._states[key.hop]
+            changes[key] = None
+        else:
+            if now - changed >= 2 * WORDS_HOLD:
+                hold = FIRST_WORDS_HOLD
+            elif new.health is old.health:
+                hold = min(WORDS_HOLD, 2 * hold)
+            states[key.config], self._changed[key] = new, (now, hold)
+            changes[key] = new
 
     def _matters(self, hop: Hop, old: HopSeen | None, new: HopSeen) -> bool:
         """Returns whether a verdict may follow from the difference: what goes on as it did is not judged again."""
         if old is new or (old and old.endpoints == new.endpoints):
             return False
-        if old is None or len(old.endpoints) != len(new.endpoints) or self.state(hop).health is Health.UNTRIED:
+        if old is None or len(old.endpoints) != len(new.endpoints):
+            return True
+        if any(self.state(hop, each.config).health is Health.UNTRIED for each in new.endpoints):
             return True
         return any(_bearing(ours) != _bearing(theirs) for ours, theirs in zip(old.endpoints, new.endpoints, strict=True))
 
@@ -181,8 +184,9 @@ class Observations:
 
     # --- what is known -----------------------------------------------------------------------------------------------
 
-    def _judge(self, hop: Hop, old: HopState, now: float) -> HopState:
-        found: list[tuple[str, EndpointSeen, Verdict]] = []
+    def _judge(self, hop: Hop, now: float) -> dict[str, list[Judged]]:
+        """Judges each endpoint by what was seen under one configuration; returns those that were tried, by configuration."""
+        found: dict[str, list[Judged]] = {}
         for name, proxy in self._of(hop.gateway).items():
             seen = proxy.hops.get(hop)
             if seen is None:
@@ -190,28 +194,29 @@ class Observations:
                 continue
             before, after = proxy.verdicts.get(hop, {}), {}
             endpoints = tuple(map(proxy.by_our_clock, seen.endpoints))
-            success = max((each.last_success for each in endpoints), default=0.0)
+            successes: dict[str, float] = {}
+            for each in endpoints:
+                successes[each.config] = max(each.last_success, successes.get(each.config, 0.0))
             for each in endpoints:
                 verdict, due = judge(
-                    before.get(each.address, NONE),
+                    before.get((each.config, each.address), NONE),
                     each,
-                    began=self._began.get(hop, 0.0),
-                    hop_success=success,
+                    hop_success=successes[each.config],
                     active=seen.traffic.active > 0,
                     now=now,
                 )
-                after[each.address] = verdict
+                after[each.config, each.address] = verdict
                 if due is not None:
                     self._at(due, hop)
                 if verdict.health is not Health.UNTRIED:
-                    found.append((name, each, verdict))
+                    found.setdefault(each.config, []).append((name, each, verdict))
             proxy.verdicts[hop] = after
-        return _concluded(found, old)
+        return found
 
     # --- figures -----------------------------------------------------------------------------------------------------
 
-    def state(self, hop: Hop) -> HopState:
-        return self._states.get(hop, HopState())
+    def state(self, hop: Hop, config: str) -> HopState:
+        return self._states.get(hop, {}).get(config, HopState())
 
     def hops(self) -> set[Hop]:
         """Returns every hop that some proxy has used."""
@@ -271,7 +276,8 @@ class _Proxy:
         self.heard = 0.0
         self.ahead = 0.0
         """Seconds that our clock is ahead of the proxy's; what the report took to arrive is in it."""
-        self.verdicts: dict[Hop, dict[str, Verdict]] = {}
+        self.verdicts: dict[Hop, dict[tuple[str, str], Verdict]] = {}
+        """By configuration and address."""
         self._figures: deque[tuple[float, _Figures]] = deque(maxlen=_KEPT)
 
     @property
@@ -315,10 +321,10 @@ class _Proxy:
 def _bearing(seen: EndpointSeen) -> tuple[object, ...]:
     succeeded = not seen.in_a_row and seen.last_success // 60
     words = (seen.failure, seen.certificate, seen.tls_version)
-    return seen.address, min(seen.in_a_row, 2), succeeded, bool(seen.ejected_since), *words
+    return seen.config, seen.address, min(seen.in_a_row, 2), succeeded, bool(seen.ejected_since), *words
 
 
-def _concluded(found: list[tuple[str, EndpointSeen, Verdict]], old: HopState) -> HopState:
+def _concluded(found: list[Judged], old: HopState) -> HopState:
     if not found:
         return HopState()
     bad = [(name, seen, verdict) for name, seen, verdict in found if verdict.health is Health.FAILING]
@@ -341,7 +347,7 @@ def _concluded(found: list[tuple[str, EndpointSeen, Verdict]], old: HopState) ->
     )
 
 
-def _failures(bad: Iterable[tuple[str, EndpointSeen, Verdict]], proxies: set[str]) -> Iterator[Failure]:
+def _failures(bad: Iterable[Judged], proxies: set[str]) -> Iterator[Failure]:
     """Yields each reason once, with its endpoints, most of them first."""
     words: dict[tuple[str, bool], tuple[set[str], set[str]]] = {}
     for name, seen, _ in bad:
@@ -357,11 +363,11 @@ def merged(found: list[HopSeen]) -> HopSeen:
     """Returns figures of several proxies, or of several protocols of one port, together."""
     if len(found) == 1:
         return found[0]
-    endpoints: dict[str, list[EndpointSeen]] = {}
+    endpoints: dict[tuple[str, str], list[EndpointSeen]] = {}
     kinds: dict[str, int] = {}
     for seen in found:
         for each in seen.endpoints:
-            endpoints.setdefault(each.address, []).append(each)
+            endpoints.setdefault((each.config, each.address), []).append(each)
         for kind, count in seen.tls_failures.items():
             kinds[kind] = kinds.get(kind, 0) + count
     together = sorted((_one(several) for several in endpoints.values()), key=lambda each: (not each.in_a_row, each.address))

@@ -6,6 +6,7 @@ endpoint, which `watched` asks for while there is reason to.
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left
 from itertools import accumulate
 from typing import Final
@@ -25,7 +26,7 @@ from lasthop.plan.observation import (
     ProxyReport,
     Traffic,
 )
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Connection, Hop
 
 MAX_HOPS: Final = 20_000
 MAX_WATCHED: Final = 100
@@ -34,6 +35,8 @@ QUIET: Final = 30.0
 """Seconds without a failure after which new connections are taken for successes, samples or not."""
 FORGOTTEN: Final = 3600.0
 """Seconds after which a hop that Envoy does not count any more is forgotten."""
+MAX_CONFIGS: Final = 4
+"""Configurations of a hop that are told apart: the present one, and those whose last streams still run."""
 _DOUBTFUL: Final = 16
 _AT_ONCE: Final = 2
 """Failures that are noted of those that were counted between two looks: as many as a verdict takes."""
@@ -57,7 +60,7 @@ class Tally:
     def take(self, outcome: Outcome) -> None:
         """Takes in a line of the access log."""
         if hop := self._of(outcome.hop):
-            hop.take(_bounded(outcome))
+            hop.wire(outcome.config).take(_bounded(outcome))
 
     def request(self, request: Request) -> None:
         """Takes in the other part of that line: what was asked, and how it was answered."""
@@ -69,17 +72,18 @@ class Tally:
     def count(self, counts: Counts, now: float) -> None:
         """Takes in what Envoy has counted until now."""
         for key, counted in counts.items():
-            if hop := self._of(key):
-                hop.count(counted, now, first=not self._counted)
-        for key in [key for key, hop in self._hops.items() if now - hop.heard > FORGOTTEN and key not in counts]:
-            del self._hops[key]
+            if hop := self._of(key.hop):
+                hop.count(key.config, counted, now, first=not self._counted)
+        there = {key.hop for key in counts}
+        for gone in [key for key, hop in self._hops.items() if now - hop.heard > FORGOTTEN and key not in there]:
+            del self._hops[gone]
         self._counted = True
 
     def count_endpoints(self, counted: EndpointsCounted, now: float) -> None:
         """Takes in what Envoy has counted of the endpoints of hops that are `watched`."""
         for key, endpoints in counted.items():
-            if hop := self._hops.get(key):
-                hop.count_endpoints(endpoints, now)
+            if hop := self._hops.get(key.hop):
+                hop.wire(key.config).count_endpoints(endpoints, now)
 
     def watched(self) -> list[Hop]:
         """Returns the hops of which it has to be known whether their endpoints work; where these are many, they take turns."""
@@ -143,7 +147,75 @@ class _Counter:
 
 
 class _Hop:
+    """Requests of a hop, whatever its configuration, and what was seen under each configuration."""
+
     def __init__(self, key: Hop) -> None:
+        self._key = key
+        self._requests = _Requests()
+        self._wires: dict[str, _Wire] = {}
+        self._ended = HopSeen()
+        """The counts of configurations that are forgotten."""
+        self._parts: list[HopSeen] = []
+        self._seen: HopSeen | None = None
+
+    @property
+    def heard(self) -> float:
+        return max((wire.heard for wire in self._wires.values()), default=0.0)
+
+    @property
+    def watched(self) -> bool:
+        return any(wire.watched for wire in self._wires.values())
+
+    def request(self, request: Request) -> None:
+        self._requests.take(request)
+
+    def count(self, config: str, counted: HopCounts, now: float, *, first: bool) -> None:
+        # Where there is no room, it may be one that made room before, whose counts are not from now.
+        crowded = config not in self._wires and len(self._wires) >= MAX_CONFIGS
+        self.wire(config).count(counted, now, first=first or crowded)
+
+    def wire(self, config: str) -> _Wire:
+        """Returns what is seen under a configuration; the one that was not heard of for longest makes room for a new one."""
+        known = self._wires.get(config)
+        if known is None:
+            if len(self._wires) >= MAX_CONFIGS:
+                oldest = min(self._wires, key=lambda each: self._wires[each].heard)
+                ended = _summed([self._ended, self._wires.pop(oldest).seen()])
+                self._ended = msgspec.structs.replace(ended, endpoints=(), last_success=0.0, last_failure=0.0)
+            known = self._wires[config] = _Wire(Connection(self._key, config))
+        return known
+
+    def seen(self) -> HopSeen:
+        """Lists the endpoints of the configuration that was heard of last first: there is a limit to how many are reported."""
+        wires = sorted(self._wires.values(), key=lambda wire: wire.heard, reverse=True)
+        parts, traffic = [wire.seen() for wire in wires], self._requests.traffic(sum(wire.active for wire in wires))
+        unchanged = len(parts) == len(self._parts) and all(map(operator.is_, parts, self._parts))
+        if self._seen is None or not unchanged or self._seen.traffic is not traffic:
+            self._parts = parts
+            self._seen = msgspec.structs.replace(_summed([*parts, self._ended]), traffic=traffic)
+        return self._seen
+
+
+def _summed(parts: list[HopSeen]) -> HopSeen:
+    kinds: dict[str, int] = {}
+    for part in parts:
+        for kind, count in part.tls_failures.items():
+            kinds[kind] = kinds.get(kind, 0) + count
+    return HopSeen(
+        sum(part.handshakes for part in parts),
+        sum(part.handshake_failures for part in parts),
+        sum(part.connect_failures for part in parts),
+        kinds,
+        max(part.last_success for part in parts),
+        max(part.last_failure for part in parts),
+        tuple(endpoint for part in parts for endpoint in part.endpoints)[:MAX_ENDPOINTS],
+    )
+
+
+class _Wire:
+    """One configuration of a hop."""
+
+    def __init__(self, key: Connection) -> None:
         self.key = key
         self.heard = 0.0
         """When it was last heard of."""
@@ -152,7 +224,6 @@ class _Hop:
             _Counter() for _ in range(5)
         )
         self._tls_failures: dict[str, _Counter] = {}
-        self._requests = _Requests()
         self._counts = HopCounts()
         self._doubtful: list[Outcome] = []
         self._errors = (0, 0)
@@ -190,9 +261,9 @@ class _Hop:
         if not outcome.failure and outcome.address:
             self._endpoints.pop("", None)  # there is an endpoint again
 
-    def request(self, request: Request) -> None:
-        self._seen = None
-        self._requests.take(request)
+    @property
+    def active(self) -> int:
+        return self._counts.active
 
     def count(self, counted: HopCounts, now: float, *, first: bool) -> None:
         """Takes what Envoy has counted for a hop. `first`: what is counted until now may be from before this process began,
@@ -213,7 +284,7 @@ class _Hop:
         if failures or kind:
             self._kind, self._late = kind, late
         self._errors = (self._errors[1], grown.get("connection_error", 0))
-        self._refused = not self.key.protocol.http and any(self._errors)
+        self._refused = not self.key.hop.protocol.http and any(self._errors)
         self._judge_doubtful()
         good = not failures and not kind
         self._unsampled, self._sending = bool(requests) and good and not self._endpoints, bool(requests)
@@ -242,7 +313,7 @@ class _Hop:
                 self._endpoint(address).succeeded(now)
             elif known is None and not counts.connect_failures and not (unlogged and counts.connections):
                 continue
-            unseen = Outcome(self.key, address, now, words, handshake=bool(self._kind) or unlogged)
+            unseen = Outcome(self.key.hop, address, now, words, handshake=bool(self._kind) or unlogged)
             if unlogged:
                 self._endpoint(address).take(unseen)
             self._endpoint(address).count(counts, unseen, now, made=not self._refused, failing=self._failing)
@@ -257,7 +328,7 @@ class _Hop:
         if known is None:
             if len(self._endpoints) >= MAX_ENDPOINTS:
                 del self._endpoints[min(self._endpoints.values(), key=_importance).address]
-            known = self._endpoints[address] = _Endpoint(address)
+            known = self._endpoints[address] = _Endpoint(address, self.key.config)
         return known
 
     def seen(self) -> HopSeen:
@@ -272,14 +343,13 @@ class _Hop:
                 max((each.last_success for each in endpoints), default=0.0),
                 max((each.last_failure for each in endpoints), default=0.0),
                 tuple(each.seen() for each in endpoints),
-                self._requests.traffic(self._counts.active),
             )
         return self._seen
 
 
 class _Endpoint:
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, address: str, config: str) -> None:
+        self.address, self._config = address, config
         self.failures = self.in_a_row = 0
         self.failure, self.handshake = "", False
         self.failing_since = self.last_failure = self.last_success = 0.0
@@ -299,11 +369,8 @@ class _Endpoint:
             self._failed(outcome.at)
             return
         self.succeeded(outcome.at)
-        if not outcome.tls_version:  # plaintext: what it has shown before, under a policy, is over
-            self._certificate, self._tls_version, self._cipher = None, "", ""
-            return
         self._certificate = outcome.certificate or self._certificate
-        self._tls_version = outcome.tls_version
+        self._tls_version = outcome.tls_version or self._tls_version
         self._cipher = outcome.cipher or self._cipher
 
     @property
@@ -368,6 +435,7 @@ class _Endpoint:
             self._tls_version,
             self._cipher,
             self.ejected_since,
+            self._config,
         )
 
 

@@ -38,16 +38,14 @@ class Verdict(msgspec.Struct, frozen=True):
 NONE: Final = Verdict()
 
 
-def judge(
-    old: Verdict, seen: EndpointSeen, *, began: float, hop_success: float, active: bool, now: float
-) -> tuple[Verdict, float | None]:
+def judge(old: Verdict, seen: EndpointSeen, *, hop_success: float, active: bool, now: float) -> tuple[Verdict, float | None]:
     """Returns the verdict, and when to judge again if nothing new is seen until then.
 
-    What was seen before `began` does not count: the hop was connected in another way then. `hop_success` is when some
-    endpoint of the hop has answered last; `active`: something is under way there, such as a WebSocket that lasts for days.
+    All of it was seen under one configuration of the hop. `hop_success` is when some endpoint has answered last under it;
+    `active`: something is under way there, such as a WebSocket that lasts for days.
     """
-    failed = seen.last_failure > began and seen.in_a_row > 0
-    worked = seen.last_success > began
+    failed = seen.in_a_row > 0
+    worked = seen.last_success > 0
     last = max(seen.last_failure if failed else 0.0, seen.last_success if worked else 0.0)
     if not last:
         return NONE, None
@@ -56,10 +54,10 @@ def judge(
     quiet = last + SILENCE
     if not failed:
         return _works(old, seen, now, quiet)
-    since = max(seen.failing_since, began)
+    since = seen.failing_since
     if old.health is Health.FAILING:
         return old, quiet
-    known = worked or old.health is Health.WORKING or hop_success > began
+    known = worked or old.health is Health.WORKING or hop_success > 0
     if known and seen.in_a_row < 2:
         return (old if old.health is Health.WORKING else NONE), quiet
     hold = HOLD if known else FIRST_HOLD

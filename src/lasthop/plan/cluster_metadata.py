@@ -1,18 +1,32 @@
-"""What a cluster's metadata tells the access log about its TLS, so that a failed handshake can be explained.
+"""What a cluster tells the access log about its TLS: fields that explain a failed handshake, and which TLS it was.
 
 BackendTLS ──metadata──> cluster ──> Envoy ──> access log ──source, names──> proxy/failures.py
+HopTLS ────identity────> cluster ──> Envoy ──> access log, counters ───────> observe/, which compares it with the present one
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
+import msgspec
+
 from lasthop.api.meta import Key
-from lasthop.plan.tls import BackendTLS
+from lasthop.plan.tls import BackendTLS, Plaintext
 
 _POLICY: Final = "BackendTLSPolicy"
 _COMMA: Final = ", "
 """Neither a DNS name nor a URI contains a space."""
+PLAINTEXT: Final = "plaintext"
+
+
+def identity(tls: BackendTLS | Plaintext) -> str:
+    """Identifies how a hop is connected: equal for two configurations only if a handshake under one is evidence for the other.
+    Who gave a waiver, and why, does not matter for that; what it gives up is in the mode."""
+    if isinstance(tls, Plaintext):
+        return PLAINTEXT
+    content = msgspec.msgpack.encode(msgspec.structs.replace(tls, waiver=None), order="deterministic")
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def metadata(tls: BackendTLS) -> dict[str, str]:

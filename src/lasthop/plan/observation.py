@@ -70,6 +70,8 @@ class EndpointSeen(msgspec.Struct, frozen=True, gc=False):
     cipher: str = ""
     ejected_since: Moment = 0.0
     """Since when it gets no traffic, for some seconds at a time, because connections to it keep failing; 0: it is not so."""
+    config: str = ""
+    """Under which configuration of the hop all of this was seen (`Connection.config`)."""
 
 
 class Traffic(msgspec.Struct, frozen=True, gc=False):

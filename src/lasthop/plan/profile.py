@@ -75,6 +75,12 @@ class BackendRules(msgspec.Struct, frozen=True):
     def by(self) -> str:
         return f"GatewayProfile {', '.join(self.profiles)}"
 
+    @property
+    def permits(self) -> str:
+        """Identifies what is permitted, whoever says so; empty where no profile says anything."""
+        rules = msgspec.structs.replace(self, acknowledged=(), profiles=(), gateway_certificate_first=False)
+        return "" if rules == BackendRules() else msgspec.json.encode(rules).decode()
+
 
 NOTHING = BackendRules(
     waivers=False,

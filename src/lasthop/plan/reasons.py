@@ -91,6 +91,10 @@ XBackends, and on the Gateway."""
 NO_LONGER_VERIFIED: Final = "NoLongerVerified"
 """The reason of both."""
 
+POLICY_STATUS_FULL: Final = "PolicyStatusFull"
+NO_ROOM: Final = "NoRoom"
+"""Ours, these two: on a Gateway, while a policy that it needs has no room for it in its status; what needs it fails."""
+
 BACKEND_CONNECTED: Final = "BackendConnected"
 HANDSHAKES_SUCCEED: Final = "HandshakesSucceed"
 CONNECTIONS_SUCCEED: Final = "ConnectionsSucceed"
@@ -107,7 +111,8 @@ class ConditionType(NamedTuple):
     negative: bool = False
     """True is bad news; of all others False is."""
     weakened: bool = False
-    """There only while less is verified than could be: it works as asked, and that is worth knowing."""
+    """There only while less is verified than could be, or less works than was asked: the object itself does what it should,
+    and that is worth knowing."""
     event: bool = False
     """A change is worth an Event."""
     observed: bool = False
@@ -129,6 +134,7 @@ CONDITION_TYPES: Final[dict[str, ConditionType]] = {
     INSECURE_BACKEND_VERIFICATION: ConditionType(weakened=True, event=True),
     VERIFICATION_WEAKENED: ConditionType(negative=True, event=True),
     BACKENDS_WEAKENED: ConditionType(weakened=True, event=True),
+    POLICY_STATUS_FULL: ConditionType(weakened=True, event=True),
 }
 """Every type that Lasthop writes at some time."""
 

@@ -77,14 +77,34 @@ class Hop(NamedTuple):
                     return cls(Key("Gateway", namespace, gateway), to, int(port), Protocol(protocol))
         return None
 
+
+class Connection(NamedTuple):
+    """A hop as it is connected under one configuration. Envoy logs and counts under this name: evidence of one configuration
+    says nothing about another."""
+
+    hop: Hop
+    config: str = ""
+    """The identity of the TLS (`cluster_metadata.identity`). Empty: not known, so it is no configuration's evidence."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.hop.name}@{self.config}"
+
     @classmethod
-    def parse_stat(cls, name: str) -> tuple[Hop, str] | None:
-        """Returns the hop and what is counted, of Envoy's `cluster.shop/web/shop/api/443/auto.ssl.handshake`. The cluster's
-        name may contain dots, but not after its last slash."""
+    def parse(cls, name: str) -> Connection | None:
+        """Returns the connection of that name; None if it is no hop's."""
+        cluster, _, config = name.rpartition("@")
+        hop = Hop.parse(cluster)
+        return cls(hop, config) if hop and config else None
+
+    @classmethod
+    def parse_stat(cls, name: str) -> tuple[Connection, str] | None:
+        """Returns the connection and what is counted, of Envoy's `cluster.shop/web/shop/api/443/auto@2f1c.ssl.handshake`. The
+        cluster's name may contain dots, but not after its last slash."""
         before, slash, last = name.removeprefix(CLUSTER_STATS).rpartition("/")
-        protocol, _, stat = last.partition(".")
-        hop = cls.parse(f"{before}{slash}{protocol}")
-        return (hop, stat) if hop else None
+        end, _, stat = last.partition(".")
+        connection = cls.parse(f"{before}{slash}{end}")
+        return (connection, stat) if connection else None
 
 
 class EndpointsKind(StrEnum):

@@ -8,7 +8,7 @@ import msgspec
 
 from lasthop.api.addresses import with_port
 from lasthop.observe.evidence import Counts, EndpointCounts, EndpointsCounted, HopCounts
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Connection, Hop
 
 _SSL: Final = "ssl."
 
@@ -42,7 +42,7 @@ class _Host(msgspec.Struct, frozen=True):
 
 
 class _Cluster(msgspec.Struct, frozen=True):
-    name: str = ""
+    observability_name: str = ""
     host_statuses: list[_Host] = []
 
 
@@ -52,12 +52,12 @@ class _Clusters(msgspec.Struct, frozen=True):
 
 def hop_counts(body: bytes) -> Counts:
     """Reads an answer of `/stats?format=json`, filtered by `outputs/envoy/statistics.py`."""
-    found: dict[Hop, dict[str, int]] = {}
+    found: dict[Connection, dict[str, int]] = {}
     for stat in msgspec.json.decode(body, type=_Stats).stats:
-        if parsed := Hop.parse_stat(stat.name):
-            hop, counted = parsed
-            found.setdefault(hop, {})[counted] = int(stat.value)
-    return {hop: _counts(hop, values) for hop, values in found.items()}
+        if parsed := Connection.parse_stat(stat.name):
+            connection, counted = parsed
+            found.setdefault(connection, {})[counted] = int(stat.value)
+    return {connection: _counts(connection.hop, values) for connection, values in found.items()}
 
 
 def _counts(hop: Hop, values: dict[str, int]) -> HopCounts:
@@ -76,9 +76,9 @@ def endpoint_counts(body: bytes) -> EndpointsCounted:
     """Reads an answer of `/clusters?format=json`."""
     found: EndpointsCounted = {}
     for cluster in msgspec.json.decode(body, type=_Clusters).cluster_statuses:
-        if hop := Hop.parse(cluster.name):
+        if connection := Connection.parse(cluster.observability_name):
             places = ((host.address.socket_address, host) for host in cluster.host_statuses)
-            found[hop] = {with_port(at.address, at.port_value): _endpoint(host) for at, host in places}
+            found[connection] = {with_port(at.address, at.port_value): _endpoint(host) for at, host in places}
     return found
 
 

@@ -31,6 +31,8 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The route, `kind namespace/name`."""
     details: str | None = None
     upstream_cluster: str | None = None
+    connection: str | None = None
+    """The same with the configuration that the request met (`Connection`), for observation alone."""
     upstream_host: str | None = None
     tls_failure: str | None = None
     """Envoy's own text, which `failures.explain_failure` explains."""
@@ -70,7 +72,7 @@ def parse(line: bytes) -> AccessLogEntry | None:
 
 def document(entry: AccessLogEntry) -> dict[str, Any]:
     """Returns the entry for programs: without what Envoy has no value for."""
-    left_out = {"quiet", *(["stands_for"] if entry.stands_for <= 1 else [])}
+    left_out = {"quiet", "connection", *(["stands_for"] if entry.stands_for <= 1 else [])}
     fields = msgspec.structs.asdict(entry)
     return {name: value for name, value in fields.items() if value is not None and name not in left_out}
 

@@ -14,7 +14,7 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.observe.evidence import Outcome, Request
 from lasthop.plan.observation import LeafCertificate
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Connection, Hop
 from lasthop.proxy.entry import AccessLogEntry, printable
 from lasthop.proxy.failures import LEFT_OVER, at_last, refused_after_handshake, without_advice
 
@@ -56,6 +56,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None = None
     grpc_status: str | None = None
     upgrade: bool | None = None
+    connection: str | None = None
 
     @property
     def http(self) -> bool:
@@ -99,20 +100,21 @@ def failure(entry: AccessLogEntry) -> Outcome | None:
     if hop is None or not entry.why:
         return None
     began, address, why = moment(entry.time), entry.upstream_host or "", without_advice(entry.why)
+    config = config_of(entry.connection)
     if "UF" in flags and address:
-        return Outcome(hop, address, began, why, handshake=_in_handshake(entry))
+        return Outcome(hop, address, began, why, handshake=_in_handshake(entry), config=config)
     if "UH" in flags:
-        return Outcome(hop, "", began, why)
+        return Outcome(hop, "", began, why, config=config)
     if entry.tls_version != TLS_1_3 or not address:
         return None
     # With TLS 1.3 the handshake is over before the backend has looked at the client's certificate.
     at = ended(entry)
     if "UC" in flags and entry.status is not None:
-        return Outcome(hop, address, at, why, handshake=True, connected=True)
+        return Outcome(hop, address, at, why, handshake=True, connected=True, config=config)
     if "UR" in flags and entry.status is None:
-        return Outcome(hop, address, at, refused_after_handshake(entry), handshake=True)
+        return Outcome(hop, address, at, refused_after_handshake(entry), handshake=True, config=config)
     if flags == ["-"] and entry.status is None:
-        return Outcome(hop, address, at, refused_after_handshake(entry), handshake=True, doubtful=True)
+        return Outcome(hop, address, at, refused_after_handshake(entry), handshake=True, doubtful=True, config=config)
     return None
 
 
@@ -138,6 +140,7 @@ def success(sample: Sample) -> Outcome | None:
         certificate=_leaf(sample),
         tls_version=sample.tls_version or "",
         cipher=sample.cipher or "",
+        config=config_of(sample.connection),
     )
 
 
@@ -213,6 +216,13 @@ def _listed(names: str | None) -> list[str]:
 @lru_cache(maxsize=4096)
 def hop_of(cluster: str | None) -> Hop | None:
     return Hop.parse(cluster or "")
+
+
+@lru_cache(maxsize=4096)
+def config_of(connection: str | None) -> str:
+    """Returns the configuration in the field `connection`; empty where there is none."""
+    found = Connection.parse(connection or "")
+    return found.config if found else ""
 
 
 @lru_cache(maxsize=4096)

@@ -26,7 +26,7 @@ from lasthop.resolve.hostnames import intersection, most_specific, specificity
 from lasthop.resolve.http_syntax import is_hostname, shown
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
-from lasthop.resolve.reach import HOPS
+from lasthop.resolve.reach import HOPS, REFUSED
 from lasthop.resolve.routes import PROTOCOLS, read_route, route_judgement, targets, upgrades_apart
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
@@ -196,7 +196,11 @@ def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
         if parent.problem is None:
             # A route whose rules cannot be read holds its hostnames all the same, and leads nowhere.
             to = g.shielded(targets, route, parent.gateway)
-            for target, own in () if isinstance(to, Crash) else to:
+            if isinstance(to, Crash):
+                continue
+            for refused in to.refused:
+                yield REFUSED.entry((parent.gateway, refused.backend, refused.port), route)
+            for target, own in to.permitted:
                 for protocol in (own,) if own else parent.protocols:
                     hop = Hop(parent.gateway, target.backend, target.port, protocol)
                     yield HOPS.entry(hop, route)

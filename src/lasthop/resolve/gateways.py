@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key
@@ -11,6 +12,7 @@ from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.listener import Gateway
 from lasthop.plan.problem import Problem, invalid_kind, listeners_not_valid, ref_not_permitted
 from lasthop.resolve.addresses import WILDCARDS, addresses
+from lasthop.resolve.allowed_listeners import unusable_rule
 from lasthop.resolve.certificates import key_pair, refused_pair
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.grants import permitted
@@ -21,6 +23,8 @@ from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
 from lasthop.store.store import OBJECTS, read
+
+CLIENT_CERTIFICATE: Final = "spec.tls.backend.clientCertificateRef"
 
 
 @query
@@ -57,7 +61,8 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
         if merged and not any(listener.served for listener in merged):
             accepted = failed(reasons.ACCEPTED, invalid)
         else:
-            said = "; ".join(filter(None, (invalid.text, without_effect("defaultScope", obj.spec.default_scope))))
+            unusable, scope = unusable_rule(g, key), without_effect("defaultScope", obj.spec.default_scope)
+            said = "; ".join(filter(None, (invalid.text, str(unusable or ""), scope)))
             accepted = true(reasons.ACCEPTED, said, invalid.reason if bad else "")
     return Gateway(key, wanted.bound, merged, accepted, wanted.requested)
 
@@ -85,7 +90,7 @@ def client_certificate(g: Graph, key: Key) -> Key | Problem | None:
     ref = backend.client_certificate_ref if backend else None
     if ref is None:
         return None
-    field = "spec.tls.backend.clientCertificateRef"
+    field = CLIENT_CERTIFICATE
     if (ref.group, ref.kind) != ("", "Secret"):
         return invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CLIENT_CERTIFICATE_REF).at(field)
     secret = Key("Secret", ref.namespace or key.namespace, ref.name)

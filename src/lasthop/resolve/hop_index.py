@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lasthop.api.meta import Key
-from lasthop.plan.tls import BackendTLS, Plaintext
+from lasthop.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.client_certificates import client_secret
 from lasthop.resolve.failing import failing_routes
 from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.policies.ancestors import ancestors
 from lasthop.resolve.policies.waiver_index import waived_port
 from lasthop.resolve.reach import HOPS
 from lasthop.store.graph import Graph
-from lasthop.store.sources import Entry
+from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
+
+WITHOUT_ROOM = Index[Key, Key]("without-room")
+"""By Gateway: policies of its backends whose status has no room for it."""
 
 
 @indexer(HOPS, patient=True)
 def index_hops(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    """Lists the client certificate and the waiver that are used on a hop, and routes to a port without a policy that fails."""
+    """Lists the client certificate and the waiver that are used on a hop, routes to a port without a policy that fails, and a
+    policy whose status is full."""
     tls, hop = hop_tls(g, gateway, backend, port, protocol), Hop(gateway, backend, port, protocol)
     match tls:
         case BackendTLS():
@@ -27,3 +32,5 @@ def index_hops(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protoc
             yield from waived_port(hop, tls)
         case Plaintext():
             yield from failing_routes(g, hop)
+        case Refused(source=Key(kind="BackendTLSPolicy") as policy) if gateway in ancestors(g, policy).without_room:
+            yield WITHOUT_ROOM.entry((gateway,), policy)

@@ -16,7 +16,7 @@ from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.infrastructure import READY_PORT
 from lasthop.plan.listener import Listener
 from lasthop.plan.problem import Problem
-from lasthop.resolve.allowed_listeners import allowed_sets
+from lasthop.resolve.allowed_listeners import allowed_sets, namespaces_problem
 from lasthop.resolve.certificates import KeyPair, key_pair, refused_pair
 from lasthop.resolve.frontend import asks_clients, frontend
 from lasthop.resolve.grants import permitted
@@ -90,12 +90,15 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]
             _with_clients(g, gateway, _without_refused(g, gateway, _with_filters(g, gateway, each, number)))
             for number, each in enumerate(read)
         )
-        late = {listener: taken.conflict_with_earlier(listener) for listener in own}
+        # A protocol that is not served takes no port, and its listener says why by itself.
+        claiming = [listener for listener in own if listener.protocol in ROUTE_KINDS]
+        late = {listener: taken.conflict_with_earlier(listener) for listener in claiming}
         claims = _Claims()
-        for listener in own:
+        for listener in claiming:
             if late[listener] is None:
                 claims.add(listener)
-        found[owner] = tuple(_settled(listener, late[listener] or claims.conflict_among(listener)) for listener in own)
+        conflicts = {listener: late[listener] or claims.conflict_among(listener) for listener in claiming}
+        found[owner] = tuple(_settled(listener, conflicts.get(listener)) for listener in own)
         taken.add_all(claims)
     shared = _overlapping([listener for own in found.values() for listener in own])
     return {owner: tuple(_warned(listener, shared) for listener in own) for owner, own in found.items()}
@@ -309,6 +312,8 @@ def _refusal(g: Graph, listener: api.Listener) -> Problem | None:
     if listener.filters.requests and listener.protocol not in ("HTTP", "HTTPS"):
         message = f"filters.requests: protocol {listener.protocol} has no requests that a filter could act on"
         return problems.unsupported_value(message, remedy="remove them")
+    if wrong := namespaces_problem(listener.allowed_routes.namespaces):
+        return wrong.within("allowedRoutes.namespaces")
     own = [key for key, _ in listener.tls.options if key.startswith(PREFIX)] if listener.tls else []
     if own:
         return problems.unsupported_value(f"tls.options: {', '.join(own)} is not an option of listeners", remedy="remove it")

@@ -1,4 +1,5 @@
-"""What has happened on hops, as far as it concerns what is configured now: `OBSERVED`, without endpoints that are gone.
+"""What has happened on hops, as far as it concerns what is configured now: `OBSERVED` under the present configuration of the
+hop, without endpoints that are gone.
 
 OBSERVED ──> hop_state ──> port_states (all protocols of a port together) ──> condition BackendConnected, findings, audit
 """
@@ -13,12 +14,15 @@ import msgspec
 from lasthop.api.addresses import with_port
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
+from lasthop.plan.cluster_metadata import identity
 from lasthop.plan.condition import Condition, failed, true, unknown
 from lasthop.plan.messages import SEPARATOR
-from lasthop.plan.observation import Failure, Health, HopState, failing
+from lasthop.plan.observation import Failure, Health, HopSeen, HopState, failing
 from lasthop.plan.problem import Problem
+from lasthop.plan.tls import Refused
 from lasthop.plan.upstream import EndpointsKind, Hop, Protocol
 from lasthop.resolve.backends import endpoints
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.profiles import connect_rules
 from lasthop.resolve.settings import OBSERVED
 from lasthop.store.graph import Graph
@@ -85,11 +89,27 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def hop_state(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> HopState:
     """Returns what is known of a hop and its endpoints as they are now."""
-    state = OBSERVED.of(g, gateway, backend, port, protocol) or NOTHING_SEEN
+    tls = hop_tls(g, gateway, backend, port, protocol)
+    if isinstance(tls, Refused):
+        return NOTHING_SEEN
+    state = OBSERVED.of(g, gateway, backend, port, protocol, identity(tls)) or NOTHING_SEEN
     if not state.failures:
         return state
     present = present_endpoints(g, backend, port, protocol)
     return state if present is None else among(state, present)
+
+
+def seen_now(g: Graph, hop: Hop, seen: HopSeen) -> HopSeen:
+    """Returns the figures with what was seen of endpoints under the present configuration of the hop alone."""
+    tls = hop_tls(g, *hop)
+    config = "" if isinstance(tls, Refused) else identity(tls)
+    endpoints = tuple(each for each in seen.endpoints if config and each.config == config)
+    return msgspec.structs.replace(
+        seen,
+        endpoints=endpoints,
+        last_success=max((each.last_success for each in endpoints), default=0.0),
+        last_failure=max((each.last_failure for each in endpoints), default=0.0),
+    )
 
 
 def present_endpoints(g: Graph, backend: Key, port: int, protocol: Protocol) -> frozenset[str] | None:

@@ -12,6 +12,8 @@ from lasthop.store.stages import indexer
 
 HOPS = Index[Key, Key, int, Protocol, Key]("hop")
 """The routes that lead over a hop."""
+REFUSED = Index[Key, Key, int, Key]("refused-reference")
+"""By Gateway, backend and port: routes whose reference to it no ReferenceGrant permits."""
 REACH = Index[Key, Hop]("reach")
 """The hops to a Service, a ServiceImport or an XBackend."""
 PORTS = Index[Key, Key, int, Protocol]("hop-port")

@@ -76,16 +76,26 @@ def _rules(obj: api.Route) -> Sequence[api.RequestRouteRule | api.StreamRouteRul
     return obj.spec.rules
 
 
-def targets(g: Graph, route: Key, gateway: Key) -> tuple[tuple[Target, Protocol | None], ...]:
-    """Returns everything that the route's rules refer to, with the protocol where it is not that of the route's backends."""
+class Targets(NamedTuple):
+    permitted: tuple[tuple[Target, Protocol | None], ...]
+    """With the protocol where it is not that of the route's backends."""
+    refused: tuple[Target, ...]
+    """In another namespace, where no ReferenceGrant permits it."""
+
+
+def targets(g: Graph, route: Key, gateway: Key) -> Targets:
+    """Returns everything that the route's rules refer to."""
     obj = read_route(g, route)
     found: dict[tuple[Target, Protocol | None], None] = {}
+    refused: dict[Target, None] = {}
     for rule, judgement in zip(_rules(obj) if obj else (), route_judgement(g, route, gateway).rules, strict=True):
         for reference in () if judgement.problems else references(rule):
             resolved = target(g, route, reference.ref)
             if isinstance(resolved, Target):
                 found[resolved, reference.protocol] = None
-    return tuple(found)
+            elif resolved.reason == reasons.REF_NOT_PERMITTED:
+                refused[Target(resolved.about[0], reference.ref.port)] = None
+    return Targets(tuple(found), tuple(refused))
 
 
 @query

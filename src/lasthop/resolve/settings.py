@@ -51,8 +51,9 @@ ABSENT_KIND: Final = Input[str, bool]("absent-kind")
 """Set for a kind that the API server does not serve, so that references to it are of an unknown kind."""
 PROXY: Final = Input[Key, ProxyState]("proxy")
 INFRASTRUCTURE: Final = Input[Key, Infrastructure]("infrastructure")
-OBSERVED: Final = Input[Key, Key, int, Protocol, HopState]("observed")
-"""What the proxies of a Gateway have seen of a hop (its four parts are the key)."""
+OBSERVED: Final = Input[Key, Key, int, Protocol, str, HopState]("observed")
+"""What the proxies of a Gateway have seen of a hop (its four parts are the key) under one configuration
+(`Connection.config`)."""
 
 OBSERVES: Final = Input[bool]("observes")
 """Set where proxies tell what they see, so that what has not been seen has not been tried."""

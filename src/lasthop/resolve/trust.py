@@ -182,12 +182,28 @@ def pair_dates(g: Graph, secret: Key) -> str:
     pair = key_pair(g, secret)
     if not isinstance(pair, KeyPair):
         return ""
-    whose = f"certificate {pair.subject} of Secret {secret.path}"
+    if problem := pair_out_of_date(g, secret):
+        return problem.text
+    soon = not g.before(pair.not_after - SOON.total_seconds())
+    return f"{_named(pair, secret)} expires on {day(pair.not_after)}; renew it" if soon else ""
+
+
+def pair_out_of_date(g: Graph, secret: Key) -> Problem | None:
+    """Returns why a usable key pair cannot convince its peers now, if its dates are wrong."""
+    pair = key_pair(g, secret)
+    if not isinstance(pair, KeyPair):
+        return None
     if not g.before(pair.not_after):
-        return f"{whose} expired on {day(pair.not_after)}; renew it"
+        message = f"{_named(pair, secret)} expired on {day(pair.not_after)}"
+        return Problem(reasons.EXPIRED_CERTIFICATE, message, remedy="renew it", about=(secret,))
     if g.before(pair.not_before):
-        return f"{whose} is not valid before {minute(pair.not_before)}; use one that is valid now"
-    return "" if g.before(pair.not_after - SOON.total_seconds()) else f"{whose} expires on {day(pair.not_after)}; renew it"
+        message = f"{_named(pair, secret)} is not valid before {minute(pair.not_before)}"
+        return Problem(reasons.NOT_YET_VALID_CERTIFICATE, message, remedy="use one that is valid now", about=(secret,))
+    return None
+
+
+def _named(pair: KeyPair, secret: Key) -> str:
+    return f"certificate {pair.subject} of Secret {secret.path}"
 
 
 def day(timestamp: float) -> str:

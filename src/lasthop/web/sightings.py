@@ -16,6 +16,7 @@ from lasthop.plan.upstream import Hop
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.gateways import gateway
+from lasthop.resolve.observed import seen_now
 from lasthop.store.graph import Graph
 from lasthop.store.node import Crash
 from lasthop.web.drawing import ListenerSeen, RouteSeen
@@ -24,7 +25,7 @@ from lasthop.web.picture import Line, line
 
 def sighted(g: Graph, observations: Observations, report: HopReport, hops: Iterable[Hop]) -> Line:
     """Returns the line of a hop with what has been seen of it; the protocols of a port are one line."""
-    found = {hop: seen for hop in hops if (seen := observations.seen(hop))}
+    found = {hop: seen_now(g, hop, seen) for hop in hops if (seen := observations.seen(hop))}
     if not found:
         return line(report)
     return line(with_figures(g, report, found), merged(list(found.values())), observations.per_second(*found))

@@ -10,7 +10,7 @@ from lasthop.api.meta import Key
 from lasthop.observe.observations import Observations, Rate
 from lasthop.plan.observation import EndpointSeen, Failure, Health, HopSeen, ProxyReport, Traffic
 from lasthop.plan.upstream import Hop
-from lasthop.resolve.observed import hop_state
+from lasthop.resolve.observed import hop_state, seen_now
 from lasthop.store.graph import Graph
 
 CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
@@ -92,7 +92,7 @@ def in_order(hops: list[HopTraffic]) -> tuple[HopTraffic, ...]:
 
 
 def _hop(g: Graph, hop: Hop, seen: HopSeen, rate: Rate) -> HopTraffic:
-    state = hop_state(g, *hop)
+    state, seen = hop_state(g, *hop), seen_now(g, hop, seen)
     return HopTraffic(
         hop.gateway.path,
         hop.backend.kind,

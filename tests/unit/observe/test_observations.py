@@ -7,10 +7,10 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.observe.evidence import EndpointCounts, HopCounts, Outcome
 from lasthop.observe.observations import AT_ONCE, EXPIRES, FIRST_WORDS_HOLD, MAX_PROXIES, WORDS_HOLD, Observations
-from lasthop.observe.tally import Tally
+from lasthop.observe.tally import MAX_CONFIGS, Tally
 from lasthop.observe.verdict import FIRST_HOLD, HOLD, SILENCE
-from lasthop.plan.observation import EndpointSeen, Failure, HopSeen, LeafCertificate, ProxyReport, Traffic
-from lasthop.plan.upstream import Hop
+from lasthop.plan.observation import EndpointSeen, Failure, HopSeen, HopState, LeafCertificate, ProxyReport, Traffic
+from lasthop.plan.upstream import Connection, Hop
 from tests.observed import HOP, LEAF, WEB, WRONG_NAME, A, B, C, World
 
 REFUSED = "connection refused: nothing listens on the backend's port"
@@ -199,7 +199,7 @@ def test_no_endpoint_is_failing_until_there_is_one_again() -> None:
     world.succeeds(A)
     world.wait(60)
     for _ in range(10):
-        world.tally().take(Outcome(HOP, "", world.now, "backend has no ready endpoint"))
+        world.tally().take(Outcome(HOP, "", world.now, "backend has no ready endpoint", config=world.config))
         world.wait()
     assert world.health == "failing"
     assert world.state.failures == (Failure("backend has no ready endpoint", ()),)
@@ -208,18 +208,97 @@ def test_no_endpoint_is_failing_until_there_is_one_again() -> None:
     assert world.health == "working"
 
 
-def test_what_was_seen_before_the_hop_was_changed_says_nothing() -> None:
+def test_failures_under_another_configuration_say_nothing_of_this_one() -> None:
     world = World()
     world.fails()
     world.wait(10)
-    world.observations.began(HOP, world.now)
-    world.step()
-    assert world.health == "untried"
+    assert world.health == "failing"
+    world.config = "second"
     world.wait(10)
-    assert world.healths == ["untried", "failing", "untried"]
+    assert world.health == "untried"
     world.fails()
     world.wait(5)
     assert world.health == "failing"
+
+
+def test_successes_under_another_configuration_say_nothing_of_this_one() -> None:
+    """After a policy is tightened, a hop works once a connection under that policy has been made, and not before."""
+    world = World()
+    for _ in range(20):
+        world.succeeds()
+        world.wait()
+    assert world.health == "working"
+    world.config = "second"
+    world.active = 1
+    world.wait(60)
+    assert world.health == "untried" and world.state == HopState()
+    world.fails()
+    world.wait(FIRST_HOLD + 1)
+    assert world.health == "failing", "as one that has never worked"
+    assert world.state.certificates == ()
+
+
+def test_a_request_that_began_before_the_change_is_evidence_of_what_was_before() -> None:
+    world = World()
+    world.config = "second"
+    world.wait(5)
+    world.tally().take(Outcome(HOP, A, world.now, certificate=LEAF, tls_version="TLSv1.3", config="first"))
+    world.wait(10)
+    assert world.health == "untried"
+    assert world.observations.state(HOP, "first").health == "working"
+
+
+def test_a_controller_that_starts_anew_tells_configurations_apart_as_the_one_before_it() -> None:
+    world = World()
+    world.fails()
+    world.wait(20)
+    world.config = "second"
+    world.succeeds()
+    world.wait(20)
+    fresh = Observations()
+    fresh.heard(world.tally().report(world.now), world.now)
+    fresh.step(world.now)
+    assert {config: str(fresh.state(HOP, config).health) for config in ("first", "second", "")} == {
+        "first": "failing",
+        "second": "working",
+        "": "untried",
+    }
+
+
+def test_two_proxies_of_which_one_has_not_heard_of_the_change_are_not_mixed_up() -> None:
+    world = World("pod-1", "pod-2")
+    world.config = "second"
+    world.fails(proxy="pod-1")
+    late = Outcome(HOP, A, world.now, certificate=LEAF, tls_version="TLSv1.3", config="first")
+    world.tally("pod-2").take(late)
+    world.wait(10)
+    assert world.health == "failing" and world.state.working == ()
+    assert world.state.failures == (Failure(WRONG_NAME, (A,), handshake=True),), "the other has seen nothing of it"
+
+
+def test_a_hop_that_returns_to_a_configuration_is_judged_by_what_was_seen_under_it() -> None:
+    world = World()
+    world.succeeds()
+    world.wait(5)
+    world.config = "second"
+    world.fails()
+    world.wait(5)
+    world.config = "first"
+    world.wait(5)
+    assert world.health == "working"
+
+
+def test_of_endless_configurations_the_last_ones_are_kept_and_nothing_is_counted_less() -> None:
+    world = World()
+    for number in range(3 * MAX_CONFIGS):
+        world.config = f"{number}"
+        world.connections = {}
+        world.succeeds()
+        world.wait(2)
+    seen = world.tally().report(world.now).hops[HOP]
+    assert len({each.config for each in seen.endpoints}) == MAX_CONFIGS and world.health == "working"
+    assert seen.endpoints[0].config == world.config, "the present one comes first"
+    assert seen.handshakes == 3 * MAX_CONFIGS
 
 
 def test_one_of_two_proxies_cannot_reach_the_backend() -> None:
@@ -321,15 +400,6 @@ def test_a_gateway_that_is_gone_is_forgotten() -> None:
     assert world.health == "untried" and world.observations.hops() == set()
 
 
-def test_a_backend_that_is_plaintext_now_shows_no_certificate_any_more() -> None:
-    world = World()
-    world.succeeds()
-    world.wait()
-    world.tally().take(Outcome(HOP, A, world.now))
-    world.wait(FIRST_WORDS_HOLD + 1)
-    assert world.health == "working" and (world.state.certificates, world.state.tls_versions) == ((), ())
-
-
 def test_counts_alone_are_no_news() -> None:
     world = World()
     world.succeeds()
@@ -349,7 +419,8 @@ def test_a_history_ends_where_a_fresh_start_with_its_last_report_ends() -> None:
     world.wait(400)
     fresh = Observations()
     fresh.heard(world.tally().report(world.now), world.now)
-    assert fresh.step(world.now)[HOP] == msgspec.structs.replace(world.state, since=fresh.state(HOP).since)
+    key = Connection(HOP, world.config)
+    assert fresh.step(world.now)[key] == msgspec.structs.replace(world.state, since=fresh.state(*key).since)
 
 
 def test_obsolete_deadlines_do_not_pile_up() -> None:
@@ -422,12 +493,12 @@ def test_an_endpoint_is_ejected_again_and_again_without_news() -> None:
 def test_what_the_counters_know_of_an_endpoint_is_completed_once_they_know_more() -> None:
     tally = Tally(WEB, now=0.0)
     tally.count({}, 0.5)
-    tally.count({HOP: HopCounts(1, 1, 0)}, 1.0)
-    tally.count_endpoints({HOP: {A: EndpointCounts(1, 1, 0)}}, 1.0)
-    tally.count_endpoints({HOP: {A: EndpointCounts(2, 2, 0)}}, 1.5)
+    tally.count({Connection(HOP): HopCounts(1, 1, 0)}, 1.0)
+    tally.count_endpoints({Connection(HOP): {A: EndpointCounts(1, 1, 0)}}, 1.0)
+    tally.count_endpoints({Connection(HOP): {A: EndpointCounts(2, 2, 0)}}, 1.5)
     (seen,) = tally.report(1.6).hops[HOP].endpoints
     assert seen.failure.startswith("no connection") and not seen.handshake
-    tally.count({HOP: HopCounts(2, 2, 0, {"fail_verify_san": 1})}, 2.0)
+    tally.count({Connection(HOP): HopCounts(2, 2, 0, {"fail_verify_san": 1})}, 2.0)
     (seen,) = tally.report(2.1).hops[HOP].endpoints
     assert seen.failure.startswith("certificate is for another name") and seen.handshake
 

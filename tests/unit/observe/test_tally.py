@@ -12,7 +12,7 @@ from lasthop.api.meta import Key
 from lasthop.observe.evidence import EndpointCounts, HopCounts, Outcome, Request
 from lasthop.observe.tally import MAX_WATCHED, Tally
 from lasthop.plan.observation import MAX_ENDPOINTS, MAX_NAMES, MAX_WORDS, LeafCertificate, Traffic
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.upstream import Connection, Hop, Protocol
 from tests.observed import HOP, WEB, A, B, C
 
 ROUTE = Key("HTTPRoute", "shop", "web")
@@ -21,7 +21,7 @@ ROUTE = Key("HTTPRoute", "shop", "web")
 def counted(
     tally: Tally, *, handshakes: int = 0, connections: int = 0, failures: int = 0, now: float = 1.0, **tls: int
 ) -> None:
-    tally.count({HOP: HopCounts(connections, failures, handshakes, tls)}, now)
+    tally.count({Connection(HOP): HopCounts(connections, failures, handshakes, tls)}, now)
 
 
 def test_figures_are_those_of_the_counters() -> None:
@@ -66,9 +66,9 @@ def test_a_stream_whose_connections_are_made_and_refused_has_not_worked_before()
     tally, stream = Tally(WEB, now=0.0), HOP._replace(protocol=Protocol.TCP)
     tally.count({}, 0.5)
     tally.take(Outcome(stream, A, 1.0, "connection ended right after the TLS handshake", handshake=True, doubtful=True))
-    tally.count({stream: HopCounts(1, 0, 1, {"connection_error": 1}, 0, 1)}, 2.0)
+    tally.count({Connection(stream): HopCounts(1, 0, 1, {"connection_error": 1}, 0, 1)}, 2.0)
     assert tally.watched() == [stream]
-    tally.count_endpoints({stream: {A: EndpointCounts(1, 0, 0)}}, 2.0)
+    tally.count_endpoints({Connection(stream): {A: EndpointCounts(1, 0, 0)}}, 2.0)
     (seen,) = tally.report(3.0).hops[stream].endpoints
     assert (seen.in_a_row, seen.last_success) == (1, 0.0)
 
@@ -86,10 +86,10 @@ def test_a_stream_that_is_refused_after_the_handshake_is_failing_though_its_conn
     tally, stream = Tally(WEB, now=0.0), HOP._replace(protocol=Protocol.TCP)
     tally.count({}, 0.5)
     tally.take(Outcome(stream, A, 1.0, "connection ended", handshake=True, doubtful=True))
-    tally.count({stream: HopCounts(4, 0, 4, {"connection_error": 4}, requests=4)}, 2.0)
+    tally.count({Connection(stream): HopCounts(4, 0, 4, {"connection_error": 4}, requests=4)}, 2.0)
     assert tally.watched() == [stream]
     for now in (2.0, 3.0):
-        tally.count_endpoints({stream: {A: EndpointCounts(4, 0, int(now) + 2)}}, now)
+        tally.count_endpoints({Connection(stream): {A: EndpointCounts(4, 0, int(now) + 2)}}, now)
     (seen,) = tally.report(3.0).hops[stream].endpoints
     assert seen.in_a_row == 1 and seen.last_success == 0.0
 
@@ -97,12 +97,12 @@ def test_a_stream_that_is_refused_after_the_handshake_is_failing_though_its_conn
 def test_a_stream_whose_refusals_are_in_no_log_is_known_by_the_counters() -> None:
     tally, stream = Tally(WEB, now=0.0), HOP._replace(protocol=Protocol.TCP)
     tally.count({}, 0.5)
-    refused = {stream: HopCounts(4, 0, 4, {"connection_error": 4}, requests=4)}
+    refused = {Connection(stream): HopCounts(4, 0, 4, {"connection_error": 4}, requests=4)}
     tally.count(refused, 2.0)
     assert tally.watched() == [], "their lines may be read yet"
     tally.count(refused, 5.0)
     assert tally.watched() == [stream]
-    tally.count_endpoints({stream: {A: EndpointCounts(4, 0, 4)}}, 5.0)
+    tally.count_endpoints({Connection(stream): {A: EndpointCounts(4, 0, 4)}}, 5.0)
     (seen,) = tally.report(5.0).hops[stream].endpoints
     assert seen.in_a_row == 1 and seen.handshake and "wants a client certificate" in seen.failure
 
@@ -113,11 +113,11 @@ def test_an_endpoint_in_no_log_works_once_its_answers_grow_beside_one_that_has_f
     tally.take(Outcome(HOP, A, 1.0, "TLS handshake failed", handshake=True))
     other = "10.0.0.9:1"
     for now in (2.0, 3.0):
-        tally.count({HOP: HopCounts(2, 1, 0, requests=3)}, now)
-        tally.count_endpoints({HOP: {other: EndpointCounts(1, 0, 3)}}, now)
+        tally.count({Connection(HOP): HopCounts(2, 1, 0, requests=3)}, now)
+        tally.count_endpoints({Connection(HOP): {other: EndpointCounts(1, 0, 3)}}, now)
         assert [each.address for each in tally.report(now).hops[HOP].endpoints] == [A]
-    tally.count({HOP: HopCounts(2, 1, 0, requests=4)}, 4.0)
-    tally.count_endpoints({HOP: {other: EndpointCounts(1, 0, 4)}}, 4.0)
+    tally.count({Connection(HOP): HopCounts(2, 1, 0, requests=4)}, 4.0)
+    tally.count_endpoints({Connection(HOP): {other: EndpointCounts(1, 0, 4)}}, 4.0)
     seen = {each.address: each.last_success for each in tally.report(4.0).hops[HOP].endpoints}
     assert seen == {A: 0.0, other: 4.0}
 
@@ -144,7 +144,7 @@ def test_hops_of_other_gateways_are_ignored() -> None:
     tally = Tally(WEB, now=0.0)
     foreign = Hop(Key("Gateway", "shop", "other"), HOP.backend, 443, Protocol.AUTO)
     tally.take(Outcome(foreign, A, 1.0, "no"))
-    tally.count({foreign: HopCounts(1)}, 1.0)
+    tally.count({Connection(foreign): HopCounts(1)}, 1.0)
     assert tally.report(2.0).hops == {}
 
 
@@ -207,11 +207,11 @@ def test_quantiles_are_interpolated_between_the_bounds() -> None:
 )
 def test_what_is_only_counted_is_told_as_far_as_counters_know(tls_failures: dict[str, int], timeouts: int, words: str) -> None:
     tally = Tally(WEB, now=0.0)
-    tally.count({HOP: HopCounts()}, 1.0)
+    tally.count({Connection(HOP): HopCounts()}, 1.0)
     for n in (1, 2):
         seen = {name: count * n for name, count in tls_failures.items()}
-        tally.count({HOP: HopCounts(2 * n, 2 * n, 0, seen, connect_timeouts=timeouts * n)}, 1.0 + n)
-        tally.count_endpoints({HOP: {A: EndpointCounts(2 * n, 2 * n)}}, 1.0 + n)
+        tally.count({Connection(HOP): HopCounts(2 * n, 2 * n, 0, seen, connect_timeouts=timeouts * n)}, 1.0 + n)
+        tally.count_endpoints({Connection(HOP): {A: EndpointCounts(2 * n, 2 * n)}}, 1.0 + n)
     (endpoint,) = tally.report(5.0).hops[HOP].endpoints
     assert endpoint.failure.startswith(words) and endpoint.failure.endswith("(Envoy counts it, and does not say more)")
     assert endpoint.handshake is bool(tls_failures)
@@ -219,11 +219,11 @@ def test_what_is_only_counted_is_told_as_far_as_counters_know(tls_failures: dict
 
 def test_an_endpoint_that_answers_beside_one_that_fails_is_known_without_a_sample() -> None:
     tally = Tally(WEB, now=0.0)
-    tally.count({HOP: HopCounts()}, 1.0)
+    tally.count({Connection(HOP): HopCounts()}, 1.0)
     tally.take(Outcome(HOP, A, 1.5, "certificate has expired", handshake=True))
-    tally.count({HOP: HopCounts(12, 11, 1, {"fail_verify_error": 11}, requests=5)}, 2.0)
+    tally.count({Connection(HOP): HopCounts(12, 11, 1, {"fail_verify_error": 11}, requests=5)}, 2.0)
     assert tally.watched() == [HOP]
-    tally.count_endpoints({HOP: {A: EndpointCounts(11, 11), B: EndpointCounts(1, 0, 5), C: EndpointCounts()}}, 2.0)
+    tally.count_endpoints({Connection(HOP): {A: EndpointCounts(11, 11), B: EndpointCounts(1, 0, 5), C: EndpointCounts()}}, 2.0)
     seen = {each.address: each for each in tally.report(3.0).hops[HOP].endpoints}
     assert seen.keys() == {A, B}
     assert seen[A].in_a_row and (seen[B].in_a_row, seen[B].last_success) == (0, 2.0)

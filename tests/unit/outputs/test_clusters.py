@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import base64
+import os
+import subprocess
+import sys
 from typing import Any
 
+import msgspec
 import pytest
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.core.v3 import base_pb2
@@ -18,9 +22,9 @@ from lasthop.outputs.envoy.clusters import ENDPOINTS_TIMEOUT, HEAVY, METADATA, b
 from lasthop.outputs.envoy.encode import over_ads, packed, socket_address
 from lasthop.outputs.envoy.resource import cluster_of
 from lasthop.outputs.envoy.tls import SESSION_KEYS, TLS, VERSIONS, client_secret_name, dns_regex, secret_config
-from lasthop.plan.cluster_metadata import metadata
+from lasthop.plan.cluster_metadata import identity, metadata
 from lasthop.plan.connecting import ConnectRules, RetryBudget
-from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Mode, Pins, Plaintext, San, SanType, SystemStore, Waiver
+from lasthop.plan.tls import Anchors, BackendTLS, Mode, Pins, Plaintext, San, SanType, SystemStore, Waiver
 from lasthop.plan.tls_options import TLSOptions
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol
 
@@ -41,7 +45,7 @@ def tls(**fields: object) -> BackendTLS:
     return BackendTLS(**({"source": POLICY, "sni": "api.example", "trust": Anchors(b"pem"), "names": NAMES} | fields))  # type: ignore[arg-type]
 
 
-CONNECTIONS: dict[str, HopTLS] = {
+CONNECTIONS: dict[str, BackendTLS | Plaintext] = {
     "plaintext": Plaintext(),
     "strict": STRICT,
     "no name to check": tls(names=()),
@@ -92,6 +96,33 @@ def test_whatever_differs_between_two_clusters_of_a_hop_is_in_their_versions() -
     assert len(bodies) == len(versions)
 
 
+def test_whatever_is_checked_in_another_way_has_another_identity() -> None:
+    assert len({identity(found) for found in CONNECTIONS.values()}) == len(CONNECTIONS)
+    changed = (
+        tls(sni="other"),
+        tls(trust=Anchors(b"other")),
+        tls(client_certificate=Key("Secret", "a", "c"), client_digest="d2"),
+    )
+    assert len({identity(found) for found in (*CONNECTIONS.values(), *changed)}) == len(CONNECTIONS) + len(changed)
+
+
+def test_the_identity_is_the_same_in_every_process_and_whoever_gave_the_waiver() -> None:
+    # A set has another order in each.
+    code = (
+        "from tests.unit.outputs.test_clusters import *; "
+        "print(identity(tls(pins=Pins(frozenset(bytes([n]) * 32 for n in range(20))))))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
+    given = msgspec.structs.replace(waiver(Mode.WAIVED_EXPIRY), reason="another", expires=1.0)
+    assert identity(tls(mode=Mode.WAIVED_EXPIRY, waiver=given)) == identity(CONNECTIONS["expiry waived"])
+
+
 def test_endpoints_have_the_fields_that_were_meant() -> None:
     for found in (Endpoints(EndpointsKind.ADDRESSES), DNS, Endpoints(EndpointsKind.ADDRESSES, (*many(3), Endpoint("::1", 1)))):
         assert endpoint_pb2.ClusterLoadAssignment.FromString(encoded_assignment(found)) == meant_endpoints("", found)
@@ -104,11 +135,12 @@ def many(count: int) -> tuple[Endpoint, ...]:
 # --- the same as messages --------------------------------------------------------------------------------------------
 
 
-def meant(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None, endpoints_name: str) -> Any:
+def meant(hop: Hop, h2c: bool, tls: BackendTLS | Plaintext, names: Endpoints | None, endpoints_name: str) -> Any:
     upgrades = clusters.h2_but_upgrades(hop, h2c, tls)
     alike = clusters._alike(hop.protocol, clusters.offered(hop, h2c, tls), upgrades, names is not None, RULES, BUDGET)
     message: Any = cluster_pb2.Cluster.FromString(alike)
     message.name = hop.name
+    message.alt_stat_name = f"{hop.name}@{identity(tls)}"
     if isinstance(tls, BackendTLS):
         alpn = ("h2",) if upgrades else () if hop.protocol.http else tls.options.alpn
         message.transport_socket.CopyFrom(base_pb2.TransportSocket(name=TLS, typed_config=packed(context(tls, alpn))))

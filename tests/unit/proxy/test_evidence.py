@@ -10,13 +10,14 @@ import pytest
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.statistics import HOP_STATS
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.upstream import Connection, Hop, Protocol
 from lasthop.proxy.counters import endpoint_counts, hop_counts
 from lasthop.proxy.entry import AccessLogEntry, parse
 from lasthop.proxy.evidence import Sample, failure, moment, observed, parse_sample, request, success
 from lasthop.proxy.failures import explain_failure
 
 HOP = Hop(Key("Gateway", "shop", "web.v1"), Key("Service", "shop", "api"), 443, Protocol.AUTO)
+CONNECTION = Connection(HOP, "2f1c")
 HOST = "127.0.0.1:8443"
 TIME = "2026-11-17T03:00:03.500Z"
 BEGAN = moment(TIME)
@@ -205,20 +206,20 @@ def test_dates_that_cannot_be_read_are_none() -> None:
 
 def test_counters_of_hops_are_read_by_name() -> None:
     stats = {
-        f"cluster.{HOP.name}.ssl.handshake": 3,
-        f"cluster.{HOP.name}.ssl.fail_verify_san": 2,
-        f"cluster.{HOP.name}.ssl.fail_verify_error": 0,
-        f"cluster.{HOP.name}.upstream_cx_total": 5,
-        f"cluster.{HOP.name}.upstream_cx_connect_fail": 2,
-        f"cluster.{HOP.name}.upstream_cx_connect_timeout": 1,
-        f"cluster.{HOP.name}.upstream_rq_active": 1,
-        f"cluster.{HOP.name}.upstream_rq_total": 8,
-        f"cluster.{HOP.name}.outlier_detection.ejections_active": 1,
+        f"cluster.{CONNECTION.name}.ssl.handshake": 3,
+        f"cluster.{CONNECTION.name}.ssl.fail_verify_san": 2,
+        f"cluster.{CONNECTION.name}.ssl.fail_verify_error": 0,
+        f"cluster.{CONNECTION.name}.upstream_cx_total": 5,
+        f"cluster.{CONNECTION.name}.upstream_cx_connect_fail": 2,
+        f"cluster.{CONNECTION.name}.upstream_cx_connect_timeout": 1,
+        f"cluster.{CONNECTION.name}.upstream_rq_active": 1,
+        f"cluster.{CONNECTION.name}.upstream_rq_total": 8,
+        f"cluster.{CONNECTION.name}.outlier_detection.ejections_active": 1,
         "cluster.xds.upstream_cx_total": 9,
     }
     body = msgspec.json.encode({"stats": [{"name": name, "value": value} for name, value in stats.items()]})
     ((hop, counts),) = hop_counts(body).items()
-    assert hop == HOP and counts.tls_failures == {"fail_verify_san": 2}
+    assert hop == CONNECTION and counts.tls_failures == {"fail_verify_san": 2}
     assert (counts.connections, counts.connect_failures, counts.handshakes) == (5, 2, 3)
     assert (counts.active, counts.requests, counts.connect_timeouts, counts.ejected) == (1, 8, 1, 1)
     assert all(re.search(HOP_STATS, name) for name in stats if HOP.name in name)
@@ -231,9 +232,16 @@ def test_counters_of_endpoints_are_read_by_address() -> None:
 
     ejected = {**host("10.0.0.2"), "health_status": {"failed_outlier_check": True, "eds_health_status": "HEALTHY"}}
     hosts = [host("10.0.0.1", cx_total=3, cx_connect_fail=1, rq_success=7), host("fd00::1"), {}, ejected]
-    body = msgspec.json.encode({"cluster_statuses": [{"name": HOP.name, "host_statuses": hosts}, {"name": "xds"}]})
+    body = msgspec.json.encode(
+        {
+            "cluster_statuses": [
+                {"name": HOP.name, "observability_name": CONNECTION.name, "host_statuses": hosts},
+                {"name": "xds"},
+            ]
+        }
+    )
     ((hop, found),) = endpoint_counts(body).items()
-    assert hop == HOP and found.keys() == {"10.0.0.1:443", "10.0.0.2:443", "[fd00::1]:443", ":0"}
+    assert hop == CONNECTION and found.keys() == {"10.0.0.1:443", "10.0.0.2:443", "[fd00::1]:443", ":0"}
     assert [address for address, counts in found.items() if counts.ejected] == ["10.0.0.2:443"]
     one = found["10.0.0.1:443"]
     assert (one.connections, one.connect_failures, one.answers) == (3, 1, 7)

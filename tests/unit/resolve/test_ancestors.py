@@ -6,6 +6,7 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.api.policies import AncestorReference, BackendTLSPolicy, PolicyAncestorStatus, PolicyStatus
+from lasthop.api.status import GatewayStatus
 from lasthop.engine import Engine
 from tests.snapshot import Snapshot, settled
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
@@ -67,3 +68,18 @@ def test_a_list_that_is_full_of_others_serves_nobody() -> None:
     _, snapshot = world(foreign=16)
     assert hops(snapshot) == set()
     assert entries_of(snapshot) == []
+
+
+def full(snapshot: Snapshot, gateway: Key) -> list[str]:
+    """What a Gateway says of policies that have no room for it."""
+    status = snapshot.status[gateway]
+    assert isinstance(status, GatewayStatus)
+    return [c.message for c in status.conditions if c.type == "PolicyStatusFull"]
+
+
+def test_the_gateway_itself_says_which_policies_have_no_room_for_it() -> None:
+    for foreign, lacking in ((14, ()), (15, ("second",)), (16, ("first", "second"))):
+        _, snapshot = world(foreign)
+        for gateway in (Key("Gateway", "a", "first"), Key("Gateway", "b", "second")):
+            said = "no room for this Gateway in the status of BackendTLSPolicy a/p, so their backends get 500"
+            assert full(snapshot, gateway) == ([said] if gateway.name in lacking else []), (foreign, gateway)

@@ -10,9 +10,12 @@ from lasthop.api.meta import Key, Object
 from lasthop.api.status import PolicyStatus, RouteStatus
 from lasthop.outputs.audit.observed import observed
 from lasthop.outputs.status.summary import summary
+from lasthop.plan.cluster_metadata import identity
 from lasthop.plan.observation import EndpointSeen, Failure, Health, HopSeen, HopState
+from lasthop.plan.tls import Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.failing import MAX_ROUTES
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.settings import OBSERVED
 from tests.observed import LEAF
 from tests.snapshot import settled
@@ -58,9 +61,15 @@ class World:
         return self
 
     def see(self, state: HopState | None, protocol: Protocol = Protocol.AUTO) -> World:
-        OBSERVED.set(self.engine.graph, state, GATEWAY, API, 443, protocol)
+        OBSERVED.set(self.engine.graph, state, GATEWAY, API, 443, protocol, self.config)
         self.snapshot.take(self.engine.settle())
         return self
+
+    @property
+    def config(self) -> str:
+        tls = hop_tls(self.engine.graph, GATEWAY, API, 443, Protocol.AUTO)
+        assert not isinstance(tls, Refused)
+        return identity(tls)
 
     @property
     def condition(self) -> tuple[str, str, str]:
@@ -162,7 +171,8 @@ def test_the_audit_has_both_what_is_asked_for_and_what_was_seen() -> None:
 def shown(world: World, *endpoints: EndpointSeen) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the subjects of the certificates, and the TLS versions, that the audit says were seen."""
     (report,) = world.engine.hops()
-    seen = {Hop(GATEWAY, API, 443, Protocol.AUTO): HopSeen(3, 0, 0, endpoints=endpoints)}
+    of_now = tuple(msgspec.structs.replace(each, config=each.config or world.config) for each in endpoints)
+    seen = {Hop(GATEWAY, API, 443, Protocol.AUTO): HopSeen(3, 0, 0, endpoints=of_now)}
     found = observed(world.engine.graph, report, seen.get).observed
     assert found
     return tuple(leaf.subject for leaf in found.certificates), found.tls_versions
@@ -173,6 +183,22 @@ def test_the_audit_has_no_certificate_of_an_endpoint_that_is_gone_and_none_of_a_
     gone = EndpointSeen("10.9.9.9:9443", certificate=msgspec.structs.replace(LEAF, subject="CN=gone"), tls_version="TLSv1.2")
     assert shown(World(), here, gone) == (("CN=api",), ("TLSv1.3",))
     assert shown(World(PLAINTEXT), here, gone) == ((), ())
+    assert shown(World(), msgspec.structs.replace(here, config="another")) == ((), ()), "it was shown under another policy"
+
+
+def test_plaintext_that_worked_is_no_evidence_of_a_handshake_once_a_policy_is_there() -> None:
+    world = World(PLAINTEXT).see(state(Health.WORKING, working=(A,)))
+    world.apply(mk_policy("a/p", "api", "api.example", ["ca"]))
+    assert world.condition[:2] == ("Unknown", "NotTried") and world.failing == []
+
+
+def test_a_policy_does_not_inherit_what_another_of_its_name_has_shown() -> None:
+    world = World().see(FAILING)
+    assert world.condition[:2] == ("False", "HandshakeFailed")
+    world.apply(mk_policy("a/p", "api", "other.example", ["ca"]))
+    assert world.condition[:2] == ("Unknown", "NotTried") and world.failing == []
+    world.apply(mk_policy("a/p", "api", "api.example", ["ca"]))
+    assert world.condition[:2] == ("False", "HandshakeFailed"), "it asks for the same again"
 
 
 def test_an_object_without_a_status_is_not_served_or_not_reached() -> None:

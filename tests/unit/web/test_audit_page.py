@@ -14,8 +14,11 @@ from lasthop.api.meta import Key
 from lasthop.cli.render.audit_report import AuditReport, as_json, text
 from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.desired import Site
+from lasthop.plan.cluster_metadata import identity
 from lasthop.plan.observation import EndpointSeen, HopSeen, LeafCertificate, ProxyReport
+from lasthop.plan.tls import BackendTLS
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.hops import hop_tls
 from lasthop.sources.source import Batch
 from lasthop.web.app import application
 from lasthop.web.controller_view import ControllerView
@@ -94,8 +97,12 @@ async def test_the_certificates_that_ports_of_a_backend_show_are_to_be_renewed_e
         hops = {}
         for port in (443, 8443):
             leaf = LeafCertificate(f"CN=leaf <b>{port}</b>", "CN=ca", ("s.example",), now - 1, now + 5.1 * 86400)
-            seen = EndpointSeen(f"10.0.0.1:{port}", last_success=now, certificate=leaf, tls_version="TLSv1.3")
             hop = Hop(Key("Gateway", "a", "g"), Key("Service", "a", "s"), port, Protocol.AUTO)
+            tls = hop_tls(runtime.controller.engine.graph, *hop)
+            assert isinstance(tls, BackendTLS)
+            seen = EndpointSeen(
+                f"10.0.0.1:{port}", last_success=now, certificate=leaf, tls_version="TLSv1.3", config=identity(tls)
+            )
             hops[hop] = HopSeen(1, last_success=now, endpoints=(seen,))
         runtime.controller.seen(ProxyReport(Key("Gateway", "a", "g"), "pod", now, now, hops))
         view = ControllerView(runtime)

@@ -167,7 +167,7 @@ def belief(report: ProxyReport, known: Known = Everything()) -> ProxyReport:  # 
 def test_what_a_proxy_writes_is_printable_and_bounded() -> None:
     hostile = "\x1b[31m" + "x" * 10_000
     leaf = LeafCertificate(hostile, hostile, (hostile,) * 100, 0.0, 1.0)
-    endpoint = EndpointSeen(hostile, failure=hostile, tls_version=hostile, cipher=hostile, certificate=leaf)
+    endpoint = EndpointSeen(hostile, failure=hostile, tls_version=hostile, cipher=hostile, certificate=leaf, config=hostile)
     latency = ((0.1, 1),) * 1_000
     seen = HopSeen(
         tls_failures={f"{hostile}{n}": n for n in range(100)}, endpoints=(endpoint,) * 100, traffic=Traffic(latency=latency)
@@ -177,7 +177,15 @@ def test_what_a_proxy_writes_is_printable_and_bounded() -> None:
     assert len(found.endpoints) == MAX_ENDPOINTS and len(found.tls_failures) <= 30
     shown = found.endpoints[0]
     assert shown.certificate is not None and len(shown.certificate.names) == MAX_NAMES
-    texts = [report.proxy, shown.address, shown.failure, shown.tls_version, shown.cipher, *shown.certificate.names]
+    texts = [
+        report.proxy,
+        shown.address,
+        shown.failure,
+        shown.tls_version,
+        shown.cipher,
+        shown.config,
+        *shown.certificate.names,
+    ]
     assert all(len(text) <= MAX_WORDS and text.isprintable() for text in texts)
     assert found.traffic.latency == report.routes[ROUTE].latency == ()
 

@@ -14,8 +14,9 @@ from lasthop.outputs.audit.hops import HopReport
 Locate = Callable[[Key], tuple[str, int] | None]
 
 STREAMS: Final = (
-    "A change of a policy, a PinSet or a waiver holds for every request and connection that begins after it. A WebSocket or "
-    "gRPC stream that is open by then goes on as it began until it ends; close it at the backend if that is too late."
+    "A change of a policy, a PinSet, a waiver or a ReferenceGrant holds for every request and connection that begins after "
+    "it. A WebSocket or gRPC stream that is open by then goes on as it began until it ends; close it at the backend if that "
+    "is too late. A GatewayProfile that permits less ends it within 30 s."
 )
 
 

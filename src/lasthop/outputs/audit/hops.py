@@ -17,10 +17,11 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.targets import misaimed, strays
 from lasthop.resolve.ports import serves_nothing
-from lasthop.resolve.reach import HOPS
+from lasthop.resolve.reach import HOPS, REFUSED
 from lasthop.resolve.waivers import describe
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
+from lasthop.store.stages import Output
 
 
 class Manner(StrEnum):
@@ -131,6 +132,16 @@ def hop_report(g: Graph, hop: Hop) -> Reported:
     return _crashed(g, hop) if isinstance(found, Crash) else found
 
 
+@query
+def refused_report(g: Graph, gateway: Key, backend: Key, port: int) -> Reported:
+    """Returns the report of a hop that routes ask for and no ReferenceGrant permits."""
+    routes = REFUSED.of(g, gateway, backend, port)
+    sources = sorted({(route.kind, route.namespace) for route in routes})
+    who = " and ".join(f"{kind}s of namespace {namespace}" for kind, namespace in sources)
+    detail = f"no ReferenceGrant in namespace {backend.namespace} lets {who} refer to it"
+    return HopReport(gateway, backend, port, Manner.FAILING, detail), routes
+
+
 def joined(reports: Iterable[Reported]) -> list[HopReport]:
     """Returns one line for each Gateway and port; all protocols that policies apply to share it."""
     routes: dict[HopReport, set[Key]] = {}
@@ -203,3 +214,6 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[Key, Key, int], tls: BackendTLS | P
 
 def _policy(source: Key | None) -> Key | None:
     return source if source and source.kind == "BackendTLSPolicy" else None
+
+
+REFUSALS = Output("refused-references", REFUSED, refused_report)

@@ -10,7 +10,7 @@ from lasthop.outputs.audit.certificates import CertificateReport, Role, each_onc
 from lasthop.outputs.audit.hops import HopReport, Manner, Observed
 from lasthop.plan.observation import MAX_CERTIFICATES, EndpointSeen, HopSeen, LeafCertificate
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.observed import port_states, present_endpoints
+from lasthop.resolve.observed import port_states, present_endpoints, seen_now
 from lasthop.store.graph import Graph
 
 _WITHOUT_TLS = frozenset((Manner.PLAINTEXT, Manner.PASSTHROUGH, Manner.UDP))
@@ -34,6 +34,7 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
     """Returns the line with the figures of those of its hops that have some."""
     if not seen:
         return report
+    seen = {hop: seen_now(g, hop, found) for hop, found in seen.items()}
     (state,), figures = port_states(g, seen), seen.values()
     tls = [each for hop, found in seen.items() for each in _over_tls(g, report, hop, found)]
     leaves = {each.certificate for each in tls if each.certificate}

@@ -47,6 +47,7 @@ FIELDS: Final = {
     "route": "%ROUTE_NAME%",
     "details": "%RESPONSE_CODE_DETAILS%",
     "upstream_cluster": "%UPSTREAM_CLUSTER_RAW%",
+    "connection": "%UPSTREAM_CLUSTER%",
     "upstream_host": "%UPSTREAM_HOST%",
     "tls_failure": "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
     "tls_version": "%UPSTREAM_TLS_VERSION%",
@@ -94,7 +95,7 @@ def status_is(op: accesslog_pb2.ComparisonFilter.Op, status: int) -> accesslog_p
 
 STREAM_FIELDS: Final = {
     **{name: FIELDS[name] for name in ("time", "flags", "upstream_cluster", "upstream_host", "tls_failure", "tls_version")},
-    **{name: FIELDS[name] for name in ("policy", "wants", "shows")},
+    **{name: FIELDS[name] for name in ("connection", "policy", "wants", "shows")},
     "details": "%CONNECTION_TERMINATION_DETAILS%",
     "authority": "%REQUESTED_SERVER_NAME%",
     "duration_ms": FIELDS["duration_ms"],
@@ -147,6 +148,7 @@ def access_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
 SAMPLE_FIELDS: Final = {
     "type": "%ACCESS_LOG_TYPE%",
     **{name: FIELDS[name] for name in ("time", "status", "flags", "upstream_cluster", "upstream_host", "duration_ms")},
+    "connection": FIELDS["connection"],
     "tls_version": "%UPSTREAM_TLS_VERSION%",
     "cipher": "%UPSTREAM_TLS_CIPHER%",
     "subject": "%UPSTREAM_PEER_SUBJECT%",

@@ -24,11 +24,11 @@ from lasthop.outputs.envoy.quarantine import quarantined
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, Single, content_hash, endpoints_name
 from lasthop.outputs.envoy.retries import budget_message, ejection
 from lasthop.outputs.envoy.tls import upstream_transport_socket
-from lasthop.plan.cluster_metadata import metadata
+from lasthop.plan.cluster_metadata import identity, metadata
 from lasthop.plan.connecting import ConnectRules, RetryBudget
 from lasthop.plan.reasons import POLICIES_UNKNOWN
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
-from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.plan.upstream import Connection, Endpoint, Endpoints, EndpointsKind, Hop, Protocol
 from lasthop.resolve.backend_traffic import retry_budget
 from lasthop.resolve.backends import endpoints, endpoints_kind, speaks_h2c
 from lasthop.resolve.hops import hop_tls
@@ -57,6 +57,7 @@ _H1: Final = frozenset({"http/1.1"})
 _H2: Final = frozenset({"h2"})
 
 _NAME: Final = cluster_pb2.Cluster.NAME_FIELD_NUMBER
+_STAT_NAME: Final = cluster_pb2.Cluster.ALT_STAT_NAME_FIELD_NUMBER
 _EDS_CONFIG: Final = cluster_pb2.Cluster.EDS_CLUSTER_CONFIG_FIELD_NUMBER
 _SERVICE_NAME: Final = cluster_pb2.Cluster.EdsClusterConfig.SERVICE_NAME_FIELD_NUMBER
 _LOAD_ASSIGNMENT: Final = cluster_pb2.Cluster.LOAD_ASSIGNMENT_FIELD_NUMBER
@@ -95,11 +96,14 @@ def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
     return None if quarantined(g, entry.resource) else entry
 
 
-def build(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None, rules: ConnectRules, budget: RetryBudget) -> ClusterEntry:
+def build(
+    hop: Hop, h2c: bool, tls: BackendTLS | Plaintext, names: Endpoints | None, rules: ConnectRules, budget: RetryBudget
+) -> ClusterEntry:
     """Joins what is alike in thousands of clusters, and encoded once, with the few bytes that differ."""
     name, plaintext, by_dns = hop.name, isinstance(tls, Plaintext), names is not None
     versions, upgrades = offered(hop, h2c, tls), h2_but_upgrades(hop, h2c, tls)
     parts = [_alike(hop.protocol, versions, upgrades, by_dns, rules, budget), field(_NAME, name.encode())]
+    parts.append(field(_STAT_NAME, Connection(hop, identity(tls)).name.encode()))
     if isinstance(tls, BackendTLS):
         alpn = ("h2",) if upgrades else () if hop.protocol.http else tls.options.alpn
         parts += [field(_TRANSPORT_SOCKET, upstream_transport_socket(tls, alpn)), _metadata(tls)]

@@ -19,7 +19,7 @@ from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.access_log import GRPC_CALL, access_log, all_of, ended_log, flagged, sample_log, status_is
-from lasthop.outputs.envoy.clusters import BUFFER_LIMIT
+from lasthop.outputs.envoy.clusters import BUFFER_LIMIT, METADATA
 from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
 from lasthop.outputs.envoy.quarantine import part_quarantined
 from lasthop.outputs.envoy.resource import LISTENER, Resource, content_hash
@@ -35,7 +35,7 @@ from lasthop.plan.profile import AccessLog, HttpRules
 from lasthop.resolve.certificates import union
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import port_problem
-from lasthop.resolve.profiles import access_log_mode, http_rules
+from lasthop.resolve.profiles import access_log_mode, backend_rules, http_rules
 from lasthop.resolve.telemetry import tracing
 from lasthop.resolve.trust import bundle
 from lasthop.store.graph import Graph, query
@@ -136,6 +136,11 @@ def _chain(g: Graph, owner: Gateway, listener: Listener) -> listener_components_
     one's is the same as every other's."""
     rules = http_rules(g, owner.key)
     chain = listener_components_pb2.FilterChain(name=listener.table)
+    # An open WebSocket or gRPC stream outlives its cluster and its route, and only another chain ends it
+    # (docs/measurements.md#open-streams). So where the operator permits less, the Gateway's HTTP connections are drained. What
+    # tenants edit must not do that: the connections of all of them share the chain.
+    if permitted := backend_rules(g, owner.key).permits:
+        chain.metadata.filter_metadata[METADATA].fields["permits"].string_value = permitted
     manager = _connection_manager(owner.key, listener.table, rules, access_log_mode(g, owner.key))
     traced = tracing.attempt(g, owner.key)
     if traced and not isinstance(traced, Crash):

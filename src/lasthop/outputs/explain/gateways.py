@@ -131,7 +131,7 @@ def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], 
     """Protocols that differ only in who asks are one hop to a reader."""
     accepted = {parent.protocols for parent in parents(g, route) if parent.gateway == key and parent.problem is None}
     shown = {Protocol.AUTO if protocol.http else protocol for protocols in accepted for protocol in protocols}
-    for target, own in targets(g, route, key) if accepted else ():
+    for target, own in targets(g, route, key).permitted if accepted else ():
         yield from (((target.backend, target.port), protocol) for protocol in ((Protocol.AUTO,) if own else shown))
 
 

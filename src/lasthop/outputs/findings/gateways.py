@@ -16,6 +16,7 @@ from lasthop.plan.condition import Condition
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.listener import Listener
 from lasthop.plan.problem import Problem
+from lasthop.resolve.allowed_listeners import unusable_rule
 from lasthop.resolve.gateways import gateway, without_effect
 from lasthop.resolve.listener_conditions import listener_conditions
 from lasthop.resolve.listener_sets import listener_set
@@ -44,7 +45,9 @@ def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
         return ()
     own = [listener for listener in owner.listeners if listener.owner == key]
     ignored = ignored_scope(key, "defaultScope", obj.spec.default_scope)
-    return tuple(dict.fromkeys((*_findings(g, key, key, gateway_conditions(g, owner), own), *ignored)))
+    unusable = unusable_rule(g, key)
+    found = (*_findings(g, key, key, gateway_conditions(g, owner), own), *ignored, *([unusable.on(key)] if unusable else []))
+    return tuple(dict.fromkeys(found))
 
 
 @query

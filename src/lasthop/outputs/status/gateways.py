@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from lasthop.api import gateway as api
 from lasthop.api.gateway import GatewayAddress
 from lasthop.api.meta import Key
@@ -16,16 +18,20 @@ from lasthop.plan.problem import Problem, invalid, pending
 from lasthop.plan.proxy import ProxyState
 from lasthop.resolve.classes import class_features, gateway_class, supported_version
 from lasthop.resolve.frontend import insecure_mode
-from lasthop.resolve.gateways import client_certificate, gateway
+from lasthop.resolve.gateways import CLIENT_CERTIFICATE, client_certificate, gateway
+from lasthop.resolve.hop_index import WITHOUT_ROOM
 from lasthop.resolve.listener_sets import ACCEPTED_SETS
 from lasthop.resolve.policies.waiver_index import WAIVED
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.settings import INFRASTRUCTURE, PROXY, settings
-from lasthop.resolve.trust import pair_dates
+from lasthop.resolve.trust import pair_dates, pair_out_of_date
 from lasthop.resolve.verification import WEAKENED
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 from lasthop.store.store import read
+
+SHOWN: Final = 3
+"""Policies that a message names."""
 
 
 @query
@@ -63,6 +69,7 @@ def gateway_conditions(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
         *_references(g, key),
         *_insecure(g, key),
         *_weakened(g, key),
+        *_without_room(g, key),
         *filter(None, (insecure_mode(g, key),)),
     )
 
@@ -143,6 +150,8 @@ def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
         return ()
     if isinstance(own, Problem):
         return (failed(reasons.RESOLVED_REFS, own),)
+    if problem := pair_out_of_date(g, own):
+        return (failed(reasons.RESOLVED_REFS, problem.at(CLIENT_CERTIFICATE)),)
     return (true(reasons.RESOLVED_REFS, pair_dates(g, own)),)
 
 
@@ -165,6 +174,17 @@ def _weakened(g: Graph, key: Key) -> tuple[Condition, ...]:
     what = "1 backend is" if count == 1 else f"{count} backends are"
     message = f"{what} verified less than before, which nobody has acknowledged; `lasthop audit --since 24h` lists the edits"
     return (true(reasons.BACKENDS_WEAKENED, message, reasons.NO_LONGER_VERIFIED),)
+
+
+def _without_room(g: Graph, key: Key) -> tuple[Condition, ...]:
+    """Returns the condition that is there only while policies cannot tell of this Gateway, which then cannot use them. The
+    spec wants it on the ancestor, because the policy has no place to say it."""
+    full = sorted(set(WITHOUT_ROOM.of(g, key)))
+    if not full:
+        return ()
+    more = f" and {len(full) - SHOWN} more" if len(full) > SHOWN else ""
+    message = f"no room for this Gateway in the status of {', '.join(map(str, full[:SHOWN]))}{more}, so their backends get 500"
+    return (true(reasons.POLICY_STATUS_FULL, message, reasons.NO_ROOM),)
 
 
 CLASS_STATUS = Output("status-classes", "GatewayClass", class_status)

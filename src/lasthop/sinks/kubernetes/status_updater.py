@@ -33,7 +33,8 @@ SETTLING: Final = 15.0
 that none was reported yet."""
 PATIENCE: Final = 3.0
 """Seconds that a finding must last to become an Event: objects that belong together seldom come at once."""
-UNHEARD: Final = frozenset((reasons.PENDING, reasons.ADDRESS_NOT_ASSIGNED))
+UNHEARD: Final = frozenset((reasons.PENDING, reasons.ADDRESS_NOT_ASSIGNED, reasons.PARENT_NOT_PROGRAMMED))
+"""Reasons of a Gateway, or of a ListenerSet, whose proxies have not been heard."""
 
 
 class StatusUpdater(Sink, Leadership, WriteGuard):
@@ -103,11 +104,11 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
         self._leadership.stopped_leading()
 
     def premature(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> bool:
-        """Delays that a Gateway is no longer programmed, and that nothing has been seen of a backend, while this replica has
-        only just started to lead."""
+        """Delays that a Gateway or ListenerSet is no longer programmed, and that nothing has been seen of a backend, while
+        this replica has only just started to lead."""
         if self._clock() - self._since >= SETTLING:
             return False
-        if key.kind != "Gateway":
+        if key.kind not in ("Gateway", "ListenerSet"):
             return _unheard(before, after)
         now = programmed(after)
         return programmed(before).status == "True" and now.status != "True" and now.reason in UNHEARD

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+import pytest
 
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
@@ -74,6 +75,22 @@ async def test_a_new_leader_does_not_say_that_a_gateway_is_down_before_it_has_li
         clock.now += SETTLING
         updater.status_changed({GATEWAY: mk_status("False", "Pending")})
         await until(lambda: standing(api) == "False")
+
+
+@pytest.mark.parametrize("key", [GATEWAY, Key("ListenerSet", "shop", "more")], ids=str)
+async def test_a_new_leader_delays_only_what_it_may_not_have_heard_yet(api: FakeApi, key: Key) -> None:
+    def standing(status: str, reason: str) -> dict[str, Any]:
+        return {"conditions": [{"type": "Programmed", "status": status, "reason": reason}]}
+
+    up = standing("True", "Programmed")
+    async with writing(api) as (updater, clock):
+        for reason in ("Pending", "AddressNotAssigned", "ParentNotProgrammed"):
+            assert updater.premature(key, up, standing("False", reason)), reason
+            assert not updater.premature(key, standing("False", reason), up), "news"
+        for reason in ("Invalid", "PortUnavailable", "ListenersNotValid", "NotAllowed"):
+            assert not updater.premature(key, up, standing("False", reason)), reason
+        clock.now += SETTLING
+        assert not updater.premature(key, up, standing("False", "Pending"))
 
 
 async def test_a_new_leader_does_not_take_back_what_proxies_have_seen_for_want_of_having_heard(api: FakeApi) -> None:

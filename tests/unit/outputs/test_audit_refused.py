@@ -1,0 +1,53 @@
+"""References that no ReferenceGrant permits, in the audit."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.engine import Engine
+from lasthop.outputs.audit.audit import Audit
+from lasthop.outputs.audit.document import document, read
+from lasthop.outputs.audit.hops import Manner
+from tests.world import NOW, key, keyed, mk_class, mk_gateway, mk_grant, mk_route, mk_service
+
+ELSEWHERE = {"name": "api", "namespace": "b", "port": 443}
+DETAIL = "no ReferenceGrant in namespace b lets HTTPRoutes of namespace a refer to it"
+
+
+def test_a_hop_that_no_grant_permits_is_a_line_that_fails_until_one_does() -> None:
+    engine = Engine(now=NOW.timestamp())
+    engine.apply(keyed(mk_class(), mk_gateway("a/g"), mk_service("b/api"), mk_route("a/r", "a/g", [ELSEWHERE])))
+    engine.settle()
+    (hop,) = engine.hops()
+    assert (hop.address, hop.manner, hop.detail) == ("b/api:443", Manner.FAILING, DETAIL)
+    assert hop.routes == (Key("HTTPRoute", "a", "r"),) and hop.policy is None
+    audit = Audit((hop,), ())
+    assert read(msgspec.json.decode(msgspec.json.encode(document(audit)))) == audit
+    grant = mk_grant("b/grant", "a")
+    engine.apply(keyed(grant))
+    engine.settle()
+    assert [each.manner for each in engine.hops()] == [Manner.PLAINTEXT]
+    engine.apply({key(grant): None})
+    engine.settle()
+    assert [each.manner for each in engine.hops()] == [Manner.FAILING]
+
+
+def test_whether_the_backend_exists_is_not_told_to_those_who_may_not_refer_to_it() -> None:
+    engine = Engine(now=NOW.timestamp())
+    engine.apply(keyed(mk_class(), mk_gateway("a/g"), mk_route("a/r", "a/g", [ELSEWHERE])))
+    engine.settle()
+    assert [each.detail for each in engine.hops()] == [DETAIL]
+
+
+def test_a_route_that_is_refused_hides_none_that_is_permitted() -> None:
+    engine = Engine(now=NOW.timestamp())
+    own = mk_route("b/r", "a/g", [{"name": "api", "port": 443}])
+    listeners = [{"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}}]
+    engine.apply(keyed(mk_class(), mk_gateway("a/g", listeners=listeners), mk_service("b/api")))
+    engine.apply(keyed(mk_route("a/r", "a/g", [ELSEWHERE]), own))
+    engine.settle()
+    assert [(each.manner, each.routes) for each in engine.hops()] == [
+        (Manner.FAILING, (Key("HTTPRoute", "a", "r"),)),
+        (Manner.PLAINTEXT, (key(own),)),
+    ]
