@@ -19,7 +19,11 @@ def two_gateways() -> Engine:
     slice = mk_slice("a/s-1", "s", ["10.0.0.1", "FD00:0::1"], port=8443)
     objects = (
         *(mk_class(), mk_gateway("a/web"), mk_gateway("b/web"), mk_service("a/s"), slice, external),
-        *(mk_route("a/r", "a/web", backends), mk_route("b/r", "b/web", [{"name": "none", "port": 443}])),
+        *(
+            mk_route("a/r", "a/web", backends),
+            mk_route("b/r", "b/web", [{"name": "none", "port": 443}]),
+            mk_route("c/r", "a/web", [], parents=[{"name": "web", "namespace": "a", "sectionName": "none"}]),
+        ),
     )
     engine.apply(keyed(*objects))
     engine.settle()
@@ -47,6 +51,7 @@ def test_what_a_proxy_may_report_of_is_what_its_gateway_has(two_gateways: Engine
     assert two_gateways.serves(web, Key("HTTPRoute", "a", "r")) and two_gateways.serves(other, Key("HTTPRoute", "b", "r"))
     assert not two_gateways.serves(other, Key("HTTPRoute", "a", "r"))
     assert not two_gateways.serves(web, Key("Gateway", "a", "web"))
+    assert not two_gateways.serves(web, Key("HTTPRoute", "c", "r")), "no listener lets it attach"
 
 
 def test_asking_for_what_does_not_exist_leaves_nothing_in_the_graph(two_gateways: Engine) -> None:

@@ -240,6 +240,28 @@ async def test_an_error_of_the_thread_ends_the_run(api: FakeApi, monkeypatch: py
             await elector.run()
 
 
+async def test_a_lease_is_not_certain_any_more_when_it_is_released_after_an_error(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certain: list[bool] = []
+    async with client_of(api) as client:
+        elector = LeaderElector(client, "system", "lasthop", "one", Leadership())
+
+        async def broken() -> None:
+            while not elector.certain:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            raise ZeroDivisionError
+
+        async def release() -> None:
+            certain.append(elector.certain)
+
+        monkeypatch.setattr(elector, "_lead", broken)
+        monkeypatch.setattr(elector, "_release", release)
+        with pytest.RaisesGroup(ZeroDivisionError):
+            await elector.run()
+    assert certain == [False]
+
+
 async def test_nothing_is_led_after_the_end(api: FakeApi) -> None:
     async with electing(api, "one") as (elector, task, log):
         await until(lambda: elector.leading)

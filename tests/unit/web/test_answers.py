@@ -99,6 +99,9 @@ async def test_so_many_questions_wait_and_the_owner_waits_for_none_of_them() -> 
     await asyncio.sleep(0)
     with pytest.raises(Busy):
         await world.answers.get((False, "/one more"), world.make)
+    asked.append(asyncio.ensure_future(world.answers.get((False, "/0"), slow)))
+    await asyncio.sleep(0)
+    assert not asked[-1].done(), "who asks what is asked already shares it"
     assert await world.answers.get((True, "/one more"), world.make) == b"1"
     go.set()
     await asyncio.gather(*asked)

@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 from aiohttp.test_utils import TestClient, TestServer
 
 from lasthop.api.meta import Key
 from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.desired import Site
+from lasthop.observe import observations
 from lasthop.plan.observation import LATENCY_BOUNDS, EndpointSeen, HopSeen, LeafCertificate, ProxyReport, Traffic
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.sources.source import Batch
@@ -71,6 +73,30 @@ async def test_the_page_and_the_api_answer_whatever_was_reported(first: ProxyRep
                 assert controller.observations.proxies(WEB)
                 statuses = {path: (await browser.get(path)).status for path in (*PATHS, detail)}
                 assert set(statuses.values()) <= {200, 204}, (statuses, each)
+
+
+async def test_a_proxy_too_many_is_counted_and_logged_once_and_what_goes_is_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(observations, "MAX_PROXIES", 1)
+    async with serving(FakeApi()) as api, client_of(api) as client:
+        site = Site("lasthop", "x.svc", 1)
+        runtime = ClusterRuntime(client, site, identity="a", namespace="n", xds_listen="", own_address="")
+        controller = runtime.controller
+        controller.take(Batch(keyed(mk_class(), mk_gateway("a/g"))))
+        with structlog.testing.capture_logs() as logged:
+            controller.log = structlog.get_logger()
+            for proxy in ("p", "q", "r"):
+                controller.seen(msgspec.structs.replace(REPORTS[0], proxy=proxy))
+        assert controller.exceeded[WEB] == 2
+        assert [line["gateway"] for line in logged if "exceeds the budget" in line["event"]] == ["a/g"]
+        assert {proxy for _, proxy in controller.totals._last} == {"p"}
+        controller.observations.step(time.time() + observations.EXPIRES)
+        controller.tick()
+        assert not controller.totals._last
+        controller.take(Batch({WEB: None}))
+        controller.settle()
+        assert WEB not in controller.exceeded and WEB not in controller._complain_at
 
 
 async def test_totals_stay_numbers_that_a_document_can_hold() -> None:

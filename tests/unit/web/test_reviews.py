@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import TestServer
 
 from lasthop.api.kinds import KINDS, document
 from lasthop.api.meta import Key, Object
@@ -26,7 +27,7 @@ from lasthop.resolve.settings import IN_CLUSTER
 from lasthop.store.graph import Graph
 from lasthop.web import reviews as module
 from lasthop.web.reviews import LARGEST, LARGEST_OBJECT, BadReview, NotJudged, Reviews
-from lasthop.web.webhook import Door, serving
+from lasthop.web.webhook import Door, application, serving
 from tests.ports import free_port
 from tests.rehearsed import POLICY, REFUSING, world
 from tests.world import NOW, ca_pem, key, keyed, mk_class, mk_config_map, mk_policy, mk_profile, mk_route, mk_service
@@ -245,6 +246,33 @@ async def test_decoding_is_not_for_the_event_loop(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(module, name, partial(noting, getattr(module, name)))
     await answered(judges(*world()), review(POLICY))
     assert len(threads) == 2 and all(each.startswith("rehearsal") for each in threads)
+
+
+async def test_reviews_of_all_callers_take_turns_before_they_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+    real = module._decoded
+
+    def noting(body: bytes) -> module.Request:
+        decoded.append(body)
+        return real(body)
+
+    monkeypatch.setattr(module, "_decoded", noting)
+    reviews = judges(*world())
+    async with reviews._judging.turn("192.0.2.66"):
+        asked = asyncio.ensure_future(ask(reviews, review(POLICY)))
+        await settle()
+        assert not decoded
+    await asked
+    assert decoded == [review(POLICY)]
+
+
+async def test_a_review_that_says_that_it_is_too_large_is_not_waited_for() -> None:
+    async with TestServer(application(judges(*world()))) as server:
+        assert server.port
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(f"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Length: {LARGEST + 1}\r\n\r\n".encode())
+        assert (await reader.readline()).split()[1] == b"413"
+        writer.close()
 
 
 def nested(depth: int, key: str = "spec") -> bytes:

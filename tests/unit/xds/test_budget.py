@@ -254,6 +254,28 @@ async def test_requests_beyond_the_rate_wait_and_are_answered(socket: Path) -> N
     assert counting.waits[0] == 0 and counting.waits[-1] > 0
 
 
+class Waiting(Allotment):
+    """Lets streams in, and has their requests wait for a turn that does not come."""
+
+    def wait(self, cost: float, now: float) -> float:
+        return 0.0 if cost == budget.STREAM else 3600.0
+
+
+async def test_requests_that_wait_for_their_turn_are_bounded_and_give_their_place_back(
+    socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "MAX_PENDING", 200)
+    async with serving(socket) as (server, heard):
+        server._gateways[GATEWAY].allotment = waiting = Waiting()
+        async with proxy(socket) as first, proxy(socket) as second:
+            await first.ask(CLUSTER, subscribe=["a" * 100])
+            await until(lambda: waiting.pending > 100)
+            await second.ask(CLUSTER, subscribe=["a" * 100])
+            assert await second.ended() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "wait already" in heard.refused[0][1]
+        await until(lambda: waiting.pending == 0)
+
+
 async def test_a_refusal_counts_for_many_requests(socket: Path) -> None:
     async with serving(socket) as (server, heard), proxy(socket) as envoy:
         server._gateways[GATEWAY].allotment = counting = Counting()

@@ -190,6 +190,19 @@ def test_what_a_proxy_writes_is_printable_and_bounded() -> None:
     assert found.traffic.latency == report.routes[ROUTE].latency == ()
 
 
+def test_hops_of_another_gateway_are_not_believed_even_if_they_exist() -> None:
+    assert belief(ProxyReport(WEB, "p", 1.0, 2.0, {mk_hop(OTHER): HopSeen(1), mk_hop(): HopSeen(1)})).hops.keys() == {mk_hop()}
+
+
+async def test_budgets_of_peers_that_are_idle_are_let_go_when_there_are_many(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observing, "MANY", 1)
+    for uid in ("uid-of-web", "uid-of-other", "uid-of-web"):
+        assert await leader.call(keys(leader.proxy(uid)), CALL, encode(mk_report())) == "OK"
+    assert leader.reports.peers.keys() == {WEB}
+
+
 def test_latencies_within_our_bounds_are_kept() -> None:
     ours = Traffic(latency=tuple((bound, 3) for bound in LATENCY_BOUNDS))
     report = belief(ProxyReport(WEB, "p", 1.0, 2.0, {mk_hop(): HopSeen(traffic=ours)}, {ROUTE: ours}))
