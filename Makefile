@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fmt typecheck lint docs site stubs update-cases fuzz promtool bench bench-quick import-traefik conformance cluster dist wheel-check image bare service helm upgrade release lock
+.PHONY: help setup run test fmt typecheck lint docs site stubs update-cases fuzz hunt promtool bench bench-quick import-traefik conformance cluster dist wheel-check image bare service helm upgrade release lock
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -63,6 +63,10 @@ update-cases: setup ## Write the expected half of the cases; read the diff
 # By number (ITERATIONS, always the same worlds) or by time (SECONDS); see tests/fuzz.
 fuzz: setup ## Try random objects on a real Envoy: SEED, FIRST, ITERATIONS, SECONDS
 	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST)) $(if $(ITERATIONS),--iterations $(ITERATIONS)) $(if $(SECONDS),--seconds $(SECONDS))
+
+# By number (STEPS, always the same history) or by time (SECONDS); see tests/hunt.
+hunt: setup ## Break, move and lose the texts of policies under a real Envoy, and look for plaintext: SEED, STEPS, SECONDS
+	@$(BIN)/python -m tests.hunt $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(if $(SECONDS),--seconds $(SECONDS))
 
 promtool: setup ## Check metrics, alert rules and their tests with Prometheus' promtool: PROMTOOL
 	@$(if $(PROMTOOL),PROMTOOL=$(PROMTOOL)) $(BIN)/python -m tests.promtool
