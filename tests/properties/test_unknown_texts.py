@@ -63,7 +63,8 @@ class Running(Sink):
         self._loader = Loader(folder, StateDirectory(state))
         self._controller = Controller(NoSource(), Engine(now=time.time()), lambda: STORE, (self,))
         self._remembered, self._encode = state / memory.FILE, memory.Encoder()
-        self._controller.recall(memory.load(self._remembered))
+        if isinstance(stored := memory.load(self._remembered), memory.Memory):
+            self._controller.recall(stored)
         self.look()
 
     def want(self, gateways: Mapping[Key, Gateway]) -> None:
