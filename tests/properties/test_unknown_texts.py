@@ -35,7 +35,20 @@ from tests.hunt.folder import Folder
 from tests.hunt.generator import Generator
 from tests.hunt.history import ALL, Concerned, Edit, History, Odd, Step, dump
 from tests.hunt.oracle import SERVICES, Oracle
-from tests.hunt.texts import GOOD, HIDDEN, JSON_HIDDEN, JSON_NAMED, NAMED, WHOLE_HIDDEN, WHOLE_NAMED, Breakage, Policy, Text
+from tests.hunt.texts import (
+    FILLER,
+    GOOD,
+    HIDDEN,
+    JSON_HIDDEN,
+    JSON_NAMED,
+    NAMED,
+    WHOLE_HIDDEN,
+    WHOLE_NAMED,
+    Breakage,
+    Policy,
+    Text,
+    listed,
+)
 from tests.proxy.certs import CA
 from tests.world import STORE
 
@@ -252,4 +265,19 @@ def test_a_policy_whose_file_becomes_something_else_is_not_absent(odd: Odd, tmp_
         Step(process="term", lose="all", why="everything is forgotten"),
         Step((good,), whole=True, why="mended"),
     ):
+        world.play(step)
+
+
+LINES = BRAVO.text.splitlines(keepends=True)
+SWALLOWED = listed(FILLER.format("beside").replace("data: {}", "data:\n  note: 'oops"), BRAVO.text.rstrip() + "'\n")
+LOST_IN = {
+    **{f"cut in line {n}": "".join(LINES[:n])[:-2] for n in range(3, len(LINES) - 4)},
+    "swallowed by a quote": SWALLOWED,
+}
+
+
+@pytest.mark.parametrize("name", LOST_IN)
+def test_a_policy_whose_text_ends_early_or_is_inside_a_value_is_not_absent(name: str, tmp_path: Path) -> None:
+    world = World(tmp_path, linked=False)
+    for step in moved_into(Edit("new.yaml", LOST_IN[name], unknown=BRAVO.services, how=name)):
         world.play(step)
