@@ -30,6 +30,12 @@ KNOWN_FOREIGN: Final = {
 POLICY: Final = "BackendTLSPolicy"
 POLICY_WORD: Final = "backendtls"
 """Occurs in every spelling of a policy that is near enough, in lower case."""
+SPEC_FIELDS: Final = ("targetRefs", "validation")
+"""Of a policy, and of no other kind."""
+_WRITTEN_POLICY: Final = re.compile(rf"kind[\"']?\s*:\s*[\"']?[\w-]*{POLICY_WORD}", re.IGNORECASE)
+"""A policy as a text."""
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""kubectl's copy of the whole object."""
 PROFILE_FIELD: Final = "backendTLS"
 """A field of GatewayProfile, which is spelt alike."""
 OBJECT_FIELDS: Final = frozenset({"apiversion", "kind", "metadata", "spec", "items", "data", "targetrefs", "validation"})
@@ -93,20 +99,27 @@ def is_list(document: dict[Any, Any]) -> bool:
 
 
 def embedded_policy(document: Any) -> Path | None:
-    """Returns where inside a document an object is that is meant as a BackendTLSPolicy; None if there is none. A mere mention
-    of the kind, as in a role or a CRD, is not an object."""
+    """Returns where inside a document a BackendTLSPolicy is, as an object or as a text; None if there is none. A quote that is
+    not closed swallows the documents after it. A mere mention of the kind, as in a role or a CRD, is not a policy."""
     below: list[tuple[Path, Any]] = [((), document)]
     while below:
         path, value = below.pop()
         if isinstance(value, dict):
-            kind = value.get("kind")
-            written = {key.casefold() for key in value}
-            if path and isinstance(kind, str) and written & {"metadata", "spec"} and _suggests_policy(kind):
+            if path and _looks_like_policy(value):
                 return path
-            below += [((*path, key), each) for key, each in value.items() if isinstance(each, dict | list)]
+            below += [((*path, key), each) for key, each in value.items() if key != LAST_APPLIED]
         elif isinstance(value, list):
-            below += [((*path, number), each) for number, each in enumerate(value) if isinstance(each, dict | list)]
+            below += [((*path, number), each) for number, each in enumerate(value)]
+        elif isinstance(value, str) and (_WRITTEN_POLICY.search(value) or all(name in value for name in SPEC_FIELDS)):
+            return path
     return None
+
+
+def _looks_like_policy(mapping: dict[Any, Any]) -> bool:
+    kind, spec = mapping.get("kind"), mapping.get("spec")
+    if isinstance(spec, dict) and spec.keys() >= set(SPEC_FIELDS):
+        return True
+    return isinstance(kind, str) and not {"metadata", "spec"}.isdisjoint(map(str.casefold, mapping)) and _suggests_policy(kind)
 
 
 def mentions_policy(value: Any) -> bool:

@@ -102,11 +102,10 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
     for span, base, value in found[:MAX_OBJECTS]:
         if len(problems) > MAX_FINDINGS:
             break
+        if (path := embedded_policy(value)) is not None:
+            remedy = "Write it as a document of its own, or move this one to another folder."
+            problems.append((span, base, value, Problem("a BackendTLSPolicy inside another object is not read", path, remedy)))
         if other := foreign_kind(value):
-            if (path := embedded_policy(value)) is not None:
-                message = f"a BackendTLSPolicy inside {_cut(other)} is not read"
-                problem = Problem(message, path, "Write it as a document of its own, or move this one to another folder.")
-                problems.append((span, base, value, problem))
             others.append(_cut(other))
             continue
         kept, wrong = admit(value)
@@ -226,10 +225,11 @@ def _salvaged(found: list[tuple[Span, Path, Any]], first: Finding) -> tuple[tupl
     policies: list[RejectedPolicy] = []
     opaque: set[str] = set()
     for number, (_, _, value) in enumerate(found, 1):
+        if embedded_policy(value) is not None:
+            opaque.add("")
         if foreign_kind(value):
-            opaque |= set() if embedded_policy(value) is None else {""}
             continue
-        result = salvage(value, f"document-{number}", message)
+        result = salvage(value, f"document-{number}", message, last=number == len(found))
         if result.policy is not None:
             policies.append(result.policy)
         if result.opaque is not None:

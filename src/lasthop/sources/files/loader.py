@@ -369,8 +369,9 @@ class Loader:
         return {str(self.root / path): identity for path, identity in self._folders.items()}
 
     def followed(self) -> Iterable[str]:
-        """Yields what may change outside the folder: absolute paths of local files and of links."""
+        """Yields what may change outside the folder: absolute paths of local files and of links, also on the way to it."""
         yield from self._local.permitted
+        yield from (str(path) for path in (self.root, *self.root.parents) if path.is_symlink())
         for path in self._linked:
             yield str(self.root / path)
 

@@ -39,8 +39,9 @@ class SalvageResult(NamedTuple):
 ANYTHING: Final = SalvageResult(opaque="")
 
 
-def salvage(document: Any, place: str, message: str) -> SalvageResult:
-    """Salvages one document; `place` names it if it has no name of its own."""
+def salvage(document: Any, place: str, message: str, *, last: bool = False) -> SalvageResult:
+    """Salvages one document; `place` names it if it has no name of its own. The `last` one of a text may have been cut off, so
+    that what stands at its end may go on."""
     if not isinstance(document, dict) or is_list(document):
         return ANYTHING
     kind = document.get("kind")
@@ -48,12 +49,14 @@ def salvage(document: Any, place: str, message: str) -> SalvageResult:
         unknown = kind not in KINDS and GATEWAY_API in str(document.get("apiVersion"))
         return ANYTHING if unknown or mentions_policy(document) else SalvageResult()
     namespace = _namespace(document)
-    if namespace is None:
+    if namespace is None or (last and _ends_in(document, "metadata")):
         return ANYTHING
     spec, metadata = document.get("spec"), document["metadata"]
     refs = list(_references(spec)) if isinstance(spec, dict) else []
     targets = tuple(target for ref in refs[:MAX_TARGETS] if (target := _target(ref)) is not None)
     certain = isinstance(spec, dict) and bool(targets) and len(targets) == len(refs) and not _mistyped_targets(spec)
+    if last and _ends_in(document, "spec") and isinstance(spec, dict) and _ends_in(spec, *_TARGETS):
+        certain = False
     opaque = None if certain else namespace
     if not targets:
         return SalvageResult(opaque=opaque)
@@ -82,6 +85,10 @@ def _namespace(document: Json) -> str | None:
         known = metadata.keys() <= METADATA_FIELDS and not (isinstance(spec, dict) and spec.keys() - _SPEC_FIELDS)
         return "default" if known else None
     return namespace if isinstance(namespace, str) and is_dns_label(namespace) else None
+
+
+def _ends_in(mapping: Json, *names: str) -> bool:
+    return next(reversed(mapping), "") in names
 
 
 def _references(spec: Json) -> Iterator[Any]:

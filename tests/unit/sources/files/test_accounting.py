@@ -80,6 +80,17 @@ HIDDEN = {
     "inside a Template": f"apiVersion: template.openshift.io/v1\nkind: Template\nobjects:\n{ITEM}",
     "inside values": f"replicas: 2\nextraObjects:\n{ITEM}",
     "a list of objects": ITEM,
+    "a text in a ConfigMap": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  p: |\n"
+    + inside(POLICY, 4, dash=False),
+    "swallowed by a quote": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  p: 'oops\n---\n"
+    + POLICY.replace("\n", "\n    ")
+    + "'\n",
+    "a text in a foreign object": f"{DEPLOYMENT}spec:\n  args:\n  - |\n{inside(POLICY, 4, dash=False)}",
+    "of another kind inside a Template": "apiVersion: template.openshift.io/v1\nkind: Template\nobjects:\n"
+    + ITEM.replace("BackendTLSPolicy", "TLSPolicy"),
+    "of another kind in a text": f"{DEPLOYMENT}spec:\n  args:\n  - |\n"
+    + inside(POLICY.replace("BackendTLSPolicy", "TLSPolicy"), 4, dash=False),
+    "JSON in a text": f"{DEPLOYMENT}spec:\n  args: ['{AS_JSON}']\n",
     # kinds and versions
     **{
         f"kind {kind}": POLICY.replace("BackendTLSPolicy", kind)
@@ -116,6 +127,7 @@ HIDDEN = {
     "template": POLICY.replace("name: b\n", "name: {{ .Values.name }}\n"),
     "nul": POLICY.replace("name: b\n", "name: b\0\n"),
     "cut": POLICY[:-40],
+    **{f"cut after {size} characters": POLICY[:size] for size in range(len("apiVersion: gateway"), len(POLICY) - 30, 7)},
     "text after the end": f"...\nx\n{POLICY}",
     "one more bracket": POLICY + "]\n",
 }
@@ -192,8 +204,10 @@ MENTIONS = {
     "a comment": "# kind: BackendTLSPolicy\n" + SERVICE,
     "commented out": "".join(f"# {line}\n" for line in POLICY.splitlines()),
     "a name": SERVICE.replace("name: x", "name: backendtls-demo"),
-    "a text in a ConfigMap": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  p: |\n"
-    + inside(POLICY, 4, dash=False),
+    "a copy by kubectl": POLICY.replace(
+        "  name: b\n",
+        "  name: b\n  annotations:\n    kubectl.kubernetes.io/last-applied-configuration: '" + AS_JSON + "'\n",
+    ),
     "a role": "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: x}\nrules:\n"
     "- {apiGroups: [gateway.networking.k8s.io], resources: [backendtlspolicies], verbs: [get]}\n",
     "a CRD": "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: x}\n"

@@ -359,3 +359,12 @@ def test_documents_of_other_programs_are_counted_and_left_out(tmp_path: Path) ->
     assert (batch.policies_known, reasons(batch)) == (True, [])
     assert loader.others == {"Deployment (apps/v1)": 1}
     assert Key("Service", "shop", "web") in batch.changes
+
+
+def test_links_on_the_way_to_the_folder_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "releases" / "a" / "objects").mkdir(parents=True)
+    (tmp_path / "current").symlink_to("releases/a")
+    (tmp_path / "link").symlink_to("current/objects")
+    assert [*Loader(tmp_path / "current" / "objects").followed()] == [str(tmp_path / "current")]
+    assert [*Loader(tmp_path / "link").followed()] == [str(tmp_path / "link")]
+    assert [*Loader(tmp_path / "releases").followed()] == []

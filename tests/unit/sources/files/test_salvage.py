@@ -135,3 +135,17 @@ def test_a_policy_without_name_is_named_after_its_place() -> None:
     salvaged = read({"targetRefs": [{"name": "web"}]}, metadata={"namespace": "shop"})
     assert salvaged.policy is not None
     assert (salvaged.policy.metadata.namespace, salvaged.policy.metadata.name) == ("shop", "doc-1")
+
+
+@pytest.mark.parametrize(
+    ("document", "opaque"),
+    [
+        ({"kind": "BackendTLSPolicy", "metadata": {"name": "p", "namespace": "shop"}}, ""),
+        ({"metadata": {"name": "p", "namespace": "shop"}, "kind": "BackendTLSPolicy"}, "shop"),
+        ({"metadata": {"namespace": "shop"}, "kind": "BackendTLSPolicy", "spec": {"targetRefs": [{"name": "web"}]}}, "shop"),
+        ({"metadata": {"namespace": "shop"}, "spec": {"targetRefs": [{"name": "web"}], "validation": {}}}, None),
+        ({"metadata": {"namespace": "shop"}, "spec": {"targetRefs": [{"name": "web"}]}, "kind": "BackendTLSPolicy"}, None),
+    ],
+)
+def test_the_end_of_the_last_document_may_have_been_cut_off(document: Any, opaque: str | None) -> None:
+    assert salvage(document, "doc-1", "why", last=True).opaque == opaque
