@@ -78,7 +78,7 @@ def modes(engine: Engine) -> dict[str, str]:
 
 
 EFFECTS: Final[dict[str, dict[str, str]]] = {
-    "ReferenceGrant": {"far": "none"},
+    "ReferenceGrant": {"far": CLOSED},
     "ConfigMap": {"api": CLOSED},
     "PinSet": {"pinned": CLOSED},
     "VerificationWaiver": {"waived": CLOSED},
