@@ -163,11 +163,8 @@ async def test_no_question_holds_the_event_loop_however_many_hops_there_are() ->
         endpoints = (EndpointSeen("10.0.0.1:1", last_success=now), EndpointSeen("10.0.0.2:1", 9, "why", True, 9, now, now))
         graph = runtime.controller.engine.graph
         hops = (Hop(gateway, Key("Service", "a", f"s{number}"), 443, Protocol.AUTO) for number in range(HOPS))
-        runtime.controller.seen(
-            ProxyReport(
-                gateway, "", 0.0, now, {hop: of_now(graph, hop, HopSeen(1, 1, 1, endpoints=endpoints)) for hop in hops}
-            )
-        )
+        seen = {hop: of_now(graph, hop, HopSeen(1, 1, 1, endpoints=endpoints)) for hop in hops}
+        runtime.controller.seen(ProxyReport(gateway, "", 0.0, now, seen))
         runtime.controller.engine.settle()
         view = ControllerView(runtime)
         asked = [(kind, reads) for kind in ("Gateway", "ConfigMap", "GatewayClass", "Service") for reads in (False, True)]

@@ -9,14 +9,18 @@ from msgspec.structs import replace
 
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import STREAM_KINDS
+from lasthop.api.routes import Route
 from lasthop.outputs.envoy.encoded_routes import unserved
 from lasthop.outputs.findings.foreign import unattached
 from lasthop.outputs.findings.gateways import ignored_scope
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.listener import Listener
 from lasthop.plan.routing import Parent
 from lasthop.resolve.attachment import parents, route_hostname
 from lasthop.resolve.budgets import verdict_at
-from lasthop.resolve.listeners import table_listener
+from lasthop.resolve.hostnames import intersection, most_specific
+from lasthop.resolve.listener_sets import holder
+from lasthop.resolve.listeners import listeners, table_listener
 from lasthop.resolve.routes import PROTOCOLS, read_route, unkept_sessions
 from lasthop.resolve.streams import owner
 from lasthop.store.graph import Graph, query
@@ -40,7 +44,37 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
         problems, _ = unserved(g, key, parent.gateway, parent.hosts) if key.kind in PROTOCOLS else ((), False)
         found += [problem.on(key, REPORT) for problem in problems]
         found += _shadowed(g, key, parent) if key.kind in STREAM_KINDS else ()
+        found += _taken(g, key, obj, parent)
     return tuple(dict.fromkeys(found))
+
+
+def _taken(g: Graph, key: Key, obj: Route, parent: Parent) -> Iterator[Finding]:
+    """Finds hostnames of a route that a ListenerSet of another namespace serves, by a more specific listener. The spec has it
+    so, and who opened the Gateway to ListenerSets may not know."""
+    found = holder(g, parent.owner) if parent.problem is None else None
+    for listener in found.listeners if found else ():
+        if listener.name not in parent.listeners or not listener.served:
+            continue
+        for own in obj.spec.hostnames or ("",):
+            hostname = intersection(listener.hostname, own.lower())
+            if hostname is None or (listener.table, hostname) in parent.hosts:
+                continue
+            taker = _holder_of(g, parent.gateway, listener, hostname)
+            if taker and taker.kind == "ListenerSet" and taker.namespace not in (key.namespace, listener.owner.namespace):
+                what = f"requests for {hostname or 'any hostname'} at port {listener.port} of {parent.gateway}"
+                remedy = "Give the Gateway a listener of its own for the hostname, or narrow allowedListeners."
+                # The route's author may not see the set.
+                for about, whose in ((key, "a ListenerSet of another namespace"), (parent.gateway, str(taker))):
+                    message = f"{what} go to {whose}, not to {key}: its listener is more specific."
+                    others = (parent.gateway, taker) if about == parent.gateway else (parent.gateway,)
+                    yield Finding(about, "Shadowed", message, remedy, severity=Severity.WARNING, about=others)
+
+
+def _holder_of(g: Graph, gateway: Key, listener: Listener, hostname: str) -> Key | None:
+    """Returns the owner of the most specific listener for a hostname, on the port of another listener."""
+    there = [x for x in listeners(g, gateway) if (x.port, x.transport) == (listener.port, listener.transport) and x.served]
+    pattern = most_specific([each.hostname for each in there], hostname)
+    return next((each.owner for each in there if each.hostname == pattern), None)
 
 
 def _shadowed(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
