@@ -20,6 +20,7 @@ from lasthop.api.kinds import MULTICLUSTER_API
 from lasthop.api.meta import Key
 from lasthop.api.profiles import GatewayProfile
 from lasthop.api.status import GatewayStatus
+from lasthop.outputs.audit.hops import REFUSALS
 from lasthop.outputs.envoy.clusters import CLUSTERS
 from lasthop.outputs.envoy.resource import ENDPOINTS, LISTENER, ROUTES, SECRET
 from lasthop.outputs.explain.explain import explain
@@ -437,6 +438,8 @@ def test_the_audit_says_what_envoy_has(edits: list[Edit]) -> None:
         spoken = hop.protocol.value if hop.protocol.value in EXEMPT else "plaintext"
         manner = "nothing" if found is None else "TLS" if tls_context(found) else spoken
         has.add((hop.gateway.path, hop.backend.path, hop.port, manner))
+    # What no ReferenceGrant permits has no cluster.
+    has |= {(gateway.path, to.path, port, "nothing") for gateway, to, port in engine.stages.members(REFUSALS)}
     assert {(r.gateway.path, r.backend.path, r.port, MANNERS.get(r.mode, "TLS")) for r in engine.hops()} == has
     assert {r.gateway.path for r in engine.hops() if r.waives} == {
         key.path

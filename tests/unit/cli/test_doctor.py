@@ -350,3 +350,8 @@ async def test_a_class_that_nobody_accepted_points_to_the_controller(cluster: Cl
     cluster.answers["/apis/gateway.networking.k8s.io/v1/gatewayclasses"] = {"items": [item]}
     found = (await of(cluster, tmp_path))["GatewayClass lasthop"]
     assert (found["verdict"], "no controller has accepted it" in found["found"]) == ("failed", True)
+
+
+def test_a_cluster_that_the_environment_names_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
+    assert "absent" in CliRunner().invoke(main, ["doctor"]).output

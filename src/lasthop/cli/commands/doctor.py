@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,8 +34,8 @@ def command(
     """Check what Lasthop needs, and say what to do about what is missing.
 
     Of this machine: the Envoy binary, the CA bundle, the clock, inotify, limits, the run and the state directory; with DIR
-    also the ports of its Gateways. Of a cluster, with --context, --kubeconfig or -A, and as kubectl lasthop doctor: the CRDs
-    and their versions, the GatewayClass, the controller, its rights and yours, webhooks that could refuse what is written.
+    also the ports of its Gateways. Of a cluster, with --context, --kubeconfig, -A or $KUBECONFIG, and as kubectl lasthop doctor: the
+    CRDs and their versions, the GatewayClass, the controller, its rights and yours, webhooks that could refuse what is written.
     Nothing is changed: if a webhook has the failurePolicy Fail, a write is tried that is not stored (dry run).
 
     Exits with 1 if a check has failed; a warning (!) is no failure.
@@ -50,7 +51,8 @@ def command(
     chosen = cluster.named or cluster.all_namespaces
     if folder and chosen:
         raise click.UsageError(f"a folder ({folder}) and a cluster are given; remove one of them")
-    of_cluster = chosen or (folder is None and target.is_plugin() and target.configured())
+    configured = bool(os.environ.get("KUBECONFIG")) or (target.is_plugin() and target.configured())
+    of_cluster = chosen or (folder is None and configured)
     found = _of_cluster(cluster, controller_namespace) if of_cluster else _of_machine(folder)
     if output == "json":
         click.echo(json.dumps([each._asdict() for each in found], indent=2))
