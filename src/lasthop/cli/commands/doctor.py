@@ -34,8 +34,9 @@ def command(
     """Check what Lasthop needs, and say what to do about what is missing.
 
     Of this machine: the Envoy binary, the CA bundle, the clock, inotify, limits, the run and the state directory; with DIR
-    also the ports of its Gateways. Of a cluster, with --context, --kubeconfig, -A or $KUBECONFIG, and as kubectl lasthop doctor: the
-    CRDs and their versions, the GatewayClass, the controller, its rights and yours, webhooks that could refuse what is written.
+    also the ports of its Gateways. Of a cluster, with --context, --kubeconfig, -A or $KUBECONFIG, and as kubectl lasthop
+    doctor: the CRDs and their versions, the GatewayClass, the controller, its rights and yours, webhooks that could refuse
+    what is written.
     Nothing is changed: if a webhook has the failurePolicy Fail, a write is tried that is not stored (dry run).
 
     Exits with 1 if a check has failed; a warning (!) is no failure.
