@@ -337,6 +337,9 @@ def test_as_a_plugin_of_kubectl_it_looks_at_the_cluster(tmp_path: Path, monkeypa
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     found = CliRunner().invoke(main, ["doctor", "-o", "json"], prog_name="kubectl lasthop")
     assert [each["what"] for each in json.loads(found.stdout)] == ["API server"]
+    assert list(checks()) == ["API server"], "$KUBECONFIG names a cluster for every command"
+    assert "Envoy" in checks(tmp_path), "a folder is of this machine"
+    monkeypatch.delenv("KUBECONFIG")
     assert "Envoy" in checks()
 
 
