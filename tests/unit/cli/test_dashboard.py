@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
@@ -19,7 +20,7 @@ from lasthop.cli.views.leader import Leader
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.port_forward import forwarding
 from tests.fake_api import until
-from tests.pods import PORT, cluster, pod
+from tests.pods import PORT, Pods, cluster, pod
 from tests.web import shop
 
 
@@ -88,12 +89,24 @@ async def test_where_no_controller_runs_the_error_says_what_to_do() -> None:
         (lambda pods: setattr(pods, "protocol", "v9.unknown"), "does not know the protocol v4.channel.k8s.io"),
     ],
 )
-async def test_why_a_connection_fails_is_said_once_in_words(
-    break_it: object, words: str, capsys: pytest.CaptureFixture[str]
+async def test_a_forwarding_that_cannot_work_ends_with_the_reason_and_shows_no_address(
+    break_it: Callable[[Pods], None], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert callable(break_it)
-    async with cluster("a", holder="a") as (pods, client), asyncio.TaskGroup() as tasks:
+    async with cluster("a", holder="a") as (pods, client):
         break_it(pods)
+        with pytest.raises(click.ClickException) as raised:
+            await forward(client, "lasthop-system", 0, browser=False)
+    assert words in raised.value.message
+    assert "".join(capsys.readouterr()) == ""
+
+
+async def test_a_connection_that_fails_later_is_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with (
+        cluster("a", holder="a") as (pods, client),
+        shop.opened(shop.shop(), tmp_path / "s") as (_, port),
+        asyncio.TaskGroup() as tasks,
+    ):
+        pods.listening["a", PORT] = port
         running = tasks.create_task(forward(client, "lasthop-system", 0, browser=False))
         said = ""
 
@@ -104,13 +117,14 @@ async def test_why_a_connection_fails_is_said_once_in_words(
 
         await until(shown)
         url = said[said.index("http://127.0.0.1:") :].split()[0]
+        pods.denied.add("portforward")
         async with aiohttp.ClientSession() as session:
             for _ in range(3):
                 with pytest.raises(aiohttp.ClientError):
                     await session.get(url)
         said += "".join(capsys.readouterr())
         running.cancel()
-    assert " ".join(said.split()).count(words) == 1
+    assert " ".join(said.split()).count("ask for get and create on pods/portforward") == 1
 
 
 async def test_a_port_that_is_taken_is_said() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -18,6 +18,8 @@ from lasthop.cli.views.admin_socket import AdminSocketView
 if TYPE_CHECKING:
     from lasthop.kubernetes.client import Client
     from lasthop.kubernetes.errors import ApiError
+
+ANSWER_WITHIN: Final = 10.0
 
 
 @click.command("dashboard")
@@ -73,18 +75,37 @@ async def forward(client: Client, namespace: str, port: int, *, browser: bool) -
         _, name, _ = await leader.find()
     except ApiError as error:
         raise click.ClickException(in_words(error, namespace)) from None
-    note(f"Pod {namespace}/{name} leads; Ctrl-C ends the forwarding")
     told: set[str] = set()
+    failed = True
 
     def on_error(error: ApiError) -> None:
         leader.forget()
         if (words := in_words(error, namespace)) not in told:  # a page asks each second
             told.add(words)
-            note(words)
+            if not failed:
+                note(words)
 
     try:
         async with forwarding(client, leader.find, on_error, port) as local:
+            failed = not await _answers(local)
+            if failed:
+                words = "; ".join(told) or f"the controller in Pod {namespace}/{name} does not answer"
+                raise click.ClickException(words)
+            note(f"Pod {namespace}/{name} leads; Ctrl-C ends the forwarding")
             show(f"http://127.0.0.1:{local}/", browser=browser)
             await asyncio.Event().wait()
     except OSError as error:
         raise click.ClickException(f"port {port} of this machine cannot be used: {error.strerror or error}") from None
+
+
+async def _answers(port: int) -> bool:
+    """Returns whether the controller answers through the forwarded port."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN):
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            return bool(await reader.read(1))
+    except (OSError, TimeoutError):
+        return False
+    finally:
+        writer.close()
