@@ -217,3 +217,24 @@ def test_connections_and_datagrams_reach_their_backends(run: Callable[[str], Run
 
     until(answered, "the TCP backend answers")
     until(lambda: datagram(example.ports[5353]) == "you said: hello", "the UDP backend answers")
+
+
+def documents_in_order() -> dict[str, list[str]]:
+    """The kinds of every YAML text that a reader may apply, in its order."""
+    root = HERE.parent
+    texts = {str(path.relative_to(root)): path.read_text() for path in sorted(HERE.rglob("*.yaml"))}
+    for page in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
+        blocks = re.findall(r"```yaml\n(.*?)```", page.read_text(), flags=re.DOTALL)
+        texts |= {f"{page.name}, block {number}": block for number, block in enumerate(blocks, 1)}
+    return {place: re.findall(r"^kind: (\w+)", text, flags=re.MULTILINE) for place, text in texts.items()}
+
+
+def test_a_policy_comes_before_the_routes_of_its_text() -> None:
+    """`kubectl apply` creates objects in the order of the text, and between the two a backend would be plaintext."""
+    wrong = []
+    for place, kinds in documents_in_order().items():
+        routes = [number for number, kind in enumerate(kinds) if kind.endswith("Route")]
+        policies = [number for number, kind in enumerate(kinds) if kind == "BackendTLSPolicy"]
+        if routes and policies and min(routes) < max(policies):
+            wrong.append(place)
+    assert wrong == []
