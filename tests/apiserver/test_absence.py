@@ -16,16 +16,13 @@ from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.config import load
 from lasthop.sources.kubernetes.source import KubernetesSource
 from tests.api_objects import mk_policy, mk_route
-from tests.apiserver.server import BUILT, PATIENCE, ApiServer, api_server
+from tests.apiserver.server import PATIENCE, ApiServer, api_server
 from tests.fake_api import until
 from tests.proxy import documents as docs
 from tests.unit.proving import POLICIES, Site
 from tests.xds_envoy import short_directory
 
-pytestmark = [
-    pytest.mark.skipif(not BUILT, reason="no kube-apiserver: python -m conformance build"),
-    pytest.mark.timeout(400),
-]
+pytestmark = pytest.mark.timeout(400)
 GROUP: Final = "gateway.networking.k8s.io"
 CRD: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{POLICIES}.{GROUP}"
 ROLE: Final = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
