@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import time
@@ -53,6 +54,8 @@ async def check_node(cluster: Cluster, arguments: dict[str, Any]) -> int:
     await cluster.apply(_manifests())
     begin = time.monotonic()
     await cluster.deployment_ready(NAMESPACE, "web")
+    # The endpoints of a Service follow the readiness of its pods, and the node's rules follow the endpoints.
+    await _eventually(lambda: _answers(cluster))
     say(f"ready   after {time.monotonic() - begin:.1f} s")
     return 1 if await failed(cluster, CHECKS) else 0
 
@@ -199,6 +202,12 @@ async def _bridge_address() -> str:
     (link,) = json.loads(await check("ip", "-json", "link", "show", "br0"))
     address: str = link["address"]
     return address
+
+
+async def _answers(cluster: Cluster) -> bool:
+    with contextlib.suppress(aiohttp.ClientConnectionError):
+        return bool(await _ask(await _cluster_ip(cluster)))
+    return False
 
 
 async def _ask(address: str) -> dict[str, Any]:
