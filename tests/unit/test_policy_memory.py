@@ -8,7 +8,7 @@ from lasthop.api.meta import Key, Object
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, Withdrawal
 from lasthop.plan.knowledge import Unknown, by_namespace
 from lasthop.plan.reasons import POLICIES_UNKNOWN
-from lasthop.plan.tls import Refused
+from lasthop.plan.tls import Plaintext, Refused
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve import hops
 from lasthop.resolve.hops import hop_tls
@@ -228,3 +228,22 @@ def test_a_proof_for_a_port_that_a_policy_names_by_now_is_void(world: World) -> 
     world.policies.proven(proofs)
     assert world.drop(POLICY) == "closed"
     assert world.prove() == "plaintext"
+
+
+def test_a_route_that_is_not_attached_needs_no_proof(world: World) -> None:
+    """Its ResolvedRefs is about its references. As soon as it is attached, its hop waits."""
+    world.drop(ROUTE)
+    world.know(UNLISTED)
+    elsewhere = mk_route("a/r", "a/g", [{"name": "s", "port": 80}], parents=[{"name": "g", "sectionName": "none"}])
+    assert world.put(elsewhere) == "closed"
+    assert isinstance(hop_tls(world.engine.graph, GATEWAY, S, 80, Protocol.AUTO), Plaintext)
+    assert world.policies.awaiting() == {}
+    world.drop(elsewhere)
+    assert world.put(ROUTE) == "closed"
+    assert list(world.policies.awaiting()) == [(S, 80)]
+
+
+def test_what_no_list_can_settle_concerns_references_of_every_route(world: World) -> None:
+    world.drop(ROUTE)
+    world.know(UNREADABLE)
+    assert isinstance(hop_tls(world.engine.graph, GATEWAY, S, 80, Protocol.AUTO), Refused)

@@ -33,6 +33,7 @@ from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls, plaintext_problem
 from lasthop.resolve.policies.targets import port_winner, stray_text, strays
 from lasthop.resolve.profiles import backend_rules
+from lasthop.resolve.reach import HOPS
 from lasthop.resolve.settings import ABSENCE_PROVEN, POLICIES_UNKNOWN, settings
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
@@ -44,6 +45,8 @@ def hop_tls(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
     """Returns how a hop is connected in the end, or why it is refused."""
     hop = Hop(gateway, backend, port, protocol)
     tls = _requested_tls(g, hop)
+    if isinstance(tls, Refused) and tls.problem.reason == reasons.POLICIES_UNKNOWN and not _needs_proof(g, hop):
+        tls = Plaintext()
     if backend.kind == XBACKEND:
         problem = xbackends.problem(g, backend, port, protocol)
         if not problem and not isinstance(tls, Refused):
@@ -178,6 +181,13 @@ def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
     if isinstance(tls, Plaintext) and (unknown := _unknown(g, hop)):
         return Refused(problems.policies_unknown(unknown, hop.backend.namespace))
     return tls
+
+
+def _needs_proof(g: Graph, hop: Hop) -> bool:
+    """Returns whether a hop whose policies are unknown is closed. One over which no route leads has no cluster, so nobody
+    proves anything of it, and a route that is not attached is not to blame for that."""
+    unknown = _unknown(g, hop)
+    return unknown is None or not unknown.provable or HOPS.size(g, *hop) > 0
 
 
 def _unknown(g: Graph, hop: Hop) -> Unknown | None:
