@@ -66,9 +66,9 @@ def crl_pem(name: str, days: int = 30, begins: int = -1) -> str:
     return found.public_bytes(serialization.Encoding.PEM).decode()
 
 
-def key_pair(name: str) -> tuple[str, str]:
-    """(certificate, private key), for Secrets."""
-    return _certificate(name, 100)
+def key_pair(name: str, days: int = 100, begins: int = -365) -> tuple[str, str]:
+    """(certificate, private key), for Secrets, with dates as in `ca_pem`."""
+    return _certificate(name, days, begins)
 
 
 def mk(kind: str, path: str, created: str = "", labels: Mapping[str, str] | None = None, **fields: Any) -> Object:

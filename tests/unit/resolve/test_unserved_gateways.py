@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lasthop.api.meta import Key, Object
-from lasthop.api.status import PolicyStatus
+from lasthop.api.status import GatewayStatus, PolicyStatus
 from lasthop.engine import Engine
 from lasthop.outputs.explain.explain import explain
 from lasthop.resolve.ports import PROBE, Probe
@@ -13,12 +13,14 @@ from tests.snapshot import settled
 from tests.world import (
     HTTP_AND_HTTPS,
     ca_pem,
+    key_pair,
     keyed,
     mk_class,
     mk_config_map,
     mk_gateway,
     mk_policy,
     mk_route,
+    mk_secret,
     mk_service,
     mk_slice,
     profile_ref,
@@ -88,3 +90,17 @@ def test_a_client_certificate_that_cannot_be_shown_is_named_in_the_entry() -> No
     assert found["Accepted"][0] == "True"
     assert found["Programmed"][:2] == ("False", "InvalidClientCertificateRef")
     assert [hop.manner for hop in engine.hops()] == ["failing closed"]
+
+
+@pytest.mark.parametrize(
+    ("days", "begins", "reason"),
+    [(-1, -365, "ExpiredCertificate"), (800, 1, "NotYetValidCertificate"), (365, -365, "ResolvedRefs")],
+)
+def test_a_client_certificate_that_is_out_of_date_is_a_condition_of_the_gateway(days: int, begins: int, reason: str) -> None:
+    gateway = mk_gateway("a/g", tls={"backend": {"clientCertificateRef": {"name": "own"}}})
+    secret = mk_secret("a/own", *key_pair("own", days, begins))
+    _, snapshot = settled({**WORLD, **keyed(gateway, secret)})
+    status = snapshot.status[GATEWAY]
+    assert isinstance(status, GatewayStatus)
+    (found,) = [condition for condition in status.conditions if condition.type == "ResolvedRefs"]
+    assert (found.reason, found.status) == (reason, "True" if reason == "ResolvedRefs" else "False")
