@@ -7,6 +7,7 @@ BackendTLSPolicy, is an error: without its policy a backend would be served in p
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from lasthop.admission.problem import Path
@@ -113,6 +114,16 @@ def embedded_policy(document: Any) -> Path | None:
         elif isinstance(value, str) and (_WRITTEN_POLICY.search(value) or all(name in value for name in SPEC_FIELDS)):
             return path
     return None
+
+
+def may_embed_policy(text: bytes, values: Iterable[Any]) -> bool:
+    """Returns whether a text may have policies inside other objects: if it writes more or fewer than its documents are. A walk
+    through every value would take a tenth of the time in which a file is read."""
+    policies = len([value for value in values if isinstance(value, dict) and value.get("kind") == POLICY])
+    written = _WRITTEN_POLICY.findall(text.decode(errors="replace"))
+    # The items of a typed List need not write their kind.
+    typed = f"{POLICY}List".encode() in text
+    return typed or len(written) != policies or min(text.count(name.encode()) for name in SPEC_FIELDS) > policies
 
 
 def _looks_like_policy(mapping: dict[Any, Any]) -> bool:

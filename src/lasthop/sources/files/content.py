@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lasthop.admission.chain import AdmittedObject, admit, admitted, admitted_again, kind_of
-from lasthop.admission.foreign import embedded_policy, foreign_kind
+from lasthop.admission.foreign import embedded_policy, foreign_kind, may_embed_policy
 from lasthop.admission.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
 from lasthop.admission.problem import Path, Problem, field
 from lasthop.admission.yaml import Mistake, Parsed, Span, field_lines, first_line, parse
@@ -94,6 +94,7 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
     if len(found) > MAX_OBJECTS:
         mistake = Mistake(found[-1][0].line, f"the file holds more than {MAX_OBJECTS} objects", limit=True)
         parsed = parsed._replace(mistakes=[mistake], complete=False)
+    hides = may_embed_policy(text, (value for _, _, value in found))
     problems: list[tuple[Span, Path, Any, Problem]] = []
     stored: list[StoredDocument] = []
     entries: list[ObjectEntry] = []
@@ -102,7 +103,7 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
     for span, base, value in found[:MAX_OBJECTS]:
         if len(problems) > MAX_FINDINGS:
             break
-        if (path := embedded_policy(value)) is not None:
+        if hides and (path := embedded_policy(value)) is not None:
             remedy = "Write it as a document of its own, or move this one to another folder."
             problems.append((span, base, value, Problem("a BackendTLSPolicy inside another object is not read", path, remedy)))
         if other := foreign_kind(value):

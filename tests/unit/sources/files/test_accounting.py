@@ -90,6 +90,12 @@ HIDDEN = {
     + ITEM.replace("BackendTLSPolicy", "TLSPolicy"),
     "of another kind in a text": f"{DEPLOYMENT}spec:\n  args:\n  - |\n"
     + inside(POLICY.replace("BackendTLSPolicy", "TLSPolicy"), 4, dash=False),
+    "in a text, beside items without a kind": a_list(
+        "items:\n" + 2 * inside(POLICY.split("kind: BackendTLSPolicy\n")[1].replace("name: b", "name: c"), 0),
+        "BackendTLSPolicyList",
+        "gateway.networking.k8s.io/v1",
+    )
+    + f"---\n{DEPLOYMENT}spec:\n  args:\n  - |\n{inside(POLICY, 4, dash=False)}",
     "JSON in a text": f"{DEPLOYMENT}spec:\n  args: ['{AS_JSON}']\n",
     # kinds and versions
     **{
