@@ -3,8 +3,7 @@
     verification at each Gateway ──> the weakest of each port ──┬──> HELD, an input: how it was at best
                                                                 └──> edits, for the record of changes
 
-It decides nothing but what is said of a weakening, and that a port which had a policy stays closed while that may be in a text
-which cannot be read. It ends with the last route to the port.
+It decides which changes are reported as a weakening, and nothing about traffic. It ends with the last route to the port.
 """
 
 from __future__ import annotations
