@@ -28,11 +28,11 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from bench.processes import STOP_WITHIN, environment, free_port, resident
 from conformance import lasthop
-from lasthop.api.meta import Key
-from lasthop.outputs.envoy.resource import CLUSTER
-from lasthop.plan.observation import HopSeen, ProxyReport
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.xds.observing import METHOD, SERVICE
+from lasthop.base.api.meta import Key
+from lasthop.edge.xds.observing import METHOD, SERVICE
+from lasthop.engine.outputs.envoy.resource import CLUSTER
+from lasthop.engine.plan.observation import HopSeen, ProxyReport
+from lasthop.engine.plan.upstream import Hop, Protocol
 from tests.fake_api import KINDS, FakeApi, serving, until
 from tests.proxy import documents as docs
 

@@ -23,10 +23,10 @@ from bench.processes import environment, resident
 from bench.rows import Row, judged, verdict, write
 from bench.table import show
 from examples.quickstart.certificates import Issued
-from lasthop import garbage
-from lasthop.engine import Engine
-from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.state import StateDirectory
+from lasthop.base import garbage
+from lasthop.edge.sources.files.loader import Loader
+from lasthop.edge.sources.files.state import StateDirectory
+from lasthop.engine.engine import Engine
 
 
 def start(folder: Path, state: Path) -> dict[str, float]:

@@ -27,8 +27,8 @@ import click
 from bench.observe import CLIENTS, WITHOUT, Load, gateway
 from bench.processes import backend
 from examples.quickstart.certificates import Issued
-from lasthop.proxy.binary import OVERRIDE, find_envoy
-from lasthop.proxy.sampler import SAMPLES
+from lasthop.edge.proxy.binary import OVERRIDE, find_envoy
+from lasthop.edge.proxy.sampler import SAMPLES
 
 WARM, REQUESTS = 200, 800
 """Requests before any are counted, and those that are; by number, so that a busy machine takes longer and counts the same."""
@@ -38,7 +38,7 @@ MAIN_THREAD = "-01"
 RATE = 10_000
 """Requests a second for which the cost is put together."""
 SHARE = """
-import lasthop.outputs.envoy.access_log as access_log, lasthop.proxy.observer as observer
+import lasthop.engine.outputs.envoy.access_log as access_log, lasthop.edge.proxy.observer as observer
 whole = access_log.share_of
 def fixed(key):
     found = whole(key)

@@ -31,7 +31,7 @@ ROUND = 1.0
 GOAL = 1.0
 """Percent of Envoy's CPU that observing may cost."""
 WITHOUT = """
-import lasthop.outputs.envoy.listeners as listeners, lasthop.proxy.observer as observer
+import lasthop.engine.outputs.envoy.listeners as listeners, lasthop.edge.proxy.observer as observer
 whole = listeners._connection_manager
 def fewer(*args):
     found = whole(*args)

@@ -22,7 +22,7 @@ from conformance.children import say
 from conformance.cluster import REPOSITORY, Cluster, has_condition
 from conformance.lasthop import NAMESPACE
 from conformance.under_load import POLICY, UnderLoad
-from lasthop.infra.kubernetes.installation import CRDS, Options, crd_documents, documents
+from lasthop.run.infra.kubernetes.installation import CRDS, Options, crd_documents, documents
 
 CHART = REPOSITORY / "deploy" / "chart"
 EVERY_VALUE = Path(__file__).with_name("chart-values.yaml")

@@ -20,8 +20,8 @@ from conformance.checks import eventually, failed, mk_object
 from conformance.children import say
 from conformance.cluster import Cluster, has_condition
 from conformance.lasthop import CONTROLLER, GATEWAY_CLASS, NAMESPACE
-from lasthop.infra.kubernetes.installation import Options, documents
-from lasthop.infra.kubernetes.verification_memory import CONFIG_MAP
+from lasthop.run.infra.kubernetes.installation import Options, documents
+from lasthop.run.infra.kubernetes.verification_memory import CONFIG_MAP
 
 WATCHED = ("shop", "blog")
 ELSEWHERE = "elsewhere"

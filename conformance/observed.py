@@ -20,9 +20,9 @@ from conformance.checks import eventually, failed, mk_object
 from conformance.cluster import Cluster, has_condition
 from conformance.network import NODE_IP
 from examples.quickstart.certificates import Issued
-from lasthop.api.meta import Key
-from lasthop.infra.kubernetes.verification_memory import config_map, content
-from lasthop.infra.memory import Memory
+from lasthop.base.api.meta import Key
+from lasthop.run.infra.kubernetes.verification_memory import config_map, content
+from lasthop.run.infra.memory import Memory
 
 NAMESPACE, HOST = "shop", "erp.shop.example"
 PORT, COUNTS = 8443, 8444

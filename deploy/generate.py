@@ -10,7 +10,7 @@ from typing import Final
 
 from deploy import helm_chart
 from deploy.dashboard import dashboard
-from lasthop.infra.kubernetes.installation import (
+from lasthop.run.infra.kubernetes.installation import (
     GATEWAYS,
     Options,
     crd_documents,

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import click
 
-from lasthop.api.kinds import KINDS
-from lasthop.api.profiles import PREFIX
-from lasthop.api.unserved import FIELDS as UNSERVED_FIELDS
-from lasthop.api.unserved import Unserved
+from lasthop.base.api.kinds import KINDS
+from lasthop.base.api.profiles import PREFIX
+from lasthop.base.api.unserved import FIELDS as UNSERVED_FIELDS
+from lasthop.base.api.unserved import Unserved
 from lasthop.cli.commands.explain import request_command
 from lasthop.cli.main import COMMANDS, main
-from lasthop.outputs.findings.remedies import REMEDIES
-from lasthop.plan.limits import FIELDS, MAX_ENDPOINTS, MESSAGE_LENGTH, ceiling, reason
-from lasthop.plan.tls_options import OPTIONS
+from lasthop.engine.outputs.findings.remedies import REMEDIES
+from lasthop.engine.plan.limits import FIELDS, MAX_ENDPOINTS, MESSAGE_LENGTH, ceiling, reason
+from lasthop.engine.plan.tls_options import OPTIONS
 
 REFERENCE = Path(__file__).with_name("reference.md")
 NOT_HERE = Path(__file__).with_name("not-here.md")

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from lasthop.infra.kubernetes.pods import USER
+from lasthop.run.infra.kubernetes.pods import USER
 from release.debian import SUITE, bootstrap, unready
 from release.dist import FOLDER, ROOT, source_date_epoch, write_sums
 from release.places import cache, root_folder

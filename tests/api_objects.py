@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lasthop.api.kinds import CONTROLLER_NAME
-from lasthop.api.routes import ParentReference
-from lasthop.api.status import ConditionStatus, ParentStatus
+from lasthop.base.api.kinds import CONTROLLER_NAME
+from lasthop.base.api.routes import ParentReference
+from lasthop.base.api.status import ConditionStatus, ParentStatus
 
 Json = dict[str, Any]
 BEFORE = "2026-01-01T00:00:00Z"

@@ -16,9 +16,9 @@ from typing import Any
 
 from aiohttp import web
 
-from lasthop.api.bundle import BUNDLE_VERSION
-from lasthop.kubernetes.client import Client
-from lasthop.kubernetes.credentials import Headers, bearer
+from lasthop.base.api.bundle import BUNDLE_VERSION
+from lasthop.edge.kubernetes.client import Client
+from lasthop.edge.kubernetes.credentials import Headers, bearer
 from tests.backends import PATIENCE
 
 Json = dict[str, Any]

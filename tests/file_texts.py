@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lasthop.admission.chain import admit
-from lasthop.admission.problem import field
-from lasthop.admission.yaml import parse
-from lasthop.api.core import Service
-from lasthop.api.meta import Key
-from lasthop.sources.files.loader import Loader
-from lasthop.sources.source import Batch
+from lasthop.base.api.core import Service
+from lasthop.base.api.meta import Key
+from lasthop.edge.admission.chain import admit
+from lasthop.edge.admission.problem import field
+from lasthop.edge.admission.yaml import parse
+from lasthop.edge.sources.files.loader import Loader
+from lasthop.edge.sources.source import Batch
 
 
 def service(name: str = "web", port: int = 80, namespace: str = "shop") -> str:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from lasthop.api.meta import Key
-from lasthop.observe.evidence import EndpointCounts, HopCounts, Outcome
-from lasthop.observe.observations import Observations
-from lasthop.observe.tally import Tally
-from lasthop.plan.cluster_metadata import identity
-from lasthop.plan.observation import HopSeen, HopState, LeafCertificate
-from lasthop.plan.tls import Refused
-from lasthop.plan.upstream import Connection, Hop, Protocol
-from lasthop.resolve.hops import hop_tls
-from lasthop.store.graph import Graph
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe.evidence import EndpointCounts, HopCounts, Outcome
+from lasthop.edge.observe.observations import Observations
+from lasthop.edge.observe.tally import Tally
+from lasthop.engine.plan.cluster_metadata import identity
+from lasthop.engine.plan.observation import HopSeen, HopState, LeafCertificate
+from lasthop.engine.plan.tls import Refused
+from lasthop.engine.plan.upstream import Connection, Hop, Protocol
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.store.graph import Graph
 
 WEB = Key("Gateway", "shop", "web")
 HOP = Hop(WEB, Key("Service", "shop", "api"), 443, Protocol.AUTO)

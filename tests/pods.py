@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from lasthop.kubernetes.client import Client
+from lasthop.edge.kubernetes.client import Client
 from tests.fake_api import Access
 
 PORT = 19000

@@ -9,10 +9,10 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import strategies as st
 
-from lasthop.api.kinds import CONTROLLER_NAME, MULTICLUSTER_API, SERVICE_GROUPS
-from lasthop.api.meta import Object, ObjectMeta
-from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
-from lasthop.plan.tls_options import OPTIONS
+from lasthop.base.api.kinds import CONTROLLER_NAME, MULTICLUSTER_API, SERVICE_GROUPS
+from lasthop.base.api.meta import Object, ObjectMeta
+from lasthop.base.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
+from lasthop.engine.plan.tls_options import OPTIONS
 from tests.certificates import Certificate
 from tests.world import (
     CLASS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lasthop.api.meta import Object
+from lasthop.base.api.meta import Object
 from tests.world import (
     ca_pem,
     mk,

@@ -9,18 +9,18 @@ import msgspec
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 
-from lasthop.api.meta import Key, Object
-from lasthop.api.status import Status
-from lasthop.engine import Engine, Update
-from lasthop.outputs.envoy.resource import CLUSTER, Resource
-from lasthop.plan.finding import Finding
-from lasthop.plan.proxy import ProxyState
-from lasthop.plan.reasons import NO_LONGER_VERIFIED
-from lasthop.plan.tls import SystemStore
-from lasthop.resolve.gateways import gateway
-from lasthop.resolve.ports import PROBE, Probe
-from lasthop.resolve.settings import PROXY, SYSTEM_STORE, Settings
-from lasthop.store.node import Crash
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.status import Status
+from lasthop.engine.engine import Engine, Update
+from lasthop.engine.outputs.envoy.resource import CLUSTER, Resource
+from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.proxy import ProxyState
+from lasthop.engine.plan.reasons import NO_LONGER_VERIFIED
+from lasthop.engine.plan.tls import SystemStore
+from lasthop.engine.resolve.gateways.gateways import gateway
+from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.settings import PROXY, SYSTEM_STORE, Settings
+from lasthop.engine.store.node import Crash
 from tests.world import NOW
 
 

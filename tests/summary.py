@@ -8,9 +8,9 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 
-from lasthop.api.status import ConditionStatus
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
+from lasthop.base.api.status import ConditionStatus
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
 from tests.snapshot import Snapshot
 from tests.summary_clusters import cluster_lines
 from tests.summary_routes import host_lines

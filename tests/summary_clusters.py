@@ -11,9 +11,9 @@ from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from lasthop.outputs.envoy.resource import Resource
-from lasthop.outputs.envoy.retries import BUDGET_INTERVAL
-from lasthop.pki import parse
+from lasthop.base.pki import parse
+from lasthop.engine.outputs.envoy.resource import Resource
+from lasthop.engine.outputs.envoy.retries import BUDGET_INTERVAL
 from tests.snapshot import tls_context
 
 UNLIMITED = 1_000_000

@@ -11,7 +11,7 @@ from envoy.extensions.filters.udp.udp_proxy.v3 import route_pb2, udp_proxy_pb2
 from envoy.extensions.matching.input_matchers.consistent_hashing.v3 import consistent_hashing_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 
-from lasthop.pki import parse
+from lasthop.base.pki import parse
 
 TRIES = 4
 """Of a connection that may go to one backend only."""

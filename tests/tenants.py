@@ -9,12 +9,12 @@ import msgspec
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 
-from lasthop.api.kinds import MULTICLUSTER_API
-from lasthop.api.meta import Key, Object
-from lasthop.api.status import GatewayStatus, ListenerSetStatus, Status
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import LISTENER, ROUTES
-from lasthop.plan.reasons import BACKENDS_WEAKENED, INSECURE_BACKEND_VERIFICATION
+from lasthop.base.api.kinds import MULTICLUSTER_API
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.status import GatewayStatus, ListenerSetStatus, Status
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.resource import LISTENER, ROUTES
+from lasthop.engine.plan.reasons import BACKENDS_WEAKENED, INSECURE_BACKEND_VERIFICATION
 from tests.snapshot import Snapshot
 from tests.world import (
     EXPERIMENTAL_GROUP,

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from lasthop.api.kinds import CONTROLLER_NAME, MULTICLUSTER_API, decode
-from lasthop.api.meta import Key, Object
-from lasthop.api.policies import RejectedPolicy
-from lasthop.plan.knowledge import Unknown
-from lasthop.plan.tls import SystemStore
+from lasthop.base.api.kinds import CONTROLLER_NAME, MULTICLUSTER_API, decode
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.policies import RejectedPolicy
+from lasthop.engine.plan.knowledge import Unknown
+from lasthop.engine.plan.tls import SystemStore
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 GROUP = "gateway.networking.k8s.io"

@@ -23,17 +23,9 @@ from envoy.extensions.filters.http.router.v3 import router_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import any_pb2, duration_pb2
 
-from lasthop.api.meta import Key
-from lasthop.outputs.envoy.resource import (
-    CLUSTER,
-    ENDPOINTS,
-    LISTENER,
-    ROUTES,
-    Changes,
-    Resource,
-    content_hash,
-)
-from lasthop.xds.session import Acked, Nacked
+from lasthop.base.api.meta import Key
+from lasthop.edge.xds.session import Acked, Nacked
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Changes, Resource, content_hash
 from tests.backends import PATIENCE
 
 GATEWAY: Final = Key("Gateway", "shop", "web")

@@ -11,7 +11,7 @@ from bench.control.systems import lasthop_get
 from bench.probe import Probe
 from bench.sampler import Sampler
 from bench.xds_bytes import sent
-from lasthop.outputs.envoy.resource import ENDPOINTS, type_name
+from lasthop.engine.outputs.envoy.resource import ENDPOINTS, type_name
 
 UNREFERENCED = 20
 SAMPLED = 24

@@ -13,7 +13,7 @@ import yaml
 from bench.control import objects
 from conformance.build import Program, build_one, path_of
 from conformance.preflight import Missing, find
-from lasthop.proxy.binary import find_envoy
+from lasthop.edge.proxy.binary import find_envoy
 
 VERSION = "v1.9.1"
 MODULE = "github.com/envoyproxy/gateway"

@@ -33,7 +33,7 @@ from bench.data.sides import configured, envoy_command
 from bench.data.tuned import tuned
 from bench.instructions import Paused, counted_instructions
 from bench.processes import free_port
-from lasthop.outputs.envoy.access_log import SAMPLES_SHARE
+from lasthop.engine.outputs.envoy.access_log import SAMPLES_SHARE
 
 CLIENTS = 4
 READY_WITHIN = 120.0

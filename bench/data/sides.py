@@ -20,7 +20,7 @@ from bench.data.places import BACKENDS, PROXY_CORE, Places, host, pinned
 from bench.data.rows import ENVOY_GATEWAY, HAPROXY, LASTHOP, NGINX, ONE_ROUTE, TUNED, TUNED_SAFE, TUNED_STATS
 from bench.data.tuned import tuned
 from bench.processes import free_port
-from lasthop.proxy.binary import find_envoy
+from lasthop.edge.proxy.binary import find_envoy
 from tests.proxy import documents as docs
 from tests.proxy.documents import Document
 from tests.proxy.lasthop import Lasthop

@@ -12,9 +12,9 @@ import json
 from typing import Any
 
 from bench.data.places import Places, host
-from lasthop.outputs.envoy.bootstrap import bootstrap
-from lasthop.outputs.envoy.statistics import stats_config
-from lasthop.outputs.envoy.xds_cluster import LocalXds
+from lasthop.engine.outputs.envoy.bootstrap import bootstrap
+from lasthop.engine.outputs.envoy.statistics import stats_config
+from lasthop.engine.outputs.envoy.xds_cluster import LocalXds
 
 Json = dict[str, Any]
 _TYPES = "type.googleapis.com/envoy"

@@ -12,8 +12,8 @@ from pathlib import Path
 import grpc
 from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, Resource
-from lasthop.xds.response import Response, encode
+from lasthop.edge.xds.response import Response, encode
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, Resource
 
 VIRTUAL_HOSTS = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
 SCOPES = "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration"

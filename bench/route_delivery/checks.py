@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.route_delivery.deliveries import DELIVERIES
 from bench.route_delivery.emitted import Emitted
 from bench.route_delivery.proxy import PATIENCE, Proxy
-from lasthop.outputs.envoy.resource import LISTENER
+from lasthop.engine.outputs.envoy.resource import LISTENER
 
 HELD = 1.0
 """Seconds for which routes are held back from a listener that is there."""

@@ -12,9 +12,9 @@ from envoy.config.route.v3.scoped_route_pb2 import ScopedRouteConfiguration
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
 from bench.route_delivery.ads import SCOPES, VIRTUAL_HOSTS
-from lasthop.outputs.envoy.encode import encode, field, over_ads, packed
-from lasthop.outputs.envoy.resource import ROUTES, Resource, content_hash
-from lasthop.outputs.envoy.routes import EncodedHost, route_table
+from lasthop.engine.outputs.envoy.encode import encode, field, over_ads, packed
+from lasthop.engine.outputs.envoy.resource import ROUTES, Resource, content_hash
+from lasthop.engine.outputs.envoy.routes import EncodedHost, route_table
 
 
 class Delivery(Protocol):

@@ -12,11 +12,11 @@ from envoy.config.route.v3.route_components_pb2 import VirtualHost
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
 
 from bench.folder import TARGETS, Folder, PolicySet
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource
-from lasthop.resolve.ports import PROBE, Probe
-from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.state import StateDirectory
+from lasthop.edge.sources.files.loader import Loader
+from lasthop.edge.sources.files.state import StateDirectory
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource
+from lasthop.engine.resolve.gateways.ports import PROBE, Probe
 
 LISTEN = 18080
 """In what is emitted; each Envoy gets a port of its own."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from bench.route_delivery.deliveries import Rds, Srds, Vhds, resource
 from bench.route_delivery.emitted import PATHS, Emitted, Variant
 from bench.route_delivery.proxy import Edit, Proxy
-from lasthop.outputs.envoy.resource import ROUTES
+from lasthop.engine.outputs.envoy.resource import ROUTES
 
 EDITED = "s00003"
 """The set whose route is edited: one that has a cluster."""

@@ -19,13 +19,13 @@ from bench.processes import free_port, main_thread_cpu
 from bench.route_delivery.ads import Ads
 from bench.route_delivery.deliveries import Delivery, resource
 from bench.route_delivery.emitted import Emitted
-from lasthop.outputs.envoy.bootstrap import bootstrap
-from lasthop.outputs.envoy.encode import encode
-from lasthop.outputs.envoy.resource import LISTENER, Resource
-from lasthop.outputs.envoy.xds_cluster import LocalXds
-from lasthop.proxy.binary import find_envoy
-from lasthop.proxy.launch import command
-from lasthop.unix_http import get
+from lasthop.edge.proxy.binary import find_envoy
+from lasthop.edge.proxy.launch import command
+from lasthop.edge.unix_http import get
+from lasthop.engine.outputs.envoy.bootstrap import bootstrap
+from lasthop.engine.outputs.envoy.encode import encode
+from lasthop.engine.outputs.envoy.resource import LISTENER, Resource
+from lasthop.engine.outputs.envoy.xds_cluster import LocalXds
 
 PATIENCE = 60.0
 NO_WALK = "--ignore-unknown-dynamic-fields"

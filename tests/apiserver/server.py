@@ -16,12 +16,12 @@ import yaml
 from conformance import build, certificates, kubeconfig
 from conformance.children import Server
 from conformance.releases import CURRENT
-from lasthop.api.documents import Json
+from lasthop.base.api.documents import Json
 from tests.ports import free_port
 
 PROGRAMS = build.paths(CURRENT)
 BUILT = all(PROGRAMS[name].exists() for name in ("etcd", "kube-apiserver"))
-CRDS = Path(build.__file__).parents[1] / "src" / "lasthop" / "api" / "crds"
+CRDS = Path(build.__file__).parents[1] / "src" / "lasthop" / "base" / "api" / "crds"
 PATIENCE = 100.0
 
 

@@ -9,12 +9,12 @@ from typing import Final
 
 import pytest
 
-from lasthop import loop
-from lasthop.api.documents import Json
-from lasthop.api.kinds import KINDS
-from lasthop.kubernetes.client import Client, path_of
-from lasthop.kubernetes.config import load
-from lasthop.sources.kubernetes.source import KubernetesSource
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import KINDS
+from lasthop.edge.kubernetes.client import Client, path_of
+from lasthop.edge.kubernetes.config import load
+from lasthop.edge.sources.kubernetes.source import KubernetesSource
+from lasthop.run import loop
 from tests.api_objects import mk_policy, mk_route
 from tests.apiserver.server import PATIENCE, ApiServer, api_server
 from tests.fake_api import until

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lasthop.infra.kubernetes.installation import Options, documents, path
+from lasthop.run.infra.kubernetes.installation import Options, documents, path
 from tests.apiserver.server import PATIENCE, ApiServer, api_server
 from tests.certificates import Certificate, dns
 from tests.folders import lasthop

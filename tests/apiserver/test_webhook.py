@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from conformance.children import Server
-from lasthop.api.documents import Json
-from lasthop.api.kinds import KINDS, document
-from lasthop.infra.kubernetes.webhook import configuration
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import KINDS, document
+from lasthop.run.infra.kubernetes.webhook import configuration
 from tests.apiserver.server import PATIENCE, ApiServer, api_server
 from tests.ports import free_port
 from tests.rehearsed import REFUSING, world

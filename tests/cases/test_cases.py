@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lasthop.engine import Engine
-from lasthop.kubernetes.objects import trimmed
-from lasthop.plan.tls import SystemStore
-from lasthop.resolve.settings import SYSTEM_STORE
-from lasthop.sources.files.source import FilesSource
+from lasthop.edge.kubernetes.objects import trimmed
+from lasthop.edge.sources.files.source import FilesSource
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan.tls import SystemStore
+from lasthop.engine.resolve.settings import SYSTEM_STORE
 from tests.snapshot import Snapshot, settle
 from tests.summary import summary
 from tests.world import NOW

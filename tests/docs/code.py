@@ -7,18 +7,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from lasthop.plan import condition, not_applied, reasons
+from lasthop.engine.plan import condition, not_applied, reasons
 from tests.docs.pages import ROOT
 
 SOURCES = sorted((ROOT / "src" / "lasthop").rglob("*.py"))
 REASON_AT = {"Finding": 1, "Problem": 0}
 """Whose reason is which argument, where it may be written as text."""
-ADMISSION = "from lasthop.admission.problem import"
+ADMISSION = "from lasthop.edge.admission.problem import"
 """Whose Problem has its reason last."""
 
 
 def condition_reasons() -> set[str]:
-    """The constants of plan/reasons.py that anything uses."""
+    """The constants of engine/plan/reasons.py that anything uses."""
     texts = "\n".join(path.read_text() for path in SOURCES)
     return {getattr(reasons, name) for name in set(re.findall(r"\breasons\.([A-Z_]+)\b", texts))}
 
@@ -58,7 +58,7 @@ def _types(path: Path) -> Iterator[str]:
             if isinstance(type, ast.Attribute):
                 yield getattr(reasons, type.attr)
             elif path != Path(condition.__file__):  # whose own helpers pass on what they are given
-                raise AssertionError(f"{path}:{node.lineno}: write the type as a constant of plan/reasons.py")
+                raise AssertionError(f"{path}:{node.lineno}: write the type as a constant of engine/plan/reasons.py")
 
 
 def environment_variables() -> set[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lasthop.observe.observations import EXPIRES, MAX_PROXIES
-from lasthop.slices import SHARE
-from lasthop.stalls import STALL
+from lasthop.edge.observe.observations import EXPIRES, MAX_PROXIES
+from lasthop.edge.slices import SHARE
+from lasthop.edge.xds import budget
+from lasthop.run.stalls import STALL
 from lasthop.web import answers, reviews, webhook
-from lasthop.xds import budget
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
 TEXT = DOCUMENT.read_text().partition("## Budgets of peers")[2].partition("\n## ")[0]

@@ -13,12 +13,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from lasthop.admission import limits
-from lasthop.api.kinds import KINDS
-from lasthop.api.unserved import Unserved
+from lasthop.base.api.kinds import KINDS
+from lasthop.base.api.unserved import Unserved
 from lasthop.cli.main import main
-from lasthop.outputs.envoy.access_log import FIELDS
-from lasthop.resolve.telemetry import KNOWN_ATTRIBUTES
+from lasthop.edge.admission import limits
+from lasthop.engine.outputs.envoy.access_log import FIELDS
+from lasthop.engine.resolve.gateways.telemetry import KNOWN_ATTRIBUTES
 from lasthop.web import app
 from tests.docs import code
 from tests.docs.pages import CA, DOCS, PAGES, ROOT, Block, Document, blocks, links, put, table_under

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import click
 import pytest
 
-from lasthop.cli.render import import_report
-from lasthop.importers.registry import SYSTEMS
+from lasthop_import.command import report as import_report
+from lasthop_import.registry import SYSTEMS
 from tests.importers.harness import run_text
 
 SHORTENED = re.compile(r"\|\n\s+-----BEGIN CERTIFICATE-----\n\s+\.\.\.\n")

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from lasthop.host import HostRuntime
-from lasthop.loop import run
-from lasthop.outputs.envoy.resource import CLUSTER
-from lasthop.proxy.binary import Envoy
-from lasthop.sources.files.source import FilesSource
+from lasthop.edge.proxy.binary import Envoy
+from lasthop.edge.sources.files.source import FilesSource
+from lasthop.engine.outputs.envoy.resource import CLUSTER
+from lasthop.run.host import HostRuntime
+from lasthop.run.loop import run
 from tests.folders import good_folder, policy
 from tests.xds_client import Proxy, proxy
 from tests.xds_envoy import short_directory, until
@@ -112,9 +112,9 @@ async def edited_policy(directory: Path, calls: Calls) -> None:
                 (directory / "policy.yaml").write_text(policy().replace("api.internal", hostname))
                 (directory / "policy.yaml").rename(folder / "policy.yaml")
                 answer = await told(envoy, hostname)
-                await until(lambda: ("outputs/status/policies.py", "policy_status") in calls.times)
+                await until(lambda: ("engine/outputs/status/policies.py", "policy_status") in calls.times)
                 await envoy.ask(CLUSTER, answer.nonce)
-                await until(lambda: ("fleet.py", "acked") in calls.times)
+                await until(lambda: ("run/fleet.py", "acked") in calls.times)
         running.cancel()
 
 

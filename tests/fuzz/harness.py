@@ -13,12 +13,12 @@ import msgspec
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 
-from lasthop.api.kinds import decode
-from lasthop.api.meta import Key, Object
-from lasthop.host import HostRuntime
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Resource
-from lasthop.proxy.binary import find_envoy
-from lasthop.sources.source import Batch, Source
+from lasthop.base.api.kinds import decode
+from lasthop.base.api.meta import Key, Object
+from lasthop.edge.proxy.binary import find_envoy
+from lasthop.edge.sources.source import Batch, Source
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Resource
+from lasthop.run.host import HostRuntime
 from tests.fuzz import certificates
 from tests.fuzz.objects import PORTS, SHARED, Document
 from tests.ports import free_port

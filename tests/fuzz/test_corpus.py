@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lasthop.resolve import http_syntax
+from lasthop.engine.resolve.routing import http_syntax
 from tests.fuzz.__main__ import corpus, world
 from tests.fuzz.harness import Failed, harness
 

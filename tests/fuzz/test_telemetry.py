@@ -11,14 +11,14 @@ from envoy.config.route.v3 import route_pb2
 from envoy.extensions.filters.http.router.v3 import router_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
-from lasthop.api.kinds import decode
-from lasthop.api.meta import Key
-from lasthop.outputs.envoy.encode import encode, packed, socket_address
-from lasthop.outputs.envoy.listeners import HCM
-from lasthop.outputs.envoy.tracing import trace
-from lasthop.plan.telemetry import Tracing
-from lasthop.proxy.binary import find_envoy
-from lasthop.resolve.telemetry import tracing
+from lasthop.base.api.kinds import decode
+from lasthop.base.api.meta import Key
+from lasthop.edge.proxy.binary import find_envoy
+from lasthop.engine.outputs.envoy.encode import encode, packed, socket_address
+from lasthop.engine.outputs.envoy.listeners import HCM
+from lasthop.engine.outputs.envoy.tracing import trace
+from lasthop.engine.plan.telemetry import Tracing
+from lasthop.engine.resolve.gateways.telemetry import tracing
 from tests.fuzz.objects import NAMES, TENANT, Tenant
 from tests.snapshot import settled
 from tests.world import keyed, mk_class, mk_gateway, mk_service

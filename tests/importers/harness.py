@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from lasthop.importers.decisions import Decisions, read_decisions
-from lasthop.importers.documents import Document, SourceText, read_texts
-from lasthop.importers.registry import AUTO, SYSTEMS, detected
-from lasthop.importers.result import Result
-from lasthop.importers.run import Reading, read, write
-from lasthop.importers.settings import Settings
+from lasthop_import.decisions import Decisions, read_decisions
+from lasthop_import.documents import Document, SourceText, read_texts
+from lasthop_import.registry import AUTO, SYSTEMS, detected
+from lasthop_import.result import Result
+from lasthop_import.run import Reading, read, write
+from lasthop_import.settings import Settings
 from tests.world import NOW
 
 FILES = Path(__file__).parent / "cases" / "files"

@@ -8,20 +8,20 @@ from typing import Any
 
 import msgspec
 
-from lasthop.admission.chain import admit
-from lasthop.api.meta import Key
-from lasthop.cli.import_check import ON_A_HOST, Checked, check
-from lasthop.cli.render import import_report
-from lasthop.importers.decisions import Decision, Decisions, appended
-from lasthop.importers.documents import Document, SourceText
-from lasthop.importers.inputs import Inputs
-from lasthop.importers.levels import Level, NewLevel
-from lasthop.importers.model import SystemTrust
-from lasthop.importers.notes import Category
-from lasthop.importers.registry import SYSTEMS
-from lasthop.importers.writer.text import render
-from lasthop.outputs.audit.hops import Manner
-from lasthop.resolve.settings import Settings
+from lasthop.base.api.meta import Key
+from lasthop.edge.admission.chain import admit
+from lasthop.engine.outputs.audit.hops import Manner
+from lasthop.engine.resolve.settings import Settings
+from lasthop_import.check import ON_A_HOST, Checked, check
+from lasthop_import.command import report as import_report
+from lasthop_import.decisions import Decision, Decisions, appended
+from lasthop_import.documents import Document, SourceText
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level, NewLevel
+from lasthop_import.model import SystemTrust
+from lasthop_import.notes import Category
+from lasthop_import.registry import SYSTEMS
+from lasthop_import.writer.text import render
 from tests.importers.harness import Outcome, run_documents
 
 ADDRESSES = Settings(host_network=False)

@@ -27,7 +27,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "force-ssl-redirect": BOOLEANS,
     "ssl-passthrough": ("false", "false", "true"),
     "app-root": ("/home", "home"),
-    "permanent-redirect": ("https://new.example/x", "https://$host/", "junk", "http://[bad"),
+    "permanent-redirect": ("https://new.example/x", "https://$run/host/", "junk", "http://[bad"),
     "permanent-redirect-code": ("301", "308", "999", "x"),
     "temporal-redirect": ("http://new.example$request_uri",),
     "from-to-www-redirect": BOOLEANS,

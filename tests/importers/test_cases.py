@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lasthop.importers.registry import AUTO, SYSTEMS
+from lasthop_import.registry import AUTO, SYSTEMS
 from tests.importers.harness import run_text, shown
 from tests.importers.promises import assert_promises, assert_repeatable
 

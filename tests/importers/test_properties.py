@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from lasthop.importers.decisions import Decisions
-from lasthop.importers.documents import Document, SourceText
-from lasthop.importers.notes import Category
-from lasthop.importers.registry import SYSTEMS
+from lasthop_import.decisions import Decisions
+from lasthop_import.documents import Document, SourceText
+from lasthop_import.notes import Category
+from lasthop_import.registry import SYSTEMS
 from tests.importers import promises
 from tests.importers.harness import Outcome, run_values
 from tests.importers.harness import settings as import_settings

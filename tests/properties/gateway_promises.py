@@ -14,11 +14,11 @@ from envoy.extensions.filters.http.set_filter_state.v3 import set_filter_state_p
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 
-from lasthop.api.gateway import ListenerSet, ReferenceGrant
-from lasthop.api.meta import Key, Object
-from lasthop.api.routes import HTTPRoute
-from lasthop.api.telemetry import XTelemetryPolicy
-from lasthop.outputs.envoy.resource import LISTENER, ROUTES, SECRET
+from lasthop.base.api.gateway import ListenerSet, ReferenceGrant
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.routes import HTTPRoute
+from lasthop.base.api.telemetry import XTelemetryPolicy
+from lasthop.engine.outputs.envoy.resource import LISTENER, ROUTES, SECRET
 from tests.random_world import ca_content
 from tests.snapshot import Snapshot, tls_context
 from tests.world import CLIENTS, crl_pem

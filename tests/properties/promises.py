@@ -13,15 +13,15 @@ from typing import Any
 
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2
 
-from lasthop.api.backends import XBackend
-from lasthop.api.core import Secret, Service, ServiceImport
-from lasthop.api.meta import Key, Object
-from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
-from lasthop.api.profiles import BackendTLSProfile
-from lasthop.api.verification import PinSetSpec
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import CLUSTER, SECRET
-from lasthop.plan.tls_options import OPTIONS
+from lasthop.base.api.backends import XBackend
+from lasthop.base.api.core import Secret, Service, ServiceImport
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.policies import BackendTLSPolicy, RejectedPolicy
+from lasthop.base.api.profiles import BackendTLSProfile
+from lasthop.base.api.verification import PinSetSpec
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.resource import CLUSTER, SECRET
+from lasthop.engine.plan.tls_options import OPTIONS
 from tests.properties.gateway_promises import (
     Objects,
     check_clients,

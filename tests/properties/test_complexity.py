@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.meta import Key, Object
-from lasthop.controller import Controller
-from lasthop.engine import Engine
-from lasthop.outputs.envoy import encoded_routes, route_messages
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES, Resource
-from lasthop.outputs.envoy.route_index import leaves
-from lasthop.resolve import backends
-from lasthop.sinks.sink import Sink
-from lasthop.sources.source import Batch, Source
+from lasthop.base.api.meta import Key, Object
+from lasthop.edge.sinks.sink import Sink
+from lasthop.edge.sources.source import Batch, Source
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy import encoded_routes, route_messages
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES, Resource
+from lasthop.engine.outputs.envoy.route_index import leaves
+from lasthop.engine.resolve.backends import backends
+from lasthop.run.controller import Controller
 from tests.snapshot import Snapshot, settle
 from tests.world import (
     NOW,

@@ -1,6 +1,6 @@
 """Which fields of Envoy's messages are used: none that Envoy means to remove.
 
-Envoy is told not to look for these itself (`proxy/launch.py`), so here is the only place that does.
+Envoy is told not to look for these itself (`edge/proxy/launch.py`), so here is the only place that does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import HealthCheck, given, settings
 
-from lasthop.outputs.envoy.retries import BUDGET_INTERVAL
+from lasthop.engine.outputs.envoy.retries import BUDGET_INTERVAL
 from tests.properties.promises import walk
 from tests.random_world import EDITS, Edit
 

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lasthop.api.meta import Key, Object
-from lasthop.api.policies import RejectedPolicy
-from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.state import StateDirectory
-from lasthop.sources.source import Batch
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.policies import RejectedPolicy
+from lasthop.edge.sources.files.loader import Loader
+from lasthop.edge.sources.files.state import StateDirectory
+from lasthop.edge.sources.source import Batch
 from tests.certificates import Certificate, dns
 
 PAIRS = [Certificate(f"{n}.example", sans=dns(f"{n}.example")) for n in range(3)]

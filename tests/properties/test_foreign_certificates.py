@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key, Object
-from lasthop.api.status import GatewayStatus
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, SECRET, Resource
-from lasthop.outputs.explain.explain import explain
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.status import GatewayStatus
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, SECRET, Resource
+from lasthop.engine.outputs.explain.explain import explain
 from tests.odd_certificates import ODD_PEMS, odd_ders, odd_keys, pem, valid
 from tests.snapshot import Snapshot, settle
 from tests.world import (

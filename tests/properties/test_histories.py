@@ -18,21 +18,21 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lasthop.api.bundle import CrdVersion, CrdVersions
-from lasthop.api.meta import Key, Object
-from lasthop.controller import Controller
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.quarantine import withhold
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Part, Resource
-from lasthop.plan.listener import Gateway
-from lasthop.plan.proxy import ProxyState
-from lasthop.plan.tls import SystemStore
-from lasthop.resolve.ports import PROBE, Probe
-from lasthop.resolve.settings import CRD_VERSIONS, PROXY, SYSTEM_STORE
-from lasthop.sinks.sink import Sink
-from lasthop.sources.source import Batch, Source
-from lasthop.xds.cache import Cache
-from lasthop.xds.session import Acked, Nacked
+from lasthop.base.api.bundle import CrdVersion, CrdVersions
+from lasthop.base.api.meta import Key, Object
+from lasthop.edge.sinks.sink import Sink
+from lasthop.edge.sources.source import Batch, Source
+from lasthop.edge.xds.cache import Cache
+from lasthop.edge.xds.session import Acked, Nacked
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.quarantine import withhold
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Part, Resource
+from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.proxy import ProxyState
+from lasthop.engine.plan.tls import SystemStore
+from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.settings import CRD_VERSIONS, PROXY, SYSTEM_STORE
+from lasthop.run.controller import Controller
 from tests.random_world import BASE, EDIT
 from tests.snapshot import Snapshot, said, settle, told
 from tests.world import NOW, STORE, UNREAD, key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from lasthop.resolve.hostnames import covers, fitting, intersection, most_specific, specificity
+from lasthop.engine.resolve.routing.hostnames import covers, fitting, intersection, most_specific, specificity
 
 LABELS = ("a", "b", "c")
 NAMES = [".".join(labels) for depth in (1, 2, 3, 4) for labels in itertools.product(LABELS, repeat=depth)]

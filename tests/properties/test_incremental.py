@@ -7,9 +7,9 @@ from datetime import timedelta
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key, Object
-from lasthop.engine import Engine
-from lasthop.resolve.settings import HELD, SYSTEM_STORE
+from lasthop.base.api.meta import Key, Object
+from lasthop.engine.engine import Engine
+from lasthop.engine.resolve.settings import HELD, SYSTEM_STORE
 from tests.random_world import BASE, EDITS, OBJECTS, Edit
 from tests.snapshot import Snapshot, said, settle, settled, told
 from tests.world import NOW, STORE, key

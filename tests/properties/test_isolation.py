@@ -18,13 +18,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from envoy.config.route.v3 import route_pb2
 from msgspec.structs import replace
 
-from lasthop.api.kinds import decode, document
-from lasthop.api.meta import BytesMap, Key, Object, StringMap
-from lasthop.api.routes import HTTPRoute
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import ROUTES
-from lasthop.outputs.explain.explain import tree
-from lasthop.plan.reasons import INTERNAL_ERROR
+from lasthop.base.api.kinds import decode, document
+from lasthop.base.api.meta import BytesMap, Key, Object, StringMap
+from lasthop.base.api.routes import HTTPRoute
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.resource import ROUTES
+from lasthop.engine.outputs.explain.explain import tree
+from lasthop.engine.plan.reasons import INTERNAL_ERROR
 from tests.snapshot import Snapshot, settle, settled
 from tests.tenants import TENANT, VICTIMS, of_others, world
 from tests.world import STORE, ca_pem, key_pair

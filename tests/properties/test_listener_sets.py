@@ -12,12 +12,12 @@ from envoy.config.route.v3 import route_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lasthop.api.core import Namespace
-from lasthop.api.gateway import Gateway, Listener, ListenerSet
-from lasthop.api.meta import Key, Object
-from lasthop.api.status import GatewayStatus, ListenerSetStatus
-from lasthop.outputs.envoy.resource import LISTENER, ROUTES
-from lasthop.resolve.gateways import gateway as resolved_gateway
+from lasthop.base.api.core import Namespace
+from lasthop.base.api.gateway import Gateway, Listener, ListenerSet
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.status import GatewayStatus, ListenerSetStatus
+from lasthop.engine.outputs.envoy.resource import LISTENER, ROUTES
+from lasthop.engine.resolve.gateways.gateways import gateway as resolved_gateway
 from tests.random_world import BASE, EDITS, FRONTEND, Edit
 from tests.snapshot import settled
 from tests.world import STORE, key, key_pair, keyed, mk_class, mk_gateway, mk_listener_set, mk_route, mk_secret

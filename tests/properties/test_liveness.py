@@ -14,11 +14,11 @@ from envoy.config.route.v3 import route_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from hypothesis import HealthCheck, given, settings
 
-from lasthop.api.core import AnyService
-from lasthop.api.kinds import MULTICLUSTER_API
-from lasthop.api.meta import Key
-from lasthop.api.policies import BackendTLSPolicy
-from lasthop.outputs.envoy.resource import LISTENER, ROUTES
+from lasthop.base.api.core import AnyService
+from lasthop.base.api.kinds import MULTICLUSTER_API
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import BackendTLSPolicy
+from lasthop.engine.outputs.envoy.resource import LISTENER, ROUTES
 from tests.properties.gateway_promises import Objects
 from tests.properties.promises import profiles_of, texts, walk
 from tests.random_world import EDITS, Edit

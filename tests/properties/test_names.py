@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key
-from lasthop.outputs.envoy.resource import cluster_of, endpoints_name
-from lasthop.pki.parse import bare_names
-from lasthop.plan.cluster_metadata import PLAINTEXT, metadata, names, source
-from lasthop.plan.observation import failing, failure_words
-from lasthop.plan.tls import BackendTLS, San, SanType
-from lasthop.plan.upstream import Connection, Hop, Protocol
-from lasthop.proxy.entry import AccessLogEntry
-from lasthop.proxy.failures import explain_failure, without_advice
+from lasthop.base.api.meta import Key
+from lasthop.base.pki.parse import bare_names
+from lasthop.edge.proxy.entry import AccessLogEntry
+from lasthop.edge.proxy.failures import explain_failure, without_advice
+from lasthop.engine.outputs.envoy.resource import cluster_of, endpoints_name
+from lasthop.engine.plan.cluster_metadata import PLAINTEXT, metadata, names, source
+from lasthop.engine.plan.observation import failing, failure_words
+from lasthop.engine.plan.tls import BackendTLS, San, SanType
+from lasthop.engine.plan.upstream import Connection, Hop, Protocol
 
 LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
 NAMES = st.lists(LABELS, min_size=1, max_size=3).map(".".join)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.observe.observations import Observations
-from lasthop.observe.verdict import LONGEST_RECOVERY, SILENCE
-from lasthop.plan.observation import Health
+from lasthop.edge.observe.observations import Observations
+from lasthop.edge.observe.verdict import LONGEST_RECOVERY, SILENCE
+from lasthop.engine.plan.observation import Health
 from tests.observed import HOP, A, B, World
 
 POD_1, POD_2 = "pod-1", "pod-2"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.api.core import Pod
-from lasthop.api.meta import Key, Object
-from lasthop.engine import Engine
-from lasthop.plan.upstream import Endpoint
-from lasthop.resolve.backends import endpoints
-from lasthop.resolve.settings import IN_CLUSTER
+from lasthop.base.api.core import Pod
+from lasthop.base.api.meta import Key, Object
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan.upstream import Endpoint
+from lasthop.engine.resolve.backends.backends import endpoints
+from lasthop.engine.resolve.settings import IN_CLUSTER
 from tests.world import key, keyed, mk, mk_pod
 
 LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["x", "y"]), max_size=2)

@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lasthop import logs
+from lasthop.base.text.printable import LIMIT, clean, printable
 from lasthop.cli.main import main
 from lasthop.cli.render.status_rows import row
 from lasthop.cli.render.table import Columns
 from lasthop.cli.views.folder import FolderView
-from lasthop.outputs.status.status_cache import StatusCache
-from lasthop.printable import LIMIT, clean, printable
+from lasthop.engine.outputs.status.status_cache import StatusCache
+from lasthop.run import logs
 from tests.certificates import DAY, NOW, Certificate
 from tests.folders import BASE, config_map, policy
 

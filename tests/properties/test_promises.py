@@ -15,16 +15,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lasthop.api.core import Service, ServiceImport
-from lasthop.api.kinds import MULTICLUSTER_API
-from lasthop.api.meta import Key
-from lasthop.api.profiles import GatewayProfile
-from lasthop.api.status import GatewayStatus
-from lasthop.outputs.audit.hops import REFUSALS
-from lasthop.outputs.envoy.clusters import CLUSTERS
-from lasthop.outputs.envoy.resource import ENDPOINTS, LISTENER, ROUTES, SECRET
-from lasthop.outputs.explain.explain import explain
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.base.api.core import Service, ServiceImport
+from lasthop.base.api.kinds import MULTICLUSTER_API
+from lasthop.base.api.meta import Key
+from lasthop.base.api.profiles import GatewayProfile
+from lasthop.base.api.status import GatewayStatus
+from lasthop.engine.outputs.audit.hops import REFUSALS
+from lasthop.engine.outputs.envoy.clusters import CLUSTERS
+from lasthop.engine.outputs.envoy.resource import ENDPOINTS, LISTENER, ROUTES, SECRET
+from lasthop.engine.outputs.explain.explain import explain
+from lasthop.engine.plan.upstream import Hop, Protocol
 from tests.properties.gateway_promises import Objects, check_keys
 from tests.properties.promises import EXEMPT, check, named_by_policy, walk
 from tests.random_world import (

@@ -7,15 +7,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.encoded_routes import index_path
-from lasthop.outputs.envoy.route_index import leaves
-from lasthop.plan.routing import Forward, Match, PathType, Route, ValueMatch
-from lasthop.resolve.attachment import in_order, rank
-from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost
-from lasthop.resolve.routes import routes
-from lasthop.store.graph import Graph, query
+from lasthop.base.api.meta import Key
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.encoded_routes import index_path
+from lasthop.engine.outputs.envoy.route_index import leaves
+from lasthop.engine.plan.routing import Forward, Match, PathType, Route, ValueMatch
+from lasthop.engine.resolve.routing.attachment import in_order, rank
+from lasthop.engine.resolve.routing.budgets import VIRTUAL_HOSTS, RouteCost
+from lasthop.engine.resolve.routing.routes import routes
+from lasthop.engine.store.graph import Graph, query
 from tests.route_oracle import HOST, Document, Request, chosen, match_documents, matches, requests, route_documents
 from tests.world import keyed, mk, mk_class, mk_gateway
 

@@ -19,17 +19,17 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key
-from lasthop.controller import Controller
-from lasthop.engine import Engine
-from lasthop.infra import memory
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Resource
-from lasthop.plan.listener import Gateway
-from lasthop.resolve.ports import PROBE, Probe
-from lasthop.sinks.sink import Sink
-from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.state import StateDirectory
-from lasthop.sources.source import Batch, Source
+from lasthop.base.api.meta import Key
+from lasthop.edge.sinks.sink import Sink
+from lasthop.edge.sources.files.loader import Loader
+from lasthop.edge.sources.files.state import StateDirectory
+from lasthop.edge.sources.source import Batch, Source
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Resource
+from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.run.controller import Controller
+from lasthop.run.infra import memory
 from tests.hunt.base import BASE, hop_file
 from tests.hunt.folder import Folder
 from tests.hunt.generator import Generator

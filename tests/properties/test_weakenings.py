@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 
-from lasthop.api.core import Service
-from lasthop.api.meta import Key
-from lasthop.engine import Engine
-from lasthop.outputs.audit.hops import HopReport, Manner
-from lasthop.resolve.app_protocols import says_plaintext
+from lasthop.base.api.core import Service
+from lasthop.base.api.meta import Key
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.resolve.backends.app_protocols import says_plaintext
 from tests.random_world import BASE, EDITS, Edit
 from tests.snapshot import settle, settled
 from tests.world import STORE, key

@@ -19,8 +19,8 @@ import yaml
 from click.testing import CliRunner
 
 from lasthop.cli.main import main
-from lasthop.plan.request import read_request
-from lasthop.proxy.handle import find_envoys
+from lasthop.edge.proxy.handle import find_envoys
+from lasthop.engine.plan.request import read_request
 from tests.backends import until
 from tests.ports import free_port
 from tests.proxy import documents

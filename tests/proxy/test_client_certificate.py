@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from lasthop.api.meta import Key
+from lasthop.base.api.meta import Key
 from lasthop.cli.views.folder import FolderView
-from lasthop.probe.plan import probe, targets
+from lasthop.edge.probe.plan import probe, targets
 from tests.backends import Backend, until
 from tests.ports import free_port
 from tests.proxy import documents as docs

@@ -11,8 +11,8 @@ from typing import Any
 
 import aiohttp
 
-from lasthop.cluster_host import ClusterHostRuntime
-from lasthop.proxy.binary import find_envoy
+from lasthop.edge.proxy.binary import find_envoy
+from lasthop.run.cluster_host import ClusterHostRuntime
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
 from tests.api_objects import mk_pod, mk_selector

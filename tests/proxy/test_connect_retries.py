@@ -14,8 +14,8 @@ from typing import NamedTuple
 import grpc
 import pytest
 
-from lasthop.outputs.envoy.clusters import BUFFER_LIMIT
-from lasthop.outputs.envoy.retries import INTERVAL
+from lasthop.engine.outputs.envoy.clusters import BUFFER_LIMIT
+from lasthop.engine.outputs.envoy.retries import INTERVAL
 from tests.backends import Backend, until
 from tests.certificates import Certificate, dns
 from tests.docs.pages import DOCS, table_under

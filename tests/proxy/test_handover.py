@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.proxy.binary import find_envoy
+from lasthop.edge.proxy.binary import find_envoy
 from tests.backends import Backend, until
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, issued

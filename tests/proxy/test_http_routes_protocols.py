@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lasthop.outputs.envoy.route_index import FROM
+from lasthop.engine.outputs.envoy.route_index import FROM
 from tests.backends import Backend, Connection
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, issued, with_alpn

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import grpc
 import pytest
 
-from lasthop.outputs.envoy.statistics import HOP_STATS
-from lasthop.proxy.admin import Admin
-from lasthop.proxy.directory import folder_name
+from lasthop.edge.proxy.admin import Admin
+from lasthop.edge.proxy.directory import folder_name
+from lasthop.engine.outputs.envoy.statistics import HOP_STATS
 from tests.backends import Backend, until
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port

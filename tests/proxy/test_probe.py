@@ -22,10 +22,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from lasthop.api.meta import Key
+from lasthop.base.api.meta import Key
 from lasthop.cli.views.folder import FolderView
-from lasthop.probe.plan import probe, targets
-from lasthop.probe.result import ProbeResult
+from lasthop.edge.probe.plan import probe, targets
+from lasthop.edge.probe.result import ProbeResult
 from tests.backends import Backend, backend
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.proxy import documents as docs

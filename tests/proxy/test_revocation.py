@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from lasthop.api.meta import Key
+from lasthop.base.api.meta import Key
 from lasthop.cli.views.folder import FolderView
-from lasthop.probe.plan import probe, targets
+from lasthop.edge.probe.plan import probe, targets
 from tests.backends import Backend, backend, until
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port

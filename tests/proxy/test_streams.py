@@ -25,7 +25,7 @@ from tests.servers import server
 
 DRAIN = 2
 """Seconds that these tests give connections of a chain that is gone. (Everybody else: 30.)"""
-SHORT = f"import lasthop.proxy.launch as it; it.DRAIN_SECONDS = {DRAIN}; from lasthop.cli.main import main; main()"
+SHORT = f"import lasthop.edge.proxy.launch as it; it.DRAIN_SECONDS = {DRAIN}; from lasthop.cli.main import main; main()"
 OLDER, NEWER = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
 NAMES = dns("a.test", "b.test", "api.test", "mtls.test")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.proxy.binary import find_envoy
+from lasthop.edge.proxy.binary import find_envoy
 from tests.backends import until
 from tests.proxy.lasthop import EXECUTABLE, Lasthop
 from tests.proxy.load import Load

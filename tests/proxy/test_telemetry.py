@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lasthop.outputs.envoy.sampling import sampled_pattern
+from lasthop.engine.outputs.envoy.sampling import sampled_pattern
 from tests.backends import until
 from tests.certificates import Certificate, dns
 from tests.proxy import documents as docs

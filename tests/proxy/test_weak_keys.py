@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from lasthop.api.meta import Key
+from lasthop.base.api.meta import Key
 from lasthop.cli.views.folder import FolderView
-from lasthop.probe.plan import probe, targets
-from lasthop.probe.result import State
+from lasthop.edge.probe.plan import probe, targets
+from lasthop.edge.probe.result import State
 from tests.backends import Backend
 from tests.certificates import Certificate, dns
 from tests.proxy import documents as docs

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
-from lasthop.api.meta import Key
+from lasthop.base.api.meta import Key
 from lasthop.web.picture import line_id
 from tests.proxy.documents import Document
 from tests.proxy.lasthop import Lasthop, conditions

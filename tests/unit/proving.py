@@ -9,17 +9,17 @@ from typing import Any
 
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
 
-from lasthop import loop
-from lasthop.api.meta import Key
-from lasthop.api.status import ParentStatus, RouteStatus, Status
-from lasthop.controller import Controller
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import CLUSTER, Resource
-from lasthop.plan.tls import SystemStore
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.settings import IN_CLUSTER
-from lasthop.sinks.sink import Sink
-from lasthop.sources.kubernetes.source import KubernetesSource
+from lasthop.base.api.meta import Key
+from lasthop.base.api.status import ParentStatus, RouteStatus, Status
+from lasthop.edge.sinks.sink import Sink
+from lasthop.edge.sources.kubernetes.source import KubernetesSource
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.resource import CLUSTER, Resource
+from lasthop.engine.plan.tls import SystemStore
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.settings import IN_CLUSTER
+from lasthop.run import loop
+from lasthop.run.controller import Controller
 from tests.api_objects import mk_policy, mk_route
 from tests.fake_api import FakeApi, client_of, until
 from tests.proxy import documents as docs

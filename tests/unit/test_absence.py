@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from lasthop import controller as controllers
-from lasthop.resolve.settings import installed
-from lasthop.sources.kubernetes import source as sources
+from lasthop.edge.sources.kubernetes import source as sources
+from lasthop.engine.resolve.settings import installed
+from lasthop.run import controller as controllers
 from tests.fake_api import GATEWAY as GROUP
 from tests.fake_api import FakeApi, Refusal, until
 from tests.unit.proving import POLICIES, base, controlling, put_hop, put_policy, put_route, put_service

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import pytest
 
-from lasthop.api.kinds import KINDS
-from lasthop.api.meta import Key
-from lasthop.engine import Engine
-from lasthop.resolve.settings import IN_CLUSTER, set_absent
+from lasthop.base.api.kinds import KINDS
+from lasthop.base.api.meta import Key
+from lasthop.engine.engine import Engine
+from lasthop.engine.resolve.settings import IN_CLUSTER, set_absent
 from tests.world import (
     NOW,
     ca_pem,

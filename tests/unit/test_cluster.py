@@ -12,13 +12,13 @@ import grpc
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
-from lasthop import cluster
-from lasthop.api.meta import Key
-from lasthop.cluster import ClusterRuntime
-from lasthop.infra.kubernetes.desired import Site
-from lasthop.kubernetes import contact
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
-from lasthop.xds import replicas
+from lasthop.base.api.meta import Key
+from lasthop.edge.kubernetes import contact
+from lasthop.edge.xds import replicas
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
+from lasthop.run import cluster
+from lasthop.run.cluster import ClusterRuntime
+from lasthop.run.infra.kubernetes.desired import Site
 from tests.fake_api import KINDS, Access, FakeApi, Refusal, client_of, serving, until
 from tests.metrics import count
 from tests.ports import free_port

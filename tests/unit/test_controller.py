@@ -11,19 +11,19 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from lasthop.api.meta import Key
-from lasthop.api.status import GatewayStatus
-from lasthop.controller import Controller
-from lasthop.host import HostRuntime, with_reason
-from lasthop.loop import SLICE
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource, Withdrawal
-from lasthop.outputs.status.summary import summary
-from lasthop.proxy.binary import Envoy
-from lasthop.proxy.entry import AccessLogEntry
-from lasthop.resolve.ports import PROBE, Probe
-from lasthop.sources.source import Batch, Source
-from lasthop.xds.acks import EXPIRES, GatewayAcks
-from lasthop.xds.session import Acked, Nacked
+from lasthop.base.api.meta import Key
+from lasthop.base.api.status import GatewayStatus
+from lasthop.edge.proxy.binary import Envoy
+from lasthop.edge.proxy.entry import AccessLogEntry
+from lasthop.edge.sources.source import Batch, Source
+from lasthop.edge.xds.acks import EXPIRES, GatewayAcks
+from lasthop.edge.xds.session import Acked, Nacked
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource, Withdrawal
+from lasthop.engine.outputs.status.summary import summary
+from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.run.controller import Controller
+from lasthop.run.host import HostRuntime, with_reason
+from lasthop.run.loop import SLICE
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
 
 GATEWAY = Key("Gateway", "a", "gw")

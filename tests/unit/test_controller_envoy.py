@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from lasthop import loop
-from lasthop.api.meta import Key
-from lasthop.api.status import GatewayStatus, RouteStatus
-from lasthop.controller import Controller
-from lasthop.engine import Engine
-from lasthop.outputs.envoy import encoded_routes, route_messages
-from lasthop.outputs.envoy.resource import ROUTES, SECRET
-from lasthop.plan.listener import Gateway
-from lasthop.resolve import certificates
-from lasthop.resolve.ports import PROBE, Probe
-from lasthop.sinks.sink import Sink
-from lasthop.sources.source import Batch, Source
+from lasthop.base.api.meta import Key
+from lasthop.base.api.status import GatewayStatus, RouteStatus
+from lasthop.edge.sinks.sink import Sink
+from lasthop.edge.sources.source import Batch, Source
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy import encoded_routes, route_messages
+from lasthop.engine.outputs.envoy.resource import ROUTES, SECRET
+from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.trust import certificates
+from lasthop.run import loop
+from lasthop.run.controller import Controller
 from tests.ports import free_port
 from tests.world import key_pair, keyed, mk_class, mk_gateway, mk_route, mk_secret, mk_service, mk_slice
 from tests.xds_envoy import GATEWAY, NODE, backend, becomes, envoy, get, short_directory, until

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from examples.quickstart.certificates import Issued
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import ENDPOINTS
-from lasthop.sources.files.loader import Loader
+from lasthop.edge.sources.files.loader import Loader
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.resource import ENDPOINTS
 from tests.snapshot import Snapshot, settle, tls_context
 
 BASE = """

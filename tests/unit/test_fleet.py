@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.fleet import Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Part, Resource, Withdrawal
-from lasthop.plan.condition import true
-from lasthop.plan.listener import Gateway, Listener
-from lasthop.plan.proxy import ProxyState
-from lasthop.plan.reasons import ACCEPTED
-from lasthop.xds.acks import EXPIRES, LINGER, AckReport, GatewayAcks
-from lasthop.xds.cache import Cache
-from lasthop.xds.session import Acked, Nacked
+from lasthop.base.api.meta import Key
+from lasthop.edge.xds.acks import EXPIRES, LINGER, AckReport, GatewayAcks
+from lasthop.edge.xds.cache import Cache
+from lasthop.edge.xds.session import Acked, Nacked
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Part, Resource, Withdrawal
+from lasthop.engine.plan.condition import true
+from lasthop.engine.plan.listener import Gateway, Listener
+from lasthop.engine.plan.proxy import ProxyState
+from lasthop.engine.plan.reasons import ACCEPTED
+from lasthop.run.fleet import Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
 
 WEB = Key("Gateway", "shop", "web")
 API = Key("Service", "shop", "api")

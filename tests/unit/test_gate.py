@@ -12,21 +12,21 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from lasthop.api.meta import Key, Object, StringMap
-from lasthop.dry_run import serve_all
-from lasthop.engine import Engine
-from lasthop.outputs.comparison import HopChange, State, compare
-from lasthop.plan.knowledge import Unknown
-from lasthop.plan.tls import Refused
-from lasthop.plan.upstream import Protocol
-from lasthop.plan.verification import HopVerification, Strength, weakest
-from lasthop.plan.verification_change import ChangeKind
-from lasthop.rehearsal import Rehearsal, Verdict
-from lasthop.resolve import verification as module
-from lasthop.resolve.hops import hop_tls
-from lasthop.resolve.policies import targets
-from lasthop.resolve.reach import PORTS
-from lasthop.resolve.settings import IN_CLUSTER
+from lasthop.base.api.meta import Key, Object, StringMap
+from lasthop.engine.dry_run import serve_all
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.comparison import HopChange, State, compare
+from lasthop.engine.plan.knowledge import Unknown
+from lasthop.engine.plan.tls import Refused
+from lasthop.engine.plan.upstream import Protocol
+from lasthop.engine.plan.verification import HopVerification, Strength, weakest
+from lasthop.engine.plan.verification_change import ChangeKind
+from lasthop.engine.resolve.backends.reach import PORTS
+from lasthop.engine.resolve.hops import verification as module
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.policies import targets
+from lasthop.engine.resolve.settings import IN_CLUSTER
+from lasthop.engine.what_if import Rehearsal, Verdict
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import (
     NOW,

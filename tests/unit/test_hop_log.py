@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lasthop.engine import Engine
-from lasthop.hop_log import SHOWN, HopLog
-from lasthop.outputs.envoy.clusters import CLUSTERS
-from lasthop.plan.upstream import Hop
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.clusters import CLUSTERS
+from lasthop.engine.plan.upstream import Hop
+from lasthop.run.hop_log import SHOWN, HopLog
 from tests.snapshot import settled
 from tests.world import (
     ca_pem,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.engine import Engine
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.settings import IN_CLUSTER
+from lasthop.base.api.meta import Key
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.settings import IN_CLUSTER
 from tests.world import NOW, keyed, mk_class, mk_gateway, mk_route, mk_service, mk_slice
 
 

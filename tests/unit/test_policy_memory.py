@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.api.meta import Key, Object
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, Withdrawal
-from lasthop.plan.knowledge import Unknown, by_namespace
-from lasthop.plan.reasons import POLICIES_UNKNOWN
-from lasthop.plan.tls import Plaintext, Refused
-from lasthop.plan.upstream import Protocol
-from lasthop.resolve import hops
-from lasthop.resolve.hops import hop_tls
+from lasthop.base.api.meta import Key, Object
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, Withdrawal
+from lasthop.engine.plan.knowledge import Unknown, by_namespace
+from lasthop.engine.plan.reasons import POLICIES_UNKNOWN
+from lasthop.engine.plan.tls import Plaintext, Refused
+from lasthop.engine.plan.upstream import Protocol
+from lasthop.engine.resolve.hops import hops
+from lasthop.engine.resolve.hops.hops import hop_tls
 from tests.snapshot import settle, settled, tls_context
 from tests.world import STORE, keyed, mk_class, mk_gateway, mk_policy, mk_route, mk_service
 

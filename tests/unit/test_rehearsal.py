@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import pytest
 
-from lasthop.api.meta import Key, Object
-from lasthop.engine import Engine
-from lasthop.plan.finding import Severity
-from lasthop.rehearsal import Rehearsal, Verdict
-from lasthop.resolve.settings import IN_CLUSTER
+from lasthop.base.api.meta import Key, Object
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan.finding import Severity
+from lasthop.engine.resolve.settings import IN_CLUSTER
+from lasthop.engine.what_if import Rehearsal, Verdict
 from tests.rehearsed import POLICY, REFUSING, world
 from tests.world import NOW, key, keyed, mk, mk_gateway, mk_policy, mk_profile, mk_route, mk_service, mk_waiver, own_ref
 

@@ -10,17 +10,17 @@ from functools import partial
 
 import pytest
 
-from lasthop import slices
-from lasthop.api.meta import Key
-from lasthop.cluster import ClusterRuntime
-from lasthop.infra.kubernetes.desired import Site
-from lasthop.outputs.audit import certificates, hops
-from lasthop.plan.messages import CRASHED
-from lasthop.plan.observation import EndpointSeen, HopSeen, ProxyReport
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.slices import SLICE, Shared, in_slices
-from lasthop.sources.source import Batch
-from lasthop.store.graph import Graph, query
+from lasthop.base.api.meta import Key
+from lasthop.edge import slices
+from lasthop.edge.slices import SLICE, Shared, in_slices
+from lasthop.edge.sources.source import Batch
+from lasthop.engine.outputs.audit import certificates, hops
+from lasthop.engine.plan.messages import CRASHED
+from lasthop.engine.plan.observation import EndpointSeen, HopSeen, ProxyReport
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.store.graph import Graph, query
+from lasthop.run.cluster import ClusterRuntime
+from lasthop.run.infra.kubernetes.desired import Site
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
 from lasthop.web.page import live, page

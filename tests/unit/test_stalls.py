@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from lasthop import stalls
-from lasthop.stalls import BEAT, MAX_FRAMES, STALL, Stalls, stack
+from lasthop.run import stalls
+from lasthop.run.stalls import BEAT, MAX_FRAMES, STALL, Stalls, stack
 from tests.backends import PATIENCE
 from tests.xds_envoy import until
 
@@ -53,7 +53,7 @@ def test_a_stall_is_told_once_while_it_lasts_and_counted_once_when_it_is_over() 
             found.look(begin + BEAT + seconds, threading.get_ident())
         ((text, fields),) = log.lines
         assert text == "the event loop does not run"
-        assert fields["stack"].startswith("look (lasthop/stalls.py:") and "test_a_stall_is_told" in fields["stack"]
+        assert fields["stack"].startswith("look (run/stalls.py:") and "test_a_stall_is_told" in fields["stack"]
         found.beat(begin + BEAT + 5.0)
         assert log.lines[1:] == [("the event loop was held up", {"seconds": 5.0})]
         found.beat(begin + 2 * BEAT + 5.0)

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from lasthop.api import crds
-from lasthop.api.kinds import KINDS
+from lasthop.base.api import crds
+from lasthop.base.api.kinds import KINDS
 
 UNREAD = {
     # For people.

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import msgspec
 
-from lasthop.api.meta import Key, Object
-from lasthop.cluster import ClusterRuntime
-from lasthop.controller import Controller
-from lasthop.infra.kubernetes.desired import Site
-from lasthop.plan.infrastructure import Infrastructure
-from lasthop.plan.observation import LATENCY_BOUNDS, EndpointSeen, HopSeen, LeafCertificate, ProxyReport, Traffic
-from lasthop.plan.proxy import ProxyState
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.proxy.entry import AccessLogEntry
-from lasthop.resolve.settings import INFRASTRUCTURE, PROXY
-from lasthop.sources.source import Batch
+from lasthop.base.api.meta import Key, Object
+from lasthop.edge.proxy.entry import AccessLogEntry
+from lasthop.edge.sources.source import Batch
+from lasthop.engine.plan.infrastructure import Infrastructure
+from lasthop.engine.plan.observation import LATENCY_BOUNDS, EndpointSeen, HopSeen, LeafCertificate, ProxyReport, Traffic
+from lasthop.engine.plan.proxy import ProxyState
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.settings import INFRASTRUCTURE, PROXY
+from lasthop.run.cluster import ClusterRuntime
+from lasthop.run.controller import Controller
+from lasthop.run.infra.kubernetes.desired import Site
 from lasthop.web.app import serving
 from lasthop.web.controller_view import ControllerView
 from tests import world

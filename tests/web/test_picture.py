@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.meta import Object
-from lasthop.plan.observation import LeafCertificate
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.base.api.meta import Object
+from lasthop.engine.plan.observation import LeafCertificate
+from lasthop.engine.plan.upstream import Hop, Protocol
 from tests import world
 from tests.web import browser, shop
 from tests.web.browser import Page

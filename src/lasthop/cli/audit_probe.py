@@ -7,12 +7,12 @@ from datetime import datetime
 
 import msgspec
 
-from lasthop.api.meta import Key
+from lasthop.base.api.meta import Key
+from lasthop.base.pki.parse import bare_names
 from lasthop.cli.views.command_view import View
-from lasthop.outputs.audit.hops import HopReport, Manner, Observed
-from lasthop.pki.parse import bare_names
-from lasthop.plan.observation import MAX_CERTIFICATES, Failure, Health, LeafCertificate
-from lasthop.probe.result import EndpointResult, State, TargetResult
+from lasthop.edge.probe.result import EndpointResult, State, TargetResult
+from lasthop.engine.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.engine.plan.observation import MAX_CERTIFICATES, Failure, Health, LeafCertificate
 
 _TRIED = (Manner.VERIFIED, Manner.PINNED_ONLY, Manner.WAIVED)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from lasthop.admission.yaml import parse
-from lasthop.api.documents import Json
-from lasthop.api.kinds import KINDS
-from lasthop.api.meta import Key
-from lasthop.plan.finding import Finding
-from lasthop.plan.not_applied import NOT_APPLIED
-from lasthop.sources.files.content import key_in
-from lasthop.sources.files.folder import Unreadable, read
-from lasthop.suggestions import closest
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import KINDS
+from lasthop.base.api.meta import Key
+from lasthop.base.text.suggestions import closest
+from lasthop.edge.admission.yaml import parse
+from lasthop.edge.sources.files.content import key_in
+from lasthop.edge.sources.files.folder import Unreadable, read
+from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.not_applied import NOT_APPLIED
 
 
 def _as_meant(document: Json) -> Json:

@@ -23,9 +23,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from lasthop.host import ANNOUNCE_INTERVAL, HostRuntime
-from lasthop.infra import systemd
-from lasthop.proxy import handover
+from lasthop.edge.proxy import handover
+from lasthop.run.host import ANNOUNCE_INTERVAL, HostRuntime
+from lasthop.run.infra import systemd
 
 START_SECONDS: Final = 15.0
 """After which systemd is told that the gateway runs, though it is not ready: it waits for somebody to correct the folder."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from lasthop.engine import Engine
-from lasthop.plan.finding import Finding
-from lasthop.suggestions import closest
+from lasthop.base.text.suggestions import closest
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan.finding import Finding
 from lasthop.web.engine_view import names
 
 _FEW = 2000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import importlib
-import keyword
 import os
 import signal
 import sys
@@ -12,9 +11,10 @@ from typing import Any, Final
 
 import click
 
-from lasthop import garbage, terminal
-from lasthop.printable import printable
-from lasthop.suggestions import closest
+from lasthop.base import garbage
+from lasthop.base.text import terminal
+from lasthop.base.text.printable import printable
+from lasthop.base.text.suggestions import closest
 
 COMMANDS: Final = {
     "init": "Create a folder with a minimal working configuration.",
@@ -43,6 +43,8 @@ COMMANDS: Final = {
 }
 
 
+IMPORT: Final = "lasthop_import.command.command"
+"""The module of `lasthop import`, which is a package of its own: nothing else of Lasthop needs it."""
 HABITS: Final = {
     "get": "status",
     "list": "status",
@@ -83,9 +85,9 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module = f"{name}_" if keyword.iskeyword(name) else name
+        module = IMPORT if name == "import" else f"lasthop.cli.commands.{name}"
         with garbage.kept():  # what is imported stays, and is a lot to look through
-            command: click.Command = importlib.import_module(f"lasthop.cli.commands.{module}").command
+            command: click.Command = importlib.import_module(module).command
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

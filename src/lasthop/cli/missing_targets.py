@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lasthop.api.documents import Json
-from lasthop.api.kinds import CONTROLLER_NAME, KINDS
-from lasthop.api.meta import Key
-from lasthop.kubernetes.client import Client
-from lasthop.kubernetes.objects import identify
-from lasthop.plan.problem import joined, not_found
-from lasthop.plan.reasons import TARGET_NOT_FOUND
-from lasthop.resolve.meant import meant
-from lasthop.sources.kubernetes.snapshot import look
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.base.api.meta import Key
+from lasthop.base.text.meant import meant
+from lasthop.edge.kubernetes.client import Client
+from lasthop.edge.kubernetes.objects import identify
+from lasthop.edge.sources.kubernetes.snapshot import look
+from lasthop.engine.plan.problem import joined, not_found
+from lasthop.engine.plan.reasons import TARGET_NOT_FOUND
 
 Services = dict[str, set[str]]
 """Names by namespace."""

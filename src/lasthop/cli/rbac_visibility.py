@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from lasthop.api.meta import Key
-from lasthop.outputs.explain.explain import explain
-from lasthop.outputs.explain.reads import below
-from lasthop.plan import reasons
-from lasthop.plan.finding import Finding, Severity
-from lasthop.plan.problem import DOES_NOT_EXIST
-from lasthop.sources.kubernetes.findings import optional
-from lasthop.sources.kubernetes.snapshot import ListResult
-from lasthop.store.graph import Graph, query
-from lasthop.store.store import OBJECTS
+from lasthop.base.api.meta import Key
+from lasthop.edge.sources.kubernetes.findings import optional
+from lasthop.edge.sources.kubernetes.snapshot import ListResult
+from lasthop.engine.outputs.explain.explain import explain
+from lasthop.engine.outputs.explain.reads import below
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.problem import DOES_NOT_EXIST
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.store import OBJECTS
 
 FORBIDDEN: Final = "Forbidden"
 NOT_SEEN: Final = "is not visible with your permissions"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from lasthop.slices import SHARE, Shared
+from lasthop.edge.slices import SHARE, Shared
 
 QUESTIONS: Final = 32
 """Different ones that wait for their answers at a time."""

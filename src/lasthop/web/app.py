@@ -15,14 +15,14 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from lasthop.api.addresses import is_ip, split_port
-from lasthop.api.documents import Json
-from lasthop.api.meta import Key
-from lasthop.outputs.audit import document as audit_document
-from lasthop.plan.finding import Finding
-from lasthop.plan.request import MAX_SIZE, Request
-from lasthop.probe.result import document
-from lasthop.slices import Shared, in_slices
+from lasthop.base.api.addresses import is_ip, split_port
+from lasthop.base.api.documents import Json
+from lasthop.base.api.meta import Key
+from lasthop.edge.probe.result import document
+from lasthop.edge.slices import Shared, in_slices
+from lasthop.engine.outputs.audit import document as audit_document
+from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.request import MAX_SIZE, Request
 from lasthop.web import page
 from lasthop.web.answers import Answers, Busy
 from lasthop.web.controller_view import ControllerView

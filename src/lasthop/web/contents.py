@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lasthop.api.documents import Json
+from lasthop.base.api.documents import Json
 
 PUBLIC: Final = re.compile(r"(\s*-----BEGIN (CERTIFICATE|X509 CRL)-----[A-Za-z0-9+/=\s]*-----END \2-----)*\s*")
 """Certificates, and nothing beside them: a ConfigMap may hold anything, a private key too if someone errs."""

@@ -9,22 +9,22 @@ from typing import Protocol
 
 import msgspec
 
-from lasthop.api.documents import Json
-from lasthop.api.kinds import KINDS, has_status
-from lasthop.api.meta import Key
-from lasthop.controller import Controller
-from lasthop.outputs.audit.audit import Audit
-from lasthop.outputs.audit.certificates import CertificateReport
-from lasthop.outputs.audit.changes import Record
-from lasthop.outputs.audit.hops import HopReport
-from lasthop.outputs.audit.observed import observed
-from lasthop.plan.finding import Finding
-from lasthop.plan.not_applied import NotApplied
-from lasthop.plan.request import Request
-from lasthop.proxy.entry import AccessLogEntry
-from lasthop.proxy.request_feed import RequestFeed
-from lasthop.proxy.supervisor import Proxy
-from lasthop.slices import Shared, in_slices
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import KINDS, has_status
+from lasthop.base.api.meta import Key
+from lasthop.edge.proxy.entry import AccessLogEntry
+from lasthop.edge.proxy.request_feed import RequestFeed
+from lasthop.edge.proxy.supervisor import Proxy
+from lasthop.edge.slices import Shared, in_slices
+from lasthop.engine.outputs.audit.audit import Audit
+from lasthop.engine.outputs.audit.certificates import CertificateReport
+from lasthop.engine.outputs.audit.changes import Record
+from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.outputs.audit.observed import observed
+from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.not_applied import NotApplied
+from lasthop.engine.plan.request import Request
+from lasthop.run.controller import Controller
 from lasthop.web import traffic
 from lasthop.web.engine_view import EngineView, Locate
 from lasthop.web.failures import RecentFailures

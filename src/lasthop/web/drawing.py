@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from lasthop.api.meta import Key
+from lasthop.base.api.meta import Key
 from lasthop.web.picture import Bundle, Choice, Line, Row, State
 
 T = TypeVar("T")

@@ -8,22 +8,22 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from lasthop.api.addresses import split_port
-from lasthop.api.documents import Json
-from lasthop.api.kinds import KINDS
-from lasthop.api.meta import Key
-from lasthop.api.policies import RejectedPolicy
-from lasthop.engine import Engine
-from lasthop.outputs.audit.audit import Audit, placed
-from lasthop.outputs.audit.certificates import CertificateReport, each_once
-from lasthop.outputs.audit.hops import HopReport, joined
-from lasthop.outputs.explain.explain import request_answers, tree
-from lasthop.plan.finding import Finding
-from lasthop.plan.request import Request
-from lasthop.plan.upstream import Endpoint
-from lasthop.probe.result import ProbeResult
-from lasthop.resolve.routes import PROTOCOLS
-from lasthop.slices import in_slices, step_by_step
+from lasthop.base.api.addresses import split_port
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import KINDS
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import RejectedPolicy
+from lasthop.edge.probe.result import ProbeResult
+from lasthop.edge.slices import in_slices, step_by_step
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.audit.audit import Audit, placed
+from lasthop.engine.outputs.audit.certificates import CertificateReport, each_once
+from lasthop.engine.outputs.audit.hops import HopReport, joined
+from lasthop.engine.outputs.explain.explain import request_answers, tree
+from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.request import Request
+from lasthop.engine.plan.upstream import Endpoint
+from lasthop.engine.resolve.routing.routes import PROTOCOLS
 
 Locate = Callable[..., tuple[str, int] | None]
 
@@ -84,7 +84,7 @@ class EngineView:
         return await step_by_step(request_answers(self.engine.graph, gateways, routes, request, self.locate))
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
-        from lasthop.probe.plan import probe, targets  # with OpenSSL, which a gateway should not have to load to start
+        from lasthop.edge.probe.plan import probe, targets  # with OpenSSL, which a gateway should not have to load to start
 
         host, port = split_port(address)
         endpoint = Endpoint(host.lower(), int(port)) if address else None
@@ -93,7 +93,7 @@ class EngineView:
 
     async def probe_hop(self, hop: HopReport) -> ProbeResult:
         """Connects to the endpoints of one hop, as its Gateway would, and nowhere else."""
-        from lasthop.probe.plan import probe, targets
+        from lasthop.edge.probe.plan import probe, targets
 
         key, where = hop.backend, (hop.gateway.path, hop.port)
         todo = [each for each in targets(self.engine, key, None) if (each.gateway, each.port) == where]

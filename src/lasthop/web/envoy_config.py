@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from lasthop.api.meta import Key
-from lasthop.proxy.admin import AdminUnavailable
-from lasthop.proxy.supervisor import Proxy
+from lasthop.base.api.meta import Key
+from lasthop.edge.proxy.admin import AdminUnavailable
+from lasthop.edge.proxy.supervisor import Proxy
 from lasthop.web.redaction import redacted
 
 

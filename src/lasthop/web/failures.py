@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from lasthop.plan.upstream import Hop
-from lasthop.proxy.entry import AccessLogEntry
+from lasthop.edge.proxy.entry import AccessLogEntry
+from lasthop.engine.plan.upstream import Hop
 from lasthop.web.picture import Line, line_id
 
 KEPT: Final = 50

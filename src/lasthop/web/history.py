@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from lasthop.api.documents import Json
-from lasthop.api.meta import Key
-from lasthop.observe.observations import Observations
-from lasthop.plan.upstream import Hop
-from lasthop.printable import printable
-from lasthop.proxy.entry import AccessLogEntry
-from lasthop.proxy.request_feed import RequestFeed
+from lasthop.base.api.documents import Json
+from lasthop.base.api.meta import Key
+from lasthop.base.text.printable import printable
+from lasthop.edge.observe.observations import Observations
+from lasthop.edge.proxy.entry import AccessLogEntry
+from lasthop.edge.proxy.request_feed import RequestFeed
+from lasthop.engine.plan.upstream import Hop
 
 PATH: Final = 80
 SHOWN: Final = 3

@@ -12,8 +12,8 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from lasthop.plan.observation import Traffic
-from lasthop.plan.upstream import Hop
+from lasthop.engine.plan.observation import Traffic
+from lasthop.engine.plan.upstream import Hop
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
 """Each with the values of its labels."""

@@ -16,15 +16,15 @@ from typing import Final
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
 from prometheus_client.core import Metric
 
-from lasthop.api.kinds import KINDS
-from lasthop.api.meta import Key
-from lasthop.outputs.audit.certificates import CertificateReport, Role
-from lasthop.outputs.audit.hops import HopReport
-from lasthop.outputs.audit.observed import observed
-from lasthop.outputs.envoy.resource import type_name
-from lasthop.plan.finding import Finding
-from lasthop.plan.upstream import Hop
-from lasthop.slices import in_slices
+from lasthop.base.api.kinds import KINDS
+from lasthop.base.api.meta import Key
+from lasthop.edge.slices import in_slices
+from lasthop.engine.outputs.audit.certificates import CertificateReport, Role
+from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.outputs.audit.observed import observed
+from lasthop.engine.outputs.envoy.resource import type_name
+from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.upstream import Hop
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.metric_families import BACKEND, backend_labels, counter, gauge
 from lasthop.web.traffic_metrics import each_row, traffic_metrics

@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from lasthop.outputs.findings.remedies import remedy
-from lasthop.printable import printable
+from lasthop.base.text.printable import printable
+from lasthop.engine.outputs.findings.remedies import remedy
 from lasthop.web import figures
 from lasthop.web.drawing import ROW, row_id
 from lasthop.web.page_model import Detail, PageModel, Picture
@@ -24,7 +24,7 @@ from lasthop.web.picture import BY_SLUG, Filter, Line, State
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from lasthop.probe.result import ProbeResult
+    from lasthop.edge.probe.result import ProbeResult
 
 LONGEST: Final = 200
 """Characters of what is searched for."""

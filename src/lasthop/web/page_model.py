@@ -9,21 +9,21 @@ from typing import Final
 
 import msgspec
 
-from lasthop.api.documents import Json
-from lasthop.api.kinds import SERVICE_GROUPS
-from lasthop.api.meta import Key
-from lasthop.api.route_kinds import ROUTE_KINDS
-from lasthop.outputs.audit.audit import placed
-from lasthop.outputs.audit.certificates import CertificateReport
-from lasthop.outputs.audit.hops import HopReport
-from lasthop.outputs.audit.observed import hops_of, leaves
-from lasthop.outputs.findings.root_causes import Mistake, mistakes
-from lasthop.outputs.status.summary import Summary, summary
-from lasthop.plan.finding import Severity
-from lasthop.plan.upstream import Hop
-from lasthop.probe.result import ProbeResult
-from lasthop.resolve.policies.judgement import validation_of
-from lasthop.slices import Shared, in_slices
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import SERVICE_GROUPS
+from lasthop.base.api.meta import Key
+from lasthop.base.api.route_kinds import ROUTE_KINDS
+from lasthop.edge.probe.result import ProbeResult
+from lasthop.edge.slices import Shared, in_slices
+from lasthop.engine.outputs.audit.audit import placed
+from lasthop.engine.outputs.audit.certificates import CertificateReport
+from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.outputs.audit.observed import hops_of, leaves
+from lasthop.engine.outputs.findings.root_causes import Mistake, mistakes
+from lasthop.engine.outputs.status.summary import Summary, summary
+from lasthop.engine.plan.finding import Severity
+from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.resolve.policies.judgement import validation_of
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.drawing import Group, Known, ListenerSeen, More, RouteSeen, draw
 from lasthop.web.engine_view import located

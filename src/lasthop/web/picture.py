@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from lasthop.api.meta import Key
-from lasthop.outputs.audit.hops import HopReport, Manner
-from lasthop.plan.observation import EndpointSeen, Failure, Health, HopSeen, LeafCertificate, Traffic
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.plan.observation import EndpointSeen, Failure, Health, HopSeen, LeafCertificate, Traffic
 
 SINGLE: Final = 40
 """Lines of a page; if there are more, what is in order is bundled."""

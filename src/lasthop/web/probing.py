@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from lasthop.probe.result import ProbeResult
+from lasthop.edge.probe.result import ProbeResult
 
 KEPT: Final = 5.0
 """Seconds for which a result is shown instead of a new one."""

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-from lasthop.plan.finding import Finding, Severity
-from lasthop.plan.not_applied import NotApplied
+from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.not_applied import NotApplied
 
 
 class Readiness(msgspec.Struct, frozen=True):

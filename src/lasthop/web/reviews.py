@@ -21,13 +21,13 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from lasthop.api.documents import Json
-from lasthop.api.kinds import KINDS
-from lasthop.api.meta import Key, Object
-from lasthop.kubernetes.objects import read_object
-from lasthop.printable import clean
-from lasthop.rehearsal import IN_ORDER, OPERATORS, Rehearsal, Verdict, hop_words
-from lasthop.store.graph import Graph
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import KINDS
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.text.printable import clean
+from lasthop.edge.kubernetes.objects import read_object
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.what_if import IN_ORDER, OPERATORS, Rehearsal, Verdict, hop_words
 from lasthop.web.turns import Full, Turns
 
 T = TypeVar("T")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lasthop.api.meta import Key
-from lasthop.api.route_kinds import ROUTE_KINDS
-from lasthop.engine import Engine
-from lasthop.observe.observations import Observations, merged
-from lasthop.outputs.audit.hops import HopReport
-from lasthop.outputs.audit.observed import with_figures
-from lasthop.plan.listener import Listener
-from lasthop.plan.problem import Problem
-from lasthop.plan.upstream import Hop
-from lasthop.resolve.attachment import parents
-from lasthop.resolve.certificates import KeyPair, key_pair
-from lasthop.resolve.gateways import gateway
-from lasthop.resolve.observed import seen_now
-from lasthop.store.graph import Graph
-from lasthop.store.node import Crash
+from lasthop.base.api.meta import Key
+from lasthop.base.api.route_kinds import ROUTE_KINDS
+from lasthop.edge.observe.observations import Observations, merged
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.outputs.audit.observed import with_figures
+from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.problem import Problem
+from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.resolve.gateways.gateways import gateway
+from lasthop.engine.resolve.hops.observed import seen_now
+from lasthop.engine.resolve.routing.attachment import parents
+from lasthop.engine.resolve.trust.certificates import KeyPair, key_pair
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.node import Crash
 from lasthop.web.drawing import ListenerSeen, RouteSeen
 from lasthop.web.picture import Line, line
 

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from lasthop.api.meta import Key
-from lasthop.plan.upstream import Hop
-from lasthop.proxy.entry import AccessLogEntry, document
-from lasthop.proxy.request_feed import RequestFeed, TooManyReaders
+from lasthop.base.api.meta import Key
+from lasthop.edge.proxy.entry import AccessLogEntry, document
+from lasthop.edge.proxy.request_feed import RequestFeed, TooManyReaders
+from lasthop.engine.plan.upstream import Hop
 
 ALIVE: Final = 5.0
 """Seconds between two signs of life; without one a reader that has gone is noticed only with the next request."""

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from lasthop.api.meta import Key
-from lasthop.observe.observations import Observations, Rate
-from lasthop.plan.observation import EndpointSeen, Failure, Health, HopSeen, ProxyReport, Traffic
-from lasthop.plan.upstream import Hop
-from lasthop.resolve.observed import hop_state, seen_now
-from lasthop.store.graph import Graph
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe.observations import Observations, Rate
+from lasthop.engine.plan.observation import EndpointSeen, Failure, Health, HopSeen, ProxyReport, Traffic
+from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.resolve.hops.observed import hop_state, seen_now
+from lasthop.engine.store.graph import Graph
 
 CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 

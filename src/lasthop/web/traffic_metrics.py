@@ -7,13 +7,13 @@ from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client.core import Metric
 
-from lasthop.api.meta import Key
-from lasthop.observe.observations import Observations
-from lasthop.observe.totals import HopTotals
-from lasthop.outputs.audit.hops import HopReport
-from lasthop.outputs.audit.observed import leaves_of
-from lasthop.plan.observation import Health, Traffic
-from lasthop.plan.upstream import Hop
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe.observations import Observations
+from lasthop.edge.observe.totals import HopTotals
+from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.outputs.audit.observed import leaves_of
+from lasthop.engine.plan.observation import Health, Traffic
+from lasthop.engine.plan.upstream import Hop
 from lasthop.web.metric_families import BACKEND, backend_labels, counter, durations, gauge, requests
 
 ROUTE: Final = ("gateway", "kind", "namespace", "route")

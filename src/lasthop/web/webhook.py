@@ -12,9 +12,9 @@ from typing import Final
 
 from aiohttp import web
 
-from lasthop import logs
-from lasthop.api.addresses import split_port
-from lasthop.pki.certificates import PemKeyPair
+from lasthop.base.api.addresses import split_port
+from lasthop.base.pki.certificates import PemKeyPair
+from lasthop.run import logs
 from lasthop.web.app import AdminUnusable
 from lasthop.web.reviews import LARGEST, BadReview, NotJudged, Reviews
 

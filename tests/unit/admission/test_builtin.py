@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from lasthop.admission.chain import admitted
-from lasthop.api.core import Secret
+from lasthop.base.api.core import Secret
+from lasthop.edge.admission.chain import admitted
 from tests.file_texts import refused, service, stored
 
 

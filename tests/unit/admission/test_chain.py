@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.admission.cel import program
-from lasthop.admission.chain import admit, admitted
-from lasthop.admission.schema import Node, schema_of
-from lasthop.api import crds
-from lasthop.api.kinds import EXPERIMENTAL_API, GATEWAY_API, KINDS
+from lasthop.base.api import crds
+from lasthop.base.api.kinds import EXPERIMENTAL_API, GATEWAY_API, KINDS
+from lasthop.edge.admission.cel import program
+from lasthop.edge.admission.chain import admit, admitted
+from lasthop.edge.admission.schema import Node, schema_of
 from tests.file_texts import policy, refused, route, service, stored
 
 

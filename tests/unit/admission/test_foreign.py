@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lasthop.admission.foreign import UNTYPED, foreign_kind
+from lasthop.edge.admission.foreign import UNTYPED, foreign_kind
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import re
 import pytest
 import yaml
 
-from lasthop.admission.hostname_words import HOSTNAMES, hostname_problem
-from lasthop.api.crds import schema
-from lasthop.api.kinds import KINDS
+from lasthop.base.api.crds import schema
+from lasthop.base.api.kinds import KINDS
+from lasthop.edge.admission.hostname_words import HOSTNAMES, hostname_problem
 
 PRECISE, WILDCARD = sorted(HOSTNAMES, key=HOSTNAMES.__getitem__)
 

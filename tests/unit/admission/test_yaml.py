@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.admission import yaml
-from lasthop.admission.limits import MAX_ALIASED_VALUES, MAX_TAGS
-from lasthop.admission.yaml import field_lines, parse
+from lasthop.edge.admission import yaml
+from lasthop.edge.admission.limits import MAX_ALIASED_VALUES, MAX_TAGS
+from lasthop.edge.admission.yaml import field_lines, parse
 
 
 @pytest.mark.parametrize(

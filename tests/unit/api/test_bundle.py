@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.api.bundle import CrdVersion, CrdVersions, supported_features
-from lasthop.api.kinds import GATEWAY_API, KINDS
+from lasthop.base.api.bundle import CrdVersion, CrdVersions, supported_features
+from lasthop.base.api.kinds import GATEWAY_API, KINDS
 
 NAMES = [line.split() for line in (Path(__file__).parent / "upstream_features.txt").read_text().splitlines()[1:]]
 RELEASES = ["v1.4.1", "v1.5.1", "v1.6.2", "v1.6.3", "v1.7.0"]

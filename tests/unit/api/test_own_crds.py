@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lasthop.api import crds
-from lasthop.api.kinds import KINDS, LASTHOP_API, Kind
-from lasthop.api.meta import PassedOn, StringMap
-from lasthop.infra.kubernetes.installation import crds as installed
+from lasthop.base.api import crds
+from lasthop.base.api.kinds import KINDS, LASTHOP_API, Kind
+from lasthop.base.api.meta import PassedOn, StringMap
+from lasthop.run.infra.kubernetes.installation import crds as installed
 
 OWN = [kind for kind in KINDS.values() if kind.group == LASTHOP_API]
 TYPES = {str: "string", int: "integer", bool: "boolean"}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lasthop.api import crds
-from lasthop.api.kinds import KINDS
-from lasthop.api.unserved import FIELDS, Unserved
+from lasthop.base.api import crds
+from lasthop.base.api.kinds import KINDS
+from lasthop.base.api.unserved import FIELDS, Unserved
 
 NAMED = [(kind, each.path) for each in FIELDS for kind in each.kinds]
 

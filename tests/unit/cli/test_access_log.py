@@ -14,7 +14,7 @@ import pytest
 from lasthop.cli.render import access_log
 from lasthop.cli.render.access_log import WAITING, AccessLogPrinter
 from lasthop.cli.render.request_lines import MOST, WINDOW, JsonLines, TextLines, request_line
-from lasthop.proxy.entry import AccessLogEntry
+from lasthop.edge.proxy.entry import AccessLogEntry
 from tests.backends import until
 
 BUSY_MACHINE = 30.0

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.api.times import rfc3339
+from lasthop.base.api.times import rfc3339
 from lasthop.cli.args import paths
-from lasthop.infra import memory
-from lasthop.infra.kubernetes.verification_memory import CONFIG_MAP
-from lasthop.infra.memory import Memory
-from lasthop.outputs.audit.changes import Change, Incident, Record
+from lasthop.engine.outputs.audit.changes import Change, Incident, Record
+from lasthop.run.infra import memory
+from lasthop.run.infra.kubernetes.verification_memory import CONFIG_MAP
+from lasthop.run.infra.memory import Memory
 from tests.folders import lasthop
 
 HOUR = 3600.0
@@ -143,7 +143,7 @@ def test_what_came_and_went_is_shown(folder: Path) -> None:
 
 
 def test_the_installation_may_read_and_write_the_record_by_name_only() -> None:
-    from lasthop.infra.kubernetes import installation
+    from lasthop.run.infra.kubernetes import installation
 
     roles = [d for d in installation.documents(installation.Options("image")) if d["kind"] == "Role"]
     rules = [rule for role in roles for rule in role["rules"] if rule["resources"] == ["configmaps"]]

@@ -16,10 +16,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from lasthop.api.kinds import KINDS
+from lasthop.base.api.kinds import KINDS
 from lasthop.cli.main import main
-from lasthop.infra import memory
-from lasthop.outputs.audit.changes import Change, Record
+from lasthop.engine.outputs.audit.changes import Change, Record
+from lasthop.run.infra import memory
 from tests.backends import backend, until
 from tests.certificates import Certificate, dns
 from tests.fake_api import GATEWAY, FakeApi, Refusal, serving

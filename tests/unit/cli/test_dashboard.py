@@ -17,8 +17,8 @@ from lasthop.cli.commands.dashboard import forward, local_url
 from lasthop.cli.main import main
 from lasthop.cli.views import leader as leaders
 from lasthop.cli.views.leader import Leader
-from lasthop.kubernetes.errors import ApiError
-from lasthop.kubernetes.port_forward import forwarding
+from lasthop.edge.kubernetes.errors import ApiError
+from lasthop.edge.kubernetes.port_forward import forwarding
 from tests.fake_api import until
 from tests.pods import PORT, Pods, cluster, pod
 from tests.web import shop

@@ -49,7 +49,7 @@ def test_json_is_the_same_tree(folder: Path) -> None:
 
 def test_reads_show_queries(folder: Path) -> None:
     result = lasthop("explain", "httproute", "api", "--dir", folder, "--reads")
-    assert "resolve.attachment.parents(HTTPRoute shop/api)" in result.stdout
+    assert "resolve.routing.attachment.parents(HTTPRoute shop/api)" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from lasthop.api.meta import Key
+from lasthop.base.api.meta import Key
 from lasthop.cli.args.objects import Wanted, kind_of, named_by, wanted_of_each
 from lasthop.cli.args.selector import Selector
 from lasthop.cli.main import main

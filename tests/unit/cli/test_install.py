@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from conformance import kubeconfig
 from lasthop.cli.main import main
-from lasthop.infra.kubernetes import installation
-from lasthop.infra.kubernetes.installation import Options
+from lasthop.run.infra.kubernetes import installation
+from lasthop.run.infra.kubernetes.installation import Options
 from tests.fake_api import FakeApi, serving
 from tests.ports import free_port
 

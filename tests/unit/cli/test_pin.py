@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from lasthop.cli.main import main
-from lasthop.probe.handshake import fetch
+from lasthop.edge.probe.handshake import fetch
 from tests.backends import Backend
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.folders import lasthop, write

@@ -15,8 +15,8 @@ import yaml
 
 from lasthop.cli.render.reported_failures import ReportedFailures, line
 from lasthop.cli.views.leader import asking
-from lasthop.controller import Controller
-from lasthop.plan.observation import EndpointSeen
+from lasthop.engine.plan.observation import EndpointSeen
+from lasthop.run.controller import Controller
 from tests.folders import lasthop
 from tests.pods import PORT, cluster
 from tests.web import shop

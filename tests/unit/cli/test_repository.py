@@ -16,9 +16,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from lasthop.admission.limits import MAX_FILE
 from lasthop.cli.commands.schema import document as schema
 from lasthop.cli.main import main
+from lasthop.edge.admission.limits import MAX_FILE
 from tests.certificates import Certificate
 from tests.folders import BASE, CA, config_map, good_folder, lasthop, policy
 
@@ -270,7 +270,7 @@ def test_what_crashes_is_not_judged(folder: Path, tmp_path: Path, monkeypatch: p
     def crash(found: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("lasthop.resolve.verification.weakest", crash)
+    monkeypatch.setattr("lasthop.engine.resolve.hops.verification.weakest", crash)
     plain = edited(folder, tmp_path, {"policy.yaml": None})
     found = lasthop("check", plain, "--against", folder)
     assert found.exit_code == 1 and "Lasthop failed in" in found.stdout

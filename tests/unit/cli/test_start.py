@@ -56,7 +56,7 @@ def test_a_command_imports_nothing_heavy_before_it_works(args: tuple[str, ...], 
 
 
 def test_only_a_probe_loads_the_bindings_of_openssl() -> None:
-    code = "import sys, lasthop.cluster_host, lasthop.host, lasthop.cli.views.folder\nprint('OpenSSL' in sys.modules)"
+    code = "import sys, lasthop.run.cluster_host, lasthop.run.host, lasthop.cli.views.folder\nprint('OpenSSL' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 

@@ -12,8 +12,8 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from lasthop.base.text.terminal import STAND_INS
 from lasthop.cli.render.progress import FolderProgress, ProgressLine
-from lasthop.terminal import STAND_INS
 from tests.folders import BASE, config_map, policy
 
 LASTHOP = (sys.executable, "-c", "from lasthop.cli.main import main; main(prog_name='lasthop')")

@@ -15,13 +15,13 @@ from jsonschema_rs import Draft7Validator as Validator
 
 from deploy.generate import files
 from deploy.helm_chart import BLOCK_LABELS, BUDGET, BUDGET_VALUE, LABELS, PARAMETERS, PROFILE
-from lasthop.api.crds import schema
-from lasthop.api.kinds import KINDS
+from lasthop.base.api.crds import schema
+from lasthop.base.api.kinds import KINDS
 from lasthop.cli.main import main
-from lasthop.infra.kubernetes.identity import SECRET
-from lasthop.infra.kubernetes.installation import Options, crds, documents, path, surplus
-from lasthop.infra.kubernetes.manifests import RESOURCES, manifests
-from lasthop.infra.kubernetes.pods import CONTAINER_SECURITY
+from lasthop.run.infra.kubernetes.identity import SECRET
+from lasthop.run.infra.kubernetes.installation import Options, crds, documents, path, surplus
+from lasthop.run.infra.kubernetes.manifests import RESOURCES, manifests
+from lasthop.run.infra.kubernetes.pods import CONTAINER_SECURITY
 from tests.unit.infra.kubernetes.cluster import SITE, gateway
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.importers.documents import Document, SourceText
-from lasthop.importers.model import Match, PathKind, PathMatch, Rule, ValueMatch
-from lasthop.importers.notes import Source
-from lasthop.importers.order import order_notes
+from lasthop_import.documents import Document, SourceText
+from lasthop_import.model import Match, PathKind, PathMatch, Rule, ValueMatch
+from lasthop_import.notes import Source
+from lasthop_import.order import order_notes
 
 DOCUMENT = Document({"apiVersion": "v1", "kind": "Old", "metadata": {"name": "x"}}, SourceText(""))
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.importers.model import ValueMatch
-from lasthop.importers.values import cors, duration, header_edits, is_host, methods, milliseconds, retried, value_match
+from lasthop_import.model import ValueMatch
+from lasthop_import.values import cors, duration, header_edits, is_host, methods, milliseconds, retried, value_match
 
 
 @pytest.mark.parametrize(

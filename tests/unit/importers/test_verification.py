@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.importers.decisions import Decision, DecisionError, read_decisions
-from lasthop.importers.legs import BackendPort
-from lasthop.importers.levels import Level, NewLevel
-from lasthop.importers.model import HopTLS, Name
-from lasthop.importers.writer.trust import Anchors
-from lasthop.importers.writer.verification import as_before, as_decided
+from lasthop_import.decisions import Decision, DecisionError, read_decisions
+from lasthop_import.legs import BackendPort
+from lasthop_import.levels import Level, NewLevel
+from lasthop_import.model import HopTLS, Name
+from lasthop_import.writer.trust import Anchors
+from lasthop_import.writer.verification import as_before, as_decided
 
 PORT = BackendPort("Service", "shop", "api", 443)
 USABLE = Anchors(system=True)

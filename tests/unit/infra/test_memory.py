@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.meta import Key, Object
-from lasthop.engine import Engine
-from lasthop.host import HostRuntime
-from lasthop.infra import memory
-from lasthop.outputs.audit.changes import ChangeRecord
-from lasthop.proxy.binary import Envoy
-from lasthop.sources.files.source import FilesSource
-from lasthop.sources.source import Batch
+from lasthop.base.api.meta import Key, Object
+from lasthop.edge.proxy.binary import Envoy
+from lasthop.edge.sources.files.source import FilesSource
+from lasthop.edge.sources.source import Batch
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.audit.changes import ChangeRecord
+from lasthop.run.host import HostRuntime
+from lasthop.run.infra import memory
 from tests.fake_api import until
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service

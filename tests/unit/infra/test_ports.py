@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.infra import ports
-from lasthop.infra.processes import Processes
-from lasthop.proxy.binary import Envoy
-from lasthop.resolve.ports import Probe
+from lasthop.base.api.meta import Key
+from lasthop.edge.proxy.binary import Envoy
+from lasthop.engine.resolve.gateways.ports import Probe
+from lasthop.run.infra import ports
+from lasthop.run.infra.processes import Processes
 from tests.ports import free_port
 
 KINDS = {"TCP": socket.SOCK_STREAM, "UDP": socket.SOCK_DGRAM}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.infra import systemd
+from lasthop.run.infra import systemd
 
 ROOT = Path(__file__).parents[3]
 UNIT = ROOT / "deploy/systemd/lasthop.service"

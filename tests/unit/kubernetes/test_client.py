@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.kubernetes.client import Client, path_of
-from lasthop.kubernetes.errors import ApiError, from_status
+from lasthop.edge.kubernetes.client import Client, path_of
+from lasthop.edge.kubernetes.errors import ApiError, from_status
 from tests.api_objects import mk_config_map
 from tests.fake_api import FakeApi, Refusal, client_of
 

@@ -15,11 +15,11 @@ import trustme
 import yaml
 from cryptography.hazmat.primitives import serialization
 
-from lasthop.kubernetes import config
-from lasthop.kubernetes.client import Client
-from lasthop.kubernetes.config import Access, from_kubeconfig, in_cluster, load
-from lasthop.kubernetes.credentials import bearer
-from lasthop.kubernetes.errors import ConfigError
+from lasthop.edge.kubernetes import config
+from lasthop.edge.kubernetes.client import Client
+from lasthop.edge.kubernetes.config import Access, from_kubeconfig, in_cluster, load
+from lasthop.edge.kubernetes.credentials import bearer
+from lasthop.edge.kubernetes.errors import ConfigError
 from tests.clock import Clock
 from tests.fake_api import FakeApi
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.kubernetes.contact import FRESH, SILENT, Contact
+from lasthop.edge.kubernetes.contact import FRESH, SILENT, Contact
 
 
 def silent(failures: int = 2) -> Contact:

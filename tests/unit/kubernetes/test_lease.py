@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lasthop.kubernetes.lease import (
+from lasthop.edge.kubernetes.lease import (
     TIMING,
     LeaderElector,
     Leadership,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from lasthop.api.meta import Key
-from lasthop.observe.evidence import EndpointCounts, HopCounts, Outcome
-from lasthop.observe.observations import AT_ONCE, EXPIRES, FIRST_WORDS_HOLD, MAX_PROXIES, WORDS_HOLD, Observations
-from lasthop.observe.tally import MAX_CONFIGS, Tally
-from lasthop.observe.verdict import FIRST_HOLD, HOLD, SILENCE
-from lasthop.plan.observation import EndpointSeen, Failure, HopSeen, HopState, LeafCertificate, ProxyReport, Traffic
-from lasthop.plan.upstream import Connection, Hop
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe.evidence import EndpointCounts, HopCounts, Outcome
+from lasthop.edge.observe.observations import AT_ONCE, EXPIRES, FIRST_WORDS_HOLD, MAX_PROXIES, WORDS_HOLD, Observations
+from lasthop.edge.observe.tally import MAX_CONFIGS, Tally
+from lasthop.edge.observe.verdict import FIRST_HOLD, HOLD, SILENCE
+from lasthop.engine.plan.observation import EndpointSeen, Failure, HopSeen, HopState, LeafCertificate, ProxyReport, Traffic
+from lasthop.engine.plan.upstream import Connection, Hop
 from tests.observed import HOP, LEAF, WEB, WRONG_NAME, A, B, C, World
 
 REFUSED = "connection refused: nothing listens on the backend's port"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key
-from lasthop.observe.evidence import EndpointCounts, HopCounts, Outcome, Request
-from lasthop.observe.tally import MAX_WATCHED, Tally
-from lasthop.plan.observation import MAX_ENDPOINTS, MAX_NAMES, MAX_WORDS, LeafCertificate, Traffic
-from lasthop.plan.upstream import Connection, Hop, Protocol
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe.evidence import EndpointCounts, HopCounts, Outcome, Request
+from lasthop.edge.observe.tally import MAX_WATCHED, Tally
+from lasthop.engine.plan.observation import MAX_ENDPOINTS, MAX_NAMES, MAX_WORDS, LeafCertificate, Traffic
+from lasthop.engine.plan.upstream import Connection, Hop, Protocol
 from tests.observed import HOP, WEB, A, B, C
 
 ROUTE = Key("HTTPRoute", "shop", "web")

@@ -7,10 +7,10 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key
-from lasthop.observe.totals import MAX_GONE, HopTotals, Totals
-from lasthop.plan.observation import HopSeen, ProxyReport, Traffic
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe.totals import MAX_GONE, HopTotals, Totals
+from lasthop.engine.plan.observation import HopSeen, ProxyReport, Traffic
+from lasthop.engine.plan.upstream import Hop, Protocol
 
 GATEWAY = Key("Gateway", "shop", "web")
 ROUTE = Key("HTTPRoute", "shop", "r")

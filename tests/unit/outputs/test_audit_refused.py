@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from lasthop.api.meta import Key
-from lasthop.engine import Engine
-from lasthop.outputs.audit.audit import Audit
-from lasthop.outputs.audit.document import document, read
-from lasthop.outputs.audit.hops import Manner
+from lasthop.base.api.meta import Key
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.audit.audit import Audit
+from lasthop.engine.outputs.audit.document import document, read
+from lasthop.engine.outputs.audit.hops import Manner
 from tests.world import NOW, key, keyed, mk_class, mk_gateway, mk_grant, mk_route, mk_service
 
 ELSEWHERE = {"name": "api", "namespace": "b", "port": 443}

@@ -7,8 +7,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key
-from lasthop.outputs.audit.changes import (
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.audit.changes import (
     MAX_CHANGES,
     MAX_INCIDENTS,
     Change,
@@ -21,8 +21,8 @@ from lasthop.outputs.audit.changes import (
     merged,
     since,
 )
-from lasthop.plan.verification import HopVerification, Strength
-from lasthop.plan.verification_change import compare
+from lasthop.engine.plan.verification import HopVerification, Strength
+from lasthop.engine.plan.verification_change import compare
 
 
 def mk(at: float, backend: str = "shop/api", *, weaker: bool = False, because: str = "p was deleted") -> Change:

@@ -16,17 +16,17 @@ from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from envoy.type.matcher.v3 import regex_pb2, string_pb2
 
-from lasthop.api.meta import Key
-from lasthop.outputs.envoy import clusters
-from lasthop.outputs.envoy.clusters import ENDPOINTS_TIMEOUT, HEAVY, METADATA, build, encoded_assignment
-from lasthop.outputs.envoy.encode import over_ads, packed, socket_address
-from lasthop.outputs.envoy.resource import cluster_of
-from lasthop.outputs.envoy.tls import SESSION_KEYS, TLS, VERSIONS, client_secret_name, dns_regex, secret_config
-from lasthop.plan.cluster_metadata import identity, metadata
-from lasthop.plan.connecting import ConnectRules, RetryBudget
-from lasthop.plan.tls import Anchors, BackendTLS, Mode, Pins, Plaintext, San, SanType, SystemStore, Waiver
-from lasthop.plan.tls_options import TLSOptions
-from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.envoy import clusters
+from lasthop.engine.outputs.envoy.clusters import ENDPOINTS_TIMEOUT, HEAVY, METADATA, build, encoded_assignment
+from lasthop.engine.outputs.envoy.encode import over_ads, packed, socket_address
+from lasthop.engine.outputs.envoy.resource import cluster_of
+from lasthop.engine.outputs.envoy.tls import SESSION_KEYS, TLS, VERSIONS, client_secret_name, dns_regex, secret_config
+from lasthop.engine.plan.cluster_metadata import identity, metadata
+from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
+from lasthop.engine.plan.tls import Anchors, BackendTLS, Mode, Pins, Plaintext, San, SanType, SystemStore, Waiver
+from lasthop.engine.plan.tls_options import TLSOptions
+from lasthop.engine.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol
 
 GATEWAY, SERVICE = Key("Gateway", "a", "gw"), Key("Service", "a", "s")
 POLICY = Key("BackendTLSPolicy", "a", "p")

@@ -12,18 +12,18 @@ from google.protobuf.duration_pb2 import Duration
 from xds.core.v3 import extension_pb2
 from xds.type.matcher.v3 import matcher_pb2
 
-from lasthop.api.meta import Key, Object
-from lasthop.api.status import RouteStatus
-from lasthop.engine import Engine
-from lasthop.outputs.envoy import encoded_routes, route_messages, routes
-from lasthop.outputs.envoy.encode import field, packed
-from lasthop.outputs.envoy.quarantine import withhold
-from lasthop.outputs.envoy.resource import ROUTES, Part, Resource
-from lasthop.outputs.envoy.route_index import ANY_VALUE
-from lasthop.plan.routing import Backend, Forward, Match, PathType, Retry, Route
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve import routes as resolved
-from lasthop.resolve.attachment import in_order
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.status import RouteStatus
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy import encoded_routes, route_messages, routes
+from lasthop.engine.outputs.envoy.encode import field, packed
+from lasthop.engine.outputs.envoy.quarantine import withhold
+from lasthop.engine.outputs.envoy.resource import ROUTES, Part, Resource
+from lasthop.engine.outputs.envoy.route_index import ANY_VALUE
+from lasthop.engine.plan.routing import Backend, Forward, Match, PathType, Retry, Route
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.routing import routes as resolved
+from lasthop.engine.resolve.routing.attachment import in_order
 from tests.snapshot import Snapshot, settle
 from tests.summary_routes import host_lines
 from tests.world import NOW, keyed, mk_class, mk_gateway, mk_route, mk_service

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lasthop.api.meta import Key, Object
-from lasthop.engine import Engine
-from lasthop.plan.finding import Finding, Severity
-from lasthop.plan.limits import MAX_ENDPOINTS
-from lasthop.resolve.settings import IN_CLUSTER
+from lasthop.base.api.meta import Key, Object
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.limits import MAX_ENDPOINTS
+from lasthop.engine.resolve.settings import IN_CLUSTER
 from tests.world import keyed, mk, mk_class, mk_gateway, mk_route, mk_service, mk_slice
 
 LABELS = {"kubernetes.io/service-name": "api"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 
-from lasthop.engine import Engine
-from lasthop.plan.finding import Severity
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan.finding import Severity
 from tests.certificates import Certificate, dns
 from tests.world import keyed, mk_class, mk_gateway, mk_secret
 

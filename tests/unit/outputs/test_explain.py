@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lasthop.api.meta import Key, Object
-from lasthop.engine import Engine
-from lasthop.outputs.explain.explain import explain, tree
-from lasthop.outputs.explain.fact import Fact, State
-from lasthop.slices import step_by_step
+from lasthop.base.api.meta import Key, Object
+from lasthop.edge.slices import step_by_step
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.explain.explain import explain, tree
+from lasthop.engine.outputs.explain.fact import Fact, State
 from tests.snapshot import settled
 from tests.world import (
     STREAMS,

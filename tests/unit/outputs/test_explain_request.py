@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from lasthop.api.meta import Object
-from lasthop.outputs.explain.fact import Fact
-from lasthop.outputs.explain.request_answer import Action, Answer
-from lasthop.outputs.explain.requests import explain_request
-from lasthop.plan.request import BadRequest, read_request
-from lasthop.resolve.routes import PROTOCOLS
+from lasthop.base.api.meta import Object
+from lasthop.engine.outputs.explain.fact import Fact
+from lasthop.engine.outputs.explain.request_answer import Action, Answer
+from lasthop.engine.outputs.explain.requests import explain_request
+from lasthop.engine.plan.request import BadRequest, read_request
+from lasthop.engine.resolve.routing.routes import PROTOCOLS
 from tests.snapshot import settled
 from tests.world import (
     ca_pem,

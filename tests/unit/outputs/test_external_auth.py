@@ -10,11 +10,11 @@ from envoy.config.route.v3 import route_components_pb2, route_pb2
 from envoy.extensions.common.matching.v3 import extension_matcher_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
-from lasthop.api.meta import Object
-from lasthop.engine import Engine
-from lasthop.outputs.audit.hops import Manner
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
-from lasthop.outputs.envoy.route_filters import EXTERNAL_AUTH
+from lasthop.base.api.meta import Object
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.audit.hops import Manner
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
+from lasthop.engine.outputs.envoy.route_filters import EXTERNAL_AUTH
 from tests.snapshot import Snapshot, settle, settled
 from tests.summary_routes import ext_authz
 from tests.world import (

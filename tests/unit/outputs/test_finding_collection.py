@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key
-from lasthop.outputs.findings.collection import FindingCollection
-from lasthop.plan.finding import Finding
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.findings.collection import FindingCollection
+from lasthop.engine.plan.finding import Finding
 
 FINDINGS = [Finding(Key("Service", "shop", name), "Reason", "it is wrong") for name in "abcd"]
 said = st.tuples(st.sampled_from("xyz"), st.lists(st.sampled_from(FINDINGS), max_size=3).map(tuple))

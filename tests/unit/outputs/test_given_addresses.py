@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.api.status import GatewayStatus
-from lasthop.plan.infrastructure import Infrastructure
-from lasthop.plan.proxy import ProxyState
-from lasthop.resolve.settings import IN_CLUSTER, INFRASTRUCTURE, PROXY
+from lasthop.base.api.meta import Key
+from lasthop.base.api.status import GatewayStatus
+from lasthop.engine.plan.infrastructure import Infrastructure
+from lasthop.engine.plan.proxy import ProxyState
+from lasthop.engine.resolve.settings import IN_CLUSTER, INFRASTRUCTURE, PROXY
 from tests.snapshot import settled
 from tests.world import keyed, mk_class, mk_gateway
 

@@ -9,7 +9,7 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.outputs.envoy.statistics import stats_config
+from lasthop.engine.outputs.envoy.statistics import stats_config
 
 HOP = "cluster.shop/web/shop/api.v1/443/auto"
 

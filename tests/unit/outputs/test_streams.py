@@ -7,11 +7,11 @@ from typing import Any
 from envoy.config.listener.v3 import listener_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 
-from lasthop.api.meta import Key, Object
-from lasthop.engine import Engine
-from lasthop.outputs.audit.hops import Manner
-from lasthop.outputs.envoy.quarantine import withhold
-from lasthop.outputs.envoy.resource import LISTENER, Part, Resource
+from lasthop.base.api.meta import Key, Object
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.audit.hops import Manner
+from lasthop.engine.outputs.envoy.quarantine import withhold
+from lasthop.engine.outputs.envoy.resource import LISTENER, Part, Resource
 from tests.snapshot import Snapshot, settle
 from tests.summary_streams import listener_lines
 from tests.world import (

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from lasthop.api.meta import Key, Object
-from lasthop.api.policies import AncestorReference, PolicyAncestorStatus, PolicyStatus
-from lasthop.api.telemetry import XTelemetryPolicy
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
-from lasthop.outputs.envoy.sampling import sampled_pattern, sampler
-from lasthop.outputs.envoy.tracing import COMMANDS
-from lasthop.plan.telemetry import SAMPLED
-from lasthop.resolve.telemetry import KNOWN_ATTRIBUTES, MAX_ATTRIBUTES
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.policies import AncestorReference, PolicyAncestorStatus, PolicyStatus
+from lasthop.base.api.telemetry import XTelemetryPolicy
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
+from lasthop.engine.outputs.envoy.sampling import sampled_pattern, sampler
+from lasthop.engine.outputs.envoy.tracing import COMMANDS
+from lasthop.engine.plan.telemetry import SAMPLED
+from lasthop.engine.resolve.gateways.telemetry import KNOWN_ATTRIBUTES, MAX_ATTRIBUTES
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import (
     STREAMS,

@@ -9,11 +9,11 @@ import json
 import msgspec
 import pytest
 
-from lasthop.api.meta import Key, Object, StringMap
-from lasthop.engine import Engine
-from lasthop.outputs.explain.explain import explain
-from lasthop.plan.finding import Finding
-from lasthop.sinks.kubernetes.transitions import transitions
+from lasthop.base.api.meta import Key, Object, StringMap
+from lasthop.edge.sinks.kubernetes.transitions import transitions
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.explain.explain import explain
+from lasthop.engine.plan.finding import Finding
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import (
     STORE,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from cryptography import x509
 
-from lasthop.pki import authority as ca
-from lasthop.pki.authority import CA_LIFE, CLIENT_LIFE, DAY, HOUR, SETTLE, Authority
-from lasthop.pki.certificates import PemKeyPair, loaded, uris
+from lasthop.base.pki import authority as ca
+from lasthop.base.pki.authority import CA_LIFE, CLIENT_LIFE, DAY, HOUR, SETTLE, Authority
+from lasthop.base.pki.certificates import PemKeyPair, loaded, uris
 from tests.odd_certificates import odd_ders, pem
 
 NOW = 1_790_000_000.0

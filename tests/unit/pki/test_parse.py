@@ -15,8 +15,8 @@ from cryptography.x509.oid import ExtensionOID, NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lasthop.pki import parse
-from lasthop.pki.parse import Anchor, Extensions, Unreadable
+from lasthop.base.pki import parse
+from lasthop.base.pki.parse import Anchor, Extensions, Unreadable
 from tests.odd_certificates import ODD_PEMS, odd_ders, odd_keys, pem, valid
 
 EXTENSIONS = Unreadable("has extensions that cannot be read")

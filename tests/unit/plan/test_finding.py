@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.plan.finding import Finding, with_remedy
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan.finding import Finding, with_remedy
 
 
 @pytest.mark.parametrize("message", ["the port is closed", "the port is closed."])

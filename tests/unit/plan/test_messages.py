@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.api.core import Service
-from lasthop.outputs.status.conditions import stated
-from lasthop.plan.condition import failed
-from lasthop.plan.limits import MESSAGE_LENGTH
-from lasthop.plan.messages import limited
-from lasthop.plan.problem import Problem
+from lasthop.base.api.core import Service
+from lasthop.engine.outputs.status.conditions import stated
+from lasthop.engine.plan.condition import failed
+from lasthop.engine.plan.limits import MESSAGE_LENGTH
+from lasthop.engine.plan.messages import limited
+from lasthop.engine.plan.problem import Problem
 
 
 def test_a_message_is_cut_between_its_parts_and_counts_the_rest() -> None:

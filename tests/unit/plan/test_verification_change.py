@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.plan.tls import TrustedCA
-from lasthop.plan.verification import Basis, HopVerification, Strength, weakest
-from lasthop.plan.verification_change import ChangeKind, Subject, compare
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan.tls import TrustedCA
+from lasthop.engine.plan.verification import Basis, HopVerification, Strength, weakest
+from lasthop.engine.plan.verification_change import ChangeKind, Subject, compare
 
 SAME, STRONGER, WEAKER, OTHER, OPENED, CLOSED = ChangeKind
 A, B, C = (TrustedCA(f"CA {name}", name * 64) for name in "abc")

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from lasthop.probe.checks import addresses
-from lasthop.probe.handshake import NoHandshake
+from lasthop.edge.probe.checks import addresses
+from lasthop.edge.probe.handshake import NoHandshake
 
 
 def unknown(*_: object, **__: object) -> None:

@@ -11,11 +11,11 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from lasthop.api.meta import Key
-from lasthop.plan.tls import Anchors, BackendTLS, San, SanType
-from lasthop.probe.checks import check_endpoint
-from lasthop.probe.handshake import Expectation, identity
-from lasthop.probe.result import EndpointResult
+from lasthop.base.api.meta import Key
+from lasthop.edge.probe.checks import check_endpoint
+from lasthop.edge.probe.handshake import Expectation, identity
+from lasthop.edge.probe.result import EndpointResult
+from lasthop.engine.plan.tls import Anchors, BackendTLS, San, SanType
 from tests.backends import backend
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.odd_certificates import odd_ders

@@ -15,13 +15,13 @@ from pathlib import Path
 from cryptography import x509
 
 import lasthop
-from lasthop.outputs.envoy.xds_cluster import XDS_CLUSTER
-from lasthop.pki import authority as ca
-from lasthop.pki.authority import Authority
-from lasthop.proxy.admin import Admin, AdminUnavailable
-from lasthop.unix_http import request
-from lasthop.xds.credentials import Credentials
-from lasthop.xds.server import Server
+from lasthop.base.pki import authority as ca
+from lasthop.base.pki.authority import Authority
+from lasthop.edge.proxy.admin import Admin, AdminUnavailable
+from lasthop.edge.unix_http import request
+from lasthop.edge.xds.credentials import Credentials
+from lasthop.edge.xds.server import Server
+from lasthop.engine.outputs.envoy.xds_cluster import XDS_CLUSTER
 from tests.ports import free_port
 from tests.xds_envoy import GATEWAY, Heard, becomes, changes, cluster, get, listener, route_table, until, virtual_host
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lasthop.proxy import launch
-from lasthop.proxy.binary import find_envoy
-from lasthop.proxy.directory import ProxyDirectory
-from lasthop.proxy.entry import AccessLogEntry, parse
-from lasthop.proxy.handle import EnvoyHandle
+from lasthop.edge.proxy import launch
+from lasthop.edge.proxy.binary import find_envoy
+from lasthop.edge.proxy.directory import ProxyDirectory
+from lasthop.edge.proxy.entry import AccessLogEntry, parse
+from lasthop.edge.proxy.handle import EnvoyHandle
 from tests.backends import until
 from tests.ports import free_port
 

@@ -12,8 +12,8 @@ import signal
 import sys
 from pathlib import Path
 
-from lasthop.proxy.binary import find_envoy
-from lasthop.proxy.supervisor import EnvoyStarted, Proxy, ProxyEvent
+from lasthop.edge.proxy.binary import find_envoy
+from lasthop.edge.proxy.supervisor import EnvoyStarted, Proxy, ProxyEvent
 from tests.unit.proxy.ads import ads_server
 
 

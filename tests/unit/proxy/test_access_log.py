@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.outputs.envoy.access_log import FAILURES_SHARE
-from lasthop.proxy import launch
-from lasthop.proxy.access_log import BUDGET, Reader, SkippedLines, Tail, follow
-from lasthop.proxy.admin import Admin
-from lasthop.proxy.entry import AccessLogEntry, parse
-from lasthop.proxy.observer import Observer
-from lasthop.proxy.pod import LogForwarder
-from lasthop.proxy.sampler import ALL
+from lasthop.base.api.meta import Key
+from lasthop.edge.proxy import launch
+from lasthop.edge.proxy.access_log import BUDGET, Reader, SkippedLines, Tail, follow
+from lasthop.edge.proxy.admin import Admin
+from lasthop.edge.proxy.entry import AccessLogEntry, parse
+from lasthop.edge.proxy.observer import Observer
+from lasthop.edge.proxy.pod import LogForwarder
+from lasthop.edge.proxy.sampler import ALL
+from lasthop.engine.outputs.envoy.access_log import FAILURES_SHARE
 from tests.backends import PATIENCE, until
 from tests.servers import server
 from tests.unit.proxy.static_envoy import cluster, static_envoy

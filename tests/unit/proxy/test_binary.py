@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.proxy.binary import OVERRIDE, EnvoyNotFound, find_envoy
+from lasthop.edge.proxy.binary import OVERRIDE, EnvoyNotFound, find_envoy
 
 
 def script(folder: Path, text: str, mode: int = 0o755) -> Path:

@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from lasthop.outputs.envoy.bootstrap import bootstrap
-from lasthop.outputs.envoy.xds_cluster import LocalXds
-from lasthop.proxy.binary import find_envoy
+from lasthop.edge.proxy.binary import find_envoy
+from lasthop.engine.outputs.envoy.bootstrap import bootstrap
+from lasthop.engine.outputs.envoy.xds_cluster import LocalXds
 from tests.certificates import Certificate
 from tests.unit.proxy.static_envoy import tls_cluster
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.proxy.admin import Admin
-from lasthop.proxy.drain import drain_and_terminate
-from lasthop.proxy.handle import EnvoyHandle
+from lasthop.edge.proxy.admin import Admin
+from lasthop.edge.proxy.drain import drain_and_terminate
+from lasthop.edge.proxy.handle import EnvoyHandle
 from tests.backends import until
 from tests.servers import Patient, server
 from tests.unit.proxy.static_envoy import StaticEnvoy, cluster, static_envoy

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.outputs.envoy.statistics import HOP_STATS
-from lasthop.plan.upstream import Connection, Hop, Protocol
-from lasthop.proxy.counters import endpoint_counts, hop_counts
-from lasthop.proxy.entry import AccessLogEntry, parse
-from lasthop.proxy.evidence import Sample, failure, moment, observed, parse_sample, request, success
-from lasthop.proxy.failures import explain_failure
+from lasthop.base.api.meta import Key
+from lasthop.edge.proxy.counters import endpoint_counts, hop_counts
+from lasthop.edge.proxy.entry import AccessLogEntry, parse
+from lasthop.edge.proxy.evidence import Sample, failure, moment, observed, parse_sample, request, success
+from lasthop.edge.proxy.failures import explain_failure
+from lasthop.engine.outputs.envoy.statistics import HOP_STATS
+from lasthop.engine.plan.upstream import Connection, Hop, Protocol
 
 HOP = Hop(Key("Gateway", "shop", "web.v1"), Key("Service", "shop", "api"), 443, Protocol.AUTO)
 CONNECTION = Connection(HOP, "2f1c")

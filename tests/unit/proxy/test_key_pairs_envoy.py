@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.engine import Engine
-from lasthop.plan.problem import Problem
-from lasthop.proxy.binary import find_envoy
-from lasthop.resolve.certificates import BadCertificate, KeyPair, key_pair, normal_pair, parse_bundle
-from lasthop.resolve.gateways import client_certificate
-from lasthop.resolve.listeners import own_listeners
+from lasthop.base.api.meta import Key
+from lasthop.edge.proxy.binary import find_envoy
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan.problem import Problem
+from lasthop.engine.resolve.gateways.gateways import client_certificate
+from lasthop.engine.resolve.gateways.listeners import own_listeners
+from lasthop.engine.resolve.trust.certificates import BadCertificate, KeyPair, key_pair, normal_pair, parse_bundle
 from tests.odd_certificates import odd_ders, pem
 from tests.unit.proxy.key_pairs import CASES
 from tests.world import NOW, keyed, mk_class, mk_gateway, mk_secret
@@ -178,7 +178,7 @@ def judged(chain: str, key: str) -> KeyPair | Problem:
 def test_what_we_take_envoy_takes_and_what_we_refuse_it_refuses(taken: Taken, name: str) -> None:
     found = judged(*CASES[name])
     as_client = isinstance(found, KeyPair)
-    # Listeners have one more objection: see resolve/listeners.py.
+    # Listeners have one more objection: see resolve/gateways/listeners.py.
     as_server = isinstance(found, KeyPair) and not found.must_staple
     if name in STRICTER:
         assert (as_server, as_client) == (False, False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from lasthop.proxy.binary import find_envoy
-from lasthop.proxy.launch import command, descriptors, set_limits
+from lasthop.edge.proxy.binary import find_envoy
+from lasthop.edge.proxy.launch import command, descriptors, set_limits
 
 
 def test_it_leaves_no_core_dump_and_has_all_descriptors() -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.pki import authority as ca
-from lasthop.pki.authority import Authority
+from lasthop.base.pki import authority as ca
+from lasthop.base.pki.authority import Authority
 from tests import reachable
 from tests.servers import Patient, server
 from tests.unit.proxy.pod_world import Controller, MountedSecret, get, lasthop_proxy, said, until
@@ -114,7 +114,7 @@ async def test_another_proxys_certificate_cannot_pose_as_the_controller(
     folder: Path, controller: Controller, secret: MountedSecret
 ) -> None:
     """Same CA, wrong name."""
-    from lasthop.xds.credentials import Credentials
+    from lasthop.edge.xds.credentials import Credentials
 
     pair = ca.server_pair(controller.authority, ("something-else.svc",), time.time())
     controller.credentials = Credentials(pair, controller.authority.bundle)

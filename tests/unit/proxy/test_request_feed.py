@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from lasthop.proxy.entry import AccessLogEntry
-from lasthop.proxy.request_feed import KEPT, READERS, WAITING, RequestFeed, TooManyReaders
+from lasthop.edge.proxy.entry import AccessLogEntry
+from lasthop.edge.proxy.request_feed import KEPT, READERS, WAITING, RequestFeed, TooManyReaders
 from lasthop.web.tap import wanted
 
 ENTRY = AccessLogEntry(route="HTTPRoute shop/web", upstream_cluster="shop/gw/shop/api/443/auto", status=200)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from lasthop.proxy.sampler import ALL, Share
+from lasthop.edge.proxy.sampler import ALL, Share
 
 
 def settled(rate: float, share: Share, seconds: int = 60) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lasthop.proxy import steering
+from lasthop.edge.proxy import steering
 from tests.ports import free_port
 
 CLIENTS = 60

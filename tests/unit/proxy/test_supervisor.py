@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.proxy.binary import Envoy, find_envoy
-from lasthop.proxy.directory import RunDirUnusable
-from lasthop.proxy.handle import find_envoys
-from lasthop.proxy.orphans import end_orphans
-from lasthop.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, ProxyEvent
+from lasthop.edge.proxy.binary import Envoy, find_envoy
+from lasthop.edge.proxy.directory import RunDirUnusable
+from lasthop.edge.proxy.handle import find_envoys
+from lasthop.edge.proxy.orphans import end_orphans
+from lasthop.edge.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, ProxyEvent
 from tests.backends import PATIENCE
 from tests.ports import free_port
 from tests.unit.proxy.ads import ads_server

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.engine import Engine
-from lasthop.outputs.status.gateways import gateway_conditions, gateway_status
-from lasthop.plan.infrastructure import Infrastructure, RequestedAddresses
-from lasthop.plan.listener import Gateway
-from lasthop.plan.proxy import ProxyState
-from lasthop.resolve.gateways import gateway
-from lasthop.resolve.ports import PROBE, Probe
-from lasthop.resolve.settings import IN_CLUSTER, INFRASTRUCTURE, PROXY, Settings
+from lasthop.base.api.meta import Key
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.status.gateways import gateway_conditions, gateway_status
+from lasthop.engine.plan.infrastructure import Infrastructure, RequestedAddresses
+from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.proxy import ProxyState
+from lasthop.engine.resolve.gateways.gateways import gateway
+from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.settings import IN_CLUSTER, INFRASTRUCTURE, PROXY, Settings
 from tests.world import keyed, mk_class, mk_gateway
 
 KEY = Key("Gateway", "a", "g")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from lasthop.api.meta import Key
-from lasthop.api.policies import AncestorReference, BackendTLSPolicy, PolicyAncestorStatus, PolicyStatus
-from lasthop.api.status import GatewayStatus
-from lasthop.engine import Engine
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import AncestorReference, BackendTLSPolicy, PolicyAncestorStatus, PolicyStatus
+from lasthop.base.api.status import GatewayStatus
+from lasthop.engine.engine import Engine
 from tests.snapshot import Snapshot, settled
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
 

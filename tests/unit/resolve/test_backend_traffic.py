@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from lasthop.api.meta import Key, Object
-from lasthop.api.policies import AncestorReference, PolicyAncestorStatus, PolicyStatus
-from lasthop.api.traffic import XBackendTrafficPolicy
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.policies import AncestorReference, PolicyAncestorStatus, PolicyStatus
+from lasthop.base.api.traffic import XBackendTrafficPolicy
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
 from tests.snapshot import Snapshot, settle, settled
 from tests.summary_clusters import BUDGET, retry_budget
 from tests.world import keyed, mk_class, mk_gateway, mk_route, mk_service, mk_traffic_policy

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.engine import Engine
-from lasthop.plan.tls import Anchors
-from lasthop.resolve.certificates import SOON, parse_bundle
-from lasthop.resolve.frontend import frontend
-from lasthop.resolve.policies.judgement import judgement
-from lasthop.resolve.trust import day, minute
-from lasthop.store.graph import BEFORE
+from lasthop.base.api.meta import Key
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan.tls import Anchors
+from lasthop.engine.resolve.gateways.frontend import frontend
+from lasthop.engine.resolve.policies.judgement import judgement
+from lasthop.engine.resolve.trust.certificates import SOON, parse_bundle
+from lasthop.engine.resolve.trust.trust import day, minute
+from lasthop.engine.store.graph import BEFORE
 from tests.snapshot import Snapshot, settle, settled, tls_context
 from tests.world import (
     NOW,

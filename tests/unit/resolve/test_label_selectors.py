@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.api.gateway import LabelSelector, LabelSelectorRequirement, ListenerNamespaces, RouteNamespaces
-from lasthop.api.meta import StringMap
-from lasthop.resolve.allowed_listeners import invalid_selector, namespaces_problem, selects
+from lasthop.base.api.gateway import LabelSelector, LabelSelectorRequirement, ListenerNamespaces, RouteNamespaces
+from lasthop.base.api.meta import StringMap
+from lasthop.engine.resolve.gateways.allowed_listeners import invalid_selector, namespaces_problem, selects
 
 EVERYTHING = (
     StringMap(),

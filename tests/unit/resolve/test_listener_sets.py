@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lasthop.api.gateway import Gateway
-from lasthop.api.meta import Key, Object
-from lasthop.api.profiles import ProxySettings
-from lasthop.api.status import GatewayStatus, ListenerSetStatus
-from lasthop.engine import Engine
-from lasthop.infra.kubernetes.desired import desired_gateway
-from lasthop.outputs.envoy.resource import LISTENER
-from lasthop.plan.infrastructure import Infrastructure
-from lasthop.plan.proxy import ProxyState
-from lasthop.resolve.gateways import gateway, port_holder
-from lasthop.resolve.ports import PROBE, Probe
-from lasthop.resolve.settings import IN_CLUSTER, INFRASTRUCTURE, PROXY, Settings
+from lasthop.base.api.gateway import Gateway
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.profiles import ProxySettings
+from lasthop.base.api.status import GatewayStatus, ListenerSetStatus
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.resource import LISTENER
+from lasthop.engine.plan.infrastructure import Infrastructure
+from lasthop.engine.plan.proxy import ProxyState
+from lasthop.engine.resolve.gateways.gateways import gateway, port_holder
+from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.settings import IN_CLUSTER, INFRASTRUCTURE, PROXY, Settings
+from lasthop.run.infra.kubernetes.desired import desired_gateway
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import keyed, mk, mk_class, mk_gateway, mk_listener_set, mk_profile, profile_ref
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.plan.tls import BackendTLS, Plaintext, Refused
-from lasthop.plan.upstream import Protocol
-from lasthop.resolve.hops import hop_tls
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
+from lasthop.engine.plan.upstream import Protocol
+from lasthop.engine.resolve.hops.hops import hop_tls
 from tests.snapshot import settled
 from tests.world import STORE, keyed, mk_class, mk_gateway, mk_policy, mk_route, mk_service
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.meta import Key, Object
-from lasthop.engine import Engine
-from lasthop.plan import reasons
-from lasthop.plan.tls import Refused
-from lasthop.plan.upstream import Protocol
-from lasthop.resolve.backends import endpoints
-from lasthop.resolve.hops import hop_tls
-from lasthop.resolve.settings import IN_CLUSTER, Settings
+from lasthop.base.api.meta import Key, Object
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.tls import Refused
+from lasthop.engine.plan.upstream import Protocol
+from lasthop.engine.resolve.backends.backends import endpoints
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.settings import IN_CLUSTER, Settings
 from tests.snapshot import Snapshot, settled
 from tests.world import (
     keyed,

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 
 import msgspec
 
-from lasthop.api.meta import Key, Object
-from lasthop.api.status import PolicyStatus, RouteStatus
-from lasthop.outputs.audit.observed import observed
-from lasthop.outputs.status.summary import summary
-from lasthop.plan.cluster_metadata import identity
-from lasthop.plan.observation import EndpointSeen, Failure, Health, HopSeen, HopState
-from lasthop.plan.tls import Refused
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.failing import MAX_ROUTES
-from lasthop.resolve.hops import hop_tls
-from lasthop.resolve.settings import OBSERVED
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.status import PolicyStatus, RouteStatus
+from lasthop.engine.outputs.audit.observed import observed
+from lasthop.engine.outputs.status.summary import summary
+from lasthop.engine.plan.cluster_metadata import identity
+from lasthop.engine.plan.observation import EndpointSeen, Failure, Health, HopSeen, HopState
+from lasthop.engine.plan.tls import Refused
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.hops.failing import MAX_ROUTES
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.settings import OBSERVED
 from tests.observed import LEAF
 from tests.snapshot import settled
 from tests.world import (

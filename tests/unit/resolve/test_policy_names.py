@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.outputs.envoy.resource import CLUSTER
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.envoy.resource import CLUSTER
 from tests.snapshot import settled
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lasthop.api.meta import Key, Object, ObjectMeta
-from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
-from lasthop.api.status import PolicyStatus
-from lasthop.engine import Engine
-from lasthop.kubernetes.objects import read_object
-from lasthop.outputs.explain.explain import explain
-from lasthop.outputs.status.status_cache import StatusCache
-from lasthop.sources.files.source import FilesSource
+from lasthop.base.api.meta import Key, Object, ObjectMeta
+from lasthop.base.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
+from lasthop.base.api.status import PolicyStatus
+from lasthop.edge.kubernetes.objects import read_object
+from lasthop.edge.sources.files.source import FilesSource
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.explain.explain import explain
+from lasthop.engine.outputs.status.status_cache import StatusCache
 from tests.snapshot import Snapshot, settled, tls_context
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
 

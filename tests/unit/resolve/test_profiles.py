@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lasthop.api import crds
-from lasthop.api.kinds import KINDS
-from lasthop.api.meta import Key
-from lasthop.api.profiles import (
+from lasthop.base.api import crds
+from lasthop.base.api.kinds import KINDS
+from lasthop.base.api.meta import Key
+from lasthop.base.api.profiles import (
     ESCAPED_SLASHES,
     UNDERSCORES,
     Autoscaling,
@@ -19,11 +19,11 @@ from lasthop.api.profiles import (
     ProxySettings,
     ServiceSettings,
 )
-from lasthop.engine import Engine
-from lasthop.plan.connecting import ConnectRules
-from lasthop.plan.limits import FIELDS, REGEX_CEILING, Limits, ceiling, floor
-from lasthop.plan.profile import NOTHING, BackendRules, HttpRules
-from lasthop.resolve.profiles import (
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan.connecting import ConnectRules
+from lasthop.engine.plan.limits import FIELDS, REGEX_CEILING, Limits, ceiling, floor
+from lasthop.engine.plan.profile import NOTHING, BackendRules, HttpRules
+from lasthop.engine.resolve.gateways.profiles import (
     LONGEST_HANDSHAKE,
     LONGEST_IDLE,
     backend_rules,

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from envoy.config.route.v3 import route_pb2
 
-from lasthop.api.meta import Key
-from lasthop.api.status import RouteStatus
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import LISTENER, ROUTES
-from lasthop.plan.limits import REGEX_CEILING, Limits, ceiling
-from lasthop.resolve.profiles import limits
-from lasthop.resolve.regexes import program_size
+from lasthop.base.api.meta import Key
+from lasthop.base.api.status import RouteStatus
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.resource import LISTENER, ROUTES
+from lasthop.engine.plan.limits import REGEX_CEILING, Limits, ceiling
+from lasthop.engine.resolve.gateways.profiles import limits
+from lasthop.engine.resolve.routing.regexes import program_size
 from tests.snapshot import Snapshot, settle
 from tests.world import (
     keyed,
@@ -364,7 +364,7 @@ def test_the_sizes_of_a_namespaces_expressions_under_a_hostname_add_up() -> None
 
 
 def test_our_own_expressions_fit_what_envoy_takes() -> None:
-    from lasthop.outputs.envoy.tls import dns_regex
+    from lasthop.engine.outputs.envoy.tls import dns_regex
 
     longest = ".".join(["a" * 63] * 4)[:253]
     for pattern in (dns_regex(longest), dns_regex(f"*.{longest[2:]}"), "^/" + r"\." * 1_023 + "/*"):

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.engine import Engine
-from lasthop.outputs.audit.certificates import Role
-from lasthop.outputs.envoy.resource import CLUSTER
-from lasthop.pki.parse import Unreadable
-from lasthop.pki.revocation import revocation_lists
+from lasthop.base.api.meta import Key
+from lasthop.base.pki.parse import Unreadable
+from lasthop.base.pki.revocation import revocation_lists
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.audit.certificates import Role
+from lasthop.engine.outputs.envoy.resource import CLUSTER
 from tests.snapshot import Snapshot, settle, settled, tls_context
 from tests.world import (
     NOW,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.api.kinds import MULTICLUSTER_API
-from lasthop.api.meta import Key
-from lasthop.api.policies import PolicyTargetReference
-from lasthop.plan.tls import BackendTLS, Plaintext
-from lasthop.plan.upstream import Endpoint, Hop, Protocol
-from lasthop.resolve.backends import endpoints
-from lasthop.resolve.hops import hop_tls
-from lasthop.resolve.policies.conditions import target_problem
-from lasthop.resolve.policies.targets import service_of
-from lasthop.resolve.settings import set_absent
+from lasthop.base.api.kinds import MULTICLUSTER_API
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import PolicyTargetReference
+from lasthop.engine.plan.tls import BackendTLS, Plaintext
+from lasthop.engine.plan.upstream import Endpoint, Hop, Protocol
+from lasthop.engine.resolve.backends.backends import endpoints
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.policies.conditions import target_problem
+from lasthop.engine.resolve.policies.targets import service_of
+from lasthop.engine.resolve.settings import set_absent
 from tests.snapshot import settle, settled
 from tests.world import (
     STORE,

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.engine import Engine
-from lasthop.plan import reasons
-from lasthop.plan.tls import SystemStore
-from lasthop.resolve.policies.judgement import judgement
-from lasthop.resolve.settings import SYSTEM_STORE
+from lasthop.base.api.meta import Key
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.tls import SystemStore
+from lasthop.engine.resolve.policies.judgement import judgement
+from lasthop.engine.resolve.settings import SYSTEM_STORE
 from tests.snapshot import Snapshot, settle, tls_context
 from tests.world import (
     NOW,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.api.meta import Key, Object
-from lasthop.api.status import GatewayStatus, PolicyStatus
-from lasthop.engine import Engine
-from lasthop.outputs.explain.explain import explain
-from lasthop.resolve.ports import PROBE, Probe
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.status import GatewayStatus, PolicyStatus
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.explain.explain import explain
+from lasthop.engine.resolve.gateways.ports import PROBE, Probe
 from tests.snapshot import settled
 from tests.world import (
     HTTP_AND_HTTPS,

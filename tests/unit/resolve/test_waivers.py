@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.api.verification import Pin
-from lasthop.engine import Engine
-from lasthop.outputs.audit.audit import Audit
-from lasthop.outputs.audit.document import document, read
-from lasthop.outputs.envoy.resource import CLUSTER, Resource, Withdrawal
-from lasthop.resolve.pins import digest_of
+from lasthop.base.api.meta import Key
+from lasthop.base.api.verification import Pin
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.audit.audit import Audit
+from lasthop.engine.outputs.audit.document import document, read
+from lasthop.engine.outputs.envoy.resource import CLUSTER, Resource, Withdrawal
+from lasthop.engine.resolve.trust.pins import digest_of
 from tests.snapshot import Snapshot, settle
 from tests.world import (
     NOW,

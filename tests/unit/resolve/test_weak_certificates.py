@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from lasthop.api.meta import Key
-from lasthop.pki import parse
-from lasthop.resolve.policies.permissions import permitted_tls
+from lasthop.base.api.meta import Key
+from lasthop.base.pki import parse
+from lasthop.engine.resolve.policies.permissions import permitted_tls
 from tests.certificates import DAY, NOW, Certificate
 from tests.snapshot import Snapshot, settled
 from tests.world import (

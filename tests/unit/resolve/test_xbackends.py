@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.engine import Engine
-from lasthop.plan.tls import Refused, SystemStore
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.backends import endpoints
-from lasthop.resolve.hops import hop_tls
-from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE, Settings
-from lasthop.resolve.xbackends import is_address, spec_problem
+from lasthop.base.api.meta import Key
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan.tls import Refused, SystemStore
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.backends.backends import endpoints
+from lasthop.engine.resolve.backends.xbackends import is_address, spec_problem
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.settings import IN_CLUSTER, SYSTEM_STORE, Settings
 from tests.world import (
     keyed,
     mk,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lasthop.store.graph import Graph, query
-from lasthop.store.sources import Input
-from lasthop.store.turns import Turns
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.sources import Input
+from lasthop.engine.store.turns import Turns
 
 CELLS = 5
 FORMULAS = Input[int, tuple[int, ...]]("formula")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key
-from lasthop.store.graph import Graph, query
-from lasthop.store.node import FEW, Crash
-from lasthop.store.sources import Entry, Index
-from lasthop.store.stages import GONE, Changes, Output, Stage, Stages, indexer
+from lasthop.base.api.meta import Key
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.node import FEW, Crash
+from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.stages import GONE, Changes, Output, Stage, Stages, indexer
 from tests.unit.store.words import WORDS, both, calls, graph, parity
 
 

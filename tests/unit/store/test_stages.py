@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key
-from lasthop.store.graph import Graph, query
-from lasthop.store.sources import Entry, Index
-from lasthop.store.stages import Output, Stages, indexer
+from lasthop.base.api.meta import Key
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.stages import Output, Stages, indexer
 from tests.unit.store.words import THINGS, WORDS, both, calls, graph, length
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lasthop.store.graph import Graph, query
-from lasthop.store.sources import Input
-from lasthop.store.stages import Output, Stages
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.sources import Input
+from lasthop.engine.store.stages import Output, Stages
 
 WORDS = Input[object, Any]("word")
 calls: list[tuple[str, Any]] = []

@@ -13,11 +13,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from lasthop.cluster import ClusterRuntime
-from lasthop.infra.kubernetes.desired import Site
-from lasthop.plan.request import Request
-from lasthop.slices import SHARE
-from lasthop.sources.source import Batch
+from lasthop.edge.slices import SHARE
+from lasthop.edge.sources.source import Batch
+from lasthop.engine.plan.request import Request
+from lasthop.run.cluster import ClusterRuntime
+from lasthop.run.infra.kubernetes.desired import Site
 from lasthop.web import answers as module
 from lasthop.web.answers import QUESTIONS, Answers, Busy
 from lasthop.web.app import ANSWERS, application

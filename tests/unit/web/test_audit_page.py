@@ -10,16 +10,16 @@ from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from lasthop.api.meta import Key
+from lasthop.base.api.meta import Key
 from lasthop.cli.render.audit_report import AuditReport, as_json, text
-from lasthop.cluster import ClusterRuntime
-from lasthop.infra.kubernetes.desired import Site
-from lasthop.plan.cluster_metadata import identity
-from lasthop.plan.observation import EndpointSeen, HopSeen, LeafCertificate, ProxyReport
-from lasthop.plan.tls import BackendTLS
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.hops import hop_tls
-from lasthop.sources.source import Batch
+from lasthop.edge.sources.source import Batch
+from lasthop.engine.plan.cluster_metadata import identity
+from lasthop.engine.plan.observation import EndpointSeen, HopSeen, LeafCertificate, ProxyReport
+from lasthop.engine.plan.tls import BackendTLS
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.run.cluster import ClusterRuntime
+from lasthop.run.infra.kubernetes.desired import Site
 from lasthop.web.app import application
 from lasthop.web.controller_view import ControllerView
 from tests.certificates import Certificate

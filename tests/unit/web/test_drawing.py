@@ -8,22 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key
-from lasthop.outputs.audit.hops import HopReport, Manner, Observed
-from lasthop.plan.observation import Health
-from lasthop.web.drawing import (
-    GAP,
-    LISTENERS_SHOWN,
-    Group,
-    Known,
-    ListenerSeen,
-    More,
-    Placed,
-    RouteSeen,
-    draw,
-    row_id,
-    width,
-)
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.engine.plan.observation import Health
+from lasthop.web.drawing import GAP, LISTENERS_SHOWN, Group, Known, ListenerSeen, More, Placed, RouteSeen, draw, row_id, width
 from lasthop.web.picture import Filter, Line, State, choose, line
 
 

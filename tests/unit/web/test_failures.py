@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lasthop.api.meta import Key
-from lasthop.outputs.audit.hops import HopReport, Manner
-from lasthop.plan.observation import EndpointSeen, HopSeen
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.proxy.entry import AccessLogEntry
+from lasthop.base.api.meta import Key
+from lasthop.edge.proxy.entry import AccessLogEntry
+from lasthop.engine.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.plan.observation import EndpointSeen, HopSeen
+from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.web.failures import KEPT, Failed, RecentFailures, latest, observed_failures
 from lasthop.web.picture import line, line_id
 

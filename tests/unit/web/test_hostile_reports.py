@@ -11,13 +11,13 @@ import pytest
 import structlog
 from aiohttp.test_utils import TestClient, TestServer
 
-from lasthop.api.meta import Key
-from lasthop.cluster import ClusterRuntime
-from lasthop.infra.kubernetes.desired import Site
-from lasthop.observe import observations
-from lasthop.plan.observation import LATENCY_BOUNDS, EndpointSeen, HopSeen, LeafCertificate, ProxyReport, Traffic
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.sources.source import Batch
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe import observations
+from lasthop.edge.sources.source import Batch
+from lasthop.engine.plan.observation import LATENCY_BOUNDS, EndpointSeen, HopSeen, LeafCertificate, ProxyReport, Traffic
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.run.cluster import ClusterRuntime
+from lasthop.run.infra.kubernetes.desired import Site
 from lasthop.web.app import application
 from lasthop.web.controller_view import ControllerView
 from tests.fake_api import FakeApi, client_of, serving

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 import re
 
-from lasthop.api.meta import Key
-from lasthop.cluster import ClusterRuntime
-from lasthop.infra.kubernetes.desired import Site
-from lasthop.observe.totals import HopTotals
-from lasthop.outputs.audit.certificates import CertificateReport, Role
-from lasthop.outputs.audit.hops import HopReport, Manner, Observed
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
-from lasthop.plan.observation import Health, Traffic
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.sources.source import Batch
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe.totals import HopTotals
+from lasthop.edge.sources.source import Batch
+from lasthop.edge.xds.session import Acked
+from lasthop.engine.outputs.audit.certificates import CertificateReport, Role
+from lasthop.engine.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
+from lasthop.engine.plan.observation import Health, Traffic
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.run.cluster import ClusterRuntime
+from lasthop.run.infra.kubernetes.desired import Site
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import certificates_metric, metrics
 from lasthop.web.traffic_metrics import HopRow, traffic_metrics
-from lasthop.xds.session import Acked
 from tests.fake_api import FakeApi, client_of, serving
 from tests.world import keyed, mk_class, mk_gateway, mk_route, mk_service
 

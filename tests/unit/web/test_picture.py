@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.outputs.audit.hops import HopReport, Manner, Observed
-from lasthop.plan.observation import Failure, Health, LeafCertificate
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.engine.plan.observation import Failure, Health, LeafCertificate
 from lasthop.web.picture import BUNDLES, SINGLE, Bundle, Filter, Line, State, choose, line
 
 WRONG_NAME = Failure("certificate is for old.example", ("10.0.0.1:8443", "10.0.0.2:8443"))

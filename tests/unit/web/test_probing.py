@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lasthop.probe.result import ProbeResult
+from lasthop.edge.probe.result import ProbeResult
 from lasthop.web.probing import AT_ONCE, KEPT, WAITING, Probes, TooMany
 from tests import world
 from tests.web import shop

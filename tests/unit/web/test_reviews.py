@@ -16,15 +16,15 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
-from lasthop.api.kinds import KINDS, document
-from lasthop.api.meta import Key, Object
-from lasthop.engine import Engine
-from lasthop.outputs.comparison import HopChange
-from lasthop.pki import authority as ca
-from lasthop.plan.verification_change import ChangeKind, VerificationChange
-from lasthop.rehearsal import Rehearsal, Verdict
-from lasthop.resolve.settings import IN_CLUSTER
-from lasthop.store.graph import Graph
+from lasthop.base.api.kinds import KINDS, document
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.pki import authority as ca
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.comparison import HopChange
+from lasthop.engine.plan.verification_change import ChangeKind, VerificationChange
+from lasthop.engine.resolve.settings import IN_CLUSTER
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.what_if import Rehearsal, Verdict
 from lasthop.web import reviews as module
 from lasthop.web.reviews import LARGEST, LARGEST_OBJECT, BadReview, NotJudged, Reviews
 from lasthop.web.webhook import Door, application, serving

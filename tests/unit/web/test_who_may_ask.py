@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from lasthop.cluster import ClusterRuntime
-from lasthop.infra.kubernetes.desired import Site
+from lasthop.run.cluster import ClusterRuntime
+from lasthop.run.infra.kubernetes.desired import Site
 from lasthop.web.app import application
 from lasthop.web.controller_view import ControllerView
 from tests.fake_api import FakeApi, client_of, serving

@@ -9,9 +9,9 @@ from typing import Any
 
 from envoy.service.discovery.v3 import discovery_pb2
 
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource
-from lasthop.xds.cache import wire_version
-from lasthop.xds.response import Response
+from lasthop.edge.xds.cache import wire_version
+from lasthop.edge.xds.response import Response
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource
 
 TABLE = "http"
 

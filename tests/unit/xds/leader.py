@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Container, Generator
 
 import grpc
 
-from lasthop.api.meta import Key
-from lasthop.pki import authority as ca
-from lasthop.plan.observation import ProxyReport
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.xds.acks import AckReport
-from lasthop.xds.credentials import Credentials
-from lasthop.xds.observing import Peer, Reports
-from lasthop.xds.server import Server
+from lasthop.base.api.meta import Key
+from lasthop.base.pki import authority as ca
+from lasthop.edge.xds.acks import AckReport
+from lasthop.edge.xds.credentials import Credentials
+from lasthop.edge.xds.observing import Peer, Reports
+from lasthop.edge.xds.server import Server
+from lasthop.engine.plan.observation import ProxyReport
+from lasthop.engine.plan.upstream import Hop, Protocol
 from tests.xds_envoy import Heard
 
 NAME = "lasthop-xds.lasthop-system.svc"

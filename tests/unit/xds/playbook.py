@@ -12,10 +12,10 @@ from typing import Any, Final, Self
 import msgspec
 from envoy.service.discovery.v3 import discovery_pb2
 
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Changes, Resource, Withdrawal
-from lasthop.xds.cache import Cache
-from lasthop.xds.response import Response
-from lasthop.xds.session import Acked, Nacked, Session, SessionEvent
+from lasthop.edge.xds.cache import Cache
+from lasthop.edge.xds.response import Response
+from lasthop.edge.xds.session import Acked, Nacked, Session, SessionEvent
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Changes, Resource, Withdrawal
 
 START: Final = 1_000_000.0
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lasthop.api.meta import Key
-from lasthop.outputs.envoy.resource import LISTENER, ROUTES
-from lasthop.xds.acks import EXPIRES, LINGER, AckTracker, GatewayAcks
+from lasthop.base.api.meta import Key
+from lasthop.edge.xds.acks import EXPIRES, LINGER, AckTracker, GatewayAcks
+from lasthop.engine.outputs.envoy.resource import LISTENER, ROUTES
 
 GATEWAY, OTHER, OWN = (Key("Gateway", "shop", name) for name in ("web", "other", "own"))
 

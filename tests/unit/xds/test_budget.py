@@ -12,15 +12,15 @@ import grpc
 import pytest
 from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 
-from lasthop import slices
-from lasthop.api.meta import Key
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS
-from lasthop.xds import budget
-from lasthop.xds import server as module
-from lasthop.xds.budget import ALLOWANCE, BURST, LONGEST_NAME, MAX_REQUEST, RATE, Allotment, OverBudget, largest_request
-from lasthop.xds.cache import Cache
-from lasthop.xds.server import Server
-from lasthop.xds.session import LONGEST_DETAIL, Nacked, Session
+from lasthop.base.api.meta import Key
+from lasthop.edge import slices
+from lasthop.edge.xds import budget
+from lasthop.edge.xds import server as module
+from lasthop.edge.xds.budget import ALLOWANCE, BURST, LONGEST_NAME, MAX_REQUEST, RATE, Allotment, OverBudget, largest_request
+from lasthop.edge.xds.cache import Cache
+from lasthop.edge.xds.server import Server
+from lasthop.edge.xds.session import LONGEST_DETAIL, Nacked, Session
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS
 from tests.unit.xds.playbook import clusters, endpoints, withdrawn
 from tests.xds_client import proxy
 from tests.xds_envoy import GATEWAY, Heard, short_directory, until

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Withdrawal
-from lasthop.xds.cache import KEPT_WITHDRAWALS, Cache, wire_version
+from lasthop.edge.xds.cache import KEPT_WITHDRAWALS, Cache, wire_version
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, Withdrawal
 from tests.unit.xds.playbook import clusters, endpoints, mk, withdrawn
 
 

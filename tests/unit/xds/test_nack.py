@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lasthop.xds.nack import is_environment, reasons, summary
+from lasthop.edge.xds.nack import is_environment, reasons, summary
 
 CLUSTERS = "Error adding/updating cluster(s) x, y: Didn't find 'no.such.socket', z: Failed to load trusted CA"
 LISTENERS = (

@@ -13,13 +13,17 @@ import grpc
 import msgspec
 import pytest
 
-from lasthop import slices
-from lasthop.api.meta import Key
-from lasthop.engine import ANYTHING
-from lasthop.observe.foreign import Known, believed
-from lasthop.observe.observations import EXPIRES, MAX_PROXIES
-from lasthop.observe.tally import Tally
-from lasthop.plan.observation import (
+from lasthop.base.api.meta import Key
+from lasthop.edge import slices
+from lasthop.edge.observe.foreign import Known, believed
+from lasthop.edge.observe.observations import EXPIRES, MAX_PROXIES
+from lasthop.edge.observe.tally import Tally
+from lasthop.edge.xds import observing
+from lasthop.edge.xds.budget import BASE, PER_HOP
+from lasthop.edge.xds.observing import MAX_REPORT, METHOD, SERVICE, ProxiesHere, ReportSender, bounded, encode
+from lasthop.edge.xds.replicas import Reporter
+from lasthop.engine.engine import ANYTHING
+from lasthop.engine.plan.observation import (
     LATENCY_BOUNDS,
     MAX_ENDPOINTS,
     MAX_NAMES,
@@ -30,11 +34,7 @@ from lasthop.plan.observation import (
     ProxyReport,
     Traffic,
 )
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.xds import observing
-from lasthop.xds.budget import BASE, PER_HOP
-from lasthop.xds.observing import MAX_REPORT, METHOD, SERVICE, ProxiesHere, ReportSender, bounded, encode
-from lasthop.xds.replicas import Reporter
+from lasthop.engine.plan.upstream import Hop, Protocol
 from tests.unit.xds.leader import ENDPOINT, NAME, ROUTE, WEB, Leader, leading
 from tests.unit.xds.playbook import clusters
 from tests.xds_envoy import until

@@ -6,10 +6,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Part, Resource
-from lasthop.xds.cache import Cache
-from lasthop.xds.quarantine import Quarantine
+from lasthop.base.api.meta import Key
+from lasthop.edge.xds.cache import Cache
+from lasthop.edge.xds.quarantine import Quarantine
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Part, Resource
 
 
 def table(*parts: str, name: str = "http", type_url: str = ROUTES) -> Resource:

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.outputs.envoy.resource import LISTENER
-from lasthop.pki import authority as ca
-from lasthop.pki.certificates import PemKeyPair
-from lasthop.xds.acks import AckReport, GatewayAcks
-from lasthop.xds.credentials import Credentials
-from lasthop.xds.replicas import METHOD, SERVICE, Reporter
+from lasthop.base.api.meta import Key
+from lasthop.base.pki import authority as ca
+from lasthop.base.pki.certificates import PemKeyPair
+from lasthop.edge.xds.acks import AckReport, GatewayAcks
+from lasthop.edge.xds.credentials import Credentials
+from lasthop.edge.xds.replicas import METHOD, SERVICE, Reporter
+from lasthop.engine.outputs.envoy.resource import LISTENER
 from tests.unit.xds.leader import NAME, WEB, Leader, leading
 from tests.xds_envoy import until
 

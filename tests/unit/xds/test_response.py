@@ -5,9 +5,9 @@ from google.protobuf import duration_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.outputs.envoy.resource import CLUSTER, Resource
-from lasthop.xds.cache import wire_version
-from lasthop.xds.response import Response, encode
+from lasthop.edge.xds.cache import wire_version
+from lasthop.edge.xds.response import Response, encode
+from lasthop.engine.outputs.envoy.resource import CLUSTER, Resource
 
 NOW = 1_000_000.0
 

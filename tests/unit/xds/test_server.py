@@ -12,8 +12,8 @@ from typing import Any
 import grpc
 import pytest
 
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
-from lasthop.xds.server import Server, SyncState
+from lasthop.edge.xds.server import Server, SyncState
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
 from tests.unit.xds.playbook import clusters, withdrawn
 from tests.xds_client import Proxy, proxy
 from tests.xds_envoy import GATEWAY, NODE, Heard, short_directory, until

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Change, Part, Withdrawal
-from lasthop.xds.quarantine import Quarantine
-from lasthop.xds.server import Server
+from lasthop.edge.xds.quarantine import Quarantine
+from lasthop.edge.xds.server import Server
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Change, Part, Withdrawal
 from tests.ports import free_port
 from tests.xds_envoy import (
     GATEWAY,

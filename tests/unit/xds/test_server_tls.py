@@ -10,12 +10,12 @@ import grpc
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
-from lasthop.api.meta import Key
-from lasthop.outputs.envoy.resource import CLUSTER
-from lasthop.pki import authority as ca
-from lasthop.pki.authority import Authority
-from lasthop.xds.credentials import Credentials
-from lasthop.xds.server import Server
+from lasthop.base.api.meta import Key
+from lasthop.base.pki import authority as ca
+from lasthop.base.pki.authority import Authority
+from lasthop.edge.xds.credentials import Credentials
+from lasthop.edge.xds.server import Server
+from lasthop.engine.outputs.envoy.resource import CLUSTER
 from tests.xds_envoy import Heard, changes, cluster, until
 
 NAME = "lasthop-xds.lasthop-system.svc"
@@ -100,7 +100,7 @@ async def test_who_is_turned_away_is_heard_out_and_no_more_than_a_few_are(
         return bool(found)
 
     assert await read(None) and not await read(b"it has been read already")
-    monkeypatch.setattr("lasthop.xds.server.HEARD_OUT", 0)
+    monkeypatch.setattr("lasthop.edge.xds.server.HEARD_OUT", 0)
     assert not await read(None)
 
 
@@ -144,7 +144,7 @@ async def test_a_gateway_that_goes_takes_its_streams_along(world: World) -> None
 async def test_a_stream_too_many_is_turned_away_before_anything_of_it_is_read(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lasthop.xds.server.MAX_STREAMS", 1)
+    monkeypatch.setattr("lasthop.edge.xds.server.MAX_STREAMS", 1)
     shown = world.client("uid-of-web")
     credentials = grpc.ssl_channel_credentials(world.credentials.trusted, shown["tls.key"], shown["tls.crt"])
     options = [("grpc.ssl_target_name_override", NAME)]

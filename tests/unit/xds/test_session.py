@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER
 from tests.unit.xds.playbook import (
     Playbook,
     ack,

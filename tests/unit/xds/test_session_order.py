@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
-from lasthop.xds.session import PACE
+from lasthop.edge.xds.session import PACE
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
 from tests.unit.xds.playbook import (
     Playbook,
     ack,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES
-from lasthop.xds.session import CHUNK, HEAVY_CHUNK, LONGEST_PACE, PACE, PATIENCE
+from lasthop.edge.xds.session import CHUNK, HEAVY_CHUNK, LONGEST_PACE, PACE, PATIENCE
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES
 from tests.unit.xds.playbook import (
     Playbook,
     ack,

@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource, Withdrawal
-from lasthop.xds.cache import Cache
-from lasthop.xds.response import Response
-from lasthop.xds.session import CHUNK, PACE, RETRY, Session
+from lasthop.edge.xds.cache import Cache
+from lasthop.edge.xds.response import Response
+from lasthop.edge.xds.session import CHUNK, PACE, RETRY, Session
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource, Withdrawal
 from tests.unit.xds.client import TABLE, Client
 from tests.unit.xds.playbook import START, mk
 

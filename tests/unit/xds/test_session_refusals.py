@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, SECRET
-from lasthop.xds.session import PACE, RETRY
+from lasthop.edge.xds.session import PACE, RETRY
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, SECRET
 from tests.unit.xds.playbook import (
     START,
     ack,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.xds.unix_socket import claim, release
+from lasthop.edge.xds.unix_socket import claim, release
 from tests.xds_envoy import short_directory
 
 

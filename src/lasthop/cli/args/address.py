@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lasthop.api.addresses import is_ip, split_port
+from lasthop.base.api.addresses import is_ip, split_port
 
 
 def host_port(text: str, hint: str) -> tuple[str, int]:
@@ -17,7 +17,7 @@ def host_port(text: str, hint: str) -> tuple[str, int]:
 
 
 def is_name(text: str) -> bool:
-    from lasthop.api.names import is_dns_subdomain
+    from lasthop.base.api.names import is_dns_subdomain
 
     return is_dns_subdomain(text.lower())
 

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from lasthop.base.text.printable import printable
 from lasthop.cli.args import paths
 from lasthop.cli.render.terminal import note
-from lasthop.printable import printable
 
 ABOUT: Final = "about.json"
 MAX_ABOUT: Final = 64 * 1024
@@ -51,7 +51,7 @@ def describe(run_dir: Path, about: dict[str, Any]) -> None:
 
 def clear(run_dir: Path) -> None:
     """Removes what an ended gateway leaves: who finds the folder next finds nothing in it."""
-    from lasthop.proxy import handover
+    from lasthop.edge.proxy import handover
 
     handover.taken(run_dir)
     for name in (ABOUT, paths.USED_FOR, paths.ADMIN_SOCKET, "xds.sock"):
@@ -163,7 +163,7 @@ def _ended(pidfd: int, limit: float | None) -> bool:
 
 def at_address(host: str, port: int) -> list[LocalGateway]:
     """Returns the gateways whose admin address that is."""
-    from lasthop.api.addresses import split_port
+    from lasthop.base.api.addresses import split_port
 
     names = LOOPBACK if host in LOOPBACK else (host,)
     bound = ((each, split_port(str(each.about.get("admin", "")))) for each in gateways())
@@ -225,7 +225,7 @@ def _as_owner(gateway: LocalGateway) -> str:
 
 def state(gateway: LocalGateway) -> str:
     """Returns `running`, `left` (to the next Lasthop, for a while), `orphaned` (Envoys that nobody supervises) or `ended`."""
-    from lasthop.proxy import handover
+    from lasthop.edge.proxy import handover
 
     if holder(gateway.run_dir):
         return "running"
@@ -235,7 +235,7 @@ def state(gateway: LocalGateway) -> str:
 
 
 def envoys(gateway: LocalGateway) -> list[int]:
-    from lasthop.proxy.handle import find_envoys
+    from lasthop.edge.proxy.handle import find_envoys
 
     found = find_envoys(gateway.run_dir, gateway.uid)
     for each in found:

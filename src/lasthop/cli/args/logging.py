@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lasthop import logs
+from lasthop.run import logs
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:

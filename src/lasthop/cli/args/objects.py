@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from lasthop.printable import printable
-from lasthop.suggestions import closest
+from lasthop.base.text.printable import printable
+from lasthop.base.text.suggestions import closest
 
 if TYPE_CHECKING:
-    from lasthop.api.meta import Key
+    from lasthop.base.api.meta import Key
     from lasthop.cli.views.command_view import View
 
 SHORT: Final = {
@@ -59,7 +59,7 @@ class Wanted(NamedTuple):
 
 
 def kind_of(text: str) -> str:
-    from lasthop.api.kinds import KINDS  # half of the time that `lasthop status` takes to start
+    from lasthop.base.api.kinds import KINDS  # half of the time that `lasthop status` takes to start
 
     # kubectl's long form: httproutes.gateway.networking.k8s.io, httproutes.v1.gateway.networking.k8s.io.
     folded, _, group = text.casefold().partition(".")
@@ -124,8 +124,8 @@ def raise_all(errors: Sequence[click.ClickException]) -> None:
 
 async def one(view: View, want: Wanted) -> Key:
     """Returns the object that is meant. Raises what to type instead."""
-    from lasthop.api.kinds import KINDS
-    from lasthop.api.meta import Key
+    from lasthop.base.api.kinds import KINDS
+    from lasthop.base.api.meta import Key
 
     scope = _scope(view, want) if KINDS[want.kind].namespaced else ""
     return Key(want.kind, *one_of(await view.names(want.kind), want._replace(namespace=scope)))
@@ -133,7 +133,7 @@ async def one(view: View, want: Wanted) -> Key:
 
 async def every(view: View, want: Wanted) -> list[Key]:
     """Returns all objects of the kind and namespace that are meant."""
-    from lasthop.api.meta import Key
+    from lasthop.base.api.meta import Key
 
     return [Key(want.kind, *each) for each in sorted(await view.names(want.kind)) if _scope(view, want) in ("", each[0])]
 
@@ -179,7 +179,7 @@ def _path(namespace: str, name: str) -> str:
 
 
 def complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from lasthop.api.kinds import KINDS
+    from lasthop.base.api.kinds import KINDS
 
     before, comma, last = incomplete.rpartition(",")
     names = (name for name in map(str.lower, KINDS) if name.startswith(last.casefold()))

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from lasthop.base.text.suggestions import closest
 from lasthop.cli.args import paths
 from lasthop.cli.render.terminal import note
-from lasthop.suggestions import closest
-from lasthop.unix_http import Endpoint
+from lasthop.edge.unix_http import Endpoint
 
 _ALLOWED = "lasthop.allow_files"
 _ADMIN = "lasthop.admin"

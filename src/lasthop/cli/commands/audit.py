@@ -9,12 +9,12 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from lasthop.base.text.printable import clean
+from lasthop.base.text.suggestions import closest
 from lasthop.cli.args import target
 from lasthop.cli.args.since import Since
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.command_view import View, ask
-from lasthop.printable import clean
-from lasthop.suggestions import closest
 
 CAUSES: Final = (
     "waived",

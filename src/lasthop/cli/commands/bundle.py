@@ -16,10 +16,10 @@ from typing import Any, BinaryIO, Final
 
 import click
 
+from lasthop.base.text.printable import printable
 from lasthop.cli.args import local, target
 from lasthop.cli.render.terminal import note
-from lasthop.printable import printable
-from lasthop.unix_http import Endpoint
+from lasthop.edge.unix_http import Endpoint
 
 PARTS: Final = ("about", "readiness", "findings", "not-applied", "audit", "changes", "traffic")
 """Of the admin API."""
@@ -97,9 +97,9 @@ def _contents(folder: Path | None) -> Iterator[tuple[str, bytes]]:
 
 
 def _of_gateway(socket: Endpoint) -> Iterator[tuple[str, bytes]]:
-    from lasthop import unix_http
-    from lasthop.api.kinds import KINDS
+    from lasthop.base.api.kinds import KINDS
     from lasthop.cli.views.admin_socket import AdminSocketView
+    from lasthop.edge import unix_http
     from lasthop.web.redaction import redacted, without_secrets
 
     view = AdminSocketView(socket)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from lasthop.base.text.printable import clean
 from lasthop.cli.args import target
 from lasthop.cli.views.command_view import View, ask
-from lasthop.printable import clean
 
 if TYPE_CHECKING:
-    from lasthop.outputs.comparison import State
+    from lasthop.engine.outputs.comparison import State
 
 WEAKER: Final = 3
 """The exit code if no error is introduced, but a backend is verified less."""
@@ -76,7 +76,7 @@ def command(
       lasthop check -n shop --context prod   a namespace of a cluster
     """
     from lasthop.cli.render import report
-    from lasthop.outputs.findings.root_causes import mistakes
+    from lasthop.engine.outputs.findings.root_causes import mistakes
 
     files = (*folders, *files)
     if against is not None:
@@ -107,7 +107,7 @@ def _compare(
     from lasthop.cli.render import comparison_report
     from lasthop.cli.views.folder import FolderView
     from lasthop.cli.views.selection import at
-    from lasthop.outputs.comparison import compare
+    from lasthop.engine.outputs.comparison import compare
 
     if len(files) != 1 or cluster.named or target.gateway_named():
         raise click.UsageError("--against compares one folder or file: lasthop check DIR --against DIR|REF")
@@ -126,8 +126,8 @@ def _compare(
 async def _state(view: View) -> State:
     from lasthop.cli.render.report import Report
     from lasthop.cli.views.folder import FolderView
-    from lasthop.outputs.comparison import State
-    from lasthop.outputs.findings.root_causes import mistakes
+    from lasthop.engine.outputs.comparison import State
+    from lasthop.engine.outputs.findings.root_causes import mistakes
 
     if not isinstance(view, FolderView):
         raise TypeError("only folders are compared")

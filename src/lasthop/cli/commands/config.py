@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from lasthop.api.documents import Json
+from lasthop.base.api.documents import Json
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import Wanted, one_of
 

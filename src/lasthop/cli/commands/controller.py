@@ -11,20 +11,20 @@ from typing import Final
 
 import click
 
-from lasthop.api.addresses import split_port, with_port
+from lasthop.base.api.addresses import split_port, with_port
 from lasthop.cli.args import logging, paths
 from lasthop.cli.args.address import host_port, ip_address
 from lasthop.cli.process import first_error, on_signals
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
-from lasthop.cluster import ClusterRuntime
-from lasthop.cluster_host import ClusterHostRuntime
-from lasthop.infra.kubernetes.desired import Site
-from lasthop.kubernetes.client import Client
-from lasthop.kubernetes.config import load
-from lasthop.kubernetes.errors import ConfigError
-from lasthop.proxy.binary import EnvoyNotFound, find_envoy
-from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
-from lasthop.proxy.entry import AccessLogEntry
+from lasthop.edge.kubernetes.client import Client
+from lasthop.edge.kubernetes.config import load
+from lasthop.edge.kubernetes.errors import ConfigError
+from lasthop.edge.proxy.binary import EnvoyNotFound, find_envoy
+from lasthop.edge.proxy.directory import ProxyDirectory, RunDirLocked
+from lasthop.edge.proxy.entry import AccessLogEntry
+from lasthop.run.cluster import ClusterRuntime
+from lasthop.run.cluster_host import ClusterHostRuntime
+from lasthop.run.infra.kubernetes.desired import Site
 from lasthop.web.app import AdminUnusable, serving
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.reviews import Reviews

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lasthop.api.addresses import split_port, with_port
+from lasthop.base.api.addresses import split_port, with_port
 from lasthop.cli.args import target
 from lasthop.cli.args.target import ClusterOptions
 from lasthop.cli.render.terminal import note
 from lasthop.cli.views.admin_socket import AdminSocketView
 
 if TYPE_CHECKING:
-    from lasthop.kubernetes.client import Client
-    from lasthop.kubernetes.errors import ApiError
+    from lasthop.edge.kubernetes.client import Client
+    from lasthop.edge.kubernetes.errors import ApiError
 
 ANSWER_WITHIN: Final = 10.0
 
@@ -67,8 +67,8 @@ def show(url: str, *, browser: bool) -> None:
 async def forward(client: Client, namespace: str, port: int, *, browser: bool) -> None:
     """Forwards until it is cancelled. Raises in words if there is nothing to forward to."""
     from lasthop.cli.views.leader import Leader, in_words
-    from lasthop.kubernetes.errors import ApiError
-    from lasthop.kubernetes.port_forward import forwarding
+    from lasthop.edge.kubernetes.errors import ApiError
+    from lasthop.edge.kubernetes.port_forward import forwarding
 
     leader = Leader(client, namespace)
     try:

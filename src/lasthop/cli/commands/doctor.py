@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from lasthop.base.text.printable import clean
 from lasthop.cli.args import target
 from lasthop.cli.doctor.result import Checked, Verdict
-from lasthop.printable import clean
 
 if TYPE_CHECKING:
-    from lasthop.kubernetes.client import Client
+    from lasthop.edge.kubernetes.client import Client
 
 SIGNS: Final = {Verdict.OK: ("✓", "green"), Verdict.WARNING: ("!", "yellow"), Verdict.FAILED: ("✗", "red")}
 

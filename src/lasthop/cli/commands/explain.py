@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from lasthop.api.documents import Json
+from lasthop.base.api.documents import Json
+from lasthop.base.text.printable import clean
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import common_namespace, complete_kind, complete_name, one, raise_all, wanted_of_each
 from lasthop.cli.render.tree import drawn
 from lasthop.cli.views.command_view import View, ask
-from lasthop.printable import clean
 
 
 class _Explain(click.Command):
@@ -117,8 +117,8 @@ def request_command(
       lasthop explain request https://www.example.com/ -H 'Host: other.example.com'     does it get 421?
       lasthop explain request https://www.example.com/ --context prod -o json
     """
-    from lasthop.api.meta import Key
-    from lasthop.plan.request import BadRequest, read_request
+    from lasthop.base.api.meta import Key
+    from lasthop.engine.plan.request import BadRequest, read_request
 
     method, address = (method_or_url, url) if url else ("GET", method_or_url)
     try:

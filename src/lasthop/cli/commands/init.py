@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from lasthop.api.addresses import is_ip
+from lasthop.base.api.addresses import is_ip
+from lasthop.base.text.printable import printable
 from lasthop.cli.args.address import host_port, is_name
 from lasthop.cli.render.init_templates import Starter, files
-from lasthop.printable import printable
 
 
 @click.command("init")
@@ -58,7 +58,7 @@ def command(folder: Path, backend: str | None, hostname: str | None, ca: Path | 
 
 
 def _pem(path: Path) -> str:
-    from lasthop.resolve.certificates import BadCertificate, parse_bundle
+    from lasthop.engine.resolve.trust.certificates import BadCertificate, parse_bundle
 
     try:
         return parse_bundle(path.read_bytes()).pem.decode()

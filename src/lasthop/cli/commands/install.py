@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from lasthop.api.documents import Json
-from lasthop.api.names import DNS_LABEL, is_dns_label
+from lasthop.base.api.documents import Json
+from lasthop.base.api.names import DNS_LABEL, is_dns_label
 from lasthop.cli.render.terminal import note
-from lasthop.infra.kubernetes import installation
-from lasthop.infra.kubernetes.installation import Options, default_image
-from lasthop.kubernetes import config
-from lasthop.kubernetes.client import Client, path_of
-from lasthop.kubernetes.config import Access
-from lasthop.kubernetes.errors import ApiError, ConfigError
+from lasthop.edge.kubernetes import config
+from lasthop.edge.kubernetes.client import Client, path_of
+from lasthop.edge.kubernetes.config import Access
+from lasthop.edge.kubernetes.errors import ApiError, ConfigError
+from lasthop.run.infra.kubernetes import installation
+from lasthop.run.infra.kubernetes.installation import Options, default_image
 
 
 @click.command("install")

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from lasthop.api.addresses import is_ip
+from lasthop.base.api.addresses import is_ip
 from lasthop.cli.args.address import host_port, is_name
 from lasthop.cli.stdin import read_stdin
 
 if TYPE_CHECKING:
-    from lasthop.probe.certificate_view import CertificateInfo
-    from lasthop.probe.handshake import Handshake
+    from lasthop.edge.probe.certificate_view import CertificateInfo
+    from lasthop.edge.probe.handshake import Handshake
 
 
 @click.command("pin")
@@ -82,7 +82,7 @@ def _from_network(target: str, server_name: str | None, timeout: float) -> _Foun
     if "/" in target or (":" not in target and target.endswith((".pem", ".crt", ".cer", ".yaml", ".yml", ".json"))):
         raise click.BadParameter(f"there is no file {target}", param_hint="HOST:PORT|FILE")
     host, port = host_port(target, "HOST:PORT|FILE")
-    from lasthop.probe.handshake import NoHandshake, fetch
+    from lasthop.edge.probe.handshake import NoHandshake, fetch
 
     asked = server_name or ("" if is_ip(host) else host)
     try:
@@ -108,7 +108,7 @@ _SECRET = re.compile(rb"""^[ \t{,-]*["']?kind["']?[ \t]*:[ \t]*["']?Secret\b""",
 
 
 def _ders(pem: bytes, origin: str) -> list[bytes]:
-    from lasthop.pki import parse
+    from lasthop.base.pki import parse
 
     found = parse.certificates(pem)
     if isinstance(found, parse.Unreadable):
@@ -146,7 +146,7 @@ def _of_secret(content: bytes, where: str) -> tuple[bytes, str]:
 
 
 def _chain(ders: list[bytes], origin: str) -> tuple[CertificateInfo, ...]:
-    from lasthop.probe.certificate_view import describe
+    from lasthop.edge.probe.certificate_view import describe
 
     if not ders:
         raise click.ClickException(f"{origin} presented no certificate")
@@ -157,14 +157,14 @@ def _chain(ders: list[bytes], origin: str) -> tuple[CertificateInfo, ...]:
 
 
 def _first_name(leaf: CertificateInfo) -> str:
-    from lasthop.pki.parse import bare_names
+    from lasthop.base.pki.parse import bare_names
 
     named = bare_names(leaf.names, "DNS")
     return named[0].removeprefix("*.") if named else leaf.subject.removeprefix("CN=")
 
 
 def _described(found: _Found, form: str, now: float) -> list[str]:
-    from lasthop.probe.certificate_view import lines
+    from lasthop.edge.probe.certificate_view import lines
 
     said = []
     for number, certificate in enumerate(found.chain):
@@ -174,9 +174,9 @@ def _described(found: _Found, form: str, now: float) -> list[str]:
 
 
 def _warnings(found: _Found, form: str, now: float) -> list[str]:
-    from lasthop.pki.parse import bare_names
-    from lasthop.probe.certificate_view import is_valid, validity
-    from lasthop.probe.handshake import GATEWAY_VERSIONS
+    from lasthop.base.pki.parse import bare_names
+    from lasthop.edge.probe.certificate_view import is_valid, validity
+    from lasthop.edge.probe.handshake import GATEWAY_VERSIONS
 
     leaf, seen = found.chain[0], found.handshake
     said = []

@@ -15,7 +15,7 @@ from lasthop.cli.args.objects import Wanted, complete_path, every, kind_of, one
 from lasthop.cli.views.command_view import View, ask
 
 if TYPE_CHECKING:
-    from lasthop.probe.result import ProbeResult
+    from lasthop.edge.probe.result import ProbeResult
 
 KIND = "BackendTLSPolicy"
 KINDS = (KIND, "Service", "ServiceImport", "XBackend", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute")
@@ -57,7 +57,7 @@ def command(object: str | None, address: str | None, folder: Path | None, output
       lasthop probe shop/api --context prod -o json | jq .passes
     """
     from lasthop.cli.render import probe_report
-    from lasthop.probe.result import document
+    from lasthop.edge.probe.result import document
 
     namespace = cluster.namespace or ""
     want, address = _meant(object, address, namespace) if object else (Wanted(KIND, namespace), None)

@@ -8,13 +8,13 @@ import sys
 
 import click
 
-from lasthop.api.addresses import with_port
+from lasthop.base.api.addresses import with_port
 from lasthop.cli.process import on_signals
-from lasthop.proxy.binary import EnvoyNotFound, find_envoy
-from lasthop.proxy.directory import RunDirUnusable
-from lasthop.proxy.pod import Pod, log
-from lasthop.proxy.pod_settings import InvalidSetting, from_environment
-from lasthop.xds.observing import ReportSender
+from lasthop.edge.proxy.binary import EnvoyNotFound, find_envoy
+from lasthop.edge.proxy.directory import RunDirUnusable
+from lasthop.edge.proxy.pod import Pod, log
+from lasthop.edge.proxy.pod_settings import InvalidSetting, from_environment
+from lasthop.edge.xds.observing import ReportSender
 
 
 @click.command("proxy")

@@ -13,24 +13,24 @@ from typing import Final
 
 import click
 
-from lasthop import logs
 from lasthop.cli.args import local, logging, paths, target
 from lasthop.cli.args.address import host_port, ip_address
 from lasthop.cli.endings import Ending, Endings, start_anew, tell_systemd
 from lasthop.cli.process import first_error
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.cli.render.progress import FolderProgress
-from lasthop.engine import Engine
-from lasthop.host import HostRuntime
-from lasthop.infra import memory
-from lasthop.plan.profile import AccessLog
-from lasthop.proxy.binary import EnvoyNotFound, find_envoy
-from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
-from lasthop.proxy.entry import AccessLogEntry
-from lasthop.proxy.handover import taken
-from lasthop.resolve.settings import Settings
-from lasthop.sources.files.folder import FilesError
-from lasthop.sources.files.source import FilesSource
+from lasthop.edge.proxy.binary import EnvoyNotFound, find_envoy
+from lasthop.edge.proxy.directory import ProxyDirectory, RunDirLocked
+from lasthop.edge.proxy.entry import AccessLogEntry
+from lasthop.edge.proxy.handover import taken
+from lasthop.edge.sources.files.folder import FilesError
+from lasthop.edge.sources.files.source import FilesSource
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan.profile import AccessLog
+from lasthop.engine.resolve.settings import Settings
+from lasthop.run import logs
+from lasthop.run.host import HostRuntime
+from lasthop.run.infra import memory
 from lasthop.web.app import AdminUnusable, serving
 from lasthop.web.controller_view import ControllerView
 

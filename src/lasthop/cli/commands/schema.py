@@ -25,8 +25,8 @@ def command() -> None:
 
 
 def document() -> dict[str, Any]:
-    from lasthop.api import crds
-    from lasthop.api.kinds import KINDS
+    from lasthop.base.api import crds
+    from lasthop.base.api.kinds import KINDS
 
     branches = [
         {
@@ -51,7 +51,7 @@ def document() -> dict[str, Any]:
 
 
 def _served(kind: Any, version: str) -> bool:
-    from lasthop.api import crds
+    from lasthop.base.api import crds
 
     try:
         crds.schema(kind, version)

@@ -10,7 +10,8 @@ from typing import Final
 
 import click
 
-from lasthop.api.documents import Json
+from lasthop.base.api.documents import Json
+from lasthop.base.text.printable import printable
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import Wanted, common_namespace, complete_kind, complete_name, one_of, raise_all, wanted_of_each
 from lasthop.cli.args.selector import Selector, Selects
@@ -18,7 +19,6 @@ from lasthop.cli.args.target import require_namespace
 from lasthop.cli.render.status_rows import Row, arranged, class_owners, noted, row, with_traffic
 from lasthop.cli.render.table import Columns
 from lasthop.cli.views.command_view import StatusView, ask_status
-from lasthop.printable import printable
 
 ALL: Final = "all"
 """As in `kubectl get all`."""
@@ -132,7 +132,7 @@ class _StatusPrinter:
             if line not in self._problems:
                 click.echo(click.style(printable(line), fg="red"), err=not self._tabular)
         self._problems, self._failing = lines, failing
-        from lasthop.api.meta import Key
+        from lasthop.base.api.meta import Key
 
         self._older = {
             key.argument: f"{each['file']}:{each['line']}"
@@ -202,7 +202,7 @@ class _StatusPrinter:
             if not want.name:
                 yield want
                 continue
-            from lasthop.api.kinds import KINDS  # takes time, and is loaded already if there is a name
+            from lasthop.base.api.kinds import KINDS  # takes time, and is loaded already if there is a name
 
             metadata = [d["metadata"] for d in documents if d["kind"] == want.kind and self._selected(d)]
             scoped = want if KINDS[want.kind].namespaced else want._replace(namespace="")

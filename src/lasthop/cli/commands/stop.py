@@ -11,8 +11,8 @@ from typing import Final
 
 import click
 
+from lasthop.base.text.printable import printable
 from lasthop.cli.args import local, target
-from lasthop.printable import printable
 
 POLL: Final = 0.5
 
@@ -48,9 +48,9 @@ def command(folder: Path | None, everything: bool, now: bool, by_option: Path | 
 
 
 def _end(gateway: local.LocalGateway, *, now: bool) -> None:
-    from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
-    from lasthop.proxy.orphans import end_orphans
-    from lasthop.proxy.supervisor import GRACE_SECONDS
+    from lasthop.edge.proxy.directory import ProxyDirectory, RunDirLocked
+    from lasthop.edge.proxy.orphans import end_orphans
+    from lasthop.edge.proxy.supervisor import GRACE_SECONDS
 
     name = printable(gateway.name)
     if not gateway.run_dir.exists():
@@ -76,7 +76,7 @@ def _end(gateway: local.LocalGateway, *, now: bool) -> None:
 def _care(run_dir: Path, token: str) -> None:
     """Waits until somebody takes what was left, or its time is over; then ends it. Goes on as a process of its own: who has
     started it does not wait for that, nor for its exit."""
-    from lasthop.proxy import handover
+    from lasthop.edge.proxy import handover
 
     def still() -> handover.Left | None:
         found = handover.left(run_dir)
@@ -93,8 +93,8 @@ def _care(run_dir: Path, token: str) -> None:
 def _ended(run_dir: Path, still: Callable[[], object]) -> bool:
     """Returns False while a Lasthop holds the directory: the one that has left it, which is about to exit, or the next one,
     which is about to take it."""
-    from lasthop.proxy.directory import ProxyDirectory, RunDirUnusable
-    from lasthop.proxy.orphans import end_orphans
+    from lasthop.edge.proxy.directory import ProxyDirectory, RunDirUnusable
+    from lasthop.edge.proxy.orphans import end_orphans
 
     try:
         with ProxyDirectory(run_dir).locked():

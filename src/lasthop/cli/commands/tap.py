@@ -11,18 +11,18 @@ from urllib.parse import urlencode
 
 import click
 
-from lasthop.api.route_kinds import ROUTE_KINDS
+from lasthop.base.api.route_kinds import ROUTE_KINDS
+from lasthop.base.text.printable import printable
+from lasthop.base.text.suggestions import closest
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import named_by
 from lasthop.cli.render.terminal import note
 from lasthop.cli.views.admin_socket import AdminSocketView
 from lasthop.cli.views.command_view import without_loop
-from lasthop.printable import printable
-from lasthop.suggestions import closest
-from lasthop.unix_http import Endpoint
+from lasthop.edge.unix_http import Endpoint
 
 if TYPE_CHECKING:
-    from lasthop.kubernetes.client import Client
+    from lasthop.edge.kubernetes.client import Client
 
 BACKEND_KINDS: Final = ("Service", "ServiceImport", "XBackend")
 INTERVAL: Final = 2.0
@@ -88,7 +88,7 @@ def _as_known(socket: Endpoint, given: str, kinds: Iterable[str]) -> str:
     """Returns a name as the gateway writes it. Notes that nothing has it, for otherwise one would wait in vain."""
     if not given:
         return ""
-    from lasthop.api.meta import Key
+    from lasthop.base.api.meta import Key
 
     view = AdminSocketView(socket)
     known = [Key(kind, *each) for kind in kinds for each in without_loop(view.names(kind))]
@@ -104,7 +104,7 @@ async def _reported(client: Client, namespace: str, backend: str, count: int | N
     import asyncio
     import sys
 
-    from lasthop import terminal
+    from lasthop.base.text import terminal
     from lasthop.cli.render.reported_failures import ReportedFailures, document, line
     from lasthop.cli.views.leader import asking
 
@@ -125,9 +125,9 @@ def _show(lines: Iterator[dict[str, Any]], output: str, count: int | None) -> No
 
     import msgspec
 
-    from lasthop import terminal
+    from lasthop.base.text import terminal
     from lasthop.cli.render.request_lines import request_line
-    from lasthop.proxy.entry import AccessLogEntry
+    from lasthop.edge.proxy.entry import AccessLogEntry
 
     shown, share, colours = 0, 1.0, terminal.coloured(sys.stdout)
     for found in lines:
@@ -149,7 +149,7 @@ def _show(lines: Iterator[dict[str, Any]], output: str, count: int | None) -> No
 
 def _lines(socket: Endpoint, query: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Yields what the gateway sends; an empty object is only a sign of life."""
-    from lasthop import unix_http
+    from lasthop.edge import unix_http
 
     try:
         for line in unix_http.stream(socket, f"/api/tap?{urlencode(query)}"):

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lasthop import terminal
-from lasthop.api.documents import Json
+from lasthop.base.api.documents import Json
+from lasthop.base.text import terminal
 from lasthop.cli.args import target
 from lasthop.cli.views.admin_socket import AdminSocketView
 
 if TYPE_CHECKING:
-    from lasthop.kubernetes.client import Client
+    from lasthop.edge.kubernetes.client import Client
 
 INTERVAL: Final = 2.0
 TRAFFIC: Final = "/api/traffic"

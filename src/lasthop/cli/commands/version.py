@@ -35,9 +35,9 @@ def command(output: str) -> None:
 
 
 def versions() -> dict[str, Any]:
-    from lasthop.api.bundle import KNOWN
-    from lasthop.api.crds import BUNDLE_VERSION
-    from lasthop.proxy.binary import EnvoyNotFound, find_envoy
+    from lasthop.base.api.bundle import KNOWN
+    from lasthop.base.api.crds import BUNDLE_VERSION
+    from lasthop.edge.proxy.binary import EnvoyNotFound, find_envoy
 
     try:
         envoy, problem = find_envoy(), ""

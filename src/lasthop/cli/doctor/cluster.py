@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from lasthop.cli.doctor.result import Checked, broken, ok, warning
-from lasthop.kubernetes.errors import ApiError
+from lasthop.edge.kubernetes.errors import ApiError
 
 if TYPE_CHECKING:
-    from lasthop.kubernetes.client import Client
+    from lasthop.edge.kubernetes.client import Client
 
 CONTROLLER: Final = "lasthop-controller"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -55,8 +55,8 @@ async def cluster(client: Client, controller_namespace: str, namespace: str) -> 
 
 
 async def _crds(client: Client) -> AsyncIterator[Checked]:
-    from lasthop.api.bundle import BUNDLE_VERSION, CHANNEL, KNOWN, known
-    from lasthop.api.kinds import GATEWAY_API, KINDS, LASTHOP_API
+    from lasthop.base.api.bundle import BUNDLE_VERSION, CHANNEL, KNOWN, known
+    from lasthop.base.api.kinds import GATEWAY_API, KINDS, LASTHOP_API
 
     items = (await client.get(CRDS)).get("items") or []
     found = {item["metadata"]["name"]: item for item in items}
@@ -88,7 +88,7 @@ async def _crds(client: Client) -> AsyncIterator[Checked]:
 
 def _kinds(found: dict[str, Any]) -> list[Checked]:
     """Checks which kinds of Gateway API the cluster has, in a version that Lasthop reads."""
-    from lasthop.api.kinds import GATEWAY_API, KINDS
+    from lasthop.base.api.kinds import GATEWAY_API, KINDS
 
     checked, absent = [], []
     for kind in (each for each in KINDS.values() if each.group == GATEWAY_API):
@@ -109,7 +109,7 @@ def _kinds(found: dict[str, Any]) -> list[Checked]:
 
 
 async def _classes(client: Client, namespace: str) -> AsyncIterator[Checked]:
-    from lasthop.api.kinds import CONTROLLER_NAME, GATEWAY_API
+    from lasthop.base.api.kinds import CONTROLLER_NAME, GATEWAY_API
 
     try:
         items = (await client.get(f"/apis/{GATEWAY_API}/v1/gatewayclasses")).get("items") or []
@@ -133,7 +133,7 @@ async def _classes(client: Client, namespace: str) -> AsyncIterator[Checked]:
 async def _controller(client: Client, namespace: str, deployment: list[dict[str, Any]], asked: str) -> AsyncIterator[Checked]:
     """Looks also whether it serves the namespace that is asked about. Adds the Deployment, if there is one, for what is looked
     at next."""
-    from lasthop.infra.kubernetes.installation import watched_by
+    from lasthop.run.infra.kubernetes.installation import watched_by
 
     what = f"controller in {namespace}"
     try:

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from lasthop.api.addresses import with_port
+from lasthop.base.api.addresses import with_port
 from lasthop.cli.args import paths
 from lasthop.cli.doctor.result import Checked, broken, ok, warning
 
@@ -40,7 +40,7 @@ def machine(folder: Path | None) -> Iterator[Checked]:
 
 
 def _envoy() -> Checked:
-    from lasthop.proxy.binary import EnvoyNotFound, find_envoy
+    from lasthop.edge.proxy.binary import EnvoyNotFound, find_envoy
 
     try:
         return ok("Envoy", str(find_envoy()))
@@ -50,7 +50,7 @@ def _envoy() -> Checked:
 
 
 def _ca_bundle() -> Checked:
-    from lasthop.infra.system_store import CERTIFICATE, OVERRIDE, host_store
+    from lasthop.run.infra.system_store import CERTIFICATE, OVERRIDE, host_store
 
     store = host_store()
     if store is None:
@@ -143,11 +143,11 @@ def _steering() -> Checked:
 
 
 def _folder(folder: Path) -> Iterator[Checked]:
-    from lasthop.api.meta import Key
+    from lasthop.base.api.meta import Key
     from lasthop.cli.views.folder import FolderView
-    from lasthop.infra import ports
-    from lasthop.plan.finding import Severity
-    from lasthop.resolve.gateways import gateway
+    from lasthop.engine.plan.finding import Severity
+    from lasthop.engine.resolve.gateways.gateways import gateway
+    from lasthop.run.infra import ports
 
     try:
         view = FolderView(folder)

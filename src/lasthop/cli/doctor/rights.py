@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lasthop.cli.doctor.result import Checked, ok, warning
-from lasthop.kubernetes.errors import ApiError
+from lasthop.edge.kubernetes.errors import ApiError
 
 if TYPE_CHECKING:
-    from lasthop.kubernetes.client import Client
+    from lasthop.edge.kubernetes.client import Client
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1"
 IN_FLIGHT: Final = 8
@@ -35,7 +35,7 @@ class Right(NamedTuple):
 
 async def own_rights(client: Client, namespace: str) -> AsyncIterator[Checked]:
     """Checks what this user may list: in a namespace, or (empty) in all."""
-    from lasthop.api.kinds import KINDS
+    from lasthop.base.api.kinds import KINDS
 
     rights = [Right(kind.group, kind.plural, "list", namespace if kind.namespaced else "") for kind in KINDS.values()]
     denied = [right.resource for right in await _denied(client, rights)]
@@ -51,7 +51,7 @@ async def own_rights(client: Client, namespace: str) -> AsyncIterator[Checked]:
 async def controllers_rights(client: Client, namespace: str, deployment: list[dict[str, Any]]) -> AsyncIterator[Checked]:
     """Checks, where this user may ask that, that the controller has every right that an installation of this version grants.
     Without a Deployment there is nobody who would need them."""
-    from lasthop.infra.kubernetes.installation import watched_by
+    from lasthop.run.infra.kubernetes.installation import watched_by
 
     for found in deployment:
         pod = ((found.get("spec") or {}).get("template") or {}).get("spec") or {}
@@ -76,7 +76,7 @@ async def controllers_rights(client: Client, namespace: str, deployment: list[di
 
 def _granted(namespace: str, watched: tuple[str, ...]) -> Iterator[Right]:
     """Yields every right of the roles that are bound to the controller."""
-    from lasthop.infra.kubernetes.installation import Options, documents
+    from lasthop.run.infra.kubernetes.installation import Options, documents
 
     installed = documents(Options("", namespace, watched=watched))
     bound = {

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from lasthop.cli.doctor.result import Checked, Verdict, broken, ok, warning
-from lasthop.kubernetes.errors import ApiError
+from lasthop.edge.kubernetes.errors import ApiError
 
 if TYPE_CHECKING:
-    from lasthop.kubernetes.client import Client
+    from lasthop.edge.kubernetes.client import Client
 
 WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
 PLURALS: Final = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
@@ -58,7 +58,7 @@ def _policy(webhook: dict[str, Any]) -> str:
 
 
 def _concerning(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    from lasthop.api.kinds import EXPERIMENTAL_API, GATEWAY_API, LASTHOP_API
+    from lasthop.base.api.kinds import EXPERIMENTAL_API, GATEWAY_API, LASTHOP_API
 
     for webhook in item.get("webhooks") or []:
         groups = {group for rule in webhook.get("rules") or [] for group in rule.get("apiGroups") or []}
@@ -111,7 +111,7 @@ async def _service_problem(client: Client, service: dict[str, Any]) -> str:
 
 def _bundle_problem(encoded: str) -> str:
     """Returns what is wrong with a caBundle; without one, the API server trusts its own system's CAs."""
-    from lasthop.pki import parse
+    from lasthop.base.pki import parse
 
     if not encoded:
         return ""

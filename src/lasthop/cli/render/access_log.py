@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from lasthop import logs, terminal
+from lasthop.base.text import terminal
 from lasthop.cli.render.request_lines import JsonLines, RequestLines, TextLines
-from lasthop.proxy.entry import AccessLogEntry
+from lasthop.edge.proxy.entry import AccessLogEntry
+from lasthop.run import logs
 
 STANDARD_OUTPUT: Final = 1
 WAITING: Final = 2_000

@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
-from lasthop.api.times import rfc3339
+from lasthop.base.api.times import rfc3339
 from lasthop.cli.render.report import count
-from lasthop.outputs.audit.hops import HopReport, Manner, Observed
-from lasthop.outputs.audit.observed import leaves_of, name
-from lasthop.plan.observation import Health
-from lasthop.probe.certificate_view import days_left
+from lasthop.edge.probe.certificate_view import days_left
+from lasthop.engine.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.engine.outputs.audit.observed import leaves_of, name
+from lasthop.engine.plan.observation import Health
 
 FAILING: Final = "failing"
 UNTRIED: Final = "must be verified"

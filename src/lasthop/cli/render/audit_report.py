@@ -11,15 +11,15 @@ from typing import Any, Final
 import click
 import msgspec
 
-from lasthop.api.times import rfc3339
+from lasthop.base.api.times import rfc3339
 from lasthop.cli.render import audit_observed
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import wrapped
-from lasthop.outputs.audit.audit import STREAMS, Audit
-from lasthop.outputs.audit.certificates import CertificateReport
-from lasthop.outputs.audit.hops import HopReport, Manner
-from lasthop.outputs.audit.observed import leaves
-from lasthop.probe.certificate_view import days_left
+from lasthop.edge.probe.certificate_view import days_left
+from lasthop.engine.outputs.audit.audit import STREAMS, Audit
+from lasthop.engine.outputs.audit.certificates import CertificateReport
+from lasthop.engine.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.outputs.audit.observed import leaves
 
 DAY: Final = 86400.0
 INDENT: Final = " " * 6

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from lasthop.api.times import rfc3339
+from lasthop.base.api.times import rfc3339
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import wrapped
-from lasthop.outputs.audit.changes import Change, Incident, Record, since
-from lasthop.plan.verification_change import ChangeKind
+from lasthop.engine.outputs.audit.changes import Change, Incident, Record, since
+from lasthop.engine.plan.verification_change import ChangeKind
 
 INDENT = " " * 6
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lasthop.printable import printable
+from lasthop.base.text.printable import printable
 
 
 def table(headline: Sequence[str], rows: Sequence[Sequence[str]], *, headers: bool = True) -> str:

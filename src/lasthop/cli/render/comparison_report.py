@@ -9,7 +9,7 @@ import click
 
 from lasthop.cli.render import report
 from lasthop.cli.render.terminal import wrapped
-from lasthop.outputs.comparison import Comparison, HopChange
+from lasthop.engine.outputs.comparison import Comparison, HopChange
 
 INDENT: Final = " " * 11
 FACT: Final = f"{INDENT[:-2]}- "

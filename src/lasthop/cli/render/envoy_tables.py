@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from lasthop.api.documents import Json
+from lasthop.base.api.documents import Json
 
 Rows = list[tuple[str, ...]]
 _CONTEXT: Final = "UpstreamTlsContext"

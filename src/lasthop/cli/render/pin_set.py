@@ -7,8 +7,8 @@ from typing import Final
 
 import yaml
 
-from lasthop.printable import printable
-from lasthop.probe.certificate_view import CertificateInfo
+from lasthop.base.text.printable import printable
+from lasthop.edge.probe.certificate_view import CertificateInfo
 
 API_VERSION: Final = "lasthop.dev/v1alpha1"
 

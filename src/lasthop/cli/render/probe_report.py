@@ -7,9 +7,9 @@ from typing import Final
 
 import click
 
+from lasthop.base.text.printable import printable
 from lasthop.cli.render.terminal import wrapped
-from lasthop.printable import printable
-from lasthop.probe.result import ProbeResult
+from lasthop.edge.probe.result import ProbeResult
 
 MARKS: Final = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "skip": ("-", None)}
 INDENT: Final = " " * 4

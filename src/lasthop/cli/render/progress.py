@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 import click
 
-from lasthop import terminal
+from lasthop.base.text import terminal
 
 BAR: Final = 24
 QUIET: Final = 1.0

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 import click
 import msgspec
 
-from lasthop.api.documents import Json
-from lasthop.api.meta import Key
+from lasthop.base.api.documents import Json
+from lasthop.base.api.meta import Key
 from lasthop.cli.rbac_visibility import FORBIDDEN
 from lasthop.cli.render.terminal import wrapped
-from lasthop.outputs.findings.remedies import remedy
-from lasthop.outputs.findings.root_causes import Mistake
-from lasthop.plan.finding import Finding, Severity, with_remedy
+from lasthop.engine.outputs.findings.remedies import remedy
+from lasthop.engine.outputs.findings.root_causes import Mistake
+from lasthop.engine.plan.finding import Finding, Severity, with_remedy
 
 SHOWN_FOLLOWS = 5
 INDENT = " " * 4

@@ -9,9 +9,9 @@ from typing import Any
 import click
 import msgspec
 
-from lasthop.api.documents import Json
-from lasthop.api.times import rfc3339
-from lasthop.printable import printable
+from lasthop.base.api.documents import Json
+from lasthop.base.api.times import rfc3339
+from lasthop.base.text.printable import printable
 
 _Place = tuple[str, str, str, int, str, str]
 

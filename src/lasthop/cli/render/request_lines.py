@@ -8,10 +8,10 @@ from typing import Final, Protocol
 import click
 import msgspec
 
-from lasthop.plan.upstream import Hop
-from lasthop.printable import printable
-from lasthop.proxy.entry import AccessLogEntry, document
-from lasthop.proxy.failures import advice, without_advice
+from lasthop.base.text.printable import printable
+from lasthop.edge.proxy.entry import AccessLogEntry, document
+from lasthop.edge.proxy.failures import advice, without_advice
+from lasthop.engine.plan.upstream import Hop
 
 WINDOW: Final = 10.0
 """Seconds in which the same failure is counted and not printed again."""

@@ -14,8 +14,8 @@ from lasthop.cli.render import audit_observed
 from lasthop.cli.render.audit_observed import FAILING
 from lasthop.cli.render.audit_report import AuditReport, label, said, validity
 from lasthop.cli.render.report import in_workspace
-from lasthop.outputs.audit.certificates import CertificateReport
-from lasthop.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.outputs.audit.certificates import CertificateReport
+from lasthop.engine.outputs.audit.hops import HopReport, Manner
 
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 EXPIRING: Final = "expiring-certificate"

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lasthop.api.documents import Json
-from lasthop.outputs.status.summary import UNREACHED, failures, is_failing, observed, summary
+from lasthop.base.api.documents import Json
+from lasthop.engine.outputs.status.summary import UNREACHED, failures, is_failing, observed, summary
 
 if TYPE_CHECKING:
-    from lasthop.api.meta import Key
+    from lasthop.base.api.meta import Key
 
 _ORDER: Final = {"False": 0, "Unknown": 1}
 _CAUSES: Final = ("GatewayClass", "BackendTLSPolicy", "XBackend", "Service", "Gateway", "ListenerSet")
@@ -45,7 +45,7 @@ def class_owners(documents: Iterable[Json]) -> dict[str, str]:
 
 def row(document: Json, owners: Mapping[str, str] | None = None) -> Row:
     """Returns the row of an object. `owners` of GatewayClasses, because a Gateway's status does not say who has written it."""
-    from lasthop.api.kinds import CONTROLLER_NAME, KINDS, has_status
+    from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS, has_status
 
     key = _key(document)
     name, wide = key.argument, _wide(document)
@@ -63,7 +63,7 @@ def row(document: Json, owners: Mapping[str, str] | None = None) -> Row:
 
 def foreign(document: Json) -> list[str]:
     """Returns the other controllers that have written to its status."""
-    from lasthop.api.kinds import CONTROLLER_NAME
+    from lasthop.base.api.kinds import CONTROLLER_NAME
 
     status = document.get("status") or {}
     entries = (*(status.get("parents") or ()), *(status.get("ancestors") or ()))
@@ -73,8 +73,8 @@ def foreign(document: Json) -> list[str]:
 def with_traffic(rows: Iterable[Row], documents: Collection[Json], failing: Collection[str]) -> list[Row]:
     """Returns the rows; a route is not ready if connections to a backend of its fail, which its own conditions may not say.
     `failing`: Services without a policy to which they do, as `shop/api`."""
-    from lasthop.api.meta import Key
-    from lasthop.api.route_kinds import ROUTE_KINDS
+    from lasthop.base.api.meta import Key
+    from lasthop.base.api.route_kinds import ROUTE_KINDS
 
     services = (Key.read("Service", path) for path in failing)
     causes = {key: key for key in services}
@@ -95,8 +95,8 @@ def with_traffic(rows: Iterable[Row], documents: Collection[Json], failing: Coll
 
 def _backends(document: Json) -> Iterator[Key]:
     """Yields what the rules of a route refer to."""
-    from lasthop.api.meta import Key
-    from lasthop.api.route_kinds import ROUTE_KINDS
+    from lasthop.base.api.meta import Key
+    from lasthop.base.api.route_kinds import ROUTE_KINDS
 
     for rule in document.get("spec", {}).get("rules", ()) if document["kind"] in ROUTE_KINDS else ():
         for ref in _refs(rule) if isinstance(rule, dict) else ():
@@ -116,8 +116,8 @@ def _refs(part: Json) -> Iterator[Json]:
 def failing_services(documents: Iterable[Json]) -> dict[str, str]:
     """Returns the Services without a policy to which connections fail, as `shop/api`, and why: routes that lead there say so.
     A Service that such a route does not refer to is not believed: messages quote what backends say."""
-    from lasthop.api.meta import Key
-    from lasthop.plan.messages import SEPARATOR
+    from lasthop.base.api.meta import Key
+    from lasthop.engine.plan.messages import SEPARATOR
 
     found: dict[str, str] = {}
     for document in documents:
@@ -133,7 +133,7 @@ def failing_services(documents: Iterable[Json]) -> dict[str, str]:
 def arranged(rows: Iterable[Row], failing: Collection[str] = ()) -> list[Row]:
     """Returns what is not ready first, causes before what follows from them; and instead of a cause that another row tells,
     or the line of a Service in `failing`, the name of that."""
-    from lasthop.api.meta import Key
+    from lasthop.base.api.meta import Key
 
     known = list(rows)
     services = (Key.read("Service", path) for path in failing)
@@ -142,7 +142,7 @@ def arranged(rows: Iterable[Row], failing: Collection[str] = ()) -> list[Row]:
 
 
 def _pointing(row: Row, bad: Collection[str]) -> Row:
-    from lasthop.api.meta import Key
+    from lasthop.base.api.meta import Key
 
     if row.ready not in _ORDER or row.cause:
         return row
@@ -156,7 +156,7 @@ def _rank(kind: str) -> int:
 
 
 def _key(document: Json) -> Key:
-    from lasthop.api.meta import Key
+    from lasthop.base.api.meta import Key
 
     return Key(document["kind"], document["metadata"].get("namespace", ""), document["metadata"]["name"])
 

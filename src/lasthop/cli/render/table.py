@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 import click
 
+from lasthop.base.text.printable import clean
 from lasthop.cli.render.status_rows import Row
 from lasthop.cli.render.terminal import width
-from lasthop.printable import clean
 
 COLOURS: Final = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
 WIDE: Final = ("CLASS", "ADDRESS", "PORTS", "HOSTNAMES", "AGE")

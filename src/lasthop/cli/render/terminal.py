@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from lasthop.printable import printable
+from lasthop.base.text.printable import printable
 
 PIPED = 100_000
 """A width that never breaks a line: programs read lines."""

@@ -9,9 +9,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from lasthop.api.documents import Json
+from lasthop.base.api.documents import Json
+from lasthop.base.text.printable import printable
 from lasthop.cli.render.audit_observed import ago
-from lasthop.printable import printable
 
 FIGURES: Final = ("REQ/S", "ERRORS", "P50", "P99", "ACTIVE")
 BAD: Final = ("failing", "partly failing")

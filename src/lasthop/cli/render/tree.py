@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from lasthop.api.documents import Json
+from lasthop.base.api.documents import Json
 
 MARKS: Final = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "red")}
 

@@ -11,18 +11,18 @@ from urllib.parse import urlencode
 
 import click
 
-from lasthop import unix_http
-from lasthop.api.addresses import with_port
-from lasthop.api.documents import Json
+from lasthop.base.api.addresses import with_port
+from lasthop.base.api.documents import Json
 from lasthop.cli.views.command_view import Size
-from lasthop.plan.reasons import BACKEND_FAILING
+from lasthop.edge import unix_http
+from lasthop.engine.plan.reasons import BACKEND_FAILING
 
 if TYPE_CHECKING:
-    from lasthop.api.meta import Key
-    from lasthop.outputs.audit.audit import Audit
-    from lasthop.plan.finding import Finding
-    from lasthop.plan.request import Request
-    from lasthop.probe.result import ProbeResult
+    from lasthop.base.api.meta import Key
+    from lasthop.edge.probe.result import ProbeResult
+    from lasthop.engine.outputs.audit.audit import Audit
+    from lasthop.engine.plan.finding import Finding
+    from lasthop.engine.plan.request import Request
 
 TIMEOUT: Final = 10.0
 PROBE_TIMEOUT: Final = 120.0
@@ -94,8 +94,8 @@ class AdminSocketView:
     async def findings(self) -> list[Finding]:
         import msgspec
 
-        from lasthop.api.meta import Key
-        from lasthop.plan.finding import Finding
+        from lasthop.base.api.meta import Key
+        from lasthop.engine.plan.finding import Finding
 
         def read(written: Json) -> Finding:
             return msgspec.convert({**written, "object": Key.parse(written["object"] or "")}, Finding)
@@ -125,7 +125,7 @@ class AdminSocketView:
         return found
 
     async def audit(self) -> Audit:
-        from lasthop.outputs.audit.document import read
+        from lasthop.engine.outputs.audit.document import read
 
         return read(self.ask("/api/audit"))
 
@@ -143,7 +143,7 @@ class AdminSocketView:
     async def probe(self, key: Key, address: str) -> ProbeResult:
         import msgspec
 
-        from lasthop.probe.result import ProbeResult
+        from lasthop.edge.probe.result import ProbeResult
 
         return msgspec.convert(self.ask("/api/probe", PROBE_TIMEOUT, **key._asdict(), address=address), ProbeResult)
 

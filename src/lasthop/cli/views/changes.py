@@ -11,11 +11,11 @@ import msgspec
 
 from lasthop.cli.args import paths
 from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, gateway_named
-from lasthop.outputs.audit.changes import Record
+from lasthop.engine.outputs.audit.changes import Record
 
 if TYPE_CHECKING:
-    from lasthop.infra.memory import Damaged, Memory
-    from lasthop.kubernetes.client import Client
+    from lasthop.edge.kubernetes.client import Client
+    from lasthop.run.infra.memory import Damaged, Memory
 
 
 class Recorded(NamedTuple):
@@ -41,7 +41,7 @@ def recorded(folder: Path | None, cluster: ClusterOptions, controller_namespace:
 
 
 def _of_folder(folder: Path) -> Recorded:
-    from lasthop.infra import memory
+    from lasthop.run.infra import memory
 
     if not folder.is_dir():
         raise click.ClickException(f"there is no folder {folder}")
@@ -55,7 +55,7 @@ def _of_folder(folder: Path) -> Recorded:
 
 
 def _readable(stored: Memory | Damaged, place: str) -> Record:
-    from lasthop.infra.memory import Memory
+    from lasthop.run.infra.memory import Memory
 
     if not isinstance(stored, Memory):
         raise click.ClickException(
@@ -66,9 +66,9 @@ def _readable(stored: Memory | Damaged, place: str) -> Record:
 
 
 async def _of_cluster(client: Client, namespace: str) -> Record:
-    from lasthop.infra.kubernetes.verification_memory import CONFIG_MAP, config_map, content
-    from lasthop.infra.memory import Damaged
-    from lasthop.kubernetes.errors import ApiError
+    from lasthop.edge.kubernetes.errors import ApiError
+    from lasthop.run.infra.kubernetes.verification_memory import CONFIG_MAP, config_map, content
+    from lasthop.run.infra.memory import Damaged
 
     try:
         stored = content(await client.get(config_map(namespace)))

@@ -10,34 +10,34 @@ from typing import Final, TypeVar
 import click
 import msgspec
 
-from lasthop.api.backends import KIND as XBACKEND
-from lasthop.api.backends import XBackend
-from lasthop.api.documents import Json
-from lasthop.api.gateway import Gateway
-from lasthop.api.kinds import GATEWAY_API, KINDS, POD
-from lasthop.api.meta import Key
+from lasthop.base.api.backends import KIND as XBACKEND
+from lasthop.base.api.backends import XBackend
+from lasthop.base.api.documents import Json
+from lasthop.base.api.gateway import Gateway
+from lasthop.base.api.kinds import GATEWAY_API, KINDS, POD
+from lasthop.base.api.meta import Key
 from lasthop.cli.args.target import CLUSTER, ClusterOptions
 from lasthop.cli.guesses import guessed
 from lasthop.cli.rbac_visibility import RBACVisibility, qualified
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.command_view import Size
-from lasthop.dry_run import serve_all
-from lasthop.engine import Engine
-from lasthop.infra.system_store import host_store
-from lasthop.kubernetes.client import Client
-from lasthop.kubernetes.config import load
-from lasthop.kubernetes.errors import ApiError, ConfigError
-from lasthop.kubernetes.objects import POLICY, read_object
-from lasthop.outputs.audit.hops import HopReport, Manner
-from lasthop.outputs.findings.foreign import class_finding
-from lasthop.plan import reasons
-from lasthop.plan.finding import Finding
-from lasthop.plan.knowledge import Unknown
-from lasthop.plan.request import Request
-from lasthop.probe.result import ProbeResult
-from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE, set_absent
-from lasthop.sources.kubernetes.findings import install, not_served, unreadable_targets
-from lasthop.sources.kubernetes.snapshot import ListResult, look, unread
+from lasthop.edge.kubernetes.client import Client
+from lasthop.edge.kubernetes.config import load
+from lasthop.edge.kubernetes.errors import ApiError, ConfigError
+from lasthop.edge.kubernetes.objects import POLICY, read_object
+from lasthop.edge.probe.result import ProbeResult
+from lasthop.edge.sources.kubernetes.findings import install, not_served, unreadable_targets
+from lasthop.edge.sources.kubernetes.snapshot import ListResult, look, unread
+from lasthop.engine.dry_run import serve_all
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.outputs.findings.foreign import class_finding
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.knowledge import Unknown
+from lasthop.engine.plan.request import Request
+from lasthop.engine.resolve.settings import IN_CLUSTER, SYSTEM_STORE, set_absent
+from lasthop.run.infra.system_store import host_store
 from lasthop.web.engine_view import EngineView
 
 T = TypeVar("T")

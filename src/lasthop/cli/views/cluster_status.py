@@ -8,20 +8,20 @@ from collections.abc import Awaitable, Callable, Collection
 import click
 import msgspec
 
-from lasthop.api.documents import Json
-from lasthop.api.kinds import KINDS, Kind, document, has_status
-from lasthop.api.meta import Key
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import KINDS, Kind, document, has_status
+from lasthop.base.api.meta import Key
 from lasthop.cli.args.target import CLUSTER
 from lasthop.cli.missing_targets import Services, services, with_problem
 from lasthop.cli.rbac_visibility import RBACVisibility
 from lasthop.cli.render.status_rows import failing_services
 from lasthop.cli.render.terminal import note
 from lasthop.cli.views.cluster import require_crds
-from lasthop.kubernetes.client import Client
-from lasthop.kubernetes.errors import ApiError
-from lasthop.kubernetes.objects import DecodedObject, read_object
-from lasthop.sources.kubernetes.reflector import Reflector
-from lasthop.sources.kubernetes.snapshot import ListResult, look, plain
+from lasthop.edge.kubernetes.client import Client
+from lasthop.edge.kubernetes.errors import ApiError
+from lasthop.edge.kubernetes.objects import DecodedObject, read_object
+from lasthop.edge.sources.kubernetes.reflector import Reflector
+from lasthop.edge.sources.kubernetes.snapshot import ListResult, look, plain
 
 
 class ClusterStatusView:

@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from lasthop.api.documents import Json
+from lasthop.base.api.documents import Json
 from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, gateway_named, require_namespace
 
 if TYPE_CHECKING:  # `lasthop status` starts quickly because it loads none of these
-    from lasthop.api.meta import Key
-    from lasthop.outputs.audit.audit import Audit
-    from lasthop.plan.finding import Finding
-    from lasthop.plan.request import Request
-    from lasthop.probe.result import ProbeResult
+    from lasthop.base.api.meta import Key
+    from lasthop.edge.probe.result import ProbeResult
+    from lasthop.engine.outputs.audit.audit import Audit
+    from lasthop.engine.plan.finding import Finding
+    from lasthop.engine.plan.request import Request
 
 T = TypeVar("T")
 
@@ -146,7 +146,7 @@ def ask(
         running = AdminSocketView(socket, cluster.namespace or "")
         return without_loop(ask_view(running, running.where))
     from lasthop.cli.views import cluster as clusters
-    from lasthop.kubernetes.client import Client
+    from lasthop.edge.kubernetes.client import Client
 
     async def ask_cluster(client: Client, namespace: str) -> T:
         view = await clusters.ClusterView.load(client, namespace)

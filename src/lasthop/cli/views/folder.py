@@ -12,9 +12,9 @@ from typing import Final
 import click
 import msgspec
 
-from lasthop.api.core import Service
-from lasthop.api.documents import Json
-from lasthop.api.meta import Key
+from lasthop.base.api.core import Service
+from lasthop.base.api.documents import Json
+from lasthop.base.api.meta import Key
 from lasthop.cli.args import paths, target
 from lasthop.cli.broken_files import broken_objects
 from lasthop.cli.guesses import guessed
@@ -23,19 +23,19 @@ from lasthop.cli.render.terminal import note_once
 from lasthop.cli.views.admin_socket import AdminSocketView
 from lasthop.cli.views.command_view import Size
 from lasthop.cli.views.selection import Selection
-from lasthop.dry_run import serve_all
-from lasthop.engine import Engine
-from lasthop.infra.system_store import host_store
-from lasthop.outputs.comparison import NotCompared
-from lasthop.outputs.status.crashed import query_name
-from lasthop.plan.finding import Finding, Severity
-from lasthop.plan.request import Request
-from lasthop.probe.result import ProbeResult
-from lasthop.resolve.backends import slices
-from lasthop.resolve.settings import SYSTEM_STORE
-from lasthop.sources.files.folder import FilesError, scan
-from lasthop.sources.files.source import FilesSource
-from lasthop.sources.source import Batch
+from lasthop.edge.probe.result import ProbeResult
+from lasthop.edge.sources.files.folder import FilesError, scan
+from lasthop.edge.sources.files.source import FilesSource
+from lasthop.edge.sources.source import Batch
+from lasthop.engine.dry_run import serve_all
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.comparison import NotCompared
+from lasthop.engine.outputs.status.crashed import query_name
+from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.request import Request
+from lasthop.engine.resolve.backends.backends import slices
+from lasthop.engine.resolve.settings import SYSTEM_STORE
+from lasthop.run.infra.system_store import host_store
 from lasthop.web.engine_view import EngineView
 
 SHOWN_KINDS: Final = 8

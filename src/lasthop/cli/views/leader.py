@@ -13,11 +13,11 @@ import click
 
 from lasthop.cli.args.target import ClusterOptions
 from lasthop.cli.render.terminal import note
-from lasthop.kubernetes.client import Client, path_of
-from lasthop.kubernetes.config import load
-from lasthop.kubernetes.errors import NOT_OPENED, ApiError, ConfigError
-from lasthop.kubernetes.port_forward import forwarding
-from lasthop.sinks.kubernetes.status_updater import LEASE
+from lasthop.edge.kubernetes.client import Client, path_of
+from lasthop.edge.kubernetes.config import load
+from lasthop.edge.kubernetes.errors import NOT_OPENED, ApiError, ConfigError
+from lasthop.edge.kubernetes.port_forward import forwarding
+from lasthop.edge.sinks.kubernetes.status_updater import LEASE
 
 LABEL: Final = "app.kubernetes.io/name=lasthop-controller"
 PORT: Final = 19000

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 import click
 
-from lasthop.admission.limits import MAX_FILE
 from lasthop.cli.stdin import read_stdin
-from lasthop.sources.files.folder import reason
+from lasthop.edge.admission.limits import MAX_FILE
+from lasthop.edge.sources.files.folder import reason
 
 STDIN: Final = Path("-")
 GIT_SECONDS: Final = 60.0

@@ -6,10 +6,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from lasthop.api.meta import Key, StringMap
-from lasthop.infra.kubernetes.desired import DesiredGateway, Site
-from lasthop.kubernetes.client import JSON
-from lasthop.kubernetes.errors import ApiError
+from lasthop.base.api.meta import Key, StringMap
+from lasthop.edge.kubernetes.client import JSON
+from lasthop.edge.kubernetes.errors import ApiError
+from lasthop.run.infra.kubernetes.desired import DesiredGateway, Site
 
 Json = dict[str, Any]
 

@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.api.profiles import Autoscaling, ProxySettings
-from lasthop.infra.kubernetes import deployments
-from lasthop.infra.kubernetes.deployments import Deployments
-from lasthop.infra.kubernetes.desired import DesiredGateway
-from lasthop.kubernetes.errors import ApiError
-from lasthop.pki import authority as ca
-from lasthop.pki.certificates import uris
-from lasthop.plan.infrastructure import Infrastructure
+from lasthop.base.api.meta import Key
+from lasthop.base.api.profiles import Autoscaling, ProxySettings
+from lasthop.base.pki import authority as ca
+from lasthop.base.pki.certificates import uris
+from lasthop.edge.kubernetes.errors import ApiError
+from lasthop.engine.plan.infrastructure import Infrastructure
+from lasthop.run.infra.kubernetes import deployments
+from lasthop.run.infra.kubernetes.deployments import Deployments
+from lasthop.run.infra.kubernetes.desired import DesiredGateway
 from tests.unit.infra.kubernetes.cluster import SITE, WEB, FakeApi, gateway
 
 ALL = ["deployments", "poddisruptionbudgets", "secrets", "serviceaccounts", "services"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.infra.kubernetes.identity import SECRET, Identity, UnusableSecret, ensure_authority, read_authority
-from lasthop.kubernetes.client import JSON
-from lasthop.kubernetes.errors import ApiError
-from lasthop.pki import authority as ca
+from lasthop.base.pki import authority as ca
+from lasthop.edge.kubernetes.client import JSON
+from lasthop.edge.kubernetes.errors import ApiError
+from lasthop.run.infra.kubernetes.identity import SECRET, Identity, UnusableSecret, ensure_authority, read_authority
 from tests.unit.infra.kubernetes.cluster import FakeApi
 
 NAMESPACE = "lasthop-system"

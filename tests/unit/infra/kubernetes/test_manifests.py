@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lasthop.api import gateway as api
-from lasthop.api.meta import Key, ObjectMeta, PassedOn, StringMap
-from lasthop.api.profiles import (
+from lasthop.base.api import gateway as api
+from lasthop.base.api.meta import Key, ObjectMeta, PassedOn, StringMap
+from lasthop.base.api.profiles import (
     Autoscaling,
     DisruptionBudget,
     PodSettings,
@@ -18,15 +18,15 @@ from lasthop.api.profiles import (
     SecretName,
     ServiceSettings,
 )
-from lasthop.infra.kubernetes.desired import DesiredGateway, desired_gateway
-from lasthop.infra.kubernetes.manifests import manifests, secret
-from lasthop.infra.kubernetes.names import label_value, object_name, selector
-from lasthop.infra.kubernetes.services import read_back
-from lasthop.plan import listener as plan
-from lasthop.plan.condition import failed, true
-from lasthop.plan.infrastructure import RequestedAddresses
-from lasthop.plan.problem import Problem
-from lasthop.plan.reasons import ACCEPTED
+from lasthop.engine.plan import listener as plan
+from lasthop.engine.plan.condition import failed, true
+from lasthop.engine.plan.infrastructure import RequestedAddresses
+from lasthop.engine.plan.problem import Problem
+from lasthop.engine.plan.reasons import ACCEPTED
+from lasthop.run.infra.kubernetes.desired import DesiredGateway, desired_gateway
+from lasthop.run.infra.kubernetes.manifests import manifests, secret
+from lasthop.run.infra.kubernetes.names import label_value, object_name, selector
+from lasthop.run.infra.kubernetes.services import read_back
 from tests.unit.infra.kubernetes.cluster import SITE, gateway
 
 LONGEST = "gateway-name-maximum-length-" + "a" * 225

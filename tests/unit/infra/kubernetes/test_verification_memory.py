@@ -9,17 +9,17 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.infra import memory
-from lasthop.infra.kubernetes import verification_memory
-from lasthop.infra.kubernetes.verification_memory import CONFIG_MAP, VerificationConfigMap, config_map, content
-from lasthop.infra.memory import Damaged, Memory
-from lasthop.kubernetes.client import JSON
-from lasthop.kubernetes.errors import ApiError
-from lasthop.outputs.audit.changes import MAX_CHANGES, Change, Record
-from lasthop.plan.tls import TrustedCA
-from lasthop.plan.verification import Basis, HopVerification, Strength
-from lasthop.verification_memory import Port, PortMemory
+from lasthop.base.api.meta import Key
+from lasthop.edge.kubernetes.client import JSON
+from lasthop.edge.kubernetes.errors import ApiError
+from lasthop.engine.memory.verification import Port, PortMemory
+from lasthop.engine.outputs.audit.changes import MAX_CHANGES, Change, Record
+from lasthop.engine.plan.tls import TrustedCA
+from lasthop.engine.plan.verification import Basis, HopVerification, Strength
+from lasthop.run.infra import memory
+from lasthop.run.infra.kubernetes import verification_memory
+from lasthop.run.infra.kubernetes.verification_memory import CONFIG_MAP, VerificationConfigMap, config_map, content
+from lasthop.run.infra.memory import Damaged, Memory
 from tests.unit.infra.kubernetes.cluster import FakeApi
 
 NAMESPACE = "lasthop-system"

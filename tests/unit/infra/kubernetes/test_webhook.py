@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lasthop.api.documents import Json
-from lasthop.infra.kubernetes.webhook import WebhookTrust, configuration, service_name, with_trust
-from lasthop.kubernetes.client import JSON
+from lasthop.base.api.documents import Json
+from lasthop.edge.kubernetes.client import JSON
+from lasthop.run.infra.kubernetes.webhook import WebhookTrust, configuration, service_name, with_trust
 
 CHART = (Path(__file__).parents[4] / "deploy" / "webhook.yaml").read_text()
 DOCUMENTS = list(

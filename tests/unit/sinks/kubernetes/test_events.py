@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from lasthop.api.meta import Key
-from lasthop.sinks.kubernetes.events import EventRecorder
+from lasthop.base.api.meta import Key
+from lasthop.edge.sinks.kubernetes.events import EventRecorder
 from tests.clock import Clock
 from tests.fake_api import FakeApi, Refusal, client_of, until
 from tests.metrics import count

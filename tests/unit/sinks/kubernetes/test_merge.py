@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.gateway import GatewayAddress, RouteGroupKind
-from lasthop.api.kinds import CONTROLLER_NAME, KINDS
-from lasthop.api.policies import AncestorReference
-from lasthop.api.status import (
+from lasthop.base.api.gateway import GatewayAddress, RouteGroupKind
+from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.base.api.policies import AncestorReference
+from lasthop.base.api.status import (
     AncestorStatus,
     ConditionStatus,
     GatewayClassStatus,
@@ -22,8 +22,8 @@ from lasthop.api.status import (
     Status,
     SupportedFeature,
 )
-from lasthop.plan.reasons import CONDITION_TYPES
-from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, observations, rendered, without_observations
+from lasthop.edge.sinks.kubernetes.merge import Outdated, generation, merged, observations, rendered, without_observations
+from lasthop.engine.plan.reasons import CONDITION_TYPES
 from tests.api_objects import BEFORE, Json, foreign, mk_condition, mk_parent
 from tests.docs.code import condition_types
 

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from lasthop.api.kinds import CONTROLLER_NAME
-from lasthop.api.meta import Key
-from lasthop.api.status import ConditionStatus, GatewayStatus
-from lasthop.kubernetes.observed import ObservedStatus, ObservedStatuses
-from lasthop.plan.finding import Finding, FindingChanges
-from lasthop.sinks.kubernetes.status_updater import SETTLING, StatusUpdater
-from lasthop.sinks.kubernetes.transitions import Transition, transitions
+from lasthop.base.api.kinds import CONTROLLER_NAME
+from lasthop.base.api.meta import Key
+from lasthop.base.api.status import ConditionStatus, GatewayStatus
+from lasthop.edge.kubernetes.observed import ObservedStatus, ObservedStatuses
+from lasthop.edge.sinks.kubernetes.status_updater import SETTLING, StatusUpdater
+from lasthop.edge.sinks.kubernetes.transitions import Transition, transitions
+from lasthop.engine.plan.finding import Finding, FindingChanges
 from tests.clock import Clock
 from tests.fake_api import FakeApi, client_of, until
 from tests.metrics import counts

@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from lasthop.api.documents import Json
-from lasthop.api.kinds import CONTROLLER_NAME
-from lasthop.api.meta import Key
-from lasthop.api.policies import AncestorReference
-from lasthop.api.status import AncestorStatus, PolicyStatus, RouteStatus
-from lasthop.kubernetes.client import Client
-from lasthop.kubernetes.observed import ObservedStatus, ObservedStatuses
-from lasthop.kubernetes.ratelimit import Pace, TokenBucket
-from lasthop.sinks.kubernetes.writer import LIMITS, Limits, StatusWriter, WriteGuard
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import CONTROLLER_NAME
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import AncestorReference
+from lasthop.base.api.status import AncestorStatus, PolicyStatus, RouteStatus
+from lasthop.edge.kubernetes.client import Client
+from lasthop.edge.kubernetes.observed import ObservedStatus, ObservedStatuses
+from lasthop.edge.kubernetes.ratelimit import Pace, TokenBucket
+from lasthop.edge.sinks.kubernetes.writer import LIMITS, Limits, StatusWriter, WriteGuard
 from tests.api_objects import foreign, mk_condition, mk_parent, mk_policy, mk_route
 from tests.clock import Clock
 from tests.fake_api import FakeApi, Refusal, client_of, until

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.api.policies import RejectedPolicy
-from lasthop.sources.files.loader import Loader
-from lasthop.sources.source import Batch
+from lasthop.base.api.policies import RejectedPolicy
+from lasthop.edge.sources.files.loader import Loader
+from lasthop.edge.sources.source import Batch
 from tests.file_texts import reload
 
 POLICY = """\

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lasthop.sources.files.content import BrokenFile, Content, examine, restore
+from lasthop.edge.sources.files.content import BrokenFile, Content, examine, restore
 from tests.file_texts import config_map, policy, route, service
 
 _SLICE = """\

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lasthop.admission.limits import MAX_FOLDER_DEPTH
-from lasthop.sources.files import content, folder, loader
-from lasthop.sources.files.folder import scan
-from lasthop.sources.files.loader import Loader
+from lasthop.edge.admission.limits import MAX_FOLDER_DEPTH
+from lasthop.edge.sources.files import content, folder, loader
+from lasthop.edge.sources.files.folder import scan
+from lasthop.edge.sources.files.loader import Loader
 from tests.file_texts import POLICY, SERVICE, policy, reasons, reload, service, write
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.admission import limits, yaml
-from lasthop.api.meta import Key
-from lasthop.sources.files import FilesSource, content, folder, loader
-from lasthop.sources.files.content import BrokenFile, Content, examine
-from lasthop.sources.files.loader import Loader
+from lasthop.base.api.meta import Key
+from lasthop.edge.admission import limits, yaml
+from lasthop.edge.sources.files import FilesSource, content, folder, loader
+from lasthop.edge.sources.files.content import BrokenFile, Content, examine
+from lasthop.edge.sources.files.loader import Loader
 from tests.file_texts import SERVICE, policy, reload, route, service, write
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
-from lasthop.plan.not_applied import NotApplied
-from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.state import StateDirectory
-from lasthop.sources.source import Batch
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import BackendTLSPolicy, RejectedPolicy
+from lasthop.edge.sources.files.loader import Loader
+from lasthop.edge.sources.files.state import StateDirectory
+from lasthop.edge.sources.source import Batch
+from lasthop.engine.plan.not_applied import NotApplied
 from tests.file_texts import POLICY, SERVICE, policy, port, reasons, reload, service, write
 
 BROKEN = "a: [\n"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.api.core import ConfigMap, Secret
-from lasthop.api.meta import Key
-from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.local_file import folders_to_watch
-from lasthop.sources.files.state import PairPaths, StateDirectory
-from lasthop.sources.source import Batch
+from lasthop.base.api.core import ConfigMap, Secret
+from lasthop.base.api.meta import Key
+from lasthop.edge.sources.files.loader import Loader
+from lasthop.edge.sources.files.local_file import folders_to_watch
+from lasthop.edge.sources.files.state import PairPaths, StateDirectory
+from lasthop.edge.sources.source import Batch
 from tests.certificates import Certificate, dns
 from tests.file_texts import CONFIG_MAP, config_map, reasons, refused, reload, write
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.policies import PolicyTargetReference
-from lasthop.sources.files.salvage import SalvageResult, salvage
+from lasthop.base.api.policies import PolicyTargetReference
+from lasthop.edge.sources.files.salvage import SalvageResult, salvage
 
 WEB = PolicyTargetReference("", "Service", "web")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.api.core import ConfigMap, Service
-from lasthop.api.meta import Key
-from lasthop.sources.files import FilesError, FilesSource, loader
-from lasthop.sources.files.source import rescan_after
-from lasthop.sources.source import Batch
+from lasthop.base.api.core import ConfigMap, Service
+from lasthop.base.api.meta import Key
+from lasthop.edge.sources.files import FilesError, FilesSource, loader
+from lasthop.edge.sources.files.source import rescan_after
+from lasthop.edge.sources.source import Batch
 from tests.file_texts import CONFIG_MAP, SERVICE, config_map, policy, reasons, service, write
 
 EDITOR = 0.03

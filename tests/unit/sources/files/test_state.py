@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lasthop.sources.files import FilesError, content
-from lasthop.sources.files import state as state_module
-from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.state import SavedFile, StateDirectory
+from lasthop.edge.sources.files import FilesError, content
+from lasthop.edge.sources.files import state as state_module
+from lasthop.edge.sources.files.loader import Loader
+from lasthop.edge.sources.files.state import SavedFile, StateDirectory
 from tests.file_texts import SERVICE, reasons, reload, service, write
 
 

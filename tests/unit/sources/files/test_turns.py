@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.sources.files import loader
-from lasthop.sources.files.loader import Loader
-from lasthop.sources.source import Batch
+from lasthop.base.api.meta import Key
+from lasthop.edge.sources.files import loader
+from lasthop.edge.sources.files.loader import Loader
+from lasthop.edge.sources.source import Batch
 from tests.file_texts import reload, service, write
 
 

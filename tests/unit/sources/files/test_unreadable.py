@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.api.meta import Key
-from lasthop.sources.files import FilesError
-from lasthop.sources.files.folder import Unreadable, read
-from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.state import StateDirectory
+from lasthop.base.api.meta import Key
+from lasthop.edge.sources.files import FilesError
+from lasthop.edge.sources.files.folder import Unreadable, read
+from lasthop.edge.sources.files.loader import Loader
+from lasthop.edge.sources.files.state import StateDirectory
 from tests.file_texts import SERVICE, port, reasons, reload, service, write
 
 

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from lasthop.api.kinds import KINDS, Kind
-from lasthop.api.meta import Key, Object
-from lasthop.kubernetes.client import path_of
-from lasthop.kubernetes.errors import ApiError
-from lasthop.kubernetes.objects import DecodedObject
-from lasthop.sources.kubernetes.reflector import Reflector, Timing
+from lasthop.base.api.kinds import KINDS, Kind
+from lasthop.base.api.meta import Key, Object
+from lasthop.edge.kubernetes.client import path_of
+from lasthop.edge.kubernetes.errors import ApiError
+from lasthop.edge.kubernetes.objects import DecodedObject
+from lasthop.edge.sources.kubernetes.reflector import Reflector, Timing
 from tests.fake_api import FakeApi, client_of
 
 FAST = Timing(idle=2.0, first_pause=0.001, longest_pause=0.02)

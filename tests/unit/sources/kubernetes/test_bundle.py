@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.api.bundle import BUNDLE_VERSION, CHANNEL, CrdVersion, CrdVersions, known
-from lasthop.api.gateway import GatewayClass, GatewayClassSpec
-from lasthop.api.kinds import CONTROLLER_NAME, KINDS
-from lasthop.api.meta import Key, ObjectMeta
-from lasthop.api.status import GatewayClassStatus
-from lasthop.engine import Engine
-from lasthop.resolve.settings import CRD_VERSIONS
-from lasthop.sources.kubernetes.bundle import crd_versions
+from lasthop.base.api.bundle import BUNDLE_VERSION, CHANNEL, CrdVersion, CrdVersions, known
+from lasthop.base.api.gateway import GatewayClass, GatewayClassSpec
+from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.base.api.meta import Key, ObjectMeta
+from lasthop.base.api.status import GatewayClassStatus
+from lasthop.edge.sources.kubernetes.bundle import crd_versions
+from lasthop.engine.engine import Engine
+from lasthop.engine.resolve.settings import CRD_VERSIONS
 from tests.fake_api import FakeApi, Refusal, client_of
 
 CLASS = Key("GatewayClass", "", "lasthop")

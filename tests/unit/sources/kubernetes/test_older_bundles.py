@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import pytest
 
-from lasthop.api.gateway import ReferenceGrant
-from lasthop.api.kinds import KINDS, decode
-from lasthop.api.meta import Key, Object
-from lasthop.api.routes import HTTPRoute, HTTPRouteRule
-from lasthop.plan.limits import Limits
-from lasthop.resolve.refusals import judge
-from lasthop.sources.kubernetes.discovery import Served, choose
-from lasthop.sources.kubernetes.source import KubernetesSource
+from lasthop.base.api.gateway import ReferenceGrant
+from lasthop.base.api.kinds import KINDS, decode
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.routes import HTTPRoute, HTTPRouteRule
+from lasthop.edge.sources.kubernetes.discovery import Served, choose
+from lasthop.edge.sources.kubernetes.source import KubernetesSource
+from lasthop.engine.plan.limits import Limits
+from lasthop.engine.resolve.routing.refusals import judge
 from tests.api_objects import mk_policy, mk_route
 from tests.fake_api import GATEWAY, FakeApi, client_of, until
 from tests.unit.sources.kubernetes.reflecting import FAST

@@ -7,10 +7,10 @@ import asyncio
 import msgspec
 import pytest
 
-from lasthop.api.core import ConfigMap
-from lasthop.api.meta import Key
-from lasthop.kubernetes.ratelimit import Backoff
-from lasthop.sources.kubernetes.reflector import STALE_LISTS
+from lasthop.base.api.core import ConfigMap
+from lasthop.base.api.meta import Key
+from lasthop.edge.kubernetes.ratelimit import Backoff
+from lasthop.edge.sources.kubernetes.reflector import STALE_LISTS
 from tests.api_objects import mk_config_map, mk_route
 from tests.fake_api import FakeApi, Refusal, serving, until
 from tests.unit.sources.kubernetes.reflecting import FAST, reflecting

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.bundle import BUNDLE_VERSION
-from lasthop.api.core import Pod, Secret
-from lasthop.api.kinds import CONTROLLER_NAME
-from lasthop.api.meta import Key, Object
-from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
-from lasthop.plan.finding import Finding
-from lasthop.sources.kubernetes.source import KubernetesSource
-from lasthop.sources.source import Batch
+from lasthop.base.api.bundle import BUNDLE_VERSION
+from lasthop.base.api.core import Pod, Secret
+from lasthop.base.api.kinds import CONTROLLER_NAME
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.policies import BackendTLSPolicy, RejectedPolicy
+from lasthop.edge.sources.kubernetes.source import KubernetesSource
+from lasthop.edge.sources.source import Batch
+from lasthop.engine.plan.finding import Finding
 from tests.api_objects import mk_config_map, mk_pod, mk_policy, mk_route, mk_selector
 from tests.fake_api import GATEWAY, FakeApi, Refusal, client_of, serving, until
 from tests.metrics import count

@@ -1,0 +1,160 @@
+"""Lists the releases of the Gateway API that we know, and by what names each knows the features that we implement."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from lasthop.base.api.kinds import GATEWAY_API, KINDS
+from lasthop.base.api.meta import Struct
+
+BUNDLE_VERSION: Final = "gateway.networking.k8s.io/bundle-version"
+CHANNEL: Final = "gateway.networking.k8s.io/channel"
+"""Two annotations of every CRD of the Gateway API."""
+KNOWN_MINORS: Final = range(4, 8)
+KNOWN: Final = f"v1.{KNOWN_MINORS[0]} to v1.{KNOWN_MINORS[-1]}"
+
+
+class CrdVersion(Struct, frozen=True):
+    """From which release and channel an installed CRD is; "" is that of one without the annotation."""
+
+    release: str = ""
+    channel: str = ""
+    unread: str = ""
+    """Why its objects cannot be read; empty: they can."""
+
+
+CrdVersions = tuple[tuple[str, CrdVersion], ...]
+"""CRD -> its version, sorted by name."""
+
+
+class _Change(Struct, frozen=True):
+    """What a release knows that the one before did not."""
+
+    release: tuple[int, int, int]
+    both: tuple[str, ...] = ()
+    """Features that can be used with the CRDs of both channels, if these have the kind."""
+    experimental: tuple[str, ...] = ()
+    """Features that need a field of the experimental channel."""
+    gone: tuple[str, ...] = ()
+
+
+_CHANGES: Final = (
+    _Change(
+        (1, 4, 0),
+        both=(
+            *("Gateway", "HTTPRoute", "GRPCRoute", "ReferenceGrant"),
+            *("BackendTLSPolicy", "BackendTLSPolicySANValidation"),
+            "GatewayAddressEmpty",
+            "GatewayHTTPListenerIsolation",
+            "GatewayInfrastructurePropagation",
+            "GatewayPort8080",
+            "GatewayStaticAddresses",
+            "GRPCRouteNamedRouteRule",
+            "HTTPRouteBackendProtocolH2C",
+            "HTTPRouteBackendProtocolWebSocket",
+            "HTTPRouteBackendRequestHeaderModification",
+            "HTTPRouteBackendTimeout",
+            "HTTPRouteDestinationPortMatching",
+            "HTTPRouteHostRewrite",
+            "HTTPRouteMethodMatching",
+            "HTTPRouteNamedRouteRule",
+            "HTTPRouteParentRefPort",
+            "HTTPRoutePathRedirect",
+            "HTTPRoutePathRewrite",
+            "HTTPRoutePortRedirect",
+            "HTTPRouteQueryParamMatching",
+            "HTTPRouteRequestMirror",
+            "HTTPRouteRequestMultipleMirrors",
+            "HTTPRouteRequestPercentageMirror",
+            "HTTPRouteRequestTimeout",
+            "HTTPRouteResponseHeaderModification",
+            "HTTPRouteSchemeRedirect",
+            "TLSRoute",
+            "UDPRoute",
+        ),
+        experimental=("HTTPRouteCORS",),
+    ),
+    _Change(
+        (1, 5, 0),
+        both=(
+            "GatewayBackendClientCertificate",
+            "GatewayFrontendClientCertificateValidation",
+            "GatewayFrontendClientCertificateValidationInsecureFallback",
+            "GatewayHTTPSListenerDetectMisdirectedRequests",
+            "HTTPRoute303RedirectStatusCode",
+            "HTTPRoute307RedirectStatusCode",
+            "HTTPRoute308RedirectStatusCode",
+            "HTTPRouteCORS",
+            "ListenerSet",
+            "TLSRouteModeMixed",
+            "TLSRouteModeTerminate",
+        ),
+    ),
+    _Change(
+        (1, 6, 0),
+        both=("TCPRoute",),
+        experimental=("HTTPRouteRetry", "HTTPRouteRetryBackendTimeout", "HTTPRouteRetryConnectionError"),
+    ),
+    _Change((1, 6, 3), both=("GatewayInfrastructure",), gone=("GatewayInfrastructurePropagation",)),
+    _Change(
+        (1, 7, 0),
+        both=(
+            "GatewayRouteHostnameIntersectionPrecedence",
+            "GRPCRouteRequestHeaderModifier",
+            "HTTPRouteBackendURLRewrite",
+            "HTTPRouteRetryCodes",
+            "HTTPRouteRetryConnectionError",
+        ),
+        experimental=("GatewayAddressRoutability", "GatewayAddressRoutabilityCluster", "GatewayListenerFilters"),
+        gone=("HTTPRouteRetry", "HTTPRouteRetryBackendTimeout"),
+    ),
+)
+"""The conformance suite of a release selects its tests by these names, so a feature is listed once its tests pass. Those of
+v1.7.0 that need an experimental field have none there yet: their tests are our own."""
+
+_CRDS: Final = {f"{kind.plural}.{kind.group}": kind.kind for kind in KINDS.values() if kind.group == GATEWAY_API}
+_OLDEST, _NEWEST = _CHANGES[0].release, _CHANGES[-1].release
+
+
+def supported_features(versions: CrdVersions) -> tuple[str, ...]:
+    """Returns what a GatewayClass may claim with these CRDs; with none, all that the newest release has a name for.
+
+    A feature is that of the kind with which its name begins, and it is claimed if the CRD of that kind has it.
+    """
+    if not versions:
+        return tuple(sorted(_features(CrdVersion())))
+    return tuple(
+        sorted(
+            feature
+            for crd, version in versions
+            for feature in _features(version)
+            if crd in _CRDS and not version.unread and _kind_of(feature) == _CRDS[crd]
+        )
+    )
+
+
+def known(version: str) -> bool:
+    """Returns whether we know a release."""
+    release = _release(version)
+    return release is not None and release[0] == 1 and release[1] in KNOWN_MINORS
+
+
+def _features(version: CrdVersion) -> set[str]:
+    """Returns the features of all kinds in one release. Of one that we do not know: those of the nearest that we know."""
+    release, found = max(_release(version.release) or _NEWEST, _OLDEST), set[str]()
+    for change in _CHANGES:
+        if change.release <= release:
+            found -= {*change.gone}
+            found |= {*change.both}
+            found |= {*change.experimental} if version.channel != "standard" else set()
+    return found
+
+
+def _kind_of(feature: str) -> str:
+    return max((kind for kind in _CRDS.values() if feature.startswith(kind)), key=len, default="Gateway")
+
+
+def _release(version: str) -> tuple[int, int, int] | None:
+    match = re.match(r"v(\d+)\.(\d+)\.(\d+)", version)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None

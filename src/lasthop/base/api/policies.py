@@ -1,0 +1,81 @@
+"""BackendTLSPolicy.
+
+Its structs reject unknown fields: a field that a newer bundle adds might narrow trust or where the policy applies, so an
+object that has one is never half understood (it becomes a `RejectedPolicy` and fails closed).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.base.api.meta import Object, StringMap, Struct
+
+
+class Strict(Struct, forbid_unknown_fields=True, frozen=True):
+    pass
+
+
+class PolicyTargetReference(Strict, frozen=True):
+    group: str
+    kind: str
+    name: str
+    section_name: str = ""
+
+
+class LocalObjectReference(Strict, frozen=True):
+    group: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}{'.' + self.group if self.group else ''} {self.name}"
+
+
+class SubjectAltName(Strict, frozen=True):
+    type: str
+    hostname: str = ""
+    uri: str = ""
+
+
+class BackendTLSPolicyValidation(Strict, frozen=True):
+    hostname: str
+    ca_certificate_refs: tuple[LocalObjectReference, ...] = ()
+    well_known_ca_certificates: str = msgspec.field(default="", name="wellKnownCACertificates")
+    subject_alt_names: tuple[SubjectAltName, ...] = ()
+
+
+class BackendTLSPolicySpec(Strict, frozen=True):
+    target_refs: tuple[PolicyTargetReference, ...]
+    validation: BackendTLSPolicyValidation
+    options: StringMap = StringMap()
+
+
+class AncestorReference(Struct, frozen=True):
+    name: str
+    namespace: str = ""
+    group: str = ""
+    kind: str = ""
+
+
+class PolicyAncestorStatus(Struct, frozen=True):
+    ancestor_ref: AncestorReference
+    controller_name: str
+
+
+class PolicyStatus(Struct, frozen=True):
+    ancestors: tuple[PolicyAncestorStatus, ...] = ()
+
+
+class BackendTLSPolicy(Object, frozen=True):
+    spec: BackendTLSPolicySpec = BackendTLSPolicySpec(target_refs=(), validation=BackendTLSPolicyValidation(hostname=""))
+    status: PolicyStatus = PolicyStatus()
+    """Only the entries of other controllers matter: the list is shared and holds 16, so they decide what still fits."""
+
+
+class RejectedPolicy(Object, frozen=True):
+    """A BackendTLSPolicy that could not be fully decoded, under the policy's own key. Its targets fail closed."""
+
+    targets: tuple[PolicyTargetReference, ...] = ()
+    message: str = ""
+    last_good: BackendTLSPolicy | None = None
+    """An earlier text of it that is still in force, and decides for what it names."""

@@ -1,0 +1,168 @@
+"""GatewayProfile: the operator's settings for Gateways, referenced by a GatewayClass or by a Gateway's `infrastructure`.
+
+A field that is left out sets nothing: `resolve/gateways/profiles.py` combines the profile of a class with that of a Gateway.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.base.api.meta import Object, PassedOn, StringMap, Struct
+
+GROUP = "lasthop.dev"
+PREFIX = f"{GROUP}/"
+"""The prefix of our own option names."""
+ALLOW = "Allow"
+DENY = "Deny"
+
+
+class Resources(Struct, frozen=True):
+    requests: StringMap = StringMap()
+    limits: StringMap = StringMap()
+
+
+class ServiceSettings(Struct, frozen=True):
+    type: str = "LoadBalancer"
+    external_traffic_policy: str = ""
+    load_balancer_class: str = ""
+    annotations: StringMap = StringMap()
+
+
+class SecretName(Struct, frozen=True):
+    name: str = ""
+
+
+class PodSettings(Struct, frozen=True):
+    """Where its Pods run and what they carry. What is not typed is the Pod's own, and is passed on."""
+
+    labels: StringMap = StringMap()
+    annotations: StringMap = StringMap()
+    node_selector: StringMap = StringMap()
+    tolerations: tuple[PassedOn, ...] = ()
+    affinity: PassedOn | None = None
+    topology_spread_constraints: tuple[PassedOn, ...] | None = None
+    priority_class_name: str = ""
+    image_pull_secrets: tuple[SecretName, ...] = ()
+
+
+class DisruptionBudget(Struct, frozen=True):
+    """At most one of them is set: a number or a percentage."""
+
+    max_unavailable: int | str | None = None
+    min_available: int | str | None = None
+
+
+class Autoscaling(Struct, frozen=True):
+    max_replicas: int = 0
+    min_replicas: int = 1
+    target_cpu_utilization_percentage: int = msgspec.field(default=80, name="targetCPUUtilizationPercentage")
+
+
+class ProxyProfile(Struct, frozen=True):
+    """The `proxy` part as it is written."""
+
+    replicas: int | None = None
+    resources: Resources | None = None
+    service: ServiceSettings | None = None
+    pod: PodSettings | None = None
+    autoscaling: Autoscaling | None = None
+    disruption_budget: DisruptionBudget | None = None
+    drain_seconds: int | None = None
+    image: str = ""
+    access_log: str = ""
+    connect_retries: int | None = None
+    ejection_seconds: int | None = None
+
+
+class ProxySettings(Struct, frozen=True):
+    """How a Gateway's proxies run: a `ProxyProfile` with what it leaves out."""
+
+    replicas: int | None = None
+    """None leaves the number to an autoscaler; the Deployment starts with one."""
+    resources: Resources = Resources()
+    service: ServiceSettings = ServiceSettings()
+    pod: PodSettings = PodSettings()
+    autoscaling: Autoscaling | None = None
+    disruption_budget: DisruptionBudget = DisruptionBudget(max_unavailable=1)
+    drain_seconds: int = 30
+    """Seconds that a terminating Pod has to finish its requests."""
+    image: str = ""
+    """Empty: the controller's own."""
+
+
+class AcknowledgedBackend(Struct, forbid_unknown_fields=True, frozen=True):
+    """A backend that is meant to be verified less than it was."""
+
+    namespace: str = ""
+    name: str = ""
+    reason: str = ""
+    kind: str = "Service"
+    port: int = 0
+    """0: all of them."""
+    verification: str = "Plaintext"
+
+
+class BackendTLSProfile(Struct, forbid_unknown_fields=True, frozen=True):
+    """What is permitted on the way to backends. An empty text sets nothing; a field of a newer version might forbid
+    something, so a profile with one counts as unreadable."""
+
+    waivers: str = ""
+    max_waiver_days: int | None = None
+    plaintext_backends: str = ""
+    pinned_only: str = ""
+    weak_certificates: str = ""
+    client_certificate: str = ""
+    min_tls_version: str = msgspec.field(default="", name="minTLSVersion")
+    acknowledged: tuple[AcknowledgedBackend, ...] = ()
+
+
+POLICY_FIRST = "PolicyFirst"
+ESCAPED_SLASHES = ("RejectRequest", "UnescapeAndRedirect", "UnescapeAndForward", "KeepUnchanged")
+UNDERSCORES = ("RejectRequest", "DropHeader", "Allow")
+"""These two: the strictest first."""
+
+
+class HTTPProfile(Struct, frozen=True):
+    """The `http` part as it is written."""
+
+    escaped_slashes: str = ""
+    merge_slashes: bool | None = None
+    underscores_in_headers: str = ""
+    idle_seconds: int | None = None
+    handshake_seconds: int | None = None
+
+
+class LimitsProfile(Struct, frozen=True):
+    """The `limits` part as it is written; `engine/plan/limits.py` has what each of them means."""
+
+    regex_program_size: int | None = None
+    regexes_per_route: int | None = None
+    regex_size_per_hostname: int | None = None
+    retry_attempts: int | None = None
+    forward_body_bytes: int | None = None
+    matches_per_hostname: int | None = None
+    listeners_per_namespace: int | None = None
+    header_value_length: int | None = None
+    session_name_length: int | None = None
+    ca_bundle_bytes: int | None = None
+    ca_certificates: int | None = None
+
+
+class AdmissionProfile(Struct, frozen=True):
+    """The `admission` part as it is written: what the validating webhook refuses instead of warning."""
+
+    refuse: tuple[str, ...] = ()
+
+
+class GatewayProfileSpec(Struct, frozen=True):
+    backend_tls: BackendTLSProfile = msgspec.field(default=BackendTLSProfile(), name="backendTLS")
+    admission: AdmissionProfile = AdmissionProfile()
+    external_name_services: str = ""
+    external_hostnames: str = ""
+    http: HTTPProfile = HTTPProfile()
+    limits: LimitsProfile = LimitsProfile()
+    proxy: ProxyProfile = ProxyProfile()
+
+
+class GatewayProfile(Object, frozen=True):
+    spec: GatewayProfileSpec = GatewayProfileSpec()

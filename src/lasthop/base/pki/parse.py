@@ -1,0 +1,379 @@
+"""Parses certificates and private keys of unknown origin. Nothing here raises.
+
+    DER or PEM ──> Certificate, PrivateKey   everything that is ever asked of it, already read
+               ├─> Anchor                    the little that is asked of a CA: there may be thousands
+               └─> Unreadable                a sentence fragment about what is wrong
+
+`cryptography` reads lazily: a certificate that loads may raise when its subject, its dates or its extensions are looked at. So
+all of them are read here, once, and nobody else calls its loaders with bytes from outside.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
+
+from lasthop.base.pki.raw_extensions import may_sign, must_staple, raw_extensions
+
+_EDGE: Final = re.compile(rb"-----(BEGIN|END) (?:X509 )?CERTIFICATE-----")
+MAX_RSA_BITS: Final = 8192
+"""Envoy accepts twice as many, but a handshake then costs a quarter of a second of a thread that others share."""
+MIN_BITS: Final = 2048
+MIN_CURVE_BITS: Final = 224
+WEAK_HASHES: Final = ("md5", "sha1")
+"""These three: today's floor for keys and signatures (NIST SP 800-131A)."""
+SHOWN: Final = 200
+"""Characters of a name that are kept: a subject may be as long as its Secret, and appears in messages."""
+
+T = TypeVar("T")
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """`message` continues a sentence that begins with the place, as in `ca.crt of ConfigMap shop/ca is empty`."""
+
+    message: str
+
+
+class Anchor(msgspec.Struct, frozen=True, gc=False):
+    """What a certificate is verified against: in most cases one CA certificate of a bundle."""
+
+    subject: str
+    """A Certificate's `common_name`; the other fields have the same names there."""
+    not_before: float
+    not_after: float
+    sha256: bytes
+    weakness: str = ""
+
+
+class Certificate(msgspec.Struct, frozen=True):
+    subject: str
+    """As in RFC 4514, printable and at most `SHOWN` characters long; so are the other names."""
+    issuer: str
+    common_name: str
+    """Of the subject; without one, the whole subject."""
+    self_issued: bool
+    not_before: float
+    not_after: float
+    key: str
+    """`RSA 2048 bits`, `EC secp256r1`, `Ed25519`."""
+    spki: bytes
+    """The public key as DER."""
+    sha256: bytes
+    """Of the whole certificate."""
+    der: bytes
+    pem: bytes
+    signs: bool
+    """Whether keyUsage lets the key sign handshakes; it does where nothing is said."""
+    must_staple: bool
+    """Clients refuse it without an OCSP response (RFC 7633)."""
+    extensions: Extensions | Unreadable
+    weakness: str = ""
+    """What is below today's floor: its key, or the signature on it where somebody else has signed; empty: nothing."""
+
+
+class Extensions(msgspec.Struct, frozen=True):
+    """Those that people are shown, and that Envoy judges itself: none of them may be readable."""
+
+    names: tuple[str, ...] = ()
+    """`DNS api.example`, `IP 10.0.0.1`, `URI spiffe://x/y`."""
+    dns_names: tuple[str, ...] = ()
+    """As they are written, however long, for comparison; so are the `uris`."""
+    uris: tuple[str, ...] = ()
+    ca: bool = False
+    digital_signature: bool = True
+    """Whether the key may sign handshakes; it may where nothing is said."""
+    key_encipherment: bool = True
+    """Whether a secret may be encrypted for it, likewise."""
+
+
+class PrivateKey(msgspec.Struct, frozen=True):
+    """What is known of a private key besides its bytes."""
+
+    key: str
+    """As a Certificate's."""
+    spki: bytes
+    bits: int = 0
+    """Of an RSA modulus."""
+    exponent: int = 0
+    """The same of RSA's public exponent, as a number."""
+
+
+def certificate(der: bytes) -> Certificate | Unreadable:
+    return _guarded(lambda: _certificate(_read("is no certificate", lambda: x509.load_der_x509_certificate(der))))
+
+
+def certificates(pem: bytes) -> tuple[Certificate, ...] | Unreadable:
+    """Returns every certificate between BEGIN and END lines, in order and each once; other text is ignored."""
+    found = _guarded(lambda: _each(pem, _certificate))
+    return found if isinstance(found, Unreadable) else tuple(found.values())
+
+
+def anchors(pem: bytes) -> dict[bytes, Anchor] | Unreadable:
+    """Returns the same certificates as anchors, by their PEM, in half the time. What is unreadable there is so here."""
+    return _guarded(lambda: _each(pem, _anchor))
+
+
+def private_key(pem: bytes) -> PrivateKey | Unreadable:
+    return _guarded(lambda: _private_key(_loaded_key(pem)))
+
+
+def normal_key(pem: bytes) -> bytes:
+    """Returns the private key as PKCS 8: Envoy finds none after a byte order mark or in indented lines, cryptography does.
+    Empty if it cannot be read. The only function here that returns a key."""
+    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    found = _guarded(lambda: _read("cannot be written", lambda: _loaded_key(pem).private_bytes(*form)))
+    return b"" if isinstance(found, Unreadable) else found
+
+
+def _loaded_key(pem: bytes) -> PrivateKeyTypes:
+    # Without cryptography's own check of RSA keys: it looks for primes, which takes 5 s for 8,192 bits. `_check_numbers` is
+    # the check that Envoy's library makes.
+    return _read(
+        "is not an unencrypted PEM private key", lambda: load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=True)
+    )
+
+
+class _Wrong(Exception):
+    """The message continues a sentence, as `Unreadable`'s does."""
+
+
+def _guarded(parse: Callable[[], T]) -> T | Unreadable:
+    """Returns what `parse` does. Warnings are ignored: Envoy accepts old CAs with a serial number of zero and the like."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return parse()
+    except _Wrong as error:
+        return Unreadable(str(error))
+
+
+def _read(what: str, part: Callable[[], T]) -> T:
+    """Reads one part of a certificate or key; `what` is the message if that fails."""
+    try:
+        return part()
+    except Exception as error:
+        # Everything: cryptography raises ValueError, TypeError, UnsupportedAlgorithm, InvalidVersion, DuplicateExtension,
+        # OverflowError and others for malformed bytes, and they have no other base in common.
+        raise _Wrong(what) from error
+
+
+def _each(pem: bytes, read: Callable[[x509.Certificate], T]) -> dict[bytes, T]:
+    """Reads each certificate once, by its PEM as we write it."""
+    if not pem.strip():
+        raise _Wrong("is empty")
+    blocks = list(_blocks(pem))
+    if None in blocks:
+        raise _Wrong("has a truncated certificate")
+    if not blocks:
+        kind = "a private key" if b"PRIVATE KEY" in pem else "something else"
+        raise _Wrong(f"holds no PEM certificate but {kind}")
+    found: dict[bytes, T] = {}
+    for number, block in enumerate(blocks, 1):
+        try:
+            loaded = _loaded_certificate(block or b"")
+            normal = loaded.public_bytes(Encoding.PEM)
+            if normal not in found:
+                found[normal] = read(loaded)
+        except _Wrong as error:
+            raise _Wrong(f"{error} (PEM block {number} of {len(blocks)})") from error
+    return found
+
+
+def _loaded_certificate(pem: bytes) -> x509.Certificate:
+    return _read("has something that is not a certificate", lambda: x509.load_pem_x509_certificate(pem))
+
+
+def _blocks(pem: bytes) -> Iterator[bytes | None]:
+    """Yields the PEM blocks, in linear time; None for an incomplete one."""
+    begin: int | None = None
+    for edge in _EDGE.finditer(pem):
+        if edge[1] == b"BEGIN":
+            if begin is not None:
+                yield None
+            begin = edge.start()
+        elif begin is not None:
+            yield pem[begin : edge.end()]
+            begin = None
+    if begin is not None:
+        yield None
+
+
+def _anchor(found: x509.Certificate) -> Anchor:
+    """Reads what is asked of a CA, and all else that may turn out to be unreadable."""
+    common_name = _read("has a subject or issuer that cannot be read", lambda: _common_name(found))
+    begin, end = _read("has dates that cannot be read", lambda: (found.not_valid_before_utc, found.not_valid_after_utc))
+    _read("has a public key of an unknown kind", found.public_key)
+    if _known_extensions(found) is None:
+        _raw_use(found)
+    return Anchor(common_name, begin.timestamp(), end.timestamp(), found.fingerprint(SHA256()), _weakness(found))
+
+
+def _certificate(found: x509.Certificate) -> Certificate:
+    anchor = _anchor(found)
+    key, spki = _read("has a public key of an unknown kind", lambda: _public(found.public_key()))
+    extensions: Extensions | Unreadable
+    if (known := _known_extensions(found)) is None:
+        extensions, (signs, stapled) = Unreadable("has extensions that cannot be read"), _raw_use(found)
+    else:
+        extensions, stapled = _extensions(known), _stapled(known)
+        signs = extensions.digital_signature
+    der = found.public_bytes(Encoding.DER)
+    return Certificate(
+        subject=printable(found.subject.rfc4514_string()),
+        issuer=printable(found.issuer.rfc4514_string()),
+        common_name=anchor.subject,
+        self_issued=found.subject == found.issuer,
+        not_before=anchor.not_before,
+        not_after=anchor.not_after,
+        key=key,
+        spki=spki,
+        sha256=anchor.sha256,
+        der=der,
+        pem=found.public_bytes(Encoding.PEM),
+        signs=signs,
+        must_staple=stapled,
+        extensions=extensions,
+        weakness=anchor.weakness,
+    )
+
+
+def _weakness(found: x509.Certificate) -> str:
+    """Returns what is below today's floor, all of which Envoy accepts. A root's signature on itself proves nothing, so it does
+    not matter."""
+    key = found.public_key()
+    if isinstance(key, rsa.RSAPublicKey | dsa.DSAPublicKey) and key.key_size < MIN_BITS:
+        return f"{key.key_size}-bit {_kind(key).partition(' ')[0]} key"
+    if isinstance(key, ec.EllipticCurvePublicKey) and key.key_size < MIN_CURVE_BITS:
+        return f"key on the curve {key.curve.name}"
+    signed = found.signature_algorithm_oid._name.lower()
+    weak = next((name for name in WEAK_HASHES if name in signed), "")
+    return f"{weak.upper().replace('SHA1', 'SHA-1')} signature" if weak and found.subject != found.issuer else ""
+
+
+def _common_name(found: x509.Certificate) -> str:
+    """Raises also if only the issuer cannot be read."""
+    subject, _ = found.subject, found.issuer
+    named = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return printable(str(named[0].value) if named else subject.rfc4514_string())
+
+
+def _public(key: PublicKeyTypes) -> tuple[str, bytes]:
+    return _kind(key), key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _extensions(found: x509.Extensions) -> Extensions:
+    values: dict[type[x509.ExtensionType], x509.ExtensionType] = {type(each.value): each.value for each in found}
+    names, basic = values.get(x509.SubjectAlternativeName), values.get(x509.BasicConstraints)
+    usage = values.get(x509.KeyUsage)
+    sans = tuple(names) if isinstance(names, x509.SubjectAlternativeName) else ()
+    return Extensions(
+        names=tuple(map(_name, sans)),
+        dns_names=tuple(san.value for san in sans if isinstance(san, x509.DNSName)),
+        uris=tuple(san.value for san in sans if isinstance(san, x509.UniformResourceIdentifier)),
+        ca=isinstance(basic, x509.BasicConstraints) and basic.ca,
+        digital_signature=usage.digital_signature if isinstance(usage, x509.KeyUsage) else True,
+        key_encipherment=usage.key_encipherment if isinstance(usage, x509.KeyUsage) else True,
+    )
+
+
+def _stapled(found: x509.Extensions) -> bool:
+    features = (each.value for each in found if isinstance(each.value, x509.TLSFeature))
+    return any(x509.TLSFeatureType.status_request in each for each in features)
+
+
+def _known_extensions(found: x509.Certificate) -> x509.Extensions | None:
+    """Returns the extensions, or None if any of them cannot be read."""
+    try:
+        return found.extensions
+    except Exception:
+        # Everything, as in `_read`.
+        return None
+
+
+def _raw_use(found: x509.Certificate) -> tuple[bool, bool]:
+    """Returns `signs` and `must_staple` whatever the other extensions are."""
+    raw = _read("has extensions that cannot be read", lambda: raw_extensions(found.tbs_certificate_bytes))
+    return _read("has a keyUsage that cannot be read", lambda: may_sign(raw)), must_staple(raw)
+
+
+def _name(name: x509.GeneralName) -> str:
+    match name:
+        case x509.DNSName():
+            return printable(f"DNS {name.value}")
+        case x509.IPAddress():
+            return f"IP {name.value}"
+        case x509.UniformResourceIdentifier():
+            return printable(f"URI {name.value}")
+        case x509.RFC822Name():
+            return printable(f"email {name.value}")
+    return type(name).__name__
+
+
+def bare_names(names: Iterable[str], *types: str) -> tuple[str, ...]:
+    """Returns the names as `_name` has written them without their type, all or those of the given types."""
+    pairs = (name.partition(" ") for name in names)
+    return tuple(value for type, _, value in pairs if value and (not types or type in types))
+
+
+def _private_key(found: PrivateKeyTypes) -> PrivateKey:
+    bits = exponent = 0
+    if isinstance(found, rsa.RSAPrivateKey):
+        bits, exponent = found.key_size, found.public_key().public_numbers().e
+        if bits > MAX_RSA_BITS:
+            raise _Wrong(f"is an RSA key of {bits} bits; use one of 2048 to 4096")
+        _read("is an RSA key whose parts do not match", lambda: _check_numbers(found.private_numbers()))
+    key, spki = _read("is a private key of an unknown kind", lambda: _public(found.public_key()))
+    return PrivateKey(key, spki, bits, exponent)
+
+
+def _check_numbers(numbers: rsa.RSAPrivateNumbers) -> None:
+    p, q, d, e = numbers.p, numbers.q, numbers.d, numbers.public_numbers.e
+    right = (
+        p * q == numbers.public_numbers.n
+        and d * e % (p - 1) == 1
+        and d * e % (q - 1) == 1
+        and numbers.dmp1 == d % (p - 1)
+        and numbers.dmq1 == d % (q - 1)
+        and numbers.iqmp * q % p == 1
+    )
+    if not right:
+        raise ValueError
+
+
+def _kind(key: object) -> str:
+    match key:
+        case rsa.RSAPublicKey():
+            return f"RSA {key.key_size} bits"
+        case ec.EllipticCurvePublicKey():
+            return f"EC {key.curve.name}"
+        case ed25519.Ed25519PublicKey():
+            return "Ed25519"
+        case ed448.Ed448PublicKey():
+            return "Ed448"
+        case dsa.DSAPublicKey():
+            return f"DSA {key.key_size} bits"
+    return type(key).__name__.removesuffix("PublicKey")
+
+
+def printable(text: str) -> str:
+    """Makes a name safe and short: it appears in messages, logs and terminals."""
+    cut = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    if cut.isprintable():
+        return cut
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)

@@ -1,0 +1,83 @@
+"""Reads certificate revocation lists that others have written; answers with values and never raises."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.dsa import DSAPublicKey
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from lasthop.base.pki.parse import Certificate, Unreadable, printable
+
+_BLOCK: Final = re.compile(rb"-----BEGIN X509 CRL-----[^-]*-----END X509 CRL-----")
+_SIGNING: Final = (RSAPublicKey, EllipticCurvePublicKey, Ed25519PublicKey, Ed448PublicKey, DSAPublicKey)
+_BEGIN: Final = b"-----BEGIN X509 CRL-----"
+
+
+class RevocationList(msgspec.Struct, frozen=True):
+    issuer: str
+    """As a Certificate's names: printable and short."""
+    name: bytes
+    """The issuer's name as DER, for comparison."""
+    this_update: float
+    next_update: float | None
+    """None: it does not say when it will be out of date."""
+    revoked: int
+    pem: bytes
+
+
+def revocation_lists(pem: bytes) -> tuple[RevocationList, ...] | Unreadable:
+    """Returns every list between BEGIN and END lines, in order and each once; other text is ignored."""
+    if not pem.strip():
+        return Unreadable("is empty")
+    blocks = _BLOCK.findall(pem)
+    if not blocks or len(blocks) != pem.count(_BEGIN):
+        return Unreadable("holds no PEM revocation list" if _BEGIN not in pem else "has a revocation list that is cut off")
+    found: dict[RevocationList, None] = {}
+    for number, block in enumerate(blocks, 1):
+        try:
+            found[_list(x509.load_pem_x509_crl(block))] = None
+        except Exception:
+            # Everything, as for certificates: cryptography's errors have no other base in common.
+            return Unreadable(f"has something that is no revocation list (PEM block {number} of {len(blocks)})")
+    return tuple(found)
+
+
+def _list(found: x509.CertificateRevocationList) -> RevocationList:
+    end = found.next_update_utc
+    return RevocationList(
+        issuer=printable(found.issuer.rfc4514_string()),
+        name=found.issuer.public_bytes(),
+        this_update=found.last_update_utc.timestamp(),
+        next_update=end.timestamp() if end else None,
+        revoked=len(found),
+        pem=found.public_bytes(Encoding.PEM),
+    )
+
+
+def issuers(of: RevocationList, certificates: Iterable[Certificate]) -> tuple[Certificate, ...]:
+    """Returns the certificates of the CA that has issued a list, by its name."""
+    return tuple(each for each in certificates if _subject(each) == of.name)
+
+
+def signed_by(of: RevocationList, certificate: Certificate) -> bool:
+    try:
+        key = x509.load_der_x509_certificate(certificate.der).public_key()
+        return isinstance(key, _SIGNING) and x509.load_pem_x509_crl(of.pem).is_signature_valid(key)
+    except Exception:
+        return False
+
+
+def _subject(certificate: Certificate) -> bytes:
+    try:
+        return x509.load_der_x509_certificate(certificate.der).subject.public_bytes()
+    except Exception:
+        return b""

@@ -1,0 +1,1 @@
+"""Text for people: printable characters, suggestions, terminals."""

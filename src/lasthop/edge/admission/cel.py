@@ -1,0 +1,118 @@
+"""Evaluates the CRDs' CEL rules (x-kubernetes-validations) as the API server does, at every field that has some.
+
+All rules of a field are first evaluated as one expression; only if that is not true, one by one. A rule that cannot
+be evaluated counts as violated, as in the API server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_strings
+
+from lasthop.base.api.addresses import is_ip
+from lasthop.base.api.labels import is_qualified_name
+from lasthop.base.api.names import is_dns_label, is_dns_subdomain
+from lasthop.edge.admission.problem import Path, Problem
+from lasthop.edge.admission.schema import KEYWORDS, Node
+
+_FORMATS: Final[dict[str, Callable[[str], bool]]] = {
+    "dns1123Label": is_dns_label,
+    "dns1123Subdomain": is_dns_subdomain,
+    "qualifiedName": is_qualified_name,
+}
+_FORMAT_CALL = re.compile(r"format\.(\w+)\(\)\.validate\((.*?)\)\.hasValue\(\)")
+"""Kubernetes' library of named formats, which plain CEL lacks; `hasValue()` means there are errors."""
+MAX_REMEMBERED: Final = 256
+"""Bytes of a value whose rules are evaluated only once: thousands of routes have the same path, filter or parent."""
+MAX_ANSWERS: Final = 10_000
+_ANSWERS: Final[dict[tuple[str, bytes], bool]] = {}
+"""By rule and value, as JSON. A rule reads nothing else, so an answer holds for ever."""
+
+
+def violations(root: Node, document: Any, broken: Iterable[Path]) -> Iterator[Problem]:
+    """Yields the violated rules of a structured document. `broken` are fields that the schema rejected: rules above or at one
+    of them would see a value of the wrong type, so they are skipped, as in the API server."""
+    if root.has_rules:
+        skipped = {path[:n] for path in broken for n in range(len(path) + 1)}
+        yield from _walk(root, document, _escaped(root, document), (), skipped)
+
+
+def _walk(node: Node, value: Any, escaped: Any, path: Path, skipped: set[Path]) -> Iterator[Problem]:
+    if node.rules and path not in skipped:
+        yield from _violated(node, escaped, path)
+    if isinstance(value, dict):
+        for name, item in value.items():
+            below = node.properties.get(name) or node.additional
+            if below is not None and below.has_rules:
+                yield from _walk(below, item, escaped[name], (*path, name), skipped)
+    elif isinstance(value, list) and node.items is not None and node.items.has_rules:
+        for i, item in enumerate(value):
+            yield from _walk(node.items, item, escaped[i], (*path, i), skipped)
+
+
+def _violated(node: Node, value: Any, path: Path) -> Iterator[Problem]:
+    if _holds(node.all_rules, value):
+        return
+    for rule in node.rules:
+        if not _holds(rule.rule, value):
+            yield Problem(rule.message, path, reason="RuleViolated")
+
+
+def _holds(rule: str, value: Any) -> bool:
+    encoded = msgspec.json.encode(value)
+    if len(encoded) > MAX_REMEMBERED:
+        return _evaluated(rule, value)
+    if (rule, encoded) not in _ANSWERS:
+        if len(_ANSWERS) >= MAX_ANSWERS:
+            _ANSWERS.clear()
+        _ANSWERS[rule, encoded] = _evaluated(rule, value)
+    return _ANSWERS[rule, encoded]
+
+
+def _evaluated(rule: str, value: Any) -> bool:
+    return program(rule).eval(data={"self": value}).value() is True
+
+
+def _escaped(node: Node, value: Any) -> Any:
+    """Adds fields that are CEL keywords under their escaped names; most values are returned unchanged."""
+    if not node.has_keywords:
+        return value
+    if isinstance(value, dict):
+        result = {}
+        for name, item in value.items():
+            below = node.properties.get(name) or node.additional
+            result[name] = _escaped(below, item) if below is not None else item
+            if name in node.properties and name in KEYWORDS:
+                result[f"__{name}__"] = result[name]
+        return result
+    if isinstance(value, list) and node.items is not None:
+        return [_escaped(node.items, item) for item in value]
+    return value
+
+
+@cache
+def program(rule: str) -> Any:
+    """Compiles a rule. Raises if that fails."""
+    return _environment().compile(_FORMAT_CALL.sub(r'!isFormat("\1", \2)', rule))
+
+
+@cache
+def _environment() -> Any:
+    text, boolean = cel.Type.STRING, cel.Type.BOOL
+    is_ip_overload = cel.Overload("is_ip", return_type=boolean, parameters=[text], impl=is_ip)
+    is_format = cel.Overload("is_format", return_type=boolean, parameters=[text, text], impl=_is_format)
+    return cel.NewEnv(
+        variables={"self": cel.Type.DYN},
+        extensions=[ext_strings.ExtStrings()],
+        functions=[cel.FunctionDecl("isIP", [is_ip_overload]), cel.FunctionDecl("isFormat", [is_format])],
+    )
+
+
+def _is_format(name: str, text: str) -> bool:
+    return _FORMATS[name](text)

@@ -1,0 +1,126 @@
+"""Admits a document as an API server does: kind, metadata, defaults, schema, list keys, CEL rules.
+
+Unlike an API server, which prunes them, it rejects unknown fields: in a file they are typos. `status` is dropped, as
+`kubectl apply` does. All problems of a document are reported, not only the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import KINDS, Kind, decode, decode_json
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.text.suggestions import closest
+from lasthop.edge.admission.attachments import Attachment, attachments
+from lasthop.edge.admission.builtin import CHECKS
+from lasthop.edge.admission.cel import violations
+from lasthop.edge.admission.foreign import is_list
+from lasthop.edge.admission.limits import MAX_OBJECT
+from lasthop.edge.admission.metadata import completed
+from lasthop.edge.admission.problem import Problem, Problems, shown
+from lasthop.edge.admission.schema import schema_of
+from lasthop.edge.admission.structural import CLOSE, structured
+from lasthop.edge.admission.validation import TOO_LARGE, schema_problems, type_name
+
+
+class AdmittedObject(msgspec.Struct, frozen=True):
+    key: Key
+    object: Object
+    digest: bytes
+    """The digest of everything but metadata, whose changes `generation` counts."""
+    attachments: tuple[Attachment, ...] = ()
+
+
+def admit(document: Any) -> tuple[Json, list[Problem]]:
+    """Returns the document as an API server would store it, and its problems; without any it can be passed to `admitted`."""
+    kind, unknown = kind_of(document)
+    if kind is None:
+        return {}, unknown
+    size = len(msgspec.json.encode(document))
+    if size > MAX_OBJECT:
+        message = f"the object is {size} bytes as JSON; the limit is {MAX_OBJECT}, as in an API server"
+        return {}, [Problem(message, (), "Split it into several objects.", "TooLarge")]
+    problems = Problems()
+    schema = schema_of(kind.kind, document["apiVersion"].rpartition("/")[2])
+    key, metadata = completed(kind, document.get("metadata"), problems)
+    content = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata", "status")}
+    if kind.kind == "BackendTLSPolicy":
+        content = _without_empty_trust(content)
+    content = structured(schema.root, content, (), problems)
+    refused = list(schema_problems(schema.validator, content, secret=kind.kind == "Secret"))
+    problems.extend(refused)
+    # Like an API server: the cost of rules is bounded by the limits of the schema.
+    if not problems.full and not any(problem.reason == TOO_LARGE for problem in refused):
+        problems.extend(violations(schema.root, content, [problem.path for problem in refused]))
+    stored = {"apiVersion": document["apiVersion"], "kind": kind.kind, "metadata": metadata, **content}
+    if not refused and metadata and (check := CHECKS.get(kind.kind)):
+        check(key, stored, problems)
+    return stored, problems.found()
+
+
+def _without_empty_trust(content: Json) -> Json:
+    """Leaves out trust sources that are empty. GEP-1897 says "empty or unspecified" of `caCertificateRefs` and "unspecified or
+    empty" of `wellKnownCACertificates`, and other bundles admit both; this schema wants a value where the field is there."""
+    spec = content.get("spec")
+    validation = spec.get("validation") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(validation, dict):
+        return content
+    empty = {"caCertificateRefs": [], "wellKnownCACertificates": ""}
+    kept = {name: value for name, value in validation.items() if name not in empty or value != empty[name]}
+    return {**content, "spec": {**spec, "validation": kept}}
+
+
+def admitted(stored: Json) -> AdmittedObject:
+    """Decodes a stored document. Raises `msgspec.ValidationError` if the struct rejects what the schema allows."""
+    content = {name: value for name, value in stored.items() if name not in ("apiVersion", "kind", "metadata")}
+    digest = hashlib.blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=16).digest()
+    return _admitted(stored["kind"], decode(stored["kind"], stored), digest)
+
+
+def admitted_again(kind: str, stored: bytes, digest: bytes) -> AdmittedObject:
+    """Decodes a stored document that was admitted before, from JSON. Raises as `admitted` does."""
+    return _admitted(kind, decode_json(kind, stored), digest)
+
+
+def _admitted(kind: str, obj: Object, digest: bytes) -> AdmittedObject:
+    metadata = obj.metadata
+    attached = attachments(metadata.annotations) if kind in ("ConfigMap", "Secret") else ()
+    return AdmittedObject(Key(kind, metadata.namespace, metadata.name), obj, digest, attached)
+
+
+def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:
+    if not isinstance(document, dict):
+        return None, [
+            Problem(
+                f"a document must be a mapping, not {type_name(document)}", remedy="Write apiVersion, kind, metadata and spec."
+            )
+        ]
+    problems = [
+        Problem("required field is missing" if document.get(name) is None else "must be a string", (name,), reason="Required")
+        for name in ("apiVersion", "kind")
+        if not isinstance(document.get(name), str)
+    ]
+    if problems:
+        return None, problems
+    name, version = document["kind"], document["apiVersion"]
+    kind = KINDS.get(name)
+    if kind is None and is_list(document):
+        message = "a List needs `items`, a list of objects, and kind List or that of its items with List at the end"
+        return None, [Problem(message, ("items",) if "items" in document else ("kind",), reason="InvalidList")]
+    if kind is None:
+        return None, [Problem(f"unknown kind {shown(name)}", ("kind",), _suggested(name), "UnknownKind")]
+    if version not in kind.api_versions:
+        served = " or ".join(kind.api_versions)
+        message = f"{name} is not served as {shown(version)}"
+        return None, [Problem(message, ("apiVersion",), f"Write {served}.", "UnknownKind")]
+    return kind, []
+
+
+def _suggested(name: str) -> str:
+    if close := closest(name, KINDS, CLOSE):
+        return f"Did you mean {close}?"
+    return "Lasthop does not read this kind: move it to a folder of its own."

@@ -1,0 +1,168 @@
+"""Tells documents of other programs (Deployments, kustomizations, values of a chart) from misspelt ones of ours.
+
+A repository holds both. Documents of other programs are left out. A document that may be meant as ours, above all as a
+BackendTLSPolicy, is an error: without its policy a backend would be served in plaintext.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from lasthop.base.api.kinds import EXPERIMENTAL_API, KINDS, MULTICLUSTER_API
+from lasthop.base.text.suggestions import closest
+from lasthop.edge.admission.problem import Path
+from lasthop.edge.admission.structural import CLOSE
+
+CORE_KINDS: Final = (
+    *("Binding", "ComponentStatus", "Config", "DeleteOptions", "Endpoints", "Event", "LimitRange", "Node"),
+    *("PersistentVolume", "PersistentVolumeClaim", "Pod", "PodTemplate", "ReplicationController", "ResourceQuota"),
+    *("ServiceAccount", "Status"),
+)
+"""Kubernetes' other kinds of `apiVersion: v1`, and kubectl's own configuration; some are spelt like ours."""
+KNOWN_FOREIGN: Final = {
+    "": frozenset(CORE_KINDS),
+    "certificates.k8s.io": frozenset({"CertificateSigningRequest", "PodCertificateRequest"}),
+    MULTICLUSTER_API: frozenset({"ServiceExport"}),
+    EXPERIMENTAL_API: frozenset({"XListenerSet"}),
+}
+"""By group: kinds of groups that ours are in, too. Every other kind of these groups is a mistake, or too new to be read."""
+POLICY: Final = "BackendTLSPolicy"
+POLICY_WORD: Final = "backendtls"
+"""Occurs in every spelling of a policy that is near enough, in lower case."""
+SPEC_FIELDS: Final = ("targetRefs", "validation")
+"""Of a policy, and of no other kind."""
+_WRITTEN_POLICY: Final = re.compile(rf"kind[\"']?\s*:\s*[\"']?[\w-]*{POLICY_WORD}", re.IGNORECASE)
+"""A policy as a text."""
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""kubectl's copy of the whole object."""
+PROFILE_FIELD: Final = "backendTLS"
+"""A field of GatewayProfile, which is spelt alike."""
+OBJECT_FIELDS: Final = frozenset({"apiversion", "kind", "metadata", "spec", "items", "data", "targetrefs", "validation"})
+"""A mapping with one of these, in any case, may be an object whose other fields were forgotten."""
+KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
+VERSION: Final = re.compile(r"([a-z0-9][a-z0-9.-]{0,252}/)?v[0-9][a-z0-9]{0,30}")
+"""What is not even well-formed is a mistake."""
+UNTYPED: Final = "without apiVersion and kind"
+UNTYPED_KUSTOMIZATION: Final = "Kustomization (without kind)"
+KUSTOMIZED: Final = ("resources", "bases", "components", "patches")
+"""Lists of a kustomization, which may leave out its kind; in the values of a chart, `resources` is a mapping."""
+LONGEST: Final = 100
+"""Characters of a word that is compared with others: to compare a longer one would take long, and nothing is like it."""
+NEAR_KIND: Final = 0.75
+NEAR_GROUP: Final = 0.85
+GROUPS: Final = frozenset(kind.group for kind in KINDS.values())
+
+
+def foreign_kind(document: Any) -> str:
+    """Returns what a document is that is not ours, as `Deployment (apps/v1)`; empty: it is ours, or may be meant to be."""
+    if isinstance(document, list):
+        # A playbook, a list of values; but not a list of objects.
+        return "" if any(isinstance(each, dict) and _may_be_object(each) for each in document) else UNTYPED
+    if not isinstance(document, dict):
+        return ""
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if isinstance(kind, str) and (own := KINDS.get(kind)) and version in own.api_versions:
+        return ""
+    if is_list(document):
+        return ""
+    if document and not _may_be_object(document):
+        return UNTYPED_KUSTOMIZATION if any(isinstance(document.get(name), list) for name in KUSTOMIZED) else UNTYPED
+    if not (isinstance(kind, str) and KIND.fullmatch(kind) and isinstance(version, str) and VERSION.fullmatch(version)):
+        return ""
+    return f"{kind} ({version})" if _is_foreign(kind, version.rpartition("/")[0]) else ""
+
+
+def meant_as_policy(kind: str) -> bool:
+    """Returns whether a kind may be a misspelt BackendTLSPolicy: every kind that a message suggests to be one, and more."""
+    if kind in KINDS:
+        return kind == POLICY
+    # difflib's measure depends on the order.
+    return _suggests_policy(kind) or any(_near(*pair, CLOSE) for pair in ((kind, POLICY), (POLICY, kind)))
+
+
+def _suggests_policy(kind: str) -> bool:
+    return POLICY_WORD in kind.casefold() or _closest_kind(kind) == POLICY
+
+
+def _closest_kind(kind: str) -> str:
+    return closest(kind, KINDS, CLOSE) if len(kind) <= LONGEST else ""
+
+
+def is_list(document: dict[Any, Any]) -> bool:
+    """Returns whether a document is meant as a List of objects: by its kind, and where that may be another one, its group."""
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if not isinstance(kind, str) or not kind.casefold().endswith("list"):
+        return False
+    group = version.rpartition("/")[0] if isinstance(version, str) else ""
+    return group in GROUPS or kind.casefold() == "list"
+
+
+def embedded_policy(document: Any) -> Path | None:
+    """Returns where inside a document a BackendTLSPolicy is, as an object or as a text; None if there is none. A quote that is
+    not closed swallows the documents after it. A mere mention of the kind, as in a role or a CRD, is not a policy."""
+    below: list[tuple[Path, Any]] = [((), document)]
+    while below:
+        path, value = below.pop()
+        if isinstance(value, dict):
+            if path and _looks_like_policy(value):
+                return path
+            below += [((*path, key), each) for key, each in value.items() if key != LAST_APPLIED]
+        elif isinstance(value, list):
+            below += [((*path, number), each) for number, each in enumerate(value)]
+        elif isinstance(value, str) and (_WRITTEN_POLICY.search(value) or all(name in value for name in SPEC_FIELDS)):
+            return path
+    return None
+
+
+def may_embed_policy(text: bytes, values: Iterable[Any]) -> bool:
+    """Returns whether a text may have policies inside other objects: if it writes more or fewer than its documents are. A walk
+    through every value would take a tenth of the time in which a file is read."""
+    policies = len([value for value in values if isinstance(value, dict) and value.get("kind") == POLICY])
+    written = _WRITTEN_POLICY.findall(text.decode(errors="replace"))
+    # The items of a typed List need not write their kind.
+    typed = f"{POLICY}List".encode() in text
+    return typed or len(written) != policies or min(text.count(name.encode()) for name in SPEC_FIELDS) > policies
+
+
+def _looks_like_policy(mapping: dict[Any, Any]) -> bool:
+    kind, spec = mapping.get("kind"), mapping.get("spec")
+    if isinstance(spec, dict) and spec.keys() >= set(SPEC_FIELDS):
+        return True
+    return isinstance(kind, str) and not {"metadata", "spec"}.isdisjoint(map(str.casefold, mapping)) and _suggests_policy(kind)
+
+
+def mentions_policy(value: Any) -> bool:
+    """Returns whether a key or a text inside a value has the word that makes a policy."""
+    below = [value]
+    while below:
+        match below.pop():
+            case dict() as mapping:
+                below += [*(key for key in mapping if key != PROFILE_FIELD), *mapping.values()]
+            case list() as items:
+                below += items
+            case str() as text if POLICY_WORD in text.casefold():
+                return True
+    return False
+
+
+def _may_be_object(document: dict[Any, Any]) -> bool:
+    return any(isinstance(key, str) and key.casefold() in OBJECT_FIELDS for key in document)
+
+
+def _is_foreign(kind: str, group: str) -> bool:
+    if kind.casefold().startswith(POLICY_WORD):
+        return False
+    if kind in KINDS:
+        own = KINDS[kind].group
+        # `core/v1` is how some read the documentation of `v1`.
+        return group not in GROUPS and group != "core" and bool(group) and not _near(group, own, NEAR_KIND)
+    if group in GROUPS:
+        return kind in KNOWN_FOREIGN.get(group, ())
+    meant = _closest_kind(kind)
+    return not meant or not _near(group, KINDS[meant].group, NEAR_GROUP)
+
+
+def _near(text: str, other: str, cutoff: float) -> bool:
+    return bool(other) and len(text) + len(other) <= 2 * LONGEST and bool(closest(text, (other,), cutoff))

@@ -1,0 +1,64 @@
+"""Describes a problem of a document, before file and line are known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from lasthop.edge.admission.limits import MAX_PROBLEMS
+
+Path = tuple[str | int, ...]
+"""A place in a document: ("spec", "rules", 0, "name")."""
+
+_PLAIN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
+
+
+class Problem(msgspec.Struct, frozen=True):
+    message: str
+    path: Path = ()
+    remedy: str = ""
+    reason: str = "Invalid"
+
+
+class Problems:
+    """Collects the problems of one document up to a limit; callers may stop when it is `full`."""
+
+    def __init__(self) -> None:
+        self._found: list[Problem] = []
+        self.full = False
+
+    def append(self, problem: Problem) -> None:
+        if len(self._found) < MAX_PROBLEMS:
+            self._found.append(problem)
+        else:
+            self.full = True
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            self.append(problem)
+            if self.full:
+                return
+
+    def found(self) -> list[Problem]:
+        if not self.full:
+            return self._found
+        return [*self._found, Problem(f"has more than {MAX_PROBLEMS} problems; the others are not listed", reason="TooLarge")]
+
+
+def field(path: Path) -> str:
+    """Formats a path as the API server does: `spec.rules[0].name`, `metadata.annotations[example.com/key]`."""
+    text = ""
+    for step in path:
+        if isinstance(step, str) and _PLAIN.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{step}]"
+    return text
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """Formats a value for a message: as JSON, truncated."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= limit else f"{text[:limit]}..."

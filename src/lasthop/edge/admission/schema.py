@@ -1,0 +1,117 @@
+"""Prepares a kind's schema once for admission: a tree to walk beside the data, and a compiled JSON Schema validator.
+
+The walk does what JSON Schema cannot (defaults, unknown fields, list keys, CEL rules); the validator does the rest, in Rust.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+import jsonschema_rs
+import msgspec
+
+from lasthop.base.api import crds
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import KINDS
+
+_RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+# fmt: off
+KEYWORDS: Final = frozenset((
+    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
+    "if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while",
+))
+# fmt: on
+"""Words that CEL reserves: Kubernetes lets rules write such a field as `__namespace__`."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One entry of x-kubernetes-validations."""
+
+    rule: str
+    message: str
+
+
+class Node(msgspec.Struct, frozen=True):
+    properties: dict[str, Node] = {}
+    defaults: Json = {}
+    """Of the properties that have one; copied when used."""
+    items: Node | None = None
+    additional: Node | None = None
+    is_object: bool = False
+    max_items: int | None = None
+    list_type: str = "atomic"
+    list_keys: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    all_rules: str = ""
+    """The same as one expression."""
+    has_rules: bool = False
+    """Here or below: where it is false CEL is skipped."""
+    has_keywords: bool = False
+    """Some field here or further down must be renamed before CEL sees it."""
+
+
+class Schema(msgspec.Struct, frozen=True):
+    root: Node
+    validator: jsonschema_rs.Draft4Validator
+
+
+@cache
+def schema_of(kind: str, version: str) -> Schema:
+    raw = crds.schema(KINDS[kind], version)
+    own = {k: v for k, v in raw["properties"].items() if k not in ("apiVersion", "kind", "metadata", "status")}
+    # metadata has its own checks; users do not write status.
+    stripped = {**raw, "properties": own, "required": [r for r in raw.get("required", ()) if r in own]}
+    return Schema(_node(stripped), jsonschema_rs.Draft4Validator(_json_schema(stripped)))
+
+
+def _node(raw: Json) -> Node:
+    properties = {name: _node(below) for name, below in raw.get("properties", {}).items()}
+    items = _node(raw["items"]) if "items" in raw else None
+    values = raw.get("additionalProperties")
+    additional = _node(values) if isinstance(values, dict) else None
+    rules = tuple(
+        Rule(entry["rule"], entry.get("message") or f"failed rule: {entry['rule']}")
+        for entry in raw.get("x-kubernetes-validations", ())
+        # A transition rule compares with the previous object, which does not exist for a file.
+        if "oldSelf" not in entry["rule"]
+    )
+    below = [*properties.values(), *(n for n in (items, additional) if n)]
+    return Node(
+        properties=properties,
+        defaults={k: v["default"] for k, v in raw.get("properties", {}).items() if "default" in v},
+        items=items,
+        additional=additional,
+        # What is kept as it is has no structure here: the API server judges it when it is passed on.
+        is_object=raw.get("type") == "object" and not raw.get("x-kubernetes-preserve-unknown-fields"),
+        max_items=raw.get("maxItems"),
+        list_type=raw.get("x-kubernetes-list-type", "atomic"),
+        list_keys=tuple(raw.get("x-kubernetes-list-map-keys", ())),
+        rules=rules,
+        all_rules=" && ".join(f"({rule.rule})" for rule in rules),
+        has_rules=bool(rules) or any(n.has_rules for n in below),
+        has_keywords=any(name in KEYWORDS for name in properties) or any(n.has_keywords for n in below),
+    )
+
+
+def _json_schema(raw: Json) -> Json:
+    """Returns the schema without what only Kubernetes knows, and without the prose, which is most of it."""
+    result: Json = {}
+    for name, value in raw.items():
+        if name == "properties":
+            result[name] = {key: _json_schema(below) for key, below in value.items()}
+        elif name in ("items", "not") or (name == "additionalProperties" and isinstance(value, dict)):
+            result[name] = _json_schema(value)
+        elif name in ("allOf", "anyOf", "oneOf"):
+            result[name] = [_json_schema(below) for below in value]
+        elif name == "required" and not value:
+            continue  # Draft 4 wants at least one
+        elif name not in ("description", "default", "format") and not name.startswith("x-kubernetes-"):
+            result[name] = value
+    if raw.get("format") in _RANGES:
+        low, high = _RANGES[raw["format"]]
+        result["minimum"] = max(low, raw.get("minimum", low))
+        result["maximum"] = min(high, raw.get("maximum", high))
+    if raw.get("x-kubernetes-int-or-string"):
+        result["type"] = ["integer", "string"]
+    return result

@@ -1,0 +1,93 @@
+"""Applies the structure of a schema to a document as an API server does: defaults, unknown fields, list keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any, Final
+
+from lasthop.base.api.documents import Json
+from lasthop.base.text.suggestions import closest
+from lasthop.edge.admission.problem import Path, Problem, Problems, shown
+from lasthop.edge.admission.schema import Node
+
+_COMPOUND: Final = (dict, list)
+CLOSE: Final = 0.7
+"""Minimum similarity of a suggested word: typos in files are usually small."""
+
+
+def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:
+    """Returns the value with defaults applied and nulls left out, as a copy: YAML aliases make documents share parts.
+
+    Fields that the schema does not know, and lists that hold a key twice, are added to `problems`. A value of the wrong type
+    comes back as it is; the validator says so.
+    """
+    if problems.full:
+        return value
+    if isinstance(value, dict) and node.is_object:
+        return _object(node, value, path, problems)
+    if isinstance(value, list) and node.items is not None:
+        if node.max_items is not None and len(value) > node.max_items:
+            # Defaults would multiply a list that is too long, so it is cut first.
+            problems.append(Problem(f"has more than {node.max_items} items", path, reason="TooLarge"))
+            value = value[: node.max_items]
+        result = [structured(node.items, item, (*path, i), problems) for i, item in enumerate(value)]
+        if node.list_type != "atomic":
+            problems.extend(_repeated(node, result, path))
+        return result
+    return value
+
+
+def _object(node: Node, value: Json, path: Path, problems: Problems) -> Json:
+    result: Json = {}
+    for name, item in value.items():
+        below = node.properties.get(name) or node.additional
+        if problems.full:
+            break
+        if below is None:
+            problems.append(unknown_field(name, node.properties, path))
+        elif isinstance(item, _COMPOUND):
+            result[name] = structured(below, item, (*path, name), problems)
+        elif item is not None:
+            result[name] = item
+    for name, default in node.defaults.items():
+        if name in result:
+            continue
+        if isinstance(default, _COMPOUND):  # it may have defaults inside
+            result[name] = structured(node.properties[name], deepcopy(default), (*path, name), problems)
+        else:
+            result[name] = default
+    return result
+
+
+def unknown_field(name: str, known: Iterable[str], path: Path) -> Problem:
+    names = sorted(known)
+    return Problem(f"unknown field {shown(name)}", (*path, name), did_you_mean(name, names), "UnknownField")
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """Suggests a similar word, else lists the choices if they are few, else returns nothing."""
+    choice = sorted(set(words))
+    if close := closest(word, choice, CLOSE):
+        return f"Did you mean {close}?"
+    return f"Known here: {', '.join(choice)}." if 0 < len(choice) <= 8 else ""
+
+
+def _repeated(node: Node, items: list[Any], path: Path) -> Iterable[Problem]:
+    """Yields the items of a list that repeat others: of type map those with the same keys, of type set equal ones."""
+    seen: dict[str, int] = {}
+    for i, item in enumerate(items):
+        if node.list_type == "map":
+            if not isinstance(item, dict):
+                continue
+            identity: Any = {key: item.get(key) for key in node.list_keys}
+        else:
+            identity = item
+        first = seen.setdefault(shown(identity, limit=10_000), i)
+        if first != i:
+            yield Problem(
+                f"the same {' and '.join(node.list_keys) or 'value'} as item {first}: {shown(identity)}",
+                (*path, i),
+                "Remove or rename one of them.",
+                "Duplicate",
+            )

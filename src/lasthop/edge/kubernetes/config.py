@@ -1,0 +1,128 @@
+"""Finds the API server's address and our credentials, and renews them: a kubeconfig or the Pod's ServiceAccount."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from lasthop.edge.kubernetes import kubeconfig as kubeconfigs
+from lasthop.edge.kubernetes.credentials import Credentials, Headers, Tls
+from lasthop.edge.kubernetes.errors import ConfigError
+from lasthop.edge.kubernetes.ratelimit import Clock
+from lasthop.edge.kubernetes.service_account import pod_credentials
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+REFRESH_INTERVAL: Final = 10.0
+"""Seconds between looks at whether credentials have to be renewed."""
+RENEW_INTERVAL: Final = 1.0
+"""Seconds between full reloads after a 401, however many requests fail meanwhile."""
+
+
+class Access:
+    """Holds the API server's address and our current credentials."""
+
+    def __init__(self, load: Callable[[], Credentials], namespace: str, name: str, clock: Clock = time.monotonic) -> None:
+        """`load` may take a while and raise `ConfigError`."""
+        self._load = load
+        self.namespace = namespace
+        """The namespace of the context or of the ServiceAccount."""
+        self.name = name
+        """Its name in messages."""
+        self._lock = asyncio.Lock()
+        self._clock = clock
+        self._refreshed = self._renewed = clock()
+        self._tls: Tls | None = None
+        self._take(load())
+
+    def apart(self) -> Access:
+        """Returns a copy for another event loop, which renews its credentials by itself."""
+        twin = copy.copy(self)
+        twin._lock = asyncio.Lock()
+        return twin
+
+    def _take(self, credentials: Credentials) -> None:
+        self.url = credentials.url
+        self.server_hostname = credentials.server_name
+        self.proxy = credentials.proxy or _proxy_of_environment(self.url)
+        if credentials.tls != self._tls:  # with another context, every connection would be a new one
+            self.ssl = credentials.tls.context() if self.url.startswith("https") else None
+        self._tls, self._credentials = credentials.tls, credentials
+
+    async def headers(self) -> Headers:
+        """Returns the headers that say who we are, renewed before they expire.
+
+        What cannot be renewed is shown until it is refused; `renew` then says why.
+        """
+        if self._to_renew():
+            async with self._lock:
+                if self._to_renew():
+                    self._refreshed = self._clock()
+                    with suppress(ConfigError):
+                        self._take(await asyncio.to_thread(self._load))
+        return self._credentials.headers
+
+    def _to_renew(self) -> bool:
+        if self._clock() - self._refreshed <= REFRESH_INTERVAL:
+            return False
+        renew_at = self._credentials.renew_at
+        return renew_at is not None and time.time() >= renew_at
+
+    async def renew(self, refused: Headers) -> bool:
+        """Reloads everything after a 401 with these headers, and returns whether to retry."""
+        async with self._lock:
+            if self._credentials.headers != refused:
+                return True  # another request has renewed them meanwhile
+            if self._clock() - self._renewed < RENEW_INTERVAL:
+                return False
+            self._renewed = self._refreshed = self._clock()
+            known = self._credentials
+            self._take(await asyncio.to_thread(self._load))
+            return self._credentials != known
+
+
+def load(kubeconfig: str | None = None, context: str | None = None) -> Access:
+    """Tries in this order: the arguments, $KUBECONFIG, the Pod's ServiceAccount, ~/.kube/config. Raises `ConfigError`.
+
+    May run an exec plugin, so it can take a while.
+    """
+    if kubeconfig or context or os.environ.get("KUBECONFIG"):
+        return from_kubeconfig(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config", context)
+    if (SERVICE_ACCOUNT / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return in_cluster()
+    return from_kubeconfig("~/.kube/config", None)
+
+
+def from_kubeconfig(paths: str, context: str | None = None, clock: Clock = time.monotonic) -> Access:
+    """Reads one file, or several separated by colons, which are merged as by kubectl."""
+    files = kubeconfigs.files(paths)
+    if not files:
+        raise ConfigError(f"{paths}: no such file; give --kubeconfig, set KUBECONFIG, or run in a pod")
+    name, chosen = kubeconfigs.read(files).chosen(context)
+    # By name from here on: whoever chooses another context meanwhile does not mean what is running.
+    return Access(
+        lambda: kubeconfigs.credentials(kubeconfigs.read(files), name),
+        chosen.namespace or "default",
+        f"context {name} of {paths}",
+        clock,
+    )
+
+
+def in_cluster(folder: Path = SERVICE_ACCOUNT, clock: Clock = time.monotonic) -> Access:
+    namespace = folder / "namespace"
+    named = namespace.read_text().strip() if namespace.exists() else "default"
+    return Access(lambda: pod_credentials(folder), named, "the pod's ServiceAccount", clock)
+
+
+def _proxy_of_environment(url: str) -> str | None:
+    """Returns what HTTPS_PROXY, HTTP_PROXY and NO_PROXY say. aiohttp would look for each request, in a thread, and in .netrc:
+    half of what a written status costs."""
+    address = urlsplit(url)
+    return None if address.hostname and proxy_bypass(address.hostname) else getproxies().get(address.scheme)

@@ -1,0 +1,248 @@
+"""Reads kubeconfigs as kubectl does: contexts, several files merged, certificates, tokens, exec plugins, impersonation.
+
+Not the official client's reader: that comes with the whole client, which is a third of an installation, 0.1 s of every start
+and 18 MB of memory.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+import yaml
+
+from lasthop.base.api.documents import Json
+from lasthop.edge.kubernetes.credentials import ALWAYS, Credentials, Headers, Tls, bearer
+from lasthop.edge.kubernetes.errors import ConfigError
+from lasthop.edge.kubernetes.exec_plugin import Exec, run
+
+EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
+BEFORE_EXPIRY: Final = 300.0
+"""Seconds before the end of an exec plugin's credentials in which they are renewed."""
+
+
+class Extension(msgspec.Struct):
+    name: str
+    extension: Json | None = None
+
+
+class Cluster(msgspec.Struct, rename="kebab"):
+    server: str = ""
+    tls_server_name: str = ""
+    insecure_skip_tls_verify: bool = False
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    proxy_url: str = ""
+    extensions: list[Extension] | None = None
+
+
+class AuthProvider(msgspec.Struct):
+    name: str
+    config: dict[str, str] | None = None
+
+
+class User(msgspec.Struct, rename="kebab"):
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    username: str = ""
+    password: str = ""
+    act_as: str = msgspec.field(default="", name="as")
+    as_uid: str = ""
+    as_groups: list[str] | None = None
+    as_user_extra: dict[str, list[str]] | None = None
+    exec: Exec | None = None
+    auth_provider: AuthProvider | None = None
+
+
+class Context(msgspec.Struct):
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+class NamedCluster(msgspec.Struct):
+    name: str
+    cluster: Cluster
+
+
+class NamedUser(msgspec.Struct):
+    name: str
+    user: User
+
+
+class NamedContext(msgspec.Struct):
+    name: str
+    context: Context
+
+
+class File(msgspec.Struct, rename="kebab"):
+    current_context: str = ""
+    clusters: list[NamedCluster] | None = None
+    users: list[NamedUser] | None = None
+    contexts: list[NamedContext] | None = None
+
+
+class Kubeconfig(msgspec.Struct):
+    """One or several files, of which the first that says something is right; paths are relative to the file they are in."""
+
+    where: str
+    current: str
+    contexts: dict[str, Context]
+    clusters: dict[str, tuple[Cluster, Path]]
+    users: dict[str, tuple[User, Path]]
+
+    def chosen(self, context: str | None) -> tuple[str, Context]:
+        """Raises `ConfigError` if there is no such context, or none is chosen."""
+        name = context or self.current
+        there = f"there are {', '.join(sorted(self.contexts))}" if self.contexts else "there is none"
+        if not name:
+            raise ConfigError(f"{self.where}: no context is the current one; choose one with --context ({there})")
+        if name not in self.contexts:
+            raise ConfigError(f"{self.where}: no context {name}; {there}")
+        return name, self.contexts[name]
+
+
+def read(paths: Sequence[Path]) -> Kubeconfig:
+    """Raises `ConfigError`."""
+    merged = Kubeconfig(os.pathsep.join(map(str, paths)), "", {}, {}, {})
+    for path in paths:
+        file = _file(path)
+        merged.current = merged.current or file.current_context
+        for context in file.contexts or ():
+            merged.contexts.setdefault(context.name, context.context)
+        for cluster in file.clusters or ():
+            merged.clusters.setdefault(cluster.name, (cluster.cluster, path.parent))
+        for user in file.users or ():
+            merged.users.setdefault(user.name, (user.user, path.parent))
+    return merged
+
+
+def credentials(kubeconfig: Kubeconfig, context: str) -> Credentials:
+    """May run an exec plugin. Raises `ConfigError`."""
+    name, chosen = kubeconfig.chosen(context)
+    if chosen.cluster not in kubeconfig.clusters:
+        raise ConfigError(f"{kubeconfig.where}: context {name} names the cluster '{chosen.cluster}', which is not there")
+    if chosen.user and chosen.user not in kubeconfig.users:
+        raise ConfigError(f"{kubeconfig.where}: context {name} names the user '{chosen.user}', who is not there")
+    cluster, folder = kubeconfig.clusters[chosen.cluster]
+    if not cluster.server:
+        raise ConfigError(f"{kubeconfig.where}: cluster {chosen.cluster} has no server")
+    user, own = kubeconfig.users[chosen.user] if chosen.user else (User(), folder)
+    ca = _content(cluster.certificate_authority_data, cluster.certificate_authority, folder, "certificate-authority")
+    certificate = _pair(user, own)
+    headers, renew_at = _static(user, own), ALWAYS if user.token_file or user.auth_provider else None
+    if user.exec is not None and not headers and certificate is None:
+        status = run(user.exec, own, _told(cluster, ca))
+        headers = bearer(status.token) if status.token else ()
+        if status.client_certificate_data:
+            certificate = status.client_certificate_data.encode(), status.client_key_data.encode()
+        if status.expiration_timestamp is not None:
+            renew_at = status.expiration_timestamp.timestamp() - BEFORE_EXPIRY
+    return Credentials(
+        url=cluster.server.rstrip("/") if "://" in cluster.server else f"https://{cluster.server.rstrip('/')}",
+        tls=Tls(ca, not cluster.insecure_skip_tls_verify, certificate),
+        headers=(*headers, *_impersonation(user)),
+        server_name=cluster.tls_server_name or None,
+        proxy=cluster.proxy_url or None,
+        renew_at=renew_at,
+    )
+
+
+def _file(path: Path) -> File:
+    try:
+        document = yaml.load(path.read_text(), yaml.CSafeLoader)
+        return msgspec.convert({} if document is None else document, File)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+
+
+def _static(user: User, folder: Path) -> Headers:
+    """Returns the header for what is written down; a file comes before a token, as with kubectl."""
+    if user.token_file:
+        token = _read(folder / user.token_file, "tokenFile").decode(errors="replace").strip()
+        if not token:
+            raise ConfigError(f"the tokenFile {user.token_file} is empty")
+        return bearer(token)
+    if user.token:
+        return bearer(user.token.strip())
+    if user.username or user.password:
+        return (("Authorization", f"Basic {base64.b64encode(f'{user.username}:{user.password}'.encode()).decode()}"),)
+    if user.auth_provider is not None:
+        return bearer(_id_token(user.auth_provider))
+    return ()
+
+
+def _id_token(provider: AuthProvider) -> str:
+    """Returns the token that kubectl has left in the kubeconfig, and renews there whenever it is used."""
+    token = (provider.config or {}).get("id-token", "")
+    if provider.name != "oidc" or not token:
+        what = "has no id-token" if provider.name == "oidc" else "is not known"
+        raise ConfigError(f"the auth-provider {provider.name} {what}; log in with kubectl, or use an exec plugin")
+    return token
+
+
+def _pair(user: User, folder: Path) -> tuple[bytes, bytes] | None:
+    chain = _content(user.client_certificate_data, user.client_certificate, folder, "client-certificate")
+    key = _content(user.client_key_data, user.client_key, folder, "client-key")
+    if (chain is None) != (key is None):
+        raise ConfigError("client-certificate and client-key only work together, and one of them is missing")
+    return None if chain is None or key is None else (chain, key)
+
+
+def _impersonation(user: User) -> Iterator[tuple[str, str]]:
+    if not user.act_as and (user.as_uid or user.as_groups or user.as_user_extra):
+        raise ConfigError("as-uid, as-groups and as-user-extra only work together with `as`")
+    if user.act_as:
+        yield "Impersonate-User", user.act_as
+    if user.as_uid:
+        yield "Impersonate-Uid", user.as_uid
+    for group in user.as_groups or ():
+        yield "Impersonate-Group", group
+    for key, values in (user.as_user_extra or {}).items():
+        yield from ((f"Impersonate-Extra-{quote(key.lower(), safe='')}", value) for value in values)
+
+
+def _told(cluster: Cluster, ca: bytes | None) -> Json:
+    """Returns the cluster as an exec plugin that asks for it is told."""
+    told: Json = {
+        "server": cluster.server,
+        **({"tls-server-name": cluster.tls_server_name} if cluster.tls_server_name else {}),
+        **({"insecure-skip-tls-verify": True} if cluster.insecure_skip_tls_verify else {}),
+        **({"certificate-authority-data": base64.b64encode(ca).decode()} if ca is not None else {}),
+        **({"proxy-url": cluster.proxy_url} if cluster.proxy_url else {}),
+    }
+    config = next((each.extension for each in cluster.extensions or () if each.name == EXEC_EXTENSION), None)
+    return told if config is None else {**told, "config": config}
+
+
+def _content(data: str, path: str, folder: Path, name: str) -> bytes | None:
+    """Returns what is written down as base64, or else in a file."""
+    if data:
+        try:
+            return base64.b64decode("".join(data.split()), validate=True)
+        except binascii.Error as error:
+            raise ConfigError(f"{name}-data is not base64: {error}") from error
+    return _read(folder / path, name) if path else None
+
+
+def _read(path: Path, name: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{name}: {error}") from error
+
+
+def files(paths: str) -> list[Path]:
+    """Returns those of a list as in $KUBECONFIG that exist."""
+    given = [Path(os.path.expanduser(path)).absolute() for path in paths.split(os.pathsep) if path]
+    return [path for path in given if path.exists()]

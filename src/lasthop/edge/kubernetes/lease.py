@@ -1,0 +1,278 @@
+"""Elects the leader, which alone writes, by a Lease (coordination.k8s.io/v1) as client-go does.
+
+Clocks of different machines are never compared: a follower takes over when it has not seen the Lease change for as long as the
+Lease lasts, by its own clock; a leader stops earlier than that, by its own clock, counted from before its request.
+
+    thread "lease": its own event loop and connection            main thread
+    term 1 ──> renew ─ renew ─ ... ──> lost ──> term 2           started_leading(1) ─> stopped_leading ─> started_leading(2)
+
+A busy event loop must not cost the Lease, so it is renewed elsewhere. The main thread leads in the term that it has taken in,
+and is certain only while the thread holds that very term: one that was lost and won again meanwhile counts as lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from enum import Enum, auto
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.times import micro_now
+from lasthop.edge.kubernetes.client import Client, path_of
+from lasthop.edge.kubernetes.errors import ApiError
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """Intervals in seconds."""
+
+    duration: int = 10
+    """How long a Lease lasts. A dead leader is replaced after this and two polls: within 12 s, and we promise 15."""
+    renew_deadline: float = 7.0
+    """When a leader that could not renew stops leading, well before another may start."""
+    renew_interval: float = 2.5
+    look_interval: float = 1.0
+
+
+TIMING: Final = Timing()
+
+
+class Leadership:
+    """Is called when we start and stop leading; a subclass overrides what it needs."""
+
+    def started_leading(self) -> None: ...
+
+    def stopped_leading(self) -> None: ...
+
+
+class LeaseAction(Enum):
+    CREATE = auto()
+    TAKE = auto()
+    RENEW = auto()
+    WAIT = auto()
+
+
+class LeaseObservation(msgspec.Struct, frozen=True):
+    """Records a Lease as of its last change, and when that was by our own clock."""
+
+    record: tuple[Any, ...]
+    at: float
+
+
+def record_of(lease: Json) -> tuple[Any, ...]:
+    spec = lease.get("spec") or {}
+    return tuple(spec.get(field) for field in ("holderIdentity", "renewTime", "acquireTime", "leaseTransitions"))
+
+
+def decide(lease: Json | None, seen: LeaseObservation | None, identity: str, now: float) -> LeaseAction:
+    if lease is None:
+        return LeaseAction.CREATE
+    spec = lease.get("spec") or {}
+    holder = spec.get("holderIdentity") or ""
+    if holder == identity:
+        return LeaseAction.RENEW
+    if not holder:
+        return LeaseAction.TAKE
+    lasts = spec.get("leaseDurationSeconds") or TIMING.duration
+    expired = seen is not None and seen.record == record_of(lease) and now - seen.at >= lasts
+    return LeaseAction.TAKE if expired else LeaseAction.WAIT
+
+
+def acquired(lease: Json, identity: str, now: str, duration: int, annotations: Mapping[str, str]) -> Json:
+    """Returns the Lease as held by us. Fields that we do not know are kept."""
+    spec, meta = dict(lease.get("spec") or {}), dict(lease.get("metadata") or {})
+    if spec.get("holderIdentity") != identity:
+        if "holderIdentity" in spec:
+            spec["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + 1
+        spec["acquireTime"] = now
+    spec.update(holderIdentity=identity, leaseDurationSeconds=duration, renewTime=now)
+    if annotations:
+        meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
+    return {**lease, "metadata": meta, "spec": spec}
+
+
+class LeaderElector:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        name: str,
+        identity: str,
+        leadership: Leadership,
+        *,
+        annotations: Mapping[str, str] | None = None,
+        timing: Timing = TIMING,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`annotations` are set on the Lease while we hold it: followers find the leader by them."""
+        self._held = self._led = self._terms = 0
+        """The term that the thread holds, and the one that the main thread leads in; 0: none. And how many there were."""
+        self._over = False
+        self.holder = ""
+        """The identity of the Lease's holder, as last seen."""
+        self.holder_annotations: dict[str, str] = {}
+        self._main_client = self._client = client
+        self._identity = identity
+        self._collection = path_of("coordination.k8s.io", "v1", "leases", namespace)
+        self._path = path_of("coordination.k8s.io", "v1", "leases", namespace, name)
+        self._empty: Json = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": namespace},
+        }
+        self._annotations = dict(annotations or {})
+        self._leadership, self._timing, self._clock = leadership, timing, clock
+        self._lease: Json | None = None
+        self._seen: LeaseObservation | None = None
+        self._renewed = 0.0
+        self._logged = ""
+        self._log: Any = structlog.get_logger()
+
+    @property
+    def leading(self) -> bool:
+        return self._led != 0
+
+    @property
+    def certain(self) -> bool:
+        """Whether we lead and the Lease is certainly still ours, even right after the process was frozen for a while."""
+        return self._led != 0 and self._led == self._held and self._clock() - self._renewed < self._timing.duration
+
+    async def run(self) -> None:
+        """Runs until cancelled, and then releases the Lease, so that another replica need not wait for its expiry."""
+        main, apart, stopping = asyncio.get_running_loop(), asyncio.new_event_loop(), asyncio.Event()
+        ended: Future[None] = Future()
+
+        def work() -> None:
+            try:
+                with asyncio.Runner(loop_factory=lambda: apart) as runner:
+                    runner.run(self._elect_until(stopping, main))
+            except BaseException as error:
+                ended.set_exception(error)
+            else:
+                ended.set_result(None)
+
+        threading.Thread(target=work, name="lease", daemon=True).start()
+        try:
+            await asyncio.shield(asyncio.wrap_future(ended))
+        finally:
+            self._lead_in(0)
+            self._over = True
+            with contextlib.suppress(RuntimeError):  # it has ended by itself
+                apart.call_soon_threadsafe(stopping.set)
+            await asyncio.shield(asyncio.wrap_future(ended))
+
+    async def _elect_until(self, stopping: asyncio.Event, main: asyncio.AbstractEventLoop) -> None:
+        async with self._main_client.apart() as self._client, asyncio.TaskGroup() as tasks:
+            electing = tasks.create_task(self._elect(main))
+            waiting = tasks.create_task(stopping.wait())
+            await asyncio.wait((electing, waiting), return_when=asyncio.FIRST_COMPLETED)
+            electing.cancel()
+            waiting.cancel()
+
+    async def _elect(self, main: asyncio.AbstractEventLoop) -> None:
+        try:
+            while True:
+                await self._follow()
+                self._terms += 1
+                self._held = self._terms
+                main.call_soon_threadsafe(self._lead_in, self._held)
+                await self._lead()
+                self._held = 0
+                main.call_soon_threadsafe(self._lead_in, 0)
+        finally:
+            if self._held:
+                self._held = 0
+                await self._release()
+
+    def _lead_in(self, term: int) -> None:
+        """Begins or ends to lead, on the main thread."""
+        if self._over:
+            return
+        before, self._led = self._led, term
+        if term and not before:
+            self._log.info("leading", identity=self._identity)
+            self._leadership.started_leading()
+        elif before and not term:
+            self._log.warning("no longer leading", identity=self._identity)
+            self._leadership.stopped_leading()
+
+    async def _follow(self) -> None:
+        """Returns when the Lease is ours."""
+        while True:
+            if await self._attempt():
+                return
+            await asyncio.sleep(self._timing.look_interval)
+
+    async def _lead(self) -> None:
+        """Returns when it is no longer certain that the Lease is ours."""
+        while True:
+            await asyncio.sleep(self._timing.renew_interval)
+            while not await self._in_time():
+                if self._clock() - self._renewed >= self._timing.renew_deadline or self.holder != self._identity:
+                    return
+                await asyncio.sleep(min(0.5, self._timing.look_interval))
+
+    async def _in_time(self) -> bool:
+        """Renews once, which must not take longer than the Lease is certainly ours."""
+        try:
+            async with asyncio.timeout(max(0.0, self._renewed + self._timing.renew_deadline - self._clock())):
+                return await self._attempt()
+        except TimeoutError:
+            return False
+
+    async def _attempt(self) -> bool:
+        """Reads the Lease, acquires or renews it if possible, and returns whether it is ours."""
+        started = self._clock()
+        try:
+            if not self._held or self._lease is None:
+                await self._look()
+            match decide(self._lease, self._seen, self._identity, self._clock()):
+                case LeaseAction.WAIT:
+                    return False
+                case LeaseAction.CREATE:
+                    body = acquired(self._empty, self._identity, micro_now(), self._timing.duration, self._annotations)
+                    self._saw(await self._client.create(self._collection, body))
+                case _:
+                    body = acquired(self._lease or {}, self._identity, micro_now(), self._timing.duration, self._annotations)
+                    self._saw(await self._client.put(self._path, body))
+        except ApiError as error:
+            self._lease = None  # read it again before the next attempt: another replica may have it
+            if str(error) != self._logged and not error.conflict:
+                self._logged = str(error)
+                self._log.warning("Lease cannot be read or renewed", lease=self._path, error=str(error))
+            return False
+        self._renewed, self._logged = started, ""
+        return True
+
+    async def _look(self) -> None:
+        try:
+            self._saw(await self._client.get(self._path))
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            self._lease, self._seen, self.holder = None, None, ""
+
+    def _saw(self, lease: Json) -> None:
+        self._lease = lease
+        record = record_of(lease)
+        if self._seen is None or self._seen.record != record:
+            self._seen = LeaseObservation(record, self._clock())
+        self.holder = record[0] or ""
+        self.holder_annotations = (lease.get("metadata") or {}).get("annotations") or {}
+
+    async def _release(self) -> None:
+        lease = self._lease
+        if lease is None:
+            return
+        spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_now()}
+        try:
+            await self._client.request("PUT", self._path, body={**lease, "spec": spec}, within=2.0)
+        except ApiError as error:
+            self._log.info("Lease not released; it will expire", error=str(error))

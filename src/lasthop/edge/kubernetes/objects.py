@@ -1,0 +1,159 @@
+"""Decodes the API server's JSON: the typed object, its version, and its status as bytes.
+
+Only what a gateway needs stays in memory: `READ_KEYS` of Secrets and ConfigMaps, labels and address of Pods; managedFields and
+everything else that no struct declares is dropped with the JSON. A BackendTLSPolicy that cannot be decoded fully becomes a
+`RejectedPolicy`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api import core
+from lasthop.base.api.backends import XBackend
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import CONTROLLER_NAME, READ_KINDS, decode_json, has_status
+from lasthop.base.api.meta import BytesMap, Key, Object, ObjectMeta, StringMap
+from lasthop.base.api.policies import BackendTLSPolicy, PolicyStatus, PolicyTargetReference, RejectedPolicy
+from lasthop.base.api.telemetry import XTelemetryPolicy
+from lasthop.base.api.traffic import XBackendTrafficPolicy
+from lasthop.edge.kubernetes.observed import ObservedStatus
+from lasthop.engine.plan.finding import Finding
+
+POLICY: Final = "BackendTLSPolicy"
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""kubectl's copy of the whole object."""
+FIELD_SELECTORS: Final = {"Secret": "type!=helm.sh/release.v1"}
+"""Keeps the server from sending Helm's releases, which are many, large and never a certificate."""
+
+_READY: Final = core.PodCondition("Ready", "True")
+
+replace = msgspec.structs.replace
+
+Shared = BackendTLSPolicy | XBackend | XBackendTrafficPolicy | XTelemetryPolicy
+"""Kinds in whose status controllers share a list."""
+
+
+class DecodedObject(NamedTuple):
+    key: Key
+    object: Object | None
+    """The object for the store; None where it cannot be decoded."""
+    status: ObservedStatus | None = None
+    """Its current status, for kinds whose status we write."""
+    problem: Finding | None = None
+    opaque: bool = False
+    """It is a BackendTLSPolicy, and not all of its targets could be read."""
+    document: Json | None = None
+    """The object as received, for commands that show it."""
+
+
+class _Meta(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    generation: int = 0
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    metadata: _Meta
+    status: msgspec.Raw = msgspec.Raw()
+
+
+_envelope: Final = msgspec.json.Decoder(_Envelope)
+_WITH_STATUS: Final = frozenset(name for name, kind in READ_KINDS.items() if has_status(kind))
+
+
+def identify(kind: str, content: bytes | msgspec.Raw) -> tuple[Key, str]:
+    meta = _envelope.decode(content).metadata
+    return Key(kind, meta.namespace, meta.name), meta.resource_version
+
+
+def observed_status(content: bytes) -> ObservedStatus:
+    """Returns the status of an object as the server answers with it. Raises `msgspec.DecodeError`."""
+    return _observed(_envelope.decode(content))
+
+
+def _observed(envelope: _Envelope) -> ObservedStatus:
+    meta = envelope.metadata
+    return ObservedStatus(meta.resource_version, bytes(envelope.status), meta.generation)
+
+
+def read_object(kind: str, content: bytes | msgspec.Raw) -> DecodedObject:
+    """Decodes one object. Never raises for its content: what cannot be decoded is absent, with a problem that says so."""
+    envelope = _envelope.decode(content)
+    key = Key(kind, envelope.metadata.namespace, envelope.metadata.name)
+    status = _observed(envelope) if kind in _WITH_STATUS else None
+    try:
+        return DecodedObject(key, trimmed(kind, decode_json(kind, bytes(content))), status)
+    except (msgspec.ValidationError, ValueError) as error:
+        if kind != POLICY:
+            return DecodedObject(key, None, status, _unreadable(key, str(error)))
+        rejected, whole = _rejected(msgspec.json.decode(content), str(error))
+        problem = _unreadable(key, rejected.message, remedy="Use a field that this version knows, or upgrade Lasthop.")
+        return DecodedObject(key, rejected, status, problem, opaque=not whole)
+
+
+def trimmed(kind: str, obj: Object) -> Object:
+    """Returns the object without what is never used, so that a change of only that is none."""
+    match obj:
+        case core.Secret():
+            kept = BytesMap(pair for pair in obj.data if pair[0] in core.READ_KEYS[kind])
+            return core.Secret(metadata=_bare(obj.metadata), type=obj.type, data=kept)
+        case core.ConfigMap():
+            data = StringMap(pair for pair in obj.data if pair[0] in core.READ_KEYS[kind])
+            return core.ConfigMap(metadata=_bare(obj.metadata), data=data)
+        case core.Pod():
+            # Of the many writes to a Pod's status only those are seen that begin or end its being an endpoint.
+            status = core.PodStatus((core.PodIP(obj.address),), conditions=(_READY,)) if obj.address else core.PodStatus()
+            meta = core.PodMeta(obj.metadata.name, obj.metadata.namespace, labels=obj.metadata.labels)
+            return core.Pod(metadata=meta, status=status)
+        case core.EndpointSlice():
+            return replace(obj, metadata=replace(obj.metadata, annotations=StringMap(), generation=0))
+        case BackendTLSPolicy() | XBackend() | XBackendTrafficPolicy() | XTelemetryPolicy():
+            obj = _without_our_status(obj)
+    if not obj.metadata.annotations.get(LAST_APPLIED):
+        return obj
+    annotations = StringMap(pair for pair in obj.metadata.annotations if pair[0] != LAST_APPLIED)
+    return replace(obj, metadata=replace(obj.metadata, annotations=annotations))
+
+
+def _without_our_status(obj: Shared) -> Shared:
+    """Returns the object with the status entries of others only: what we have just written ourselves changes nothing."""
+    entries = obj.status.ancestors
+    others = tuple(entry for entry in entries if entry.controller_name != CONTROLLER_NAME)
+    return obj if len(others) == len(entries) else replace(obj, status=PolicyStatus(others))
+
+
+def _bare(meta: ObjectMeta) -> ObjectMeta:
+    return ObjectMeta(meta.name, meta.namespace, meta.uid, creation_timestamp=meta.creation_timestamp)
+
+
+def _unreadable(key: Key, message: str, remedy: str = "") -> Finding:
+    return Finding(key, "Unreadable", f"cannot be fully decoded, so it is rejected: {message}", remedy)
+
+
+def _rejected(document: Any, error: str) -> tuple[RejectedPolicy, bool]:
+    """Returns the policy as far as it can be read, and whether all its targets are known."""
+    meta, spec = document.get("metadata") or {}, document.get("spec") or {}
+    refs = spec.get("targetRefs") if isinstance(spec, dict) else None
+    refs = refs if isinstance(refs, list) else []
+    targets = [target for ref in refs if (target := _target(ref)) is not None]
+    metadata = ObjectMeta(
+        name=meta.get("name", ""),
+        namespace=meta.get("namespace", ""),
+        uid=meta.get("uid", ""),
+        generation=meta.get("generation", 0),
+        creation_timestamp=meta.get("creationTimestamp") or "",
+    )
+    return RejectedPolicy(metadata=metadata, targets=tuple(targets), message=error), bool(refs) and len(targets) == len(refs)
+
+
+def _target(ref: Any) -> PolicyTargetReference | None:
+    """Returns what a reference names. An unknown field may narrow it: then it counts for the whole object."""
+    if not isinstance(ref, dict) or not isinstance(ref.get("name"), str) or not isinstance(ref.get("kind"), str):
+        return None
+    known = ref.keys() <= {"group", "kind", "name", "sectionName"}
+    section = ref.get("sectionName") or ""
+    return PolicyTargetReference(ref.get("group") or "", ref["kind"], ref["name"], section if known else "")

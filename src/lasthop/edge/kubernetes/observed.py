@@ -1,0 +1,51 @@
+"""Caches the statuses of our objects as the watches show them, so that a writer need not read them first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from lasthop.base.api.meta import Key
+
+
+class ObservedStatus(NamedTuple):
+    version: str
+    """resourceVersion of the object."""
+    status: bytes
+    """The status as JSON; empty where there is none."""
+    generation: int = 0
+
+
+class ObservedStatuses:
+    def __init__(self) -> None:
+        self.versions: dict[str, str] = {}
+        """The API version in which each kind is served."""
+        self.on_change: Callable[[Key], None] = lambda key: None
+        """Called for every object that anyone has written."""
+        self._statuses: dict[Key, ObservedStatus] = {}
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._statuses)
+
+    def get(self, key: Key) -> ObservedStatus | None:
+        return self._statuses.get(key)
+
+    def observe(self, key: Key, status: ObservedStatus) -> None:
+        """Takes a status from the watch, unless it is older than the known one: watches may lag behind our own writes."""
+        if self.put(key, status):
+            self.on_change(key)
+
+    def put(self, key: Key, status: ObservedStatus) -> bool:
+        before = self._statuses.get(key)
+        if before is not None and (before.version == status.version or older(status.version, before.version)):
+            return False
+        self._statuses[key] = status
+        return True
+
+    def forget(self, key: Key) -> None:
+        self._statuses.pop(key, None)
+
+
+def older(version: str, than: str) -> bool:
+    """Compares resourceVersions. Those of one kind are decimal numbers in order of time (KEP-5504)."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

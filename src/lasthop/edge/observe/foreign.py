@@ -1,0 +1,79 @@
+"""Decides what is believed of a report that another process has made: what it says of its own Gateway, within bounds.
+
+A proxy may have been taken over by whoever sends it traffic, its credentials are in the Gateway's own namespace, and its
+reports end in statuses and on pages. The decoder has checked every number (`plan/observation.py`); here only parts that exist
+are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Generator
+from typing import Final, Protocol
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe.words import cut, shown
+from lasthop.engine.plan.observation import LATENCY_BOUNDS, MAX_ENDPOINTS, EndpointSeen, HopSeen, ProxyReport, Traffic
+from lasthop.engine.plan.upstream import Hop
+
+_MAX_KINDS: Final = 30
+"""Of TLS failures that Envoy counts."""
+
+
+class Known(Protocol):
+    """Tells what exists of a Gateway."""
+
+    def addresses(self, hop: Hop) -> Container[str] | None:
+        """Returns the addresses of a hop's endpoints; None if there is no such hop."""
+
+    def serves(self, gateway: Key, route: Key) -> bool:
+        """Returns whether the route is attached to the Gateway."""
+
+
+class _Nothing(Known):
+    """What is known where no reports are taken."""
+
+    def addresses(self, hop: Hop) -> None:
+        return None
+
+    def serves(self, gateway: Key, route: Key) -> bool:
+        return False
+
+
+NOTHING: Final = _Nothing()
+
+
+def believed(report: ProxyReport, gateway: Key, known: Known) -> Generator[None, None, ProxyReport]:
+    """Returns the part of a report of this Gateway's proxy that may be shown, with every text printable and cut. Yields after
+    each part, because there may be thousands."""
+    hops: dict[Hop, HopSeen] = {}
+    for hop, seen in report.hops.items():
+        addresses = known.addresses(hop) if hop.gateway == gateway else None
+        if addresses is not None:
+            hops[hop] = _hop(seen, addresses)
+        yield
+    routes: dict[Key, Traffic] = {}
+    for route, traffic in report.routes.items():
+        if known.serves(gateway, route):
+            routes[route] = _traffic(traffic)
+        yield
+    return ProxyReport(gateway, cut(report.proxy), report.since, report.at, hops, routes)
+
+
+def _hop(seen: HopSeen, addresses: Container[str]) -> HopSeen:
+    tls = {cut(name): count for name, count in [*seen.tls_failures.items()][:_MAX_KINDS]}
+    found = [each for each in seen.endpoints if not each.address or each.address in addresses]
+    endpoints = tuple(map(_endpoint, found[:MAX_ENDPOINTS]))
+    return msgspec.structs.replace(seen, tls_failures=tls, endpoints=endpoints, traffic=_traffic(seen.traffic))
+
+
+def _endpoint(seen: EndpointSeen) -> EndpointSeen:
+    texts = {name: cut(getattr(seen, name)) for name in ("address", "failure", "tls_version", "cipher", "config")}
+    return msgspec.structs.replace(seen, **texts, certificate=shown(seen.certificate))
+
+
+def _traffic(traffic: Traffic) -> Traffic:
+    """Returns traffic without latencies if these are not in our own bounds: they are added up by them."""
+    ours = tuple(bound for bound, _ in traffic.latency) == LATENCY_BOUNDS
+    return traffic if ours or not traffic.latency else msgspec.structs.replace(traffic, latency=())

@@ -1,0 +1,398 @@
+"""What all proxies have seen, and what is known of each hop because of it. No I/O; time is an argument.
+
+ProxyReport ──heard──> Observations ──step(now)──> HopState, where there is news, by configuration   (input OBSERVED)
+                                    ──seen, route, recent──> figures               (shown as they are)
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe.verdict import NONE, Verdict, judge
+from lasthop.engine.plan.observation import (
+    MAX_CERTIFICATES,
+    MAX_ENDPOINTS,
+    EndpointSeen,
+    Failure,
+    Health,
+    HopSeen,
+    HopState,
+    ProxyReport,
+    Traffic,
+)
+from lasthop.engine.plan.upstream import Connection, Hop
+
+EXPIRES: Final = 30.0
+"""Seconds after which a proxy that says nothing counts no more."""
+WORDS_HOLD: Final = 30.0
+"""Seconds between two changes of what is said of a hop whose health stays the same, if that changes again and again: a backend
+may show another certificate to each connection."""
+FIRST_WORDS_HOLD: Final = 3.0
+"""The same of the first change: somebody corrects one mistake after the other. Doubled with each further one, until nothing
+has changed for twice `WORDS_HOLD`."""
+MAX_PROXIES: Final = 200
+"""Of one Gateway, that are told apart."""
+AT_ONCE: Final = 500
+"""Hops that are judged in one step: some 10 ms."""
+WINDOW: Final = 10.0
+"""Seconds over which rates are taken."""
+_KEPT: Final = 16
+"""Reports of a proxy that are kept for that."""
+
+
+Judged = tuple[str, EndpointSeen, Verdict]
+"""A proxy, what it has seen of an endpoint, and what follows."""
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """Of the last seconds."""
+
+    requests: float = 0.0
+    """A second."""
+    errors: float = 0.0
+    active: int = 0
+    p50: float | None = None
+    """Seconds."""
+    p99: float | None = None
+
+
+class Observations:
+    def __init__(self) -> None:
+        self._proxies: dict[tuple[Key, str], _Proxy] = {}
+        self._by_gateway: dict[Key, dict[str, _Proxy]] = {}
+        """The same, so that what a Gateway has costs nothing at the hops of others."""
+        self._states: dict[Hop, dict[str, HopState]] = {}
+        """By configuration."""
+        self._changed: dict[Connection, tuple[float, float]] = {}
+        """When what is said of a hop has last changed, and how long that holds."""
+        self._news: dict[Hop, None] = {}
+        self._due: list[tuple[float, Hop]] = []
+        self._due_at: dict[Hop, float] = {}
+        """When each hop is to be looked at next; other entries of the heap are obsolete."""
+
+    # --- in ----------------------------------------------------------------------------------------------------------
+
+    def heard(self, report: ProxyReport, now: float) -> bool:
+        """Takes in the report of a proxy, in place of its last one; returns False if its Gateway has too many."""
+        if (report.gateway, report.proxy) not in self._proxies and len(self._of(report.gateway)) >= MAX_PROXIES:
+            return False
+        proxy = self._proxies.setdefault((report.gateway, report.proxy), _Proxy())
+        self._by_gateway.setdefault(report.gateway, {})[report.proxy] = proxy
+        old = proxy.report.hops if proxy.report else {}
+        proxy.take(report, now)
+        hops = (hop for hop in report.hops if hop.gateway == report.gateway)
+        self._news.update(dict.fromkeys(hop for hop in hops if self._matters(hop, old.get(hop), report.hops[hop])))
+        self._news.update(dict.fromkeys(old.keys() - report.hops.keys()))
+        return True
+
+    def reports(self, gateway: Key, proxy: str) -> bool:
+        """Returns whether a proxy has reported lately."""
+        return (gateway, proxy) in self._proxies
+
+    def forget(self, gateway: Key) -> None:
+        """Forgets a Gateway that is gone."""
+        for key in [key for key in self._proxies if key[0] == gateway]:
+            self._drop(key)
+
+    @property
+    def pending(self) -> bool:
+        """Returns whether there is news of more hops than one step looks at."""
+        return bool(self._news)
+
+    def step(self, now: float) -> dict[Connection, HopState | None]:
+        """Returns what is known of hops, by configuration, of which something else is known than before; None: nothing any
+        more. Looks at so many hops at a time; call again while there are `pending` ones."""
+        for key in [key for key, proxy in self._proxies.items() if now - proxy.heard >= EXPIRES]:
+            self._drop(key)
+        while self._due and self._due[0][0] <= now:
+            due, hop = heapq.heappop(self._due)
+            if self._due_at.get(hop) == due:
+                del self._due_at[hop]
+                self._news[hop] = None
+        todo = [*self._news][:AT_ONCE]
+        for hop in todo:
+            del self._news[hop]
+        changes: dict[Connection, HopState | None] = {}
+        for hop in todo:
+            found = self._judge(hop, now)
+            for config in {**self._states.get(hop, {}), **found}:
+                self._settle(Connection(hop, config), found.get(config, []), now, changes)
+        return changes
+
+    def _settle(self, key: Connection, found: list[Judged], now: float, changes: dict[Connection, HopState | None]) -> None:
+        old = self.state(*key)
+        new = _concluded(found, old)
+        if new == old:
+            return
+        changed, hold = self._changed.get(key, (-inf, FIRST_WORDS_HOLD))
+        due = changed + hold
+        # That a hop works, or does not, is often known a moment sooner.
+        learned = bool(new.certificates) > bool(old.certificates) or bool(new.ejected) > bool(old.ejected)
+        if new.health is old.health and due > now and not learned:
+            self._at(due, key.hop)
+            return
+        states = self._states.setdefault(key.hop, {})
+        if new == HopState():
+            states.pop(key.config, None)
+            self._changed.pop(key, None)
+            if not states:
+                del self._states[key.hop]
+            changes[key] = None
+        else:
+            if now - changed >= 2 * WORDS_HOLD:
+                hold = FIRST_WORDS_HOLD
+            elif new.health is old.health:
+                hold = min(WORDS_HOLD, 2 * hold)
+            states[key.config], self._changed[key] = new, (now, hold)
+            changes[key] = new
+
+    def _matters(self, hop: Hop, old: HopSeen | None, new: HopSeen) -> bool:
+        """Returns whether a verdict may follow from the difference: what goes on as it did is not judged again."""
+        if old is new or (old and old.endpoints == new.endpoints):
+            return False
+        if old is None or len(old.endpoints) != len(new.endpoints):
+            return True
+        if any(self.state(hop, each.config).health is Health.UNTRIED for each in new.endpoints):
+            return True
+        return any(_bearing(ours) != _bearing(theirs) for ours, theirs in zip(old.endpoints, new.endpoints, strict=True))
+
+    def _at(self, due: float, hop: Hop) -> None:
+        if due < self._due_at.get(hop, inf):
+            self._due_at[hop] = due
+            heapq.heappush(self._due, (due, hop))
+
+    def _drop(self, key: tuple[Key, str]) -> None:
+        self._news.update(dict.fromkeys(self._proxies.pop(key).hops))
+        gateway, name = key
+        del self._by_gateway[gateway][name]
+        if not self._by_gateway[gateway]:
+            del self._by_gateway[gateway]
+
+    def _of(self, gateway: Key) -> Mapping[str, _Proxy]:
+        return self._by_gateway.get(gateway, {})
+
+    def _serving(self, part: Hop | Key) -> Iterable[_Proxy]:
+        """Returns the proxies that may have traffic of a hop, or of a route, which several Gateways may serve."""
+        return self._of(part.gateway).values() if isinstance(part, Hop) else self._proxies.values()
+
+    # --- what is known -----------------------------------------------------------------------------------------------
+
+    def _judge(self, hop: Hop, now: float) -> dict[str, list[Judged]]:
+        """Judges each endpoint by what was seen under one configuration; returns those that were tried, by configuration."""
+        found: dict[str, list[Judged]] = {}
+        for name, proxy in self._of(hop.gateway).items():
+            seen = proxy.hops.get(hop)
+            if seen is None:
+                proxy.verdicts.pop(hop, None)
+                continue
+            before, after = proxy.verdicts.get(hop, {}), {}
+            endpoints = tuple(map(proxy.by_our_clock, seen.endpoints))
+            successes: dict[str, float] = {}
+            for each in endpoints:
+                successes[each.config] = max(each.last_success, successes.get(each.config, 0.0))
+            for each in endpoints:
+                verdict, due = judge(
+                    before.get((each.config, each.address), NONE),
+                    each,
+                    hop_success=successes[each.config],
+                    active=seen.traffic.active > 0,
+                    now=now,
+                )
+                after[each.config, each.address] = verdict
+                if due is not None:
+                    self._at(due, hop)
+                if verdict.health is not Health.UNTRIED:
+                    found.setdefault(each.config, []).append((name, each, verdict))
+            proxy.verdicts[hop] = after
+        return found
+
+    # --- figures -----------------------------------------------------------------------------------------------------
+
+    def state(self, hop: Hop, config: str) -> HopState:
+        return self._states.get(hop, {}).get(config, HopState())
+
+    def hops(self) -> set[Hop]:
+        """Returns every hop that some proxy has used."""
+        return {hop for proxy in self._proxies.values() for hop in proxy.hops}
+
+    def seen(self, hop: Hop) -> HopSeen | None:
+        """Returns the figures of all proxies together."""
+        found = [seen for proxy in self._of(hop.gateway).values() if (seen := proxy.hops.get(hop))]
+        return merged(found) if found else None
+
+    def route(self, key: Key) -> Traffic:
+        """Returns the traffic of a route, from all Gateways."""
+        return sum((proxy.routes.get(key, Traffic()) for proxy in self._proxies.values()), Traffic())
+
+    def routes(self) -> set[Key]:
+        return {key for proxy in self._proxies.values() for key in proxy.routes}
+
+    def proxies(self, gateway: Key) -> tuple[ProxyReport, ...]:
+        """Returns the last report of each proxy of a Gateway."""
+        return tuple(proxy.report for proxy in self._of(gateway).values() if proxy.report)
+
+    def rate(self, *parts: Hop | Key) -> Rate:
+        """Returns the traffic of the last seconds, of hops (or routes) together."""
+        recent = [proxy.recent(part) for part in parts for proxy in self._serving(part)]
+        longest = max((seconds for _, seconds in recent), default=0.0)
+        total = sum((traffic for traffic, _ in recent), Traffic())
+        if longest <= 0:
+            return Rate(active=total.active)
+        return Rate(total.requests / longest, total.errors / longest, total.active, total.quantile(0.5), total.quantile(0.99))
+
+    def per_second(self, *parts: Hop | Key) -> tuple[float, float]:
+        """Returns requests and errors a second, of hops (or routes) together: `rate` for those who look at thousands."""
+        requests, errors, longest = 0, 0, 0.0
+        for part in parts:
+            for proxy in self._serving(part):
+                added, failed, seconds = proxy.added(part)
+                requests, errors, longest = requests + added, errors + failed, max(longest, seconds)
+        return (requests / longest, errors / longest) if longest > 0 else (0.0, 0.0)
+
+
+class _Figures(dict[Hop | Key, Traffic]):
+    """The traffic of a report. Hops and routes never have the same key, because they differ in length."""
+
+    @classmethod
+    def of(cls, report: ProxyReport) -> _Figures:
+        figures = cls((hop, seen.traffic) for hop, seen in report.hops.items())
+        figures.update(report.routes.items())
+        return figures
+
+    def __missing__(self, part: Hop | Key) -> Traffic:
+        return Traffic()
+
+
+class _Proxy:
+    def __init__(self) -> None:
+        self.report: ProxyReport | None = None
+        self.heard = 0.0
+        self.ahead = 0.0
+        """Seconds that our clock is ahead of the proxy's; what the report took to arrive is in it."""
+        self.verdicts: dict[Hop, dict[tuple[str, str], Verdict]] = {}
+        """By configuration and address."""
+        self._figures: deque[tuple[float, _Figures]] = deque(maxlen=_KEPT)
+
+    @property
+    def hops(self) -> dict[Hop, HopSeen]:
+        return self.report.hops if self.report else {}
+
+    @property
+    def routes(self) -> dict[Key, Traffic]:
+        return self.report.routes if self.report else {}
+
+    def take(self, report: ProxyReport, now: float) -> None:
+        if self.report and self.report.since != report.since:
+            self._figures.clear()  # another process, whose figures begin anew
+        self.report, self.heard, self.ahead = report, now, now - report.at
+        self._figures.append((now, _Figures.of(report)))
+        while len(self._figures) > 2 and now - self._figures[1][0] >= WINDOW:
+            self._figures.popleft()
+
+    def by_our_clock(self, seen: EndpointSeen) -> EndpointSeen:
+        if abs(self.ahead) < 0.001:
+            return seen
+        times = {name: getattr(seen, name) for name in ("failing_since", "last_failure", "last_success", "ejected_since")}
+        return msgspec.structs.replace(seen, **{name: time + self.ahead for name, time in times.items() if time})
+
+    def recent(self, part: Hop | Key) -> tuple[Traffic, float]:
+        """Returns what was added in the last seconds, and in how many."""
+        if not self._figures:
+            return Traffic(), 0.0
+        (then, first), (now, last) = self._figures[0], self._figures[-1]
+        return last[part] - first[part], now - then
+
+    def added(self, part: Hop | Key) -> tuple[int, int, float]:
+        """Returns how many requests and errors were added in the last seconds, and in how many."""
+        if not self._figures:
+            return 0, 0, 0.0
+        (then, first), (now, last) = self._figures[0], self._figures[-1]
+        old, new = first[part], last[part]
+        return (0, 0, now - then) if old is new else (new.requests - old.requests, new.errors - old.errors, now - then)
+
+
+def _bearing(seen: EndpointSeen) -> tuple[object, ...]:
+    succeeded = not seen.in_a_row and seen.last_success // 60
+    words = (seen.failure, seen.certificate, seen.tls_version)
+    return seen.config, seen.address, min(seen.in_a_row, 2), succeeded, bool(seen.ejected_since), *words
+
+
+def _concluded(found: list[Judged], old: HopState) -> HopState:
+    if not found:
+        return HopState()
+    bad = [(name, seen, verdict) for name, seen, verdict in found if verdict.health is Health.FAILING]
+    absent = [each for each in bad if not each[1].address]
+    if absent:
+        # No endpoint is left, so what was known of some says nothing.
+        bad = absent
+    working = {seen.address for _, seen, verdict in found if verdict.health is Health.WORKING} if not absent else set()
+    health = Health.WORKING if not bad else Health.PARTLY_FAILING if working else Health.FAILING
+    since = old.since if old.health is health else min(verdict.since for _, _, verdict in bad or found)
+    leaves = sorted({seen.certificate for _, seen, _ in found if seen.certificate}, key=lambda leaf: leaf.not_after)
+    return HopState(
+        health,
+        since,
+        tuple(_failures(bad, {name for name, _, _ in found})),
+        tuple(sorted(working)[:MAX_ENDPOINTS]),
+        tuple(leaves[:MAX_CERTIFICATES]),
+        tuple(sorted({seen.tls_version for _, seen, _ in found if seen.tls_version})),
+        tuple(sorted({seen.address for _, seen, _ in bad if seen.ejected_since})[:MAX_ENDPOINTS]),
+    )
+
+
+def _failures(bad: Iterable[Judged], proxies: set[str]) -> Iterator[Failure]:
+    """Yields each reason once, with its endpoints, most of them first."""
+    words: dict[tuple[str, bool], tuple[set[str], set[str]]] = {}
+    for name, seen, _ in bad:
+        endpoints, seers = words.setdefault((seen.failure, seen.handshake), (set(), set()))
+        endpoints.add(seen.address)
+        seers.add(name)
+    for (text, handshake), (endpoints, seers) in sorted(words.items(), key=lambda item: (-len(item[1][0]), item[0])):
+        shown = tuple(sorted(endpoints - {""})[:MAX_ENDPOINTS])
+        yield Failure(text, shown, () if seers == proxies else tuple(sorted(seers)), handshake)
+
+
+def merged(found: list[HopSeen]) -> HopSeen:
+    """Returns figures of several proxies, or of several protocols of one port, together."""
+    if len(found) == 1:
+        return found[0]
+    endpoints: dict[tuple[str, str], list[EndpointSeen]] = {}
+    kinds: dict[str, int] = {}
+    for seen in found:
+        for each in seen.endpoints:
+            endpoints.setdefault((each.config, each.address), []).append(each)
+        for kind, count in seen.tls_failures.items():
+            kinds[kind] = kinds.get(kind, 0) + count
+    together = sorted((_one(several) for several in endpoints.values()), key=lambda each: (not each.in_a_row, each.address))
+    return HopSeen(
+        sum(seen.handshakes for seen in found),
+        sum(seen.handshake_failures for seen in found),
+        sum(seen.connect_failures for seen in found),
+        kinds,
+        max(seen.last_success for seen in found),
+        max(seen.last_failure for seen in found),
+        tuple(together[:MAX_ENDPOINTS]),
+        sum((seen.traffic for seen in found), Traffic()),
+    )
+
+
+def _one(several: list[EndpointSeen]) -> EndpointSeen:
+    """Returns what all proxies have seen of one endpoint; the certificate is that of the last who got one."""
+    worst = max(several, key=lambda each: (each.in_a_row > 0, each.last_failure))
+    shown = max(several, key=lambda each: (each.certificate is not None, each.last_success))
+    return msgspec.structs.replace(
+        worst,
+        failures=sum(each.failures for each in several),
+        last_success=max(each.last_success for each in several),
+        certificate=shown.certificate,
+        tls_version=shown.tls_version,
+        cipher=shown.cipher,
+        ejected_since=min((each.ejected_since for each in several if each.ejected_since), default=0.0),
+    )

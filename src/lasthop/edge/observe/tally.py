@@ -1,0 +1,450 @@
+"""What one proxy has seen, added up: outcomes, requests and counts in, a `ProxyReport` out. No I/O, no clock.
+
+The access log has samples. So whether an endpoint has worked since it failed is also read from Envoy's counters of that
+endpoint, which `watched` asks for while there is reason to.
+"""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_left
+from itertools import accumulate
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe import counted as in_words
+from lasthop.edge.observe.evidence import Counts, EndpointCounts, EndpointsCounted, HopCounts, Outcome, Request
+from lasthop.edge.observe.words import cut, shown
+from lasthop.engine.plan.observation import (
+    LATENCY_BOUNDS,
+    MAX_ENDPOINTS,
+    EndpointSeen,
+    HopSeen,
+    LeafCertificate,
+    ProxyReport,
+    Traffic,
+)
+from lasthop.engine.plan.upstream import Connection, Hop
+
+MAX_HOPS: Final = 20_000
+MAX_WATCHED: Final = 100
+"""Hops whose endpoints are counted at a time."""
+QUIET: Final = 30.0
+"""Seconds without a failure after which new connections are taken for successes, samples or not."""
+FORGOTTEN: Final = 3600.0
+"""Seconds after which a hop that Envoy does not count any more is forgotten."""
+MAX_CONFIGS: Final = 4
+"""Configurations of a hop that are told apart: the present one, and those whose last streams still run."""
+_DOUBTFUL: Final = 16
+_AT_ONCE: Final = 2
+"""Failures that are noted of those that were counted between two looks: as many as a verdict takes."""
+_EJECTED_ANEW: Final = 5.0
+"""Seconds without ejection after which another one is news."""
+
+
+class Tally:
+    """Of one proxy of a Gateway. What is no hop of that Gateway is ignored."""
+
+    def __init__(self, gateway: Key, proxy: str = "", *, now: float) -> None:
+        self.gateway, self.proxy, self.since = gateway, proxy, now
+        self._hops: dict[Hop, _Hop] = {}
+        self._routes: dict[Key, _Requests] = {}
+        self._turn = 0
+        self._counted = False
+
+    def __repr__(self) -> str:
+        return f"<Tally of {self.gateway.path}{f' at {self.proxy}' if self.proxy else ''}: {len(self._hops)} hops>"
+
+    def take(self, outcome: Outcome) -> None:
+        """Takes in a line of the access log."""
+        if hop := self._of(outcome.hop):
+            hop.wire(outcome.config).take(_bounded(outcome))
+
+    def request(self, request: Request) -> None:
+        """Takes in the other part of that line: what was asked, and how it was answered."""
+        if request.hop and (hop := self._of(request.hop)):
+            hop.request(request)
+        if request.route and (request.route in self._routes or len(self._routes) < MAX_HOPS):
+            self._routes.setdefault(request.route, _Requests()).take(request)
+
+    def count(self, counts: Counts, now: float) -> None:
+        """Takes in what Envoy has counted until now."""
+        for key, counted in counts.items():
+            if hop := self._of(key.hop):
+                hop.count(key.config, counted, now, first=not self._counted)
+        there = {key.hop for key in counts}
+        for gone in [key for key, hop in self._hops.items() if now - hop.heard > FORGOTTEN and key not in there]:
+            del self._hops[gone]
+        self._counted = True
+
+    def count_endpoints(self, counted: EndpointsCounted, now: float) -> None:
+        """Takes in what Envoy has counted of the endpoints of hops that are `watched`."""
+        for key, endpoints in counted.items():
+            if hop := self._hops.get(key.hop):
+                hop.wire(key.config).count_endpoints(endpoints, now)
+
+    def watched(self) -> list[Hop]:
+        """Returns the hops of which it has to be known whether their endpoints work; where these are many, they take turns."""
+        found = [key for key, hop in self._hops.items() if hop.watched]
+        begin = self._turn % len(found) if found else 0
+        chosen = (found[begin:] + found[:begin])[:MAX_WATCHED]
+        self._turn = begin + len(chosen)
+        return chosen
+
+    def report(self, now: float) -> ProxyReport:
+        hops = {key: hop.seen() for key, hop in self._hops.items()}
+        routes = {key: requests.traffic() for key, requests in self._routes.items()}
+        return ProxyReport(self.gateway, self.proxy, self.since, now, hops, routes)
+
+    def _of(self, key: Hop) -> _Hop | None:
+        known = self._hops.get(key)
+        if known is None and key.gateway == self.gateway and len(self._hops) < MAX_HOPS:
+            known = self._hops[key] = _Hop(key)
+        return known
+
+
+class _Requests:
+    """Counts requests, each for as many as it stands for."""
+
+    def __init__(self) -> None:
+        self._codes = [0.0] * 5
+        self._latency = [0.0] * len(LATENCY_BOUNDS)
+        self._traffic: Traffic | None = None
+
+    def take(self, request: Request) -> None:
+        self._traffic = None
+        self._codes[min(5, max(1, request.status // 100)) - 1] += request.weight
+        self._latency[bisect_left(LATENCY_BOUNDS, request.seconds)] += request.weight
+
+    def traffic(self, active: int = 0) -> Traffic:
+        if self._traffic is None or self._traffic.active != active:
+            one, two, three, four, five = map(round, self._codes)
+            cumulative = map(round, accumulate(self._latency))
+            latency = tuple(zip(LATENCY_BOUNDS, cumulative, strict=True))
+            self._traffic = Traffic((one, two, three, four, five), latency, active)
+        return self._traffic
+
+
+class _Counter:
+    """A figure of Envoy's that only grows, also where Envoy begins to count anew."""
+
+    def __init__(self) -> None:
+        self._before = self._last = 0
+
+    @property
+    def total(self) -> int:
+        return self._before + self._last
+
+    def take(self, new: int) -> int:
+        """Returns by how much it has grown."""
+        if new < self._last:
+            self._before += self._last
+            self._last = 0
+        grown, self._last = new - self._last, new
+        return grown
+
+
+class _Hop:
+    """Requests of a hop, whatever its configuration, and what was seen under each configuration."""
+
+    def __init__(self, key: Hop) -> None:
+        self._key = key
+        self._requests = _Requests()
+        self._wires: dict[str, _Wire] = {}
+        self._ended = HopSeen()
+        """The counts of configurations that are forgotten."""
+        self._parts: list[HopSeen] = []
+        self._seen: HopSeen | None = None
+
+    @property
+    def heard(self) -> float:
+        return max((wire.heard for wire in self._wires.values()), default=0.0)
+
+    @property
+    def watched(self) -> bool:
+        return any(wire.watched for wire in self._wires.values())
+
+    def request(self, request: Request) -> None:
+        self._requests.take(request)
+
+    def count(self, config: str, counted: HopCounts, now: float, *, first: bool) -> None:
+        # Where there is no room, it may be one that made room before, whose counts are not from now.
+        crowded = config not in self._wires and len(self._wires) >= MAX_CONFIGS
+        self.wire(config).count(counted, now, first=first or crowded)
+
+    def wire(self, config: str) -> _Wire:
+        """Returns what is seen under a configuration; the one that was not heard of for longest makes room for a new one."""
+        known = self._wires.get(config)
+        if known is None:
+            if len(self._wires) >= MAX_CONFIGS:
+                oldest = min(self._wires, key=lambda each: self._wires[each].heard)
+                ended = _summed([self._ended, self._wires.pop(oldest).seen()])
+                self._ended = msgspec.structs.replace(ended, endpoints=(), last_success=0.0, last_failure=0.0)
+            known = self._wires[config] = _Wire(Connection(self._key, config))
+        return known
+
+    def seen(self) -> HopSeen:
+        """Lists the endpoints of the configuration that was heard of last first: there is a limit to how many are reported."""
+        wires = sorted(self._wires.values(), key=lambda wire: wire.heard, reverse=True)
+        parts, traffic = [wire.seen() for wire in wires], self._requests.traffic(sum(wire.active for wire in wires))
+        unchanged = len(parts) == len(self._parts) and all(map(operator.is_, parts, self._parts))
+        if self._seen is None or not unchanged or self._seen.traffic is not traffic:
+            self._parts = parts
+            self._seen = msgspec.structs.replace(_summed([*parts, self._ended]), traffic=traffic)
+        return self._seen
+
+
+def _summed(parts: list[HopSeen]) -> HopSeen:
+    kinds: dict[str, int] = {}
+    for part in parts:
+        for kind, count in part.tls_failures.items():
+            kinds[kind] = kinds.get(kind, 0) + count
+    return HopSeen(
+        sum(part.handshakes for part in parts),
+        sum(part.handshake_failures for part in parts),
+        sum(part.connect_failures for part in parts),
+        kinds,
+        max(part.last_success for part in parts),
+        max(part.last_failure for part in parts),
+        tuple(endpoint for part in parts for endpoint in part.endpoints)[:MAX_ENDPOINTS],
+    )
+
+
+class _Wire:
+    """One configuration of a hop."""
+
+    def __init__(self, key: Connection) -> None:
+        self.key = key
+        self.heard = 0.0
+        """When it was last heard of."""
+        self._endpoints: dict[str, _Endpoint] = {}
+        self._connections, self._sent, self._connect_failures, self._timeouts, self._handshakes = (
+            _Counter() for _ in range(5)
+        )
+        self._tls_failures: dict[str, _Counter] = {}
+        self._counts = HopCounts()
+        self._doubtful: list[Outcome] = []
+        self._errors = (0, 0)
+        """TLS errors of the last two times that were counted: one may be counted before its line is read."""
+        self._refused = False
+        """TLS errors of a stream were counted lately: with TLS 1.3 a connection is made before the backend refuses it, so that
+        one was made says nothing."""
+        self._failing = False
+        """Failures were counted the last time."""
+        self._unsampled = False
+        """There are requests and no failures, and no sample has shown an endpoint."""
+        self._sending = False
+        """Requests were sent lately, perhaps beside others for which there was no connection."""
+        self._kind, self._late = "", False
+        """Of the last failures that were counted: the TLS failure that was counted most, empty if they were not of TLS; and
+        whether connections took too long."""
+        self._seen: HopSeen | None = None
+
+    @property
+    def watched(self) -> bool:
+        reasons = (self._failing, self._unsampled, self._unlogged, self._counts.ejected)
+        return any(reasons) or any(each.in_a_row for each in self._endpoints.values())
+
+    @property
+    def _unlogged(self) -> bool:
+        """TLS errors of a stream were counted long enough ago for their lines to be read, and there was none."""
+        return self._refused and bool(self._errors[0]) and not self._endpoints and not self._unsampled
+
+    def take(self, outcome: Outcome) -> None:
+        self._seen, self.heard = None, max(self.heard, outcome.at)
+        if outcome.doubtful:
+            self._doubtful = [*self._doubtful, outcome][-_DOUBTFUL:]
+            return
+        self._endpoint(outcome.address).take(outcome)
+        if not outcome.failure and outcome.address:
+            self._endpoints.pop("", None)  # there is an endpoint again
+
+    @property
+    def active(self) -> int:
+        return self._counts.active
+
+    def count(self, counted: HopCounts, now: float, *, first: bool) -> None:
+        """Takes what Envoy has counted for a hop. `first`: what is counted until now may be from before this process began,
+        and says nothing of now."""
+        if counted != self._counts:
+            self._counts, self._seen = counted, None
+        connections, requests = self._connections.take(counted.connections), self._sent.take(counted.requests)
+        failures = self._connect_failures.take(counted.connect_failures)
+        self._handshakes.take(counted.handshakes)
+        late = self._timeouts.take(counted.connect_timeouts) > 0
+        grown = {name: self._tls_failures.setdefault(name, _Counter()).take(n) for name, n in counted.tls_failures.items()}
+        if connections or counted.active:
+            self.heard = now
+        if first:
+            failures, requests, grown = 0, 0, {}
+        self._failing = bool(failures)
+        kind = max(grown, key=lambda name: grown[name], default="") if any(grown.values()) else ""
+        if failures or kind:
+            self._kind, self._late = kind, late
+        self._errors = (self._errors[1], grown.get("connection_error", 0))
+        self._refused = not self.key.hop.protocol.http and any(self._errors)
+        self._judge_doubtful()
+        good = not failures and not kind
+        self._unsampled, self._sending = bool(requests) and good and not self._endpoints, bool(requests)
+        for each in self._endpoints.values() if kind else ():
+            # Of an endpoint it may have been counted before, without a kind.
+            each.counted(self._words, handshake=True)
+        for each in self._endpoints.values() if good else ():
+            # There is traffic and none of it fails, whether samples show it or not.
+            if connections and now - each.last_bad > QUIET if each.in_a_row else requests and each.last_success:
+                each.succeeded(now)
+                self._seen = None
+
+    def _judge_doubtful(self) -> None:
+        for outcome in self._doubtful[: sum(self._errors)]:
+            self._endpoint(outcome.address).take(outcome)
+            self._seen = None
+        self._doubtful = []
+
+    def count_endpoints(self, counted: dict[str, EndpointCounts], now: float) -> None:
+        self._seen, unlogged = None, self._unlogged
+        words = in_words.said(in_words.BROKEN_OFF) if unlogged else self._words
+        for address, counts in counted.items():
+            known = self._endpoints.get(address)
+            used = self._unsampled or (self._sending and counts.answers)
+            if known is None and used and counts.connections > counts.connect_failures:
+                self._endpoint(address).succeeded(now)
+            elif known is None and not counts.connect_failures and not (unlogged and counts.connections):
+                continue
+            unseen = Outcome(self.key.hop, address, now, words, handshake=bool(self._kind) or unlogged)
+            if unlogged:
+                self._endpoint(address).take(unseen)
+            self._endpoint(address).count(counts, unseen, now, made=not self._refused, failing=self._failing)
+
+    @property
+    def _words(self) -> str:
+        """Says what the counters tell of the last failures."""
+        return in_words.words(self._kind, timeout=self._late)
+
+    def _endpoint(self, address: str) -> _Endpoint:
+        known = self._endpoints.get(address)
+        if known is None:
+            if len(self._endpoints) >= MAX_ENDPOINTS:
+                del self._endpoints[min(self._endpoints.values(), key=_importance).address]
+            known = self._endpoints[address] = _Endpoint(address, self.key.config)
+        return known
+
+    def seen(self) -> HopSeen:
+        if self._seen is None:
+            endpoints = sorted(self._endpoints.values(), key=_importance, reverse=True)
+            tls = {name: counter.total for name, counter in self._tls_failures.items() if counter.total}
+            self._seen = HopSeen(
+                self._handshakes.total,
+                sum(tls.values()),
+                self._connect_failures.total,
+                tls,
+                max((each.last_success for each in endpoints), default=0.0),
+                max((each.last_failure for each in endpoints), default=0.0),
+                tuple(each.seen() for each in endpoints),
+            )
+        return self._seen
+
+
+class _Endpoint:
+    def __init__(self, address: str, config: str) -> None:
+        self.address, self._config = address, config
+        self.failures = self.in_a_row = 0
+        self.failure, self.handshake = "", False
+        self.failing_since = self.last_failure = self.last_success = 0.0
+        self._certificate: LeafCertificate | None = None
+        self._tls_version = self._cipher = ""
+        self._counts: EndpointCounts | None = None
+        self._logged = False
+        """A failure was in the log since the counters were last looked at."""
+        self._told = False
+        """The failure's words are from the log."""
+        self.ejected_since = self._last_ejected = 0.0
+
+    def take(self, outcome: Outcome) -> None:
+        if outcome.failure:
+            self._logged = self._told = True
+            self.failure, self.handshake = outcome.failure, outcome.handshake
+            self._failed(outcome.at)
+            return
+        self.succeeded(outcome.at)
+        self._certificate = outcome.certificate or self._certificate
+        self._tls_version = outcome.tls_version or self._tls_version
+        self._cipher = outcome.cipher or self._cipher
+
+    @property
+    def last_bad(self) -> float:
+        """When it failed last, or was ejected, which hides whether it fails."""
+        return max(self.last_failure, self._last_ejected)
+
+    def _failed(self, at: float) -> None:
+        self.failures += 1
+        if not self.in_a_row:
+            self.failing_since = at
+        self.in_a_row += 1
+        self.last_failure = max(self.last_failure, at)
+
+    def counted(self, words: str, *, handshake: bool) -> None:
+        """Says what the counters tell of its failures, unless the log has said more since it last worked."""
+        if self.in_a_row and not self._told and (handshake or not self.handshake):
+            self.failure, self.handshake = words, handshake
+
+    def succeeded(self, at: float) -> None:
+        self.in_a_row, self._told, self.handshake, self.ejected_since = 0, False, False, 0.0
+        self.last_success = max(self.last_success, at)
+
+    def count(self, counts: EndpointCounts, unseen: Outcome, now: float, *, made: bool, failing: bool) -> None:
+        """Takes what Envoy has counted for an endpoint. `unseen` is the failure to note if there was one that is in no log;
+        `made`: answers are a success; `failing`: the hop's failures have just grown."""
+        last, self._counts = self._counts, counts
+        logged, self._logged = self._logged, False
+        if counts.ejected:
+            if not self.in_a_row and now - self._last_ejected > _EJECTED_ANEW:
+                # Only who fails again and again is, however quickly it was over.
+                self._fails(counts.connect_failures, unseen, now)
+            self.ejected_since, self._last_ejected = self.ejected_since or now, now
+        if last is None and failing and not logged and counts.connections == counts.connect_failures > 0:
+            # It has never been connected to, and retries may have hidden all of it before anybody looked.
+            self._fails(counts.connect_failures, unseen, now)
+        elif last is None or counts.connections < last.connections:
+            if made and counts.answers and not self.last_success and self.in_a_row:
+                self.last_success = self.failing_since - 1.0  # at some time before
+        elif counts.answers > last.answers:
+            if made:
+                self.succeeded(now)
+        elif counts.connect_failures > last.connect_failures and not logged:
+            self._fails(counts.connect_failures - last.connect_failures, unseen, now)
+
+    def _fails(self, times: int, unseen: Outcome, now: float) -> None:
+        for _ in range(min(times, _AT_ONCE)):
+            self._failed(now)
+        self.counted(unseen.failure, handshake=unseen.handshake)
+
+    def seen(self) -> EndpointSeen:
+        return EndpointSeen(
+            self.address,
+            self.failures,
+            self.failure,
+            self.handshake,
+            self.in_a_row,
+            self.failing_since if self.in_a_row else 0.0,
+            self.last_failure,
+            self.last_success,
+            self._certificate,
+            self._tls_version,
+            self._cipher,
+            self.ejected_since,
+            self._config,
+        )
+
+
+def _importance(endpoint: _Endpoint) -> tuple[bool, float, str]:
+    """Sorts what fails first, then what was heard of last."""
+    return bool(endpoint.in_a_row), max(endpoint.last_failure, endpoint.last_success), endpoint.address
+
+
+def _bounded(outcome: Outcome) -> Outcome:
+    """Returns it with every text printable and cut to a length: backends and clients have written them."""
+    texts = {name: cut(getattr(outcome, name)) for name in ("failure", "tls_version", "cipher")}
+    return msgspec.structs.replace(outcome, **texts, certificate=shown(outcome.certificate))

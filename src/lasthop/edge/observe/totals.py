@@ -1,0 +1,118 @@
+"""Totals that only grow, as counters must: what proxies have reported, added up, whichever of them come and go. No I/O.
+
+A sum over the proxies that there are would fall when one of them goes, and a Prometheus takes that for a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Generator
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan.observation import HopSeen, ProxyReport, Traffic
+from lasthop.engine.plan.upstream import Hop
+
+MAX_GONE: Final = 200
+"""Proxies of one Gateway that are remembered by name after they have fallen silent."""
+
+
+class HopTotals(msgspec.Struct, frozen=True, gc=False):
+    handshakes: int = 0
+    tls_failures: dict[str, int] = {}
+    connect_failures: int = 0
+    traffic: Traffic = Traffic()
+
+    @classmethod
+    def of(cls, seen: HopSeen) -> HopTotals:
+        return cls(seen.handshakes, seen.tls_failures, seen.connect_failures, seen.traffic)
+
+    def __add__(self, other: HopTotals) -> HopTotals:
+        names = self.tls_failures.keys() | other.tls_failures.keys()
+        tls = {name: self.tls_failures.get(name, 0) + other.tls_failures.get(name, 0) for name in names}
+        failures = self.connect_failures + other.connect_failures
+        return HopTotals(self.handshakes + other.handshakes, tls, failures, self.traffic + other.traffic)
+
+    def since(self, before: HopTotals) -> HopTotals:
+        """Returns what has been added; all of it where the proxy has begun to count anew."""
+        tls = {name: count - before.tls_failures.get(name, 0) for name, count in self.tls_failures.items()}
+        handshakes, failures = self.handshakes - before.handshakes, self.connect_failures - before.connect_failures
+        if min(handshakes, failures, *tls.values()) < 0:
+            return self
+        return HopTotals(handshakes, tls, failures, added(self.traffic, before.traffic))
+
+
+def added(now: Traffic, before: Traffic) -> Traffic:
+    """Returns what has been added to traffic; all of it where the proxy has begun to count anew."""
+    if any(ours < theirs for ours, theirs in zip(now.codes, before.codes, strict=True)):
+        return now
+    found = now - before
+    return now if any(count < 0 for _, count in found.latency) else found
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """The numbers of a proxy's last report."""
+
+    since: float
+    hops: dict[Hop, HopTotals]
+    routes: dict[Key, Traffic]
+
+
+class Totals:
+    def __init__(self) -> None:
+        self.hops: dict[Hop, HopTotals] = {}
+        self.routes: dict[tuple[Key, Key], Traffic] = {}
+        """By Gateway and route."""
+        self._last: dict[tuple[Key, str], _Counted] = {}
+        self._gone: dict[Key, dict[str, float]] = {}
+        """Since when each proxy counted that has fallen silent, by Gateway. If it reports again, what it had counted before
+        is in the totals already, and how much that was is no longer known."""
+
+    def heard(self, report: ProxyReport) -> Generator[None, None, None]:
+        """Takes in the report of a proxy, in steps: it may have thousands of hops. One report at a time."""
+        key = (report.gateway, report.proxy)
+        last = self._last.get(key)
+        if last is None or last.since != report.since:
+            last = self._last[key] = _Counted(report.since, {}, {})
+        counted = self._gone.get(report.gateway, {}).pop(report.proxy, None) == report.since
+        # Each number goes into both at once, or what is stopped halfway would count twice the next time.
+        for hop, seen in report.hops.items():
+            if hop.gateway == report.gateway:
+                was, new = last.hops.get(hop), HopTotals.of(seen)
+                last.hops[hop] = new
+                if was != new and not counted:
+                    self.hops[hop] = self.hops.get(hop, HopTotals()) + (new.since(was) if was else new)
+                yield
+        for route, traffic in report.routes.items():
+            then = last.routes.get(route)
+            last.routes[route] = traffic
+            if then is not traffic and then != traffic and not counted:
+                total = self.routes.get((report.gateway, route), Traffic())
+                self.routes[report.gateway, route] = total + (added(traffic, then) if then else traffic)
+            yield
+        for hop in last.hops.keys() - report.hops.keys():
+            del last.hops[hop]
+        for route in last.routes.keys() - report.routes.keys():
+            del last.routes[route]
+
+    def keep(self, hops: Container[Hop], routes: Callable[[Key], bool]) -> None:
+        """Forgets all but these: what does not exist any more has no series."""
+        self.hops = {hop: each for hop, each in self.hops.items() if hop in hops}
+        self.routes = {key: each for key, each in self.routes.items() if routes(key[1])}
+
+    def keep_proxies(self, reports: Callable[[Key, str], bool]) -> None:
+        """Forgets the numbers of proxies that have fallen silent; the totals stay."""
+        for key in [key for key in self._last if not reports(*key)]:
+            gone = self._gone.setdefault(key[0], {})
+            gone[key[1]] = self._last.pop(key).since
+            if len(gone) > MAX_GONE:
+                del gone[next(iter(gone))]
+
+    def forget(self, gateway: Key) -> None:
+        """Forgets a Gateway that is gone."""
+        self.hops = {hop: each for hop, each in self.hops.items() if hop.gateway != gateway}
+        self.routes = {key: each for key, each in self.routes.items() if key[0] != gateway}
+        self._gone.pop(gateway, None)
+        for key in [key for key in self._last if key[0] == gateway]:
+            del self._last[key]

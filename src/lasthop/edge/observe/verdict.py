@@ -1,0 +1,78 @@
+"""Whether an endpoint fails, as seen by one proxy: with hysteresis, so that no verdict comes and goes with single connections.
+
+    UNTRIED ──success──> WORKING ──2 failures in a row, none made good for HOLD──> FAILING ──success──> WORKING
+       └───────a failure, and never a success, for FIRST_HOLD──────────────────────^   (the more often, the later)
+
+Silence makes it UNTRIED again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop.engine.plan.observation import EndpointSeen, Health
+
+HOLD: Final = 5.0
+"""Seconds that an endpoint that has worked must fail: long enough for Envoy's counters to tell of successes between."""
+FIRST_HOLD: Final = 1.5
+"""The same of one that is not known to have worked."""
+RECOVERY: Final = 10.0
+"""Seconds without a failure that an endpoint must have which has failed before and come back; doubled each time."""
+LONGEST_RECOVERY: Final = 300.0
+CALM: Final = 900.0
+"""Seconds after which it does not matter any more how often it went back and forth."""
+SILENCE: Final = 1800.0
+"""Seconds after which the last connection says nothing any more."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    health: Health = Health.UNTRIED
+    since: float = 0.0
+    returns: int = 0
+    """How often it has come back from failing lately."""
+    changed: float = 0.0
+
+
+NONE: Final = Verdict()
+
+
+def judge(old: Verdict, seen: EndpointSeen, *, hop_success: float, active: bool, now: float) -> tuple[Verdict, float | None]:
+    """Returns the verdict, and when to judge again if nothing new is seen until then.
+
+    All of it was seen under one configuration of the hop. `hop_success` is when some endpoint has answered last under it;
+    `active`: something is under way there, such as a WebSocket that lasts for days.
+    """
+    failed = seen.in_a_row > 0
+    worked = seen.last_success > 0
+    last = max(seen.last_failure if failed else 0.0, seen.last_success if worked else 0.0)
+    if not last:
+        return NONE, None
+    if now - last >= SILENCE:
+        return (old, now + SILENCE) if active and not failed and old.health is Health.WORKING else (NONE, None)
+    quiet = last + SILENCE
+    if not failed:
+        return _works(old, seen, now, quiet)
+    since = seen.failing_since
+    if old.health is Health.FAILING:
+        return old, quiet
+    known = worked or old.health is Health.WORKING or hop_success > 0
+    if known and seen.in_a_row < 2:
+        return (old if old.health is Health.WORKING else NONE), quiet
+    hold = HOLD if known else FIRST_HOLD
+    if now - since < hold:
+        return old, since + hold
+    returns = old.returns if now - old.changed < CALM else 0
+    return Verdict(Health.FAILING, since, returns, now), quiet
+
+
+def _works(old: Verdict, seen: EndpointSeen, now: float, quiet: float) -> tuple[Verdict, float | None]:
+    if old.health is Health.WORKING:
+        return old, quiet
+    if old.health is not Health.FAILING:
+        return Verdict(Health.WORKING, seen.last_success, old.returns, now), quiet
+    recovery = min(LONGEST_RECOVERY, RECOVERY * 2 ** (old.returns - 1)) if old.returns else 0.0
+    if now - seen.last_failure < recovery:
+        return old, seen.last_failure + recovery
+    return Verdict(Health.WORKING, seen.last_success, min(old.returns + 1, 10), now), quiet

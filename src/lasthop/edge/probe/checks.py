@@ -1,0 +1,279 @@
+"""Checks one backend against what the gateway expects of it: what it shows, what is wanted, and what to change.
+
+The expectation holds the gateway's own `BackendTLS`; the policy is not read again here.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import re
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.addresses import is_ip, with_port
+from lasthop.base.pki import parse
+from lasthop.edge.probe.certificate_view import CertificateInfo, describe
+from lasthop.edge.probe.handshake import Expectation, Handshake, NoHandshake, Untried, fetch, handshake
+from lasthop.edge.probe.result import LISTED, Check, EndpointResult, State
+from lasthop.edge.probe.trust import check_trust
+from lasthop.engine.outputs.envoy.tls import dns_regex
+from lasthop.engine.plan.tls import BackendTLS, San, SanType
+from lasthop.engine.plan.tls_options import CIPHER_SUITES, VERSIONS
+
+KEYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
+"""Of backends: Envoy offers no other signatures, and pyOpenSSL has no way to offer as few."""
+RSA_KEY_EXCHANGE: Final = "AES"
+"""How the names of those suites begin in which the backend's key signs nothing: the client encrypts a secret for it."""
+SPEAK_TLS: Final = "Enable TLS on this port of the backend, or point the Service to the port that has it."
+ISSUE_ANEW: Final = "Reissue the backend's certificate, from a CA that follows RFC 5280."
+CLOSES: Final = "the backend closes the connection right after the handshake, and does not say why"
+CHOOSE_ALPN: Final = (
+    "Offer what the backend speaks: option lasthop.dev/alpn of the policy, or appProtocol of the Service's port."
+)
+SPEAK_H2: Final = "Let the backend speak HTTP/2 on this port and pick h2 by ALPN: GRPCRoutes need it."
+
+
+def addresses(host: str, port: int) -> list[tuple[str, int]]:
+    """Returns the addresses that a proxy would find: IPv4 where there is any. Raises `NoHandshake`."""
+    if is_ip(host):
+        return [(host, port)]
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        if host == "localhost":  # RFC 6761, 6.3: Envoy knows it without /etc/hosts, the C library does not
+            return [("127.0.0.1", port)]
+        raise NoHandshake(f"{host} is not found in DNS") from None
+    preferred = [each for each in found if each[0] is socket.AF_INET] or found
+    return list(dict.fromkeys((str(each[4][0]), port) for each in preferred))
+
+
+def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, timeout: float) -> EndpointResult:
+    """Makes the gateway's handshake with one endpoint and judges it."""
+    at, tls = with_port(*address), expected.tls
+    try:
+        seen = handshake(address, expected, timeout)
+    except Untried as error:
+        remedy = "Probe from another machine; Envoy may accept them."
+        return EndpointResult(at, (Check("tls", State.FAIL, str(error), remedy),))
+    except NoHandshake as error:
+        return EndpointResult(at, (unreachable(error),))
+    connect = Check("connect", State.PASS, "accepts connections")
+    if not seen.chain:
+        return EndpointResult(at, (connect, _no_chain(address, expected, seen, timeout)))
+    own = parse.certificate(seen.chain[0])
+    if isinstance(own, parse.Unreadable):
+        return EndpointResult(at, (connect, Check("chain", State.FAIL, f"its certificate {own.message}", ISSUE_ANEW)))
+    extensions = parse.Extensions() if isinstance(own.extensions, parse.Unreadable) else own.extensions
+    chain = _read(seen.chain)
+    leaf = chain[0]
+    checks: tuple[Check, ...] = (
+        connect,
+        _tls(seen, leaf, extensions, tls),
+        Check("sni", State.PASS, f"{tls.sni} is sent"),
+        _alpn(address, expected, seen, timeout),
+        *check_trust(tls, chain, seen.chain_errors, now),
+        _names(leaf, extensions, tls),
+        _pins(leaf, tls),
+        _client(seen, expected),
+        *_weak(seen.chain),
+    )
+    if seen.closed and not any(each.state is State.FAIL for each in checks):
+        checks = (*checks, _closed(expected))
+    certificate = msgspec.to_builtins(leaf)
+    del certificate["pem"]
+    return EndpointResult(at, checks, certificate)
+
+
+def _weak(chain: tuple[bytes, ...]) -> Iterator[Check]:
+    """Warns of keys and signatures that Envoy accepts and nobody should; says nothing where there are none."""
+    found = (parse.certificate(der) for der in chain)
+    weak = [
+        f"{each.common_name} has a {each.weakness}"
+        for each in found
+        if not isinstance(each, parse.Unreadable) and each.weakness
+    ]
+    if weak:
+        remedy = "Reissue it with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature."
+        yield Check("strength", State.WARN, f"{'; '.join(weak[:LISTED])}, which Envoy accepts", remedy)
+
+
+def unreachable(error: NoHandshake) -> Check:
+    remedy = "Is the backend up, and are address and port of its EndpointSlice or ExternalName right?"
+    return Check("connect", State.FAIL, error.what, remedy)
+
+
+def _read(chain: tuple[bytes, ...]) -> list[CertificateInfo]:
+    """Returns those that can be read: whether the others matter is for the handshake to say."""
+    found = []
+    for der in chain:
+        with contextlib.suppress(ValueError):
+            found.append(describe(der))
+    return found
+
+
+def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, tls: BackendTLS) -> Check:
+    if not leaf.key.startswith(KEYS):
+        remedy = "Give the backend a certificate with an RSA key, or one on the curve P-256 or P-384."
+        return Check("tls", State.FAIL, f"its key is {leaf.key}, and Envoy accepts no signatures of that kind", remedy)
+    use, permitted = "digitalSignature", extensions.digital_signature
+    if seen.cipher.startswith(RSA_KEY_EXCHANGE):
+        use, permitted = "keyEncipherment", extensions.key_encipherment
+    if not permitted:
+        found = f"the key usage of its certificate lacks {use}, which {seen.cipher or 'TLS'} needs"
+        return Check("tls", State.FAIL, found, f"Have the certificate issued with the key usage {use}.")
+    return Check("tls", State.PASS, f"{seen.version or 'a handshake'}; {_versions(tls)} is offered")
+
+
+def _versions(tls: BackendTLS) -> str:
+    low, high = tls.options.lowest, tls.options.max_version
+    return f"TLS {low}" if low == high else f"TLS {low} to {high}"
+
+
+def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:
+    """Returns why no certificate was seen; a handshake that takes anything may show more."""
+    if seen.unreadable:
+        return Check("chain", State.FAIL, f"it presents something that is not a certificate ({seen.failure})", ISSUE_ANEW)
+    if seen.plaintext:
+        return Check("tls", State.FAIL, f"it does not speak TLS on this port ({seen.failure})", SPEAK_TLS)
+    if "unrecognized name" in seen.failure:
+        remedy = "Correct the hostname of the policy, which is sent as SNI, or let the backend serve that name."
+        return Check("sni", State.FAIL, f"it does not serve {expected.tls.sni} ({seen.failure})", remedy)
+    if "application protocol" in seen.failure:
+        remedy = SPEAK_H2 if _grpc_alone(expected) else CHOOSE_ALPN
+        return Check("alpn", State.FAIL, f"it accepts none of {', '.join(expected.alpn)} ({seen.failure})", remedy)
+    try:
+        loose = fetch(*address, expected.tls.sni, timeout)
+    except NoHandshake as error:
+        # An alert is TLS, so that the port is right.
+        remedy = "Look in the backend's log: it answers with a TLS alert." if "alert" in seen.failure else SPEAK_TLS
+        return Check("tls", State.FAIL, error.what, remedy)
+    if loose.version and loose.version not in _accepted_versions(expected.tls):
+        what = f"it speaks {loose.version}, and the gateway {_versions(expected.tls)}"
+        remedy = "Let the backend speak a newer TLS, or permit the version: option lasthop.dev/min-tls-version."
+        return Check("tls", State.FAIL, what, remedy)
+    what = f"the handshake fails ({seen.failure}); with other settings it gives {loose.version} {loose.cipher}".rstrip()
+    return Check("tls", State.FAIL, what, _cipher_remedy(loose, expected.tls))
+
+
+def _cipher_remedy(loose: Handshake, tls: BackendTLS) -> str:
+    remedy = "Configure the backend with a cipher suite and a curve that the gateway offers"
+    if loose.cipher not in CIPHER_SUITES or loose.cipher in tls.options.cipher_suites:
+        return f"{remedy}: options lasthop.dev/cipher-suites and lasthop.dev/curves say which those are."
+    suites = ",".join((*tls.options.cipher_suites, loose.cipher))
+    return f"{remedy}, or permit the one that it has: option lasthop.dev/cipher-suites: {suites}."
+
+
+def _accepted_versions(tls: BackendTLS) -> set[str]:
+    low, high = VERSIONS.index(tls.options.lowest), VERSIONS.index(tls.options.max_version)
+    return {f"TLSv{version}".removesuffix(".0") for version in VERSIONS[low : high + 1]}
+
+
+def _alpn(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:
+    """Judges what ALPN picks. If it picks nothing, the gateway goes on with HTTP/1.1: a server of HTTP/2 over TLS would have
+    picked h2 (RFC 9113 3.2), and one that picks h2 where it is offered, but not http/1.1, has no HTTP/1.1."""
+    offered = ", ".join(expected.alpn)
+    if not expected.alpn:
+        return Check("alpn", State.SKIP, "nothing is offered")
+    if _grpc_alone(expected) and seen.alpn != "h2":
+        return Check("alpn", State.FAIL, "it does not pick h2, so it does not speak HTTP/2, which gRPC needs", SPEAK_H2)
+    if expected.grpc and seen.alpn != "h2":
+        picked = f"{seen.alpn}, of {offered}" if seen.alpn else f"it picks none of {offered}; http/1.1 is used"
+        return Check("alpn", State.WARN, f"{picked}, and calls of GRPCRoutes fail", SPEAK_H2)
+    if seen.alpn:
+        return Check("alpn", State.PASS, f"{seen.alpn}, of {offered}")
+    if not expected.http:
+        return Check("alpn", State.PASS, f"it picks none of {offered}")
+    if expected.falls_back:
+        return Check("alpn", State.WARN, "it does not pick h2, which is all that is offered; HTTP/1.1 is used", CHOOSE_ALPN)
+    if expected.alpn == ("h2",):
+        return Check(
+            "alpn", State.FAIL, "it does not pick h2, so it does not speak HTTP/2, which is all that is offered", CHOOSE_ALPN
+        )
+    if expected.alpn == ("http/1.1",) and _picks_h2(address, expected, timeout):
+        return Check("alpn", State.FAIL, "it does not pick http/1.1, but would pick h2, which is not offered", CHOOSE_ALPN)
+    return Check("alpn", State.PASS, f"it picks none of {offered}; http/1.1 is used")
+
+
+def _grpc_alone(expected: Expectation) -> bool:
+    return expected.grpc and expected.alpn == ("h2",)
+
+
+def _picks_h2(address: tuple[str, int], expected: Expectation, timeout: float) -> bool:
+    try:
+        return fetch(*address, expected.tls.sni, timeout).alpn == "h2"
+    except NoHandshake:
+        return False
+
+
+# --- names, pins, client certificate ---------------------------------------------------------------------------------
+
+
+def _names(leaf: CertificateInfo, own: parse.Extensions, tls: BackendTLS) -> Check:
+    held = ", ".join(leaf.names[:LISTED]) or f"no subjectAltName ({leaf.subject} does not count)"
+    more = f" and {len(leaf.names) - LISTED} more" if len(leaf.names) > LISTED else ""
+    if not tls.names:
+        why = f"waived by {tls.waiver.key}" if tls.waiver else "not looked at: the hash is the identity"
+        return Check("names", State.SKIP, f"{why}; it holds {held}{more}")
+    wanted = " or ".join(str(name) for name in tls.names)
+    if any(holds_name(name, own) for name in tls.names):
+        return Check("names", State.PASS, f"{held}{more}; wanted: {wanted}")
+    remedy = f"Have the certificate issued for {wanted} (as subjectAltName)"
+    if leaf.names:
+        remedy += ", or name what it holds in hostname or subjectAltNames of the policy"
+    remedy += "."
+    return Check("names", State.FAIL, f"it holds {held}{more}; wanted: {wanted}", remedy)
+
+
+def holds_name(wanted: San, own: parse.Extensions) -> bool:
+    """Uses the very expression that Envoy is given (RFC 9525)."""
+    if wanted.type is SanType.URI:
+        return wanted.value in own.uris
+    return any(re.fullmatch(dns_regex(wanted.value), name) for name in own.dns_names)
+
+
+def _pins(leaf: CertificateInfo, tls: BackendTLS) -> Check:
+    if not tls.pins:
+        return Check("pins", State.SKIP, "none are required")
+    key, whole = base64.b64decode(leaf.spki_sha256), bytes.fromhex(leaf.sha256.replace(":", ""))
+    if key in tls.pins.keys:
+        return Check("pins", State.PASS, f"its key is pinned: {leaf.spki_sha256}")
+    if whole in tls.pins.certificates:
+        return Check("pins", State.PASS, f"it is pinned: {leaf.sha256}")
+    count = len(tls.pins.keys) + len(tls.pins.certificates)
+    found = f"not one of the {count} pinned; its key is {leaf.spki_sha256}, it is {leaf.sha256}"
+    return Check("pins", State.FAIL, found, "If its owner confirms that it is right, pin it too: lasthop pin.")
+
+
+def _closed(expected: Expectation) -> Check:
+    """Returns what to say of a connection that was closed after all other checks had passed. A stream's backend may have its
+    reasons."""
+    remedy = "See the backend's log: it may want the PROXY protocol or another SNI, or have nothing to forward to."
+    return Check("open", State.FAIL if expected.http else State.WARN, CLOSES, remedy)
+
+
+def _client(seen: Handshake, expected: Expectation) -> Check:
+    name = "client certificate"
+    own = f"that of {expected.tls.client_certificate} is shown" if expected.tls.client_certificate else "the Gateway has none"
+    remedy = (
+        "Give the Gateway one that the backend trusts (spec.tls.backend.clientCertificateRef), or the policy (option "
+        "lasthop.dev/client-certificate)."
+    )
+    if seen.failure:
+        return Check(name, State.FAIL, f"the backend ends the connection ({seen.failure}); {own}", remedy)
+    if not seen.requested:
+        return Check(name, State.SKIP, "not asked for")
+    if seen.closed:
+        return Check(name, State.FAIL, f"asked for; {own}; {CLOSES}", remedy)
+    if not expected.tls.client_certificate:
+        found = (
+            "asked for, and the Gateway has none; the handshake succeeds, but some servers refuse requests then (nginx: 400)"
+        )
+        return Check(name, State.WARN, found, f"If it does: {remedy[0].lower()}{remedy[1:]}")
+    if expected.identity is None:
+        found = f"asked for; {expected.tls.client_certificate} cannot be read here, so none was presented"
+        return Check(name, State.WARN, found, "Probe where the Secret can be read, such as on the gateway itself.")
+    return Check(name, State.PASS, f"asked for; {own}, and the backend accepts it")

@@ -1,0 +1,345 @@
+"""Makes a TLS handshake with a backend. OpenSSL replaces Envoy's BoringSSL; tests/proxy compares the two.
+
+Errors of the chain are recorded and do not end the handshake, so that one connection shows the chain, all its errors, version
+and ALPN, and how the backend reacts to the client's certificate. No request is sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from OpenSSL import SSL, crypto
+
+from lasthop.base.api.addresses import is_ip, with_port
+from lasthop.base.pki import parse
+from lasthop.base.pki.revocation import revocation_lists
+from lasthop.engine.plan.tls import Anchors, BackendTLS
+from lasthop.engine.plan.tls_options import CIPHER_SUITES, VERSIONS
+
+TIMEOUT: Final = 10.0
+AFTERWARDS: Final = 0.5
+"""Seconds to wait after a handshake with TLS 1.3: only then does a backend say that it wants another client certificate."""
+LINGER: Final = 0.25
+"""Seconds to wait after any other handshake for a backend that closes the connection before anything is sent."""
+BUFFER: Final = 65536
+PROTOCOLS: Final = dict(
+    zip(VERSIONS, (SSL.TLS1_VERSION, SSL.TLS1_1_VERSION, SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION), strict=True)
+)
+GATEWAY_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+"""What the gateway speaks to backends unless a policy says otherwise."""
+CIPHERS: Final = tuple(suite for suite in CIPHER_SUITES if suite.startswith("ECDHE") and not suite.endswith("SHA"))
+"""Envoy's own, where a policy names none."""
+Codes = SSL.X509VerificationCodes
+NOT_ASKED_OF_ANCHORS: Final = (Codes.ERR_INVALID_CA, Codes.ERR_PATH_LENGTH_EXCEEDED, Codes.ERR_INVALID_PURPOSE)
+"""BoringSSL looks at these extensions of the certificates below an anchor only, OpenSSL at the anchor's too."""
+NO_TLS: Final = ("wrong version number", "record layer", "http request", "packet length")
+NO_CERTIFICATE: Final = ("asn1 lib", "cert length mismatch")
+
+Identity = Callable[[SSL.Context], None]
+"""Gives a context the Gateway's own certificate. A function, so that the key is in no value that could be shown."""
+
+
+class Expectation(NamedTuple):
+    """What the gateway offers a backend and asks of it."""
+
+    tls: BackendTLS
+    alpn: tuple[str, ...]
+    identity: Identity | None
+    """The Gateway's own certificate."""
+    http: bool = True
+    """Whether HTTP follows the handshake, so that what ALPN picks matters."""
+    falls_back: bool = False
+    """Whether HTTP/1.1 is spoken to a backend that does not pick h2, though that is all that it is offered."""
+    grpc: bool = False
+    """Whether GRPCRoutes lead there, beside others or alone: their calls need HTTP/2."""
+
+
+class Handshake(msgspec.Struct, frozen=True):
+    chain: tuple[bytes, ...] = ()
+    """The backend's certificates as DER, its own first, as it has sent them."""
+    version: str = ""
+    """`TLSv1.3`; empty if the handshake was not finished."""
+    cipher: str = ""
+    alpn: str = ""
+    requested: bool = False
+    """The backend has asked for a client certificate."""
+    chain_errors: tuple[int, ...] = ()
+    """OpenSSL's codes for what is wrong with the chain, as far as Envoy's library cares."""
+    failure: str = ""
+    """Why the backend, or OpenSSL, has ended the handshake, or the connection right after it."""
+    plaintext: bool = False
+    """What has answered does not speak TLS, or nothing has answered."""
+    silent: bool = False
+    """Nothing has answered."""
+    closed: bool = False
+    """The backend has closed the connection right after the handshake, without a reason."""
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether one of the certificates is none; OpenSSL keeps nothing of the chain then."""
+        return self.failure in NO_CERTIFICATE
+
+    @property
+    def client_certificate(self) -> str:
+        """`requested` or `required`, of a client that has none."""
+        return "" if not self.requested else "required" if self.failure else "requested"
+
+
+class NoHandshake(Exception):
+    """The handshake did not happen; says why, and what to do."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(f"{what}; {hint}" if hint else what)
+        self.what = what
+
+
+class Untried(NoHandshake):
+    """OpenSSL rejects settings that Envoy accepts."""
+
+
+def handshake(address: tuple[str, int], expected: Expectation, timeout: float) -> Handshake:
+    """Makes the gateway's handshake: the same versions, ciphers, trust and certificate. Names and pins are compared later.
+
+    Raises `NoHandshake` if nothing accepts the connection.
+    """
+    tls = expected.tls
+    ciphers = ":".join(tls.options.cipher_suites or CIPHERS)
+    try:
+        context = _context(ciphers, expected.alpn, tls.options.lowest, tls.options.max_version)
+        if tls.trust is not None:
+            _trust(context, tls)
+        if expected.identity:
+            expected.identity(context)
+    except (SSL.Error, crypto.Error, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        message = f"this machine's OpenSSL does not accept all of the CAs, ciphers or certificates ({_words(error)})"
+        raise Untried(message) from None
+    return _handshake(address, tls.sni, context, timeout, verify=tls.trust is not None, linger=LINGER)
+
+
+def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
+    """Makes a handshake that accepts any certificate, version and cipher. `server_name` is sent as SNI.
+
+    Raises `NoHandshake` if no certificate is shown.
+    """
+    seen = _handshake((host, port), server_name, _context("ALL", ("h2", "http/1.1"), VERSIONS[0], VERSIONS[-1]), timeout)
+    said, at = seen.failure, with_port(host, port)
+    if seen.silent:
+        message = f"{at} accepts connections but does not answer a TLS handshake within {timeout:g} s"
+        raise NoHandshake(message, "perhaps it speaks plaintext and waits for a request")
+    if seen.chain:
+        return seen
+    if seen.plaintext:
+        hint = "is it the port for https, or does it begin in plaintext (STARTTLS)?"
+        raise NoHandshake(f"{at} does not speak TLS on this port", hint)
+    if "eof" in said or "reset" in said:
+        hint = "perhaps it does not speak TLS" if server_name else "perhaps it needs a server name: --server-name NAME"
+        raise NoHandshake(f"{at} ends the connection in the middle of the handshake", hint)
+    if "unrecognized name" in said:
+        who = server_name or "a client that asks for no name"
+        raise NoHandshake(f"{at} has no certificate for {who}", "give --server-name NAME")
+    raise NoHandshake(f"{at}: the handshake failed: {said}")
+
+
+def identity(chain: bytes, key: bytes) -> Identity:
+    """Returns what gives a context this PEM certificate chain and its key."""
+
+    def give(context: SSL.Context) -> None:
+        leaf, *above = (x509.load_der_x509_certificate(each.der) for each in _certificates(chain))
+        context.use_certificate(leaf)
+        for each in above:
+            context.add_extra_chain_cert(each)
+        # As elsewhere: OpenSSL's own check of RSA keys looks for primes, which takes seconds.
+        found = load_pem_private_key(key, None, unsafe_skip_rsa_key_validation=True)
+        context.use_privatekey(cast("RSAPrivateKey", found))  # or another: what it cannot use raises TypeError
+        context.check_privatekey()
+
+    return give
+
+
+def _context(ciphers: str, alpn: tuple[str, ...], low: str, high: str) -> SSL.Context:
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    context.set_min_proto_version(PROTOCOLS[low])
+    context.set_max_proto_version(PROTOCOLS[high])
+    # What this machine's OpenSSL finds too weak is not asked: Envoy has its own rules.
+    context.set_cipher_list(f"{ciphers}:@SECLEVEL=0".encode())
+    context.set_options(SSL.OP_LEGACY_SERVER_CONNECT)
+    if alpn:
+        context.set_alpn_protos([each.encode() for each in alpn])
+    return context
+
+
+def _trust(context: SSL.Context, tls: BackendTLS) -> None:
+    store = context.get_cert_store()
+    assert store is not None
+    # Like Envoy: an intermediate, or the backend's certificate itself, may be the anchor.
+    store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
+    if isinstance(tls.trust, Anchors):
+        for each in _certificates(tls.trust.pem):
+            store.add_cert(crypto.load_certificate(crypto.FILETYPE_ASN1, each.der))
+        _revocations(store, tls.trust)
+    elif tls.trust:
+        context.load_verify_locations(tls.trust.path)
+
+
+def _revocations(store: crypto.X509Store, anchors: Anchors) -> None:
+    found = revocation_lists(anchors.crl) if anchors.crl else ()
+    if isinstance(found, parse.Unreadable):
+        raise ValueError(found.message)
+    for each in found:
+        store.add_crl(x509.load_pem_x509_crl(each.pem))
+    if found:
+        store.set_flags(crypto.X509StoreFlags.CRL_CHECK)
+        if not anchors.crl_of_leaf:
+            store.set_flags(crypto.X509StoreFlags.CRL_CHECK_ALL)
+
+
+def _certificates(pem: bytes) -> tuple[parse.Certificate, ...]:
+    found = parse.certificates(pem)
+    if isinstance(found, parse.Unreadable):
+        raise ValueError(found.message)
+    return found
+
+
+class _Observer:
+    """Records what OpenSSL reports during a handshake."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.errors: list[tuple[int, int]] = []
+        """(code, depth); 0 is the backend's own certificate."""
+        self.top = 0
+        """The depth of the last certificate of the chain: of the anchor, if there is one."""
+
+    def state(self, connection: SSL.Connection, where: int, result: int) -> None:
+        if connection.get_state_string().endswith(b"read server certificate request"):
+            self.requested = True
+
+    def verify(self, connection: SSL.Connection, certificate: crypto.X509, code: int, depth: int, ok: int) -> bool:
+        self.top = max(self.top, depth)
+        if not ok:
+            self.errors.append((code, depth))
+        return True
+
+    @property
+    def chain_errors(self) -> tuple[int, ...]:
+        anchor = self.top or None
+        return tuple(code for code, depth in self.errors if depth != anchor or code not in NOT_ASKED_OF_ANCHORS)
+
+
+def _handshake(
+    address: tuple[str, int],
+    server_name: str,
+    context: SSL.Context,
+    timeout: float,
+    *,
+    verify: bool = False,
+    linger: float = 0.0,
+) -> Handshake:
+    seen, version, failure, plaintext, silent, closed = _Observer(), "", "", False, False, False
+    with _connected(*address, timeout) as plain:
+        connection = SSL.Connection(context)
+        connection.set_info_callback(seen.state)
+        connection.set_verify(SSL.VERIFY_PEER if verify else SSL.VERIFY_NONE, seen.verify)
+        connection.set_connect_state()
+        if server_name and not is_ip(server_name):
+            connection.set_tlsext_host_name(server_name.encode("idna"))
+        try:
+            _drive(plain, connection, connection.do_handshake, timeout)
+            version = connection.get_protocol_version_name()
+            if wait := AFTERWARDS if seen.requested and version == "TLSv1.3" else linger:
+                closed = _closes(plain, connection, wait)
+        except TimeoutError:
+            failure, plaintext, silent = f"no answer within {timeout:g} s", True, True
+        except (OSError, SSL.Error) as error:
+            failure = _words(error)
+            plaintext = any(words in failure for words in NO_TLS)
+        return Handshake(
+            tuple(crypto.dump_certificate(crypto.FILETYPE_ASN1, each) for each in connection.get_peer_cert_chain() or ()),
+            version,
+            connection.get_cipher_name() or "",
+            connection.get_alpn_proto_negotiated().decode(errors="replace"),
+            seen.requested,
+            seen.chain_errors,
+            failure,
+            plaintext,
+            silent,
+            closed,
+        )
+
+
+def _closes(plain: socket.socket, connection: SSL.Connection, seconds: float) -> bool:
+    """Returns whether the backend closes the connection within some time, before it or we have sent anything. Raises if it
+    gives a reason, a TLS alert."""
+    try:
+        _drive(plain, connection, lambda: connection.recv(1), seconds)
+    except TimeoutError:
+        return False
+    except (OSError, SSL.SysCallError, SSL.ZeroReturnError):
+        return True
+    except SSL.Error as error:
+        if "eof" not in _words(error):
+            raise
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def _connected(host: str, port: int, timeout: float) -> Iterator[socket.socket]:
+    at = with_port(host, port)
+    try:
+        connection = socket.create_connection((host, port), timeout)
+    except socket.gaierror:
+        raise NoHandshake(f"{host} is not found in DNS", "correct the name, or give the address and --server-name") from None
+    except TimeoutError:
+        hint = "is the address right, and does a firewall let you through?"
+        raise NoHandshake(f"{at} does not answer within {timeout:g} s", hint) from None
+    except ConnectionRefusedError:
+        raise NoHandshake(f"{at} refuses the connection: nothing listens on this port", "is the port right?") from None
+    except OSError as error:
+        raise NoHandshake(f"{at} cannot be reached: {error.strerror or error}") from None
+    with connection:
+        yield connection
+
+
+def _drive(plain: socket.socket, connection: SSL.Connection, step: Callable[[], Any], timeout: float) -> None:
+    """Repeats a step of OpenSSL until it is done. The deadline holds for all of it, whether bytes come slowly or without end:
+    OpenSSL never waits itself, and has only what it is handed here."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            step()
+            return
+        except SSL.WantReadError:
+            pass
+        finally:
+            # A backend that no longer reads may have said why before.
+            with contextlib.suppress(SSL.WantReadError, OSError):
+                while True:
+                    plain.sendall(connection.bio_read(BUFFER))
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        plain.settimeout(left)
+        if data := plain.recv(BUFFER):
+            connection.bio_write(data)
+        else:
+            connection.bio_shutdown()
+
+
+def _words(error: Exception) -> str:
+    """Returns what OpenSSL says last, which is the most general."""
+    match error:
+        case SSL.SysCallError(args=(_, text)) | OSError(strerror=str(text)):
+            return str(text).lower()
+        case SSL.Error(args=[[*_, (*_, text)]]) | crypto.Error(args=[[*_, (*_, text)]]):
+            return str(text).lower()
+    return str(error) or type(error).__name__

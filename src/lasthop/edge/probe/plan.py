@@ -1,0 +1,231 @@
+"""Probes a policy, a backend or a route: each port that a Gateway would connect to, each endpoint, as that Gateway would."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from lasthop.base.api.addresses import with_port
+from lasthop.base.api.core import AnyService, Secret, ServicePort
+from lasthop.base.api.kinds import SERVICE_GROUPS
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import BackendTLSPolicy
+from lasthop.base.api.profiles import PREFIX
+from lasthop.base.api.routes import GRPCRoute, HTTPRoute, StreamRoute
+from lasthop.edge.probe.checks import addresses, check_endpoint, unreachable
+from lasthop.edge.probe.handshake import Expectation, NoHandshake, identity
+from lasthop.edge.probe.result import EndpointResult, ProbeResult, TargetResult
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.envoy.clusters import CLUSTERS, CONNECT_TIMEOUT, h2_but_upgrades, offered
+from lasthop.engine.plan.reasons import CONFLICTED
+from lasthop.engine.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
+from lasthop.engine.plan.tls_options import OPTIONS
+from lasthop.engine.plan.upstream import Endpoint, Hop, Protocol
+from lasthop.engine.resolve.backends import backends
+from lasthop.engine.resolve.gateways.gateways import gateway
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.policies.conditions import target_problem
+from lasthop.engine.resolve.policies.judgement import judgement
+from lasthop.engine.resolve.policies.targets import WHOLE, claims, port_winner, service_of
+from lasthop.engine.resolve.policies.texts import read_policy
+from lasthop.engine.store.graph import Graph
+
+AT_ONCE: Final = 8
+LIMIT: Final = 10
+"""Endpoints of a port that are tried; the others have the same certificate as a rule."""
+
+
+class Target(NamedTuple):
+    """One port, as one Gateway would connect to it."""
+
+    gateway: str
+    """Empty: no route leads there yet."""
+    backend: Key
+    port: int
+    expected: Expectation | None
+    refused: str = ""
+    """Why the gateway does not even try."""
+    endpoints: tuple[Endpoint, ...] = ()
+    unused: str = ""
+    """Why no gateway connects there by this policy, be it right or wrong."""
+
+
+# --- what there is to try --------------------------------------------------------------------------------------------
+
+
+def targets(engine: Engine, key: Key, address: Endpoint | None) -> list[Target]:
+    """Returns where a gateway would use this policy, or how it would connect to this Service, XBackend or route's backends;
+    with an address, that alone, with the same expectations."""
+    if key.kind == "BackendTLSPolicy":
+        found = list(_of_hops(engine, lambda hop, tls: getattr(tls, "source", None) == key)) or list(_unreached(engine, key))
+        found += _without_effect(engine, key)
+    else:
+        found = list(_of_hops(engine, _leads_to(engine, key)))
+        found = found or [
+            each for policy in _policies(engine, key) for each in _unreached(engine, policy) if each.backend == key
+        ]
+    if address is None:
+        return found
+    alone: dict[str, Target] = {}
+    for each in found:
+        same = repr((each.gateway, each.refused, each.unused, each.expected and each.expected[:2]))
+        alone.setdefault(same, each._replace(endpoints=() if each.refused else (address,)))
+    return list(alone.values())
+
+
+def _leads_to(engine: Engine, key: Key) -> Callable[[Hop, HopTLS], bool]:
+    """Returns whether a hop leads to a backend, or to one of a route's from one of its Gateways."""
+    route = engine.store.get(key)
+    if not isinstance(route, HTTPRoute | GRPCRoute | StreamRoute):
+        return lambda hop, tls: hop.backend == key
+    g = engine.graph
+    found = (backends.target(g, key, ref) for rule in route.spec.rules for ref in rule.backend_refs)
+    ports = {(each.backend, each.port) for each in found if isinstance(each, backends.Target)}
+    parents = route.spec.parent_refs
+    gateways = {Key("Gateway", ref.namespace or key.namespace, ref.name) for ref in parents}
+    # A ListenerSet belongs to some Gateway; which one matters little here.
+    anywhere = any(ref.kind != "Gateway" for ref in parents)
+    calls = isinstance(route, GRPCRoute)
+
+    def leads_there(hop: Hop, tls: HopTLS) -> bool:
+        ours = (hop.protocol is Protocol.H2) is calls  # an HTTPRoute to the same port asks for less
+        return ours and (hop.backend, hop.port) in ports and (anywhere or hop.gateway in gateways)
+
+    return leads_there
+
+
+def _policies(engine: Engine, key: Key) -> list[Key]:
+    return list(dict.fromkeys(claim.policy for claim in claims(engine.graph, key))) if key.kind in SERVICE_GROUPS else []
+
+
+def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[Target]:
+    g = engine.graph
+    ports: dict[tuple[Key, Key, int], Hop] = {}
+    calls: set[tuple[Key, Key, int]] = set()
+    for hop in sorted(Hop(*key) for key in engine.stages.members(CLUSTERS)):
+        if hop.protocol.policed and hop.protocol is not Protocol.H1_UPGRADE and wanted(hop, hop_tls(g, *hop)):
+            ports.setdefault((hop.gateway, hop.backend, hop.port), hop)
+            calls.update([hop[:3]] if hop.protocol is Protocol.H2 else ())
+    for hop in ports.values():
+        tls = hop_tls(g, *hop)
+        refused = _not_accepted(g, hop.gateway) or (tls.problem.text if isinstance(tls, Refused) else "")
+        yield _target(engine, hop, tls, hop.gateway.path, refused, grpc=hop[:3] in calls)
+
+
+def _not_accepted(g: Graph, key: Key) -> str:
+    found = gateway(g, key)
+    if found is None or found.accepted.status:
+        return ""
+    return f"Gateway {key.path} is not accepted, so it serves nothing: {found.accepted.message}"
+
+
+def _unreached(engine: Engine, policy: Key) -> Iterator[Target]:
+    """Yields what the policy by itself asks for, where no Gateway connects yet."""
+    g, obj = engine.graph, read_policy(engine.graph, policy)
+    if obj is None:
+        return
+    judged = judgement(g, policy)
+    wanted = judged.tls if judged else None
+    refused = judged.problem.text if judged and judged.problem else ""
+    for key, port in _ports(engine, obj):
+        winner = port_winner(g, key, port.name)
+        if winner and winner.policy == policy:
+            target = _target(engine, Hop(Key("Gateway", "", ""), key, port.port, Protocol.AUTO), wanted, "", refused)
+            yield target._replace(unused=_passed_through(engine, key, port.port))
+
+
+def _ports(engine: Engine, policy: BackendTLSPolicy) -> Iterator[tuple[Key, ServicePort]]:
+    for ref in policy.spec.target_refs:
+        key = service_of(Key("BackendTLSPolicy", policy.metadata.namespace, policy.metadata.name), ref)
+        service = engine.store.get(key) if key else None
+        if key and isinstance(service, AnyService):
+            for port in service.spec.ports:
+                if port.protocol == "TCP" and ref.section_name in (WHOLE, port.name):
+                    yield key, port
+
+
+def _passed_through(engine: Engine, service: Key, port: int) -> str:
+    """Returns why a policy is not used although there is a route."""
+    hops = (Hop(*key) for key in engine.stages.members(CLUSTERS))
+    if any((hop.backend, hop.port, hop.protocol) == (service, port, Protocol.PASSTHROUGH) for hop in hops):
+        return "only TLSRoutes of Passthrough listeners lead there: the TLS is the client's own, and no policy applies to it"
+    return ""
+
+
+def _without_effect(engine: Engine, policy: Key) -> Iterator[Target]:
+    """Yields the Services that this policy names and for which it does not win."""
+    g, obj = engine.graph, read_policy(engine.graph, policy)
+    if obj is None:
+        return
+    for ref in obj.spec.target_refs:
+        key = Key(ref.kind, policy.namespace, ref.name)
+        if problem := target_problem(g, policy, ref):
+            unused = problem.text if problem.reason == CONFLICTED else ""
+            yield Target("", key, 0, None, "" if unused else problem.text, unused=unused)
+            continue
+        others = {
+            port.name: winner.policy.path
+            for service, port in _ports(engine, obj)
+            if service == key and (winner := port_winner(g, key, port.name)) and winner.policy != policy
+        }
+        named = [port for service, port in _ports(engine, obj) if service == key]
+        if named and len(others) == len(named):
+            listed = ", ".join(f"{port} ({path})" for port, path in others.items())
+            yield Target("", key, 0, None, unused=f"each of its ports has a BackendTLSPolicy of its own: {listed}")
+
+
+def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str, *, grpc: bool = False) -> Target:
+    g = engine.graph
+    found = backends.endpoints(g, hop.backend, hop.port, "TCP")
+    if isinstance(tls, Plaintext) and not refused:
+        return Target(by, hop.backend, hop.port, None, unused="nothing requires TLS there, so it is plaintext")
+    if not isinstance(tls, BackendTLS) or refused:
+        return Target(by, hop.backend, hop.port, None, refused)
+    alpn, h2c = tls.options.alpn, backends.speaks_h2c(g, hop.backend, hop.port)
+    if hop.protocol.http:
+        protocols = offered(hop, h2c, tls)
+        alpn = tuple(each for each in ("h2", "http/1.1") if each in protocols)
+    secret = engine.store.get(tls.client_certificate) if tls.client_certificate else None
+    own = None
+    if isinstance(secret, Secret):
+        own = identity(secret.data.get("tls.crt") or b"", secret.data.get("tls.key") or b"")
+    expected = Expectation(tls, alpn, own, hop.protocol.http, h2_but_upgrades(hop, h2c, tls), grpc and hop.protocol.http)
+    return Target(by, hop.backend, hop.port, expected, "", found.endpoints)
+
+
+# --- trying it -------------------------------------------------------------------------------------------------------
+
+
+def probe(key: Key, todo: list[Target], *, notes: tuple[str, ...] = ()) -> ProbeResult:
+    """Tries the targets. Blocks: run it in a thread where something else goes on."""
+    now = time.time()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+
+        def probe_target(target: Target) -> TargetResult:
+            expected, refused = target.expected, target.refused
+            if expected is None:
+                return TargetResult(target.gateway, str(target.backend), target.port, "", refused, target.unused, ())
+            found: list[EndpointResult] = []
+            places: list[tuple[str, int]] = []
+            for endpoint in target.endpoints:
+                try:
+                    places += addresses(endpoint.address, endpoint.port)
+                except NoHandshake as error:
+                    found.append(EndpointResult(with_port(endpoint.address, endpoint.port), (unreachable(error),)))
+            found += pool.map(lambda place: check_endpoint(place, expected, now, CONNECT_TIMEOUT), places[:LIMIT])
+            if not found:
+                refused = refused or "no endpoint is ready, so there is nothing to connect to"
+            more = max(0, len(places) - LIMIT)
+            source = str(expected.tls.source)
+            return TargetResult(
+                target.gateway, str(target.backend), target.port, source, refused, target.unused, tuple(found), more
+            )
+
+        results = tuple(map(probe_target, todo))
+    for option in OPTIONS:
+        if not option.probed and any(each.expected and getattr(each.expected.tls.options, option.field) for each in todo):
+            tried_instead = f"this machine's own {option.label} were offered"
+            notes = (*notes, f"Option {PREFIX}{option.name} is not tried: {tried_instead}.")
+    return ProbeResult(str(key), results, notes)

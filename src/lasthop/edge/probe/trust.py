@@ -1,0 +1,98 @@
+"""Checks the chain and the dates of a backend's certificate, as the gateway would."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop.edge.probe.certificate_view import CertificateInfo, is_expired, is_valid, validity
+from lasthop.edge.probe.handshake import Codes
+from lasthop.edge.probe.result import LISTED, Check, State
+from lasthop.engine.plan.tls import Anchors, BackendTLS, Mode
+from lasthop.engine.resolve.trust.certificates import parse_bundle
+from lasthop.engine.resolve.trust.trust import minute
+
+FOR_SERVERS: Final = "Have the backend's certificate issued with the extended key usage serverAuth; the CA is trusted already."
+REVOKED: Final = "Give the backend a new certificate: its CA has revoked this one, or the CA above it."
+NO_LIST: Final = (
+    "Put the CRLs of all CAs of the chain under ca.crl beside ca.crt, or that of the CA alone that issues for backends."
+)
+WORDS: Final = {
+    code: name.removeprefix("ERR_").replace("_", " ").lower() for name, code in vars(Codes).items() if name[0] != "_"
+}
+
+
+def check_trust(tls: BackendTLS, chain: list[CertificateInfo], errors: tuple[int, ...], now: float) -> tuple[Check, Check]:
+    """Returns the checks of the chain and of the dates. `errors` are the chain's, as OpenSSL numbers them."""
+    if tls.mode is Mode.WAIVED_ALL and tls.waiver:
+        waived = f"waived by {tls.waiver.key}"
+        return Check("chain", State.SKIP, waived), Check("dates", State.SKIP, waived)
+    if tls.trust is None:
+        by = "not looked at: the hash is the identity"
+        return Check("chain", State.SKIP, by), Check("dates", State.SKIP, by)
+    issuer = "itself" if chain[0].self_signed else chain[0].issuer
+    found = f"{chain[0].subject}, issued by {issuer}; trusted: {_anchors(tls)}"
+    of_dates = [code for code in errors if code in (Codes.ERR_CERT_NOT_YET_VALID, Codes.ERR_CERT_HAS_EXPIRED)]
+    others = [code for code in errors if code not in of_dates]
+    dates = _dates(chain, tls, now)
+    # The one at fault may be an anchor, which the backend has not shown.
+    if of_dates and dates.state is State.PASS:
+        dates = _anchor_dates(tls, of_dates[0], now)
+    if not others:
+        return Check("chain", State.PASS, found), dates
+    remedy = {
+        Codes.ERR_INVALID_PURPOSE: FOR_SERVERS,
+        Codes.ERR_CERT_REVOKED: REVOKED,
+        Codes.ERR_UNABLE_TO_GET_CRL: NO_LIST,
+    }.get(others[0], "") or _chain_remedy(chain)
+    return Check("chain", State.FAIL, f"{found} ({WORDS.get(others[0], 'not valid')})", remedy), dates
+
+
+def _anchors(tls: BackendTLS) -> str:
+    if not isinstance(tls.trust, Anchors):
+        return f"the system store of this machine ({tls.trust.path})" if tls.trust else "nothing"
+    subjects = [anchor.subject for anchor in parse_bundle(tls.trust.pem).anchors]
+    more = f" and {len(subjects) - LISTED} more" if len(subjects) > LISTED else ""
+    return f"{', '.join(subjects[:LISTED])}{more}"
+
+
+def _chain_remedy(chain: list[CertificateInfo]) -> str:
+    last = chain[-1]
+    if chain[0].self_signed:
+        return "Give the backend a certificate of a trusted CA, or pin this one: lasthop pin."
+    if len(chain) == 1:
+        return f"Let the policy trust {last.issuer}, or let the backend send the intermediate certificates too."
+    top = last.subject if last.self_signed else last.issuer
+    return f"Let the policy trust {top}: put its certificate under ca.crt of a ConfigMap that caCertificateRefs names."
+
+
+def _dates(chain: list[CertificateInfo], tls: BackendTLS, now: float) -> Check:
+    waived = f"; waived by {tls.waiver.key}" if tls.waiver and tls.mode is Mode.WAIVED_EXPIRY else ""
+    for number, each in enumerate(chain):
+        if is_valid(each, now):
+            continue
+        who = "the certificate" if number == 0 else each.subject
+        found = f"{who}: {validity(each, now)} ({each.not_before[:10]} to {each.not_after[:10]}){waived}"
+        # Beyond the leaf only what is needed counts, and that is for the handshake to say.
+        if number == 0 and not waived:
+            renew = "Renew the backend's certificate" if is_expired(each, now) else "Wait until then"
+            return Check("dates", State.FAIL, found, f"{renew}, or set the clock of this machine if it is wrong.")
+        if waived:
+            return Check("dates", State.SKIP, found)
+    return Check(
+        "dates", State.SKIP if waived else State.PASS, f"until {chain[0].not_after[:10]}, {validity(chain[0], now)}{waived}"
+    )
+
+
+def _anchor_dates(tls: BackendTLS, code: int, now: float) -> Check:
+    found = f"a certificate above it: {WORDS[code]}"
+    early = code == Codes.ERR_CERT_NOT_YET_VALID
+    if isinstance(tls.trust, Anchors):
+        anchors = parse_bundle(tls.trust.pem).anchors
+        odd = [a for a in anchors if (now < a.not_before if early else a.not_after <= now)]
+        found = "; ".join(f"CA {a.subject}: valid {minute(a.not_before)} to {minute(a.not_after)}" for a in odd) or found
+    remedy = (
+        "Let the backend keep a certificate of the old CA until then, or set the clock of this machine if it is wrong."
+        if early
+        else "Renew the CA, and put its new certificate beside the old one."
+    )
+    return Check("dates", State.FAIL, found, remedy)

@@ -1,0 +1,206 @@
+"""Follows Envoy's access log as it grows, within a budget: clients decide how many requests fail, but must not decide how much
+of the event loop or of the disk that takes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from lasthop.edge.proxy.entry import AccessLogEntry, parse
+from lasthop.edge.proxy.failures import explain_failure
+
+SIZE_LIMIT: Final = 10 * 1024 * 1024
+"""Bytes of the file at which it is truncated. What has not been read by then is skipped."""
+BUDGET: Final = 1024 * 1024
+"""Bytes that are read in a second, some 1,500 lines: a few percent of a core for each Gateway under such a flood."""
+POLL_INTERVAL: Final = 0.2
+REPORT_INTERVAL: Final = 10.0
+"""Seconds between two reports of skipped lines."""
+_LONGEST_LINE: Final = 256 * 1024
+_PIECE: Final = 64 * 1024
+"""Bytes between two turns of the event loop: some 100 lines, a few milliseconds."""
+_COUNTED: Final = 16 * 1024 * 1024
+"""Skipped bytes whose lines are counted, which takes about 10 ms; beyond that only bytes are counted."""
+
+
+class SkippedLines(msgspec.Struct, frozen=True):
+    """Counts what was too much to read."""
+
+    lines: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: SkippedLines) -> SkippedLines:
+        return SkippedLines(self.lines + other.lines, self.bytes + other.bytes)
+
+
+def _nobody(lines: float) -> None:
+    pass
+
+
+async def follow(
+    path: Path,
+    *,
+    from_end: bool,
+    skipped: Callable[[SkippedLines], None],
+    written: Callable[[float], None] = _nobody,
+    size_limit: int = SIZE_LIMIT,
+) -> AsyncGenerator[AccessLogEntry, None]:
+    """Yields each entry that is written from now on, with `why` filled in, until cancelled, and then those of the last moment.
+
+    `from_end` leaves out what the file already holds: for an Envoy that was adopted, that has been reported. `written` is told
+    how many lines are new, whether they are read now, later or never.
+    """
+    reader = Reader(path, from_end=from_end, written=written, size_limit=size_limit)
+    try:
+        while True:
+            for entry in reader.read():
+                yield entry
+            if lines := reader.skipped(time.monotonic()):
+                skipped(lines)
+            # Also where there is more to read: an async generator's `yield` alone gives no other task a turn.
+            await asyncio.sleep(reader.pause)
+    except asyncio.CancelledError:
+        # An Envoy that has exited has written the last requests since the last look: those that the end of a drain cut off.
+        for entry in reader.rest():
+            yield entry
+        raise
+    finally:
+        reader.close()
+
+
+class Reader:
+    """Reads entries piece by piece, and says how long to wait before the next piece."""
+
+    def __init__(
+        self, path: Path, *, from_end: bool, written: Callable[[float], None] = _nobody, size_limit: int = SIZE_LIMIT
+    ) -> None:
+        self._tail, self._written = Tail(path, from_end=from_end, size_limit=size_limit), written
+        self._unreported = SkippedLines()
+        self._reported_at = -REPORT_INTERVAL
+
+    @property
+    def pause(self) -> float:
+        return _PIECE / BUDGET if self._tail.behind else POLL_INTERVAL
+
+    def read(self) -> list[AccessLogEntry]:
+        entries = [entry for line in self._tail.read() if (entry := parse(line)) is not None]
+        self._written(self._tail.take_written())
+        return [msgspec.structs.replace(entry, why=explain_failure(entry)) for entry in entries]
+
+    def rest(self) -> Iterator[AccessLogEntry]:
+        """Yields what the file holds now, at most what is read in a second: somebody waits for the end."""
+        for _ in range(BUDGET // _PIECE):
+            yield from self.read()
+            if not self._tail.behind:
+                return
+
+    def skipped(self, now: float) -> SkippedLines | None:
+        """Returns what has been skipped since the last report; None if that is nothing, or too recent."""
+        self._unreported += self._tail.take_skipped()
+        if not self._unreported.bytes or now - self._reported_at < REPORT_INTERVAL:
+            return None
+        report, self._unreported, self._reported_at = self._unreported, SkippedLines(), now
+        return report
+
+    def close(self) -> None:
+        self._tail.close()
+
+
+class Tail:
+    """Reads the whole lines that were added to a file since the last read, at most one piece at a time.
+
+    There are four cases besides growth: the file does not exist (yet), it was truncated (begin at its start), it was replaced
+    by another one (finish the old one, then open the new one), or it is too large (truncate it, read or not).
+    """
+
+    def __init__(self, path: Path, *, from_end: bool, size_limit: int) -> None:
+        self._path = path
+        self._size_limit = size_limit
+        self._fd = -1
+        self._rest = b""
+        self._skipped = SkippedLines()
+        self._passed, self._told, self._length = 0, 0.0, 500.0
+        """Lines that were read or skipped; lines that were told as written; bytes of a line."""
+        self._open()
+        if from_end and self._fd >= 0:
+            os.lseek(self._fd, 0, os.SEEK_END)
+        self.behind = False
+        """There is more to read already."""
+
+    def read(self) -> list[bytes]:
+        if self._fd < 0:
+            self._open()
+        if self._fd < 0:
+            return []
+        if os.fstat(self._fd).st_size < os.lseek(self._fd, 0, os.SEEK_CUR):
+            self._rest = b""
+            os.lseek(self._fd, 0, os.SEEK_SET)
+        piece = os.read(self._fd, _PIECE)
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        if len(self._rest) > _LONGEST_LINE:
+            self._rest = b""
+        self._passed += len(lines)
+        self._length = len(piece) / len(lines) if lines else self._length
+        self.behind = len(piece) == _PIECE
+        too_large = os.fstat(self._fd).st_size > self._size_limit
+        if self.behind and too_large:
+            self._skip()
+        if not self.behind:
+            self._at_end(too_large)
+        return lines
+
+    def take_skipped(self) -> SkippedLines:
+        """Returns what has been skipped since the last call."""
+        taken, self._skipped = self._skipped, SkippedLines()
+        return taken
+
+    def take_written(self) -> float:
+        """Returns how many lines were added since the last call: those that were read or skipped, and about as many as are
+        still to be read."""
+        ahead = os.fstat(self._fd).st_size - os.lseek(self._fd, 0, os.SEEK_CUR) if self._fd >= 0 else 0
+        before, self._told = self._told, max(self._told, self._passed + ahead / self._length)
+        return self._told - before
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _skip(self) -> None:
+        begin, lines = os.lseek(self._fd, 0, os.SEEK_CUR), 0
+        for _ in range(_COUNTED // _PIECE):
+            piece = os.read(self._fd, _PIECE)
+            lines += piece.count(b"\n")
+            if len(piece) < _PIECE:
+                break
+        end = os.lseek(self._fd, 0, os.SEEK_END)
+        self._skipped += SkippedLines(lines, len(self._rest) + end - begin)
+        self._passed += lines
+        self._rest, self.behind = b"", False
+
+    def _at_end(self, too_large: bool) -> None:
+        if self._replaced():
+            self.close()
+        elif too_large:
+            # Envoy opens it for appending, so it continues at the new end. A line written between our last read and here is
+            # lost: better than a full disk, or than asking Envoy to reopen its logs each time.
+            os.ftruncate(self._fd, 0)
+            os.lseek(self._fd, 0, os.SEEK_SET)
+
+    def _open(self) -> None:
+        try:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self._fd = -1
+
+    def _replaced(self) -> bool:
+        try:
+            return not os.path.samestat(self._path.stat(), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False

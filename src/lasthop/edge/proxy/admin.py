@@ -1,0 +1,150 @@
+"""Calls Envoy's admin API over its unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import urlencode
+
+import msgspec
+
+from lasthop.base.api.addresses import with_port
+from lasthop.base.api.documents import Json
+from lasthop.edge.observe.evidence import Counts, EndpointsCounted
+from lasthop.edge.proxy.counters import endpoint_counts, hop_counts
+from lasthop.edge.unix_http import BadResponse, request
+from lasthop.engine.outputs.envoy.statistics import HOP_STATS
+from lasthop.engine.plan.upstream import Hop
+
+
+class AdminUnavailable(Exception):
+    """Envoy does not answer on its admin socket: it is starting, has exited, or hangs."""
+
+
+class Traffic(msgspec.Struct, frozen=True):
+    connections: int
+    """Open client connections, idle ones too."""
+    busy: int
+    """Requests in flight, and client connections that are not HTTP."""
+
+
+class Admin:
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+
+    def __repr__(self) -> str:
+        return f"Admin({self.socket})"
+
+    async def state(self) -> str:
+        """Returns `LIVE`, `PRE_INITIALIZING`, `INITIALIZING`, `DRAINING`, or an empty string if Envoy does not answer."""
+        try:
+            return (await self._ask("GET", "/ready", limit=2)).decode(errors="replace").strip()
+        except AdminUnavailable:
+            return ""
+
+    async def ready(self) -> bool:
+        """Returns whether Envoy has received its first configuration and serves."""
+        return await self.state() == "LIVE"
+
+    async def stats(self, pattern: str) -> dict[str, int]:
+        """Returns the counters and gauges whose names match the regular expression."""
+        body = await self._ask("GET", "/stats", {"format": "json", "type": "All", "filter": pattern})
+        # For a thousand clusters this is some megabytes, so it is parsed outside the event loop.
+        return await asyncio.to_thread(_values, body)
+
+    async def prometheus(self) -> bytes:
+        """Returns Envoy's own metrics, of what has been used, in Prometheus' text format."""
+        return await self._ask("GET", "/stats/prometheus", {"usedonly": ""})
+
+    async def config_dump(self) -> bytes:
+        """Returns everything that Envoy is configured with, endpoints included, as JSON. Envoy leaves out private keys."""
+        return await self._ask("GET", "/config_dump", {"include_eds": ""}, limit=60)
+
+    async def plaintext_hops(self) -> list[Hop]:
+        """Returns the hops whose clusters have no TLS."""
+        body = await self._ask("GET", "/config_dump", {"resource": "dynamic_active_clusters"}, limit=60)
+        return await asyncio.to_thread(_plaintext_hops, body)
+
+    async def traffic(self) -> Traffic:
+        stats = await self.stats(r"^(listener|http)\..*\.downstream_(cx|rq)_active$")
+        connections = http = requests = 0
+        for name, value in stats.items():
+            if name.startswith(("listener.admin.", "http.admin.")) or ".worker_" in name:
+                continue
+            if name.startswith("listener."):
+                connections += value
+            elif name.endswith("_cx_active"):
+                http += value
+            else:
+                requests += value
+        return Traffic(connections, requests + max(0, connections - http))
+
+    async def hop_counts(self) -> Counts:
+        """Returns what Envoy has counted of each hop that it has used."""
+        body = await self._ask("GET", "/stats", {"format": "json", "usedonly": "", "filter": HOP_STATS})
+        return await asyncio.to_thread(hop_counts, body)
+
+    async def endpoint_counts(self, hops: Iterable[Hop]) -> EndpointsCounted:
+        """Returns what Envoy has counted of each endpoint of these hops."""
+        names = "|".join(re.escape(hop.name) for hop in hops)
+        body = await self._ask("GET", "/clusters", {"format": "json", "filter": f"^({names})$"})
+        return await asyncio.to_thread(endpoint_counts, body)
+
+    async def set_runtime(self, values: Mapping[str, int]) -> None:
+        """Sets keys of the runtime, until Envoy exits."""
+        await self._ask("POST", "/runtime_modify", {key: str(value) for key, value in values.items()})
+
+    async def listeners(self) -> dict[str, str]:
+        """Returns the address that each listener is bound to, by listener name."""
+        body = msgspec.json.decode(await self._ask("GET", "/listeners", {"format": "json"}))
+        return {listener["name"]: _address(listener["local_address"]) for listener in body.get("listener_statuses", ())}
+
+    async def fail_health_check(self) -> None:
+        """Makes every HTTP response from now on tell the client to close the connection."""
+        await self._ask("POST", "/healthcheck/fail")
+
+    async def drain_listeners(self) -> None:
+        """Stops accepting at once. Open connections continue."""
+        await self._ask("POST", "/drain_listeners")
+
+    async def _ask(self, method: str, path: str, query: dict[str, str] | None = None, limit: float = 10) -> bytes:
+        target = f"{path}?{urlencode(query)}" if query else path
+        try:
+            async with asyncio.timeout(limit):
+                status, body = await request(self.socket, method, target)
+        except (BadResponse, TimeoutError, OSError) as error:
+            raise AdminUnavailable(f"Envoy does not answer on {self.socket}: {str(error) or 'timeout'}") from error
+        if status != 200 and path != "/ready":
+            raise AdminUnavailable(f"Envoy answers {path} with {status}: {body[:200].decode(errors='replace')}")
+        return body
+
+
+class _Cluster(msgspec.Struct):
+    name: str
+    transport_socket: Json | None = None
+
+
+class _ActiveCluster(msgspec.Struct):
+    cluster: _Cluster
+
+
+class _ActiveClusters(msgspec.Struct):
+    configs: list[_ActiveCluster] = []
+
+
+def _plaintext_hops(body: bytes) -> list[Hop]:
+    clusters = (each.cluster for each in msgspec.json.decode(body, type=_ActiveClusters).configs)
+    return [hop for each in clusters if each.transport_socket is None and (hop := Hop.parse(each.name))]
+
+
+def _values(body: bytes) -> dict[str, int]:
+    stats = msgspec.json.decode(body)["stats"]
+    return {stat["name"]: stat["value"] for stat in stats if "value" in stat}
+
+
+def _address(message: Json) -> str:
+    if socket := message.get("socket_address"):
+        return with_port(socket["address"], socket["port_value"])
+    return str(message.get("pipe", {}).get("path", ""))

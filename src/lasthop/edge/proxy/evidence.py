@@ -1,0 +1,238 @@
+"""What a line of the access log says of the connection to the backend.
+
+A backend's own 5xx says nothing against it, nor does a client that left.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe.evidence import Outcome, Request
+from lasthop.edge.proxy.entry import AccessLogEntry, printable
+from lasthop.edge.proxy.failures import LEFT_OVER, at_last, refused_after_handshake, without_advice
+from lasthop.engine.plan.observation import LeafCertificate
+from lasthop.engine.plan.upstream import Connection, Hop
+
+TLS_1_3: Final = "TLSv1.3"
+_FAILURES: Final = frozenset({"UF", "NC", "UH", "UO"})
+_STREAM_FAILURES: Final = frozenset({"URX", "NC", "UH", "UO"})
+"""A connection that was made at the second try has UF all the same."""
+GRPC_FAILED: Final = frozenset({"Unknown", "DeadlineExceeded", "Internal", "Unavailable", "DataLoss"})
+"""As the log of failures has them."""
+_ENDS: Final = frozenset({"DownstreamEnd", "TcpConnectionEnd"})
+_LONGEST_LIST: Final = 4000
+"""Characters of a list of names; a certificate may hold any number."""
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of samples.log. Fields that Envoy has no value for are None."""
+
+    type: str | None = None
+    time: str | None = None
+    route: str | None = None
+    status: int | None = None
+    flags: str | None = None
+    upstream_cluster: str | None = None
+    upstream_host: str | None = None
+    duration_ms: float | None = None
+    tls_version: str | None = None
+    cipher: str | None = None
+    subject: str | None = None
+    issuer: str | None = None
+    not_before: float | None = None
+    not_after: float | None = None
+    """Unix time."""
+    dns_names: str | None = None
+    uris: str | None = None
+    ip_addresses: str | None = None
+    bytes: int | None = None
+    authority: str | None = None
+    method: str | None = None
+    path: str | None = None
+    grpc_status: str | None = None
+    upgrade: bool | None = None
+    connection: str | None = None
+
+    @property
+    def http(self) -> bool:
+        return (self.type or "").startswith("Downstream")
+
+    @property
+    def ended(self) -> float:
+        return ended(self)
+
+
+def ended(line: Sample | AccessLogEntry) -> float:
+    """Returns when the request was over, and so its line written."""
+    return moment(line.time) + (line.duration_ms or 0.0) / 1000
+
+
+def parse_sample(line: bytes) -> Sample | None:
+    """Returns None for a line in another format, such as half a line that was truncated."""
+    try:
+        return msgspec.json.decode(line, type=Sample, strict=False)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def observed(outcome: Outcome, *, upgrade: bool | None) -> tuple[Outcome, ...]:
+    """Returns what a request has shown of its hop and, if it asked for an upgrade, of upgrades over it. That a backend ends a
+    connection on which it was asked for one says nothing about other requests."""
+    hop = outcome.hop.for_upgrades if upgrade else None
+    if hop is None:
+        return (outcome,)
+    of_upgrades = msgspec.structs.replace(outcome, hop=hop)
+    return (of_upgrades,) if outcome.failure and outcome.connected else (outcome, of_upgrades)
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+def failure(entry: AccessLogEntry) -> Outcome | None:
+    """Returns the failure to connect that an entry of the log of failures tells of, if it does."""
+    entry = at_last(entry)
+    hop, flags = hop_of(entry.upstream_cluster), (entry.flags or "-").split(",")
+    if hop is None or not entry.why:
+        return None
+    began, address, why = moment(entry.time), entry.upstream_host or "", without_advice(entry.why)
+    config = config_of(entry.connection)
+    if "UF" in flags and address:
+        return Outcome(hop, address, began, why, handshake=_in_handshake(entry), config=config)
+    if "UH" in flags:
+        return Outcome(hop, "", began, why, config=config)
+    if entry.tls_version != TLS_1_3 or not address:
+        return None
+    # With TLS 1.3 the handshake is over before the backend has looked at the client's certificate.
+    at = ended(entry)
+    if "UC" in flags and entry.status is not None:
+        return Outcome(hop, address, at, why, handshake=True, connected=True, config=config)
+    if "UR" in flags and entry.status is None:
+        return Outcome(hop, address, at, refused_after_handshake(entry), handshake=True, config=config)
+    if flags == ["-"] and entry.status is None:
+        return Outcome(hop, address, at, refused_after_handshake(entry), handshake=True, doubtful=True, config=config)
+    return None
+
+
+def _in_handshake(entry: AccessLogEntry) -> bool:
+    """Returns whether TCP was connected. A time limit covers both."""
+    if entry.tls_failure and LEFT_OVER not in entry.tls_failure:
+        return "TLS_error" in entry.tls_failure
+    return bool(entry.policy) and "timeout" not in (entry.details or "")
+
+
+# --- samples ---------------------------------------------------------------------------------------------------------
+
+
+def success(sample: Sample) -> Outcome | None:
+    """Returns the connection that a sample shows to have been made."""
+    hop = hop_of(sample.upstream_cluster)
+    if hop is None or not sample.upstream_host or not _connected(sample):
+        return None
+    return Outcome(
+        hop,
+        sample.upstream_host,
+        moment(sample.time),
+        certificate=_leaf(sample),
+        tls_version=sample.tls_version or "",
+        cipher=sample.cipher or "",
+        config=config_of(sample.connection),
+    )
+
+
+def _connected(sample: Sample) -> bool:
+    if sample.http:
+        return sample.flags == "-" and bool(sample.status)
+    if sample.flags not in ("-", "UF"):
+        return False
+    # Of TLS 1.3 only an answer shows that the backend has accepted the client's certificate.
+    return bool(sample.bytes) or (sample.type == "TcpUpstreamConnected" and sample.tls_version != TLS_1_3)
+
+
+def request(sample: Sample, weight: float) -> Request | None:
+    """Returns the request that a sample shows to be over; not one that its client gave up before there was an answer.
+
+    A gRPC call that fails is answered with 200 all the same, so its own status tells.
+    """
+    if sample.type not in _ENDS:
+        return None
+    failed = sample.grpc_status in GRPC_FAILED or _failed(sample)
+    status = 503 if failed and (not sample.http or sample.status == 200) else sample.status if sample.http else 200
+    if not status:
+        return None
+    seconds = (sample.duration_ms or 0.0) / 1000
+    hop = hop_of(sample.upstream_cluster)
+    if hop and sample.upgrade:
+        hop = hop.for_upgrades or hop
+    return Request(route_of(sample.route), hop, status, seconds, weight)
+
+
+def _failed(sample: Sample) -> bool:
+    bad = _FAILURES if sample.http else _STREAM_FAILURES
+    return not bad.isdisjoint((sample.flags or "").split(","))
+
+
+def entry(sample: Sample, gateway: Key) -> AccessLogEntry | None:
+    """Returns the sample as the access log would have it, if it is over and did not fail: failures have a log of their own."""
+    if sample.type not in _ENDS or (sample.http and not sample.status):
+        return None
+    if (sample.status or 0) >= 500 or _failed(sample) or sample.grpc_status in GRPC_FAILED:
+        return None
+    return AccessLogEntry(
+        time=sample.time,
+        gateway=gateway.path,
+        authority=_text(sample.authority),
+        method=_text(sample.method),
+        path=_text(sample.path),
+        status=sample.status if sample.http else 0,
+        grpc_status=sample.grpc_status,
+        route=sample.route,
+        upstream_cluster=sample.upstream_cluster,
+        upstream_host=sample.upstream_host,
+        duration_ms=sample.duration_ms,
+        upgrade=sample.upgrade,
+    )
+
+
+def _text(text: str | None) -> str | None:
+    return None if text is None else printable(text)
+
+
+def _leaf(sample: Sample) -> LeafCertificate | None:
+    if not sample.not_after:
+        return None
+    names = (name for names in (sample.dns_names, sample.uris, sample.ip_addresses) for name in _listed(names))
+    return LeafCertificate(sample.subject or "", sample.issuer or "", tuple(names), sample.not_before or 0.0, sample.not_after)
+
+
+def _listed(names: str | None) -> list[str]:
+    return [name for name in (names or "")[:_LONGEST_LIST].split(",") if name]
+
+
+@lru_cache(maxsize=4096)
+def hop_of(cluster: str | None) -> Hop | None:
+    return Hop.parse(cluster or "")
+
+
+@lru_cache(maxsize=4096)
+def config_of(connection: str | None) -> str:
+    """Returns the configuration in the field `connection`; empty where there is none."""
+    found = Connection.parse(connection or "")
+    return found.config if found else ""
+
+
+@lru_cache(maxsize=4096)
+def route_of(name: str | None) -> Key | None:
+    return Key.parse(name or "")
+
+
+def moment(text: str | None) -> float:
+    """Returns Unix time; 0 where there is none, or none that can be read."""
+    try:
+        return datetime.fromisoformat(text or "").timestamp()
+    except (ValueError, OverflowError):
+        return 0.0

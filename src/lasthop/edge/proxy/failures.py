@@ -1,0 +1,288 @@
+"""Explains in words why a request failed. Envoy reports it in OpenSSL's terms; the patterns are what real Envoys write (see
+the test).
+
+The sentences are for the operator's log: they contain text from the backend's certificate, so they never reach the client.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.edge.proxy.entry import CUT, AccessLogEntry, printable
+from lasthop.engine.plan.cluster_metadata import names as accepted
+from lasthop.engine.plan.cluster_metadata import source
+from lasthop.engine.plan.messages import probe_command
+from lasthop.engine.plan.upstream import Hop, Protocol
+
+Sentence = Callable[[AccessLogEntry, re.Match[str]], str]
+
+LEFT_OVER: Final = "CONNECTION_REJECTED"
+"""An error of a listener that looks at a ClientHello, left behind on Envoy's thread. No connection to a backend has it, but
+one that failed without a TLS error of its own (a time limit) shows it."""
+UNANSWERED: Final = "ext_authz_error"
+"""Envoy's response code details of a request that an ExternalAuth server neither allowed nor denied."""
+OUTGROWN: Final = "request_payload_exceeded_retry_buffer_limit"
+"""The same of a request whose connection failed, and which could not be tried at another endpoint."""
+_NAMES_SHOWN: Final = 5
+_ADVICE: Final = "; try: "
+
+
+def explain_failure(entry: AccessLogEntry) -> str | None:
+    """Returns None if nothing failed on the way to the backend: a success, or the backend's own error."""
+    entry = at_last(entry)
+    if entry.tls_failure:
+        for pattern, sentence in _TRANSPORT:
+            if match := re.search(pattern, entry.tls_failure):
+                return printable(sentence(entry, match))
+        if LEFT_OVER not in entry.tls_failure:
+            return printable(f"connection to the backend failed: {_plain(entry.tls_failure)}")
+    flags = (entry.flags or "").split(",")
+    if explanation := next((_FLAGS[flag] for flag in flags if flag in _FLAGS), None):
+        return printable(explanation(entry))
+    if entry.details == UNANSWERED:
+        return printable(_unanswered(entry))
+    if entry.details == OUTGROWN:
+        return printable(_outgrown(entry))
+    # A TCP connection has no status, and ends without a flag.
+    if entry.status is None and flags == ["-"]:
+        return printable(_ended_at_once(entry))
+    # The response in place of a backend that must not be used.
+    if entry.details == "direct_response" and (entry.status or 0) >= 500:
+        return printable(_no_cluster(entry))
+    return None
+
+
+def at_last(entry: AccessLogEntry) -> AccessLogEntry:
+    """Returns the entry of a connection that was made at the second try, or a later one, without what Envoy has kept of those
+    before: their flag and their error beside the endpoint that it was made to."""
+    flags = (entry.flags or "-").split(",")
+    if entry.status or "UF" not in flags or "URX" in flags:
+        return entry
+    others = ",".join(flag for flag in flags if flag != "UF")
+    return msgspec.structs.replace(entry, flags=others or "-", tls_failure=None)
+
+
+def _advised(why: str, entry: AccessLogEntry) -> str:
+    return f"{why}{_ADVICE}{probe_command(source(entry.policy))}" if entry.policy else why
+
+
+def without_advice(why: str) -> str:
+    """Returns what went wrong, without what to try."""
+    return why.partition(_ADVICE)[0]
+
+
+def _policy(entry: AccessLogEntry) -> str:
+    """Returns the name of the policy, or of the XBackend with its kind."""
+    if not entry.policy:
+        return "the policy"
+    key = source(entry.policy)
+    return f"policy {key.path}" if key.kind == "BackendTLSPolicy" else str(key)
+
+
+def _wrong_name(entry: AccessLogEntry, found: re.Match[str]) -> str:
+    names = [name for name in found[1].split(",_") if name]
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    if (entry.tls_failure or "").endswith(CUT):
+        shown += " and more"  # how many is in the part of the log's text that was cut off
+    elif len(names) > _NAMES_SHOWN:
+        shown += f" and {len(names) - _NAMES_SHOWN} more"
+    certificate = (
+        f"certificate is for {shown}" if names else "certificate has no subjectAltName (a common name does not count)"
+    )
+    return f"{certificate}, {_policy(entry)} wants {' or '.join(accepted(entry.wants or '')) or 'another name'}"
+
+
+def _whose(found: re.Match[str]) -> str:
+    """Names the certificate at a depth: 0 is the backend's own, the others signed it."""
+    return "certificate" if found[1] == "0" else "certificate of the CA that signed the backend's"
+
+
+def _unknown_ca(entry: AccessLogEntry, _: re.Match[str]) -> str:
+    return (
+        f"certificate is signed by an unknown CA (not by the CA of {_policy(entry)}, "
+        "or the backend leaves out an intermediate certificate)"
+    )
+
+
+def _self_signed(entry: AccessLogEntry, _: re.Match[str]) -> str:
+    return f"self-signed certificate, which is not among those that {_policy(entry)} trusts"
+
+
+def _not_verified(entry: AccessLogEntry, found: re.Match[str]) -> str:
+    return f"{_whose(found)} was not accepted: {_plain(found[2])}"
+
+
+def _said(text: str) -> Sentence:
+    return lambda entry, found: text
+
+
+_VERIFY: Final = r"certificate_verification_error_at_depth_(\d+):_"
+
+_TRANSPORT: Final[tuple[tuple[str, Sentence], ...]] = (
+    # The names are the certificate's own text, so they come first and are matched to the last bracket.
+    (rf"(?s)SAN_matcher,_certificate_SANs_are_\[(.*)(?:\]|{re.escape(CUT)}$)", _wrong_name),
+    (_VERIFY + "unable_to_get_(?:local_)?issuer_certificate", _unknown_ca),
+    (_VERIFY + "self_signed_certificate_in_certificate_chain", _unknown_ca),
+    (_VERIFY + "self_signed_certificate", _self_signed),
+    (_VERIFY + "certificate_has_expired", lambda entry, found: f"{_whose(found)} has expired"),
+    (_VERIFY + "certificate_is_not_yet_valid", lambda entry, found: f"{_whose(found)} is not valid yet"),
+    (
+        _VERIFY + "unsupported_certificate_purpose",
+        _said("certificate is not for servers (its extended key usage lacks serverAuth)"),
+    ),
+    (_VERIFY + "([^:}]+)", _not_verified),
+    ("cert_hash_and_spki", lambda entry, found: f"certificate is not one of those that {_policy(entry)} pins"),
+    ("KEY_USAGE_BIT_INCORRECT", _said("certificate's key usage lacks digitalSignature, which TLS needs")),
+    ("WRONG_VERSION_NUMBER", _said("backend does not speak TLS on this port (it answered in plaintext)")),
+    ("CERTIFICATE_REQUIRED", _said("backend wants a client certificate, and the Gateway has none")),
+    (
+        "ALERT_(?:UNKNOWN_CA|BAD_CERTIFICATE|UNSUPPORTED_CERTIFICATE|CERTIFICATE_|ACCESS_DENIED|DECRYPT_ERROR)",
+        lambda entry, found: f"backend refuses {_shown(entry)}",
+    ),
+    ("ALERT_PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL", _said("no common TLS version with the backend")),
+    (
+        "HANDSHAKE_FAILURE_ON_CLIENT_HELLO|INSUFFICIENT_SECURITY",
+        _said("no common TLS cipher, curve or version with the backend"),
+    ),
+    # TLS 1.2 has no alert of its own for it.
+    (
+        "ALERT_HANDSHAKE_FAILURE",
+        lambda entry, found: f"backend {_wish(entry)}, or has no TLS cipher or curve in common with us",
+    ),
+    ("UNRECOGNIZED_NAME", lambda entry, found: f"backend does not serve the hostname that {_policy(entry)} sends as SNI"),
+    ("NO_APPLICATION_PROTOCOL", lambda entry, found: f"no common protocol with the backend (ALPN: {_offered(entry)})"),
+    ("_ALERT_([A-Z_]+)", lambda entry, found: f"backend aborted the TLS handshake (alert: {_plain(found[1])})"),
+    ("Secret_is_not_supplied_by_SDS", _said("the Gateway's client certificate has not reached the proxy")),
+    ("Connection_refused", _said("connection refused: nothing listens on the backend's port")),
+    ("No_route_to_host|Network_is_unreachable|Host_is_down", _said("backend's address cannot be reached")),
+    ("Connection_reset_by_peer|Broken_pipe", _said("backend reset the connection during the TLS handshake")),
+    ("(?i)timed?_?out", _said("connect timeout (TCP or TLS handshake)")),
+)
+
+
+def _connection_failure(entry: AccessLogEntry) -> str:
+    """Explains `UF` without a TLS error: there is none to report, because nothing came back."""
+    tls = "TLS handshake" if entry.policy else "connection set-up"
+    if "timeout" in (entry.details or ""):
+        return "connect timeout (TCP or TLS handshake)" + (": perhaps the backend does not speak TLS" if entry.policy else "")
+    return f"backend closed the connection during the {tls}"
+
+
+def _offered(entry: AccessLogEntry) -> str:
+    if entry.upgrade:
+        return "HTTP/1.1 alone, which a WebSocket needs"
+    hop = Hop.parse(entry.upstream_cluster or "")
+    return "HTTP/2 alone, which gRPC needs" if hop and hop.protocol is Protocol.H2 else "HTTP/2 or HTTP/1.1"
+
+
+def _closed(entry: AccessLogEntry) -> str:
+    text = "backend closed the connection before it answered"
+    if entry.policy and entry.upgrade:
+        # It was offered http/1.1 alone, and a TLS library may take that for no ALPN at all.
+        return f"{text} (one that speaks HTTP/2 alone does this to a WebSocket; with TLS 1.3 also one that {_wish(entry)})"
+    return f"{text} (with TLS 1.3 a backend that {_wish(entry)} does this)" if entry.policy else text
+
+
+def refused_after_handshake(entry: AccessLogEntry) -> str:
+    """Says of a connection that ended at once, and of which Envoy has counted a TLS error, that it was the backend's doing."""
+    return printable(_closed(entry))
+
+
+def _connection_end(entry: AccessLogEntry) -> str:
+    return _advised(_closed(entry), entry)
+
+
+def _ended_at_once(entry: AccessLogEntry) -> str:
+    why = (
+        "connection ended right after the TLS handshake, before the backend had sent anything: the client left, or the "
+        f"backend closed it (with TLS 1.3 one that {_wish(entry)} does this)"
+    )
+    return _advised(why, entry)
+
+
+def _shown(entry: AccessLogEntry) -> str:
+    return f"the client certificate of {entry.shows}" if entry.shows else "the Gateway's client certificate"
+
+
+def _wish(entry: AccessLogEntry) -> str:
+    """Returns what a backend that rejects the client would expect of it."""
+    return f"refuses {_shown(entry)}" if entry.shows else "wants a client certificate"
+
+
+def advice(entry: AccessLogEntry) -> str:
+    """Returns the command that says more about a failed request; empty if there is none, or if the reason names it."""
+    if not entry.why or "lasthop " in without_advice(entry.why):
+        return ""
+    flags = (entry.flags or "").split(",")
+    hop = Hop.parse(entry.upstream_cluster or "")
+    if "NC" in flags or entry.details == "direct_response":
+        route = Key.parse(entry.route or "")
+        return f"lasthop explain {route.argument}" if route else ""
+    if "UH" in flags and hop:
+        return f"lasthop explain {hop.backend.argument}"
+    return probe_command(source(entry.policy)) if entry.policy else ""
+
+
+def _reset(entry: AccessLogEntry) -> str:
+    if entry.status is None:  # a connection, not a request
+        return _connection_end(entry)
+    return (
+        "backend reset the request before it answered (over HTTP/2 that is how a server refuses what it does not serve; a "
+        "gRPC server does it to requests that are not gRPC calls)"
+    )
+
+
+def _not_http(entry: AccessLogEntry) -> str:
+    hop = Hop.parse(entry.upstream_cluster or "")
+    if hop and hop.protocol is Protocol.H2:
+        return "backend does not answer in HTTP/2, which gRPC needs"
+    return "backend's answer is not valid HTTP"
+
+
+def _no_cluster(entry: AccessLogEntry) -> str:
+    return (
+        "no backend that may be used: its BackendTLSPolicy, its backendRef or the client certificate of the Gateway is "
+        "invalid; see `lasthop status`"
+    )
+
+
+def _outgrown(entry: AccessLogEntry) -> str:
+    return (
+        "connection to one endpoint failed, and no other one was tried: by then more of the request's body had arrived than "
+        "is kept for that (64 KiB)"
+    )
+
+
+def _unanswered(entry: AccessLogEntry) -> str:
+    return (
+        f"the ExternalAuth server of {entry.route or 'the route'} (or of its listener) could not be asked, or gave no "
+        "decision: its certificate does not fit, its BackendTLSPolicy or backendRef is invalid, it does not answer, or it "
+        "answers 5xx; see `lasthop explain`"
+    )
+
+
+_FLAGS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {
+    "UF": _connection_failure,
+    "UC": _connection_end,
+    "UR": _reset,
+    "LR": lambda entry: "the gateway aborted the request to the backend before it was answered",
+    "NC": _no_cluster,
+    "UH": lambda entry: "backend has no ready endpoint",
+    "UO": lambda entry: "too many connections or requests to this backend (circuit breaker)",
+    "UT": lambda entry: "backend did not answer in time",
+    "SI": lambda entry: "no data in either direction for too long (idle timeout)",
+    "OM": lambda entry: "the proxy is overloaded and refuses requests",
+    "UPE": _not_http,
+    "NR": lambda entry: "no route matches this host and path",
+}
+
+
+def _plain(reason: str) -> str:
+    """Shortens `TLS_error:|268435581:SSL_routines:OPENSSL_internal:SOME_WORDS:TLS_error_end` -> `some words`."""
+    reason = re.sub(r"TLS_error:\|?|:?TLS_error_end|\d+:|SSL_routines:|OPENSSL_internal:|system_library:", "", reason)
+    return reason.replace("_", " ").strip(" :").lower() or "no reason given"

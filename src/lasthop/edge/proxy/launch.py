@@ -1,0 +1,134 @@
+"""Starts one Envoy: on a host so that it outlives its parent, in a Pod so that it dies with it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from lasthop.edge.proxy.binary import Envoy
+from lasthop.edge.proxy.cgroup import max_heap
+from lasthop.edge.proxy.directory import ProxyDirectory
+from lasthop.edge.proxy.handle import EnvoyHandle
+from lasthop.engine.outputs.envoy.bootstrap import MAX_CONNECTIONS, bootstrap
+from lasthop.engine.outputs.envoy.xds_cluster import LocalXds, RemoteXds
+
+DRAIN_SECONDS: Final = 30
+"""Seconds that the connections of a removed listener or filter chain have to finish (Envoy's own default: 600)."""
+FILE_SIZE: Final = 64 * 1024 * 1024
+"""Limit in bytes for any file that Envoy writes: more than Lasthop lets logs grow to, and too little to fill a disk."""
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def command(envoy: Envoy, bootstrap_path: Path, concurrency: int) -> list[str]:
+    return [
+        str(envoy.path),
+        "-c",
+        str(bootstrap_path),
+        "--concurrency",
+        str(concurrency),
+        "--disable-hot-restart",
+        "--drain-time-s",
+        str(DRAIN_SECONDS),
+        "--drain-strategy",
+        "immediate",
+        # Access log lines are read as requests fail, not after Envoy's 10 s.
+        "--file-flush-interval-msec",
+        "200",
+        "--log-level",
+        "warning",
+        # Otherwise Envoy logs a line for every second without a controller, when nothing keeps the file small. What it logs
+        # about rejected configuration reaches Lasthop as a NACK.
+        "--component-log-level",
+        "config:error",
+        # Otherwise Envoy walks through every field of every update for unknown and deprecated ones, a third of its time for a
+        # route table, and logs a line for each that it finds. It would take them, except deprecated ones that a release has
+        # switched off; tests see to it that there are none. Other validation is not affected.
+        "--ignore-unknown-dynamic-fields",
+    ]
+
+
+def make_bootstrap(gateway: str, directory: ProxyDirectory, xds: LocalXds | RemoteXds) -> bytes:
+    return bootstrap(
+        node_id=gateway,
+        xds=xds,
+        admin_socket=directory.admin_socket,
+        # A connection takes two descriptors, one to each side; an Envoy that has none left spins.
+        max_connections=min(MAX_CONNECTIONS, descriptors() * 2 // 5),
+        max_heap=max_heap(),
+    )
+
+
+def start(args: list[str], directory: ProxyDirectory) -> EnvoyHandle:
+    """Starts an Envoy that logs to a file in its directory and survives Lasthop. Raises OSError if it cannot be run."""
+    # O_APPEND, so that the file can be truncated while Envoy writes.
+    log = os.open(directory.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        # A session of its own: neither Ctrl-C in our terminal nor our own death reaches Envoy.
+        process = subprocess.Popen(
+            args,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=directory.path,  # the access log is named by a relative path, the same on every host
+            start_new_session=True,
+            restore_signals=False,  # see `set_limits`
+        )
+    finally:
+        os.close(log)
+    handle = _handle(process, args)
+    handle.until_visible()
+    return handle
+
+
+def start_child(args: list[str], directory: ProxyDirectory) -> EnvoyHandle:
+    """Starts an Envoy that dies with us and logs to our own standard error. Raises OSError if the binary cannot be run."""
+    libc = ctypes.CDLL(None)
+    parent = os.getpid()
+
+    def die_with_parent() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    # No other thread runs here, so a function between fork and exec is safe.
+    process = subprocess.Popen(
+        args,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        cwd=directory.path,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
+        restore_signals=False,
+    )
+    return _handle(process, args)
+
+
+def _handle(process: subprocess.Popen[bytes], args: list[str]) -> EnvoyHandle:
+    pidfd = os.pidfd_open(process.pid)
+    process.returncode = 0  # from here on the pidfd is watched and waited for: Popen must neither wait nor warn
+    set_limits(process.pid)
+    return EnvoyHandle(process.pid, pidfd, tuple(args[1:]))
+
+
+def set_limits(pid: int) -> None:
+    """Limits descriptors, the size of files, and forbids core dumps: Envoy's memory holds private keys and what clients send.
+
+    Envoy keeps writing its access log while no Lasthop runs to truncate it. At the limit the kernel refuses its writes, and
+    Envoy counts them and continues, because it inherits from Python that SIGXFSZ is ignored (`restore_signals` would undo it).
+    """
+    limits = ((resource.RLIMIT_NOFILE, descriptors()), (resource.RLIMIT_FSIZE, FILE_SIZE), (resource.RLIMIT_CORE, 0))
+    for limit, value in limits:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            resource.prlimit(pid, limit, (value, value))
+
+
+def descriptors() -> int:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return 1_048_576 if hard == resource.RLIM_INFINITY else hard

@@ -1,0 +1,88 @@
+"""Hands requests on to those who look at them as they come in, and keeps the last ones that failed.
+
+A reader that is slow misses some, and is told how many; nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from lasthop.edge.proxy.entry import AccessLogEntry
+
+KEPT: Final = 200
+"""Failed requests that are remembered."""
+WAITING: Final = 1_000
+"""Requests that wait for one reader."""
+READERS: Final = 8
+
+
+class TooManyReaders(Exception):
+    """As many look already as may."""
+
+
+class RequestFeed:
+    def __init__(self) -> None:
+        self._readers: set[FeedReader] = set()
+        self._failed: deque[AccessLogEntry] = deque(maxlen=KEPT)
+
+    @property
+    def open(self) -> bool:
+        """Whether somebody looks, so that as many requests as possible are to be logged."""
+        return bool(self._readers)
+
+    def publish(self, entry: AccessLogEntry) -> None:
+        if entry.failed:
+            self._failed.append(entry)
+        for reader in self._readers:
+            reader.put(entry)
+
+    def skipped(self, lines: int) -> None:
+        """Tells those who look that so many were logged and not read."""
+        for reader in self._readers:
+            reader.miss(lines)
+
+    def failed(self, route: str) -> list[AccessLogEntry]:
+        """Returns the last failed requests of a route (`HTTPRoute shop/web`), the latest first."""
+        return [each for each in reversed(self._failed) if each.route == route]
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[FeedReader]:
+        if len(self._readers) >= READERS:
+            raise TooManyReaders(f"{READERS} readers look at requests already; close one of them")
+        reader = FeedReader()
+        self._readers.add(reader)
+        try:
+            yield reader
+        finally:
+            self._readers.discard(reader)
+
+
+class FeedReader:
+    def __init__(self) -> None:
+        self._waiting: deque[AccessLogEntry] = deque()
+        self._news = asyncio.Event()
+        self._missed = 0
+
+    def put(self, entry: AccessLogEntry) -> None:
+        if len(self._waiting) >= WAITING:
+            self.miss(1)
+        else:
+            self._waiting.append(entry)
+            self._news.set()
+
+    def miss(self, number: int) -> None:
+        self._missed += number
+        self._news.set()
+
+    async def read(self) -> tuple[list[AccessLogEntry], int]:
+        """Waits until there is something; returns it, and how many were missed since the last call."""
+        await self._news.wait()
+        self._news.clear()
+        found, missed = list(self._waiting), self._missed
+        self._waiting.clear()
+        self._missed = 0
+        return found, missed

@@ -1,0 +1,177 @@
+"""Merges our part of a status into the current status. Pure, on raw JSON, so that unknown fields are kept.
+
+Who owns what:
+- entries of `parents` and `ancestors` with our controllerName; all others stay byte for byte, in place and order
+- conditions of the types that we write; all others stay, wherever they are
+- `listeners`, as a map by name; and every other field that we state at all
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import CONTROLLER_NAME, GATEWAY_API, KINDS
+from lasthop.base.api.route_kinds import ROUTE_KINDS
+from lasthop.base.api.status import Status
+from lasthop.engine.outputs.status.conditions import transition_time
+from lasthop.engine.plan.reasons import CONDITION_TYPES
+
+MAX_CONDITIONS: Final = 8
+ENTRIES: Final = {"parents": ("parentRef", 32), "ancestors": ("ancestorRef", 16)}
+"""The lists that controllers share: the field that identifies an entry, and how many CRDs admit unless `Kind` says more."""
+OBSERVED: Final = frozenset(type for type, known in CONDITION_TYPES.items() if known.observed)
+_STATED: Final = ("status", "reason", "message", "observedGeneration")
+
+
+class Outdated(Exception):
+    """The status is of a newer generation than ours. The watch will bring it soon; until then nothing is written."""
+
+
+def rendered(status: Status | None, kind: str) -> Json:
+    """Returns our part as JSON. None removes our entries.
+
+    On a Gateway or a class nothing is removed then: it may be another controller's now, and the guide says not to clear.
+    """
+    if status is None:
+        field = "parents" if kind in ROUTE_KINDS else "ancestors" if kind in KINDS and KINDS[kind].ancestors else ""
+        return {field: []} if field else {}
+    stated: Json = msgspec.json.decode(msgspec.json.encode(status))  # lists, as in what it will be compared with
+    for entry in stated.get("parents", ()):
+        entry["parentRef"] = {"group": GATEWAY_API, "kind": "Gateway", **entry["parentRef"]}
+    for listener in stated.get("listeners", ()):
+        listener["supportedKinds"] = [{"group": GATEWAY_API, **supported} for supported in listener["supportedKinds"]]
+    if "addresses" in stated:
+        stated["addresses"] = [{"type": "IPAddress", **address} for address in stated["addresses"]]
+    return stated
+
+
+def merged(current: Json, ours: Json, now: str, namespace: str = "", kind: str = "") -> Json:
+    """Returns the status to write, which equals `current` if there is nothing to write. Raises `Outdated`.
+
+    `now` is the lastTransitionTime of conditions that change. `namespace` and `kind` are the object's; a parentRef without a
+    namespace means the former.
+    """
+    result = dict(current)
+    for field, stated in ours.items():
+        existing = current.get(field)
+        match field:
+            case "conditions":
+                value = _conditions(existing or [], stated, now)
+            case "listeners":
+                value = [_listener(_named(existing or [], x["name"]), x, now) for x in _in_order(existing or [], stated)]
+            case "parents" | "ancestors":
+                value = _entries(field, existing or [], stated, now, namespace, kind)
+            case _:
+                value = stated
+        if value != (existing or _empty_like(value)):
+            result[field] = value
+    return result
+
+
+def observations(status: Json) -> dict[str, str]:
+    """Returns the status of our conditions about what was seen on the wire, by type and the Gateway that they are about."""
+    return {
+        f"{condition['type']} {sorted(entry[reference].items())}": condition["status"]
+        for field, (reference, _) in ENTRIES.items()
+        for entry in status.get(field) or ()
+        if _is_ours(entry)
+        for condition in entry.get("conditions") or ()
+        if condition["type"] in OBSERVED
+    }
+
+
+def without_observations(status: Json) -> Json:
+    """Returns the status without these conditions."""
+    return {**status, **{field: [_unobserved(entry) for entry in status[field] or ()] for field in ENTRIES if field in status}}
+
+
+def _unobserved(entry: Json) -> Json:
+    if not _is_ours(entry):
+        return entry
+    return {**entry, "conditions": [c for c in entry.get("conditions") or () if c["type"] not in OBSERVED]}
+
+
+def _is_ours(entry: Json) -> bool:
+    return bool(entry.get("controllerName") == CONTROLLER_NAME)
+
+
+def generation(ours: Json) -> int:
+    """Returns the newest observedGeneration in our part."""
+    entries = (*ours.get("parents", ()), *ours.get("ancestors", ()), *ours.get("listeners", ()), ours)
+    return max((c["observedGeneration"] for entry in entries for c in entry.get("conditions", ())), default=0)
+
+
+def _conditions(existing: list[Json], stated: list[Json], now: str) -> list[Json]:
+    wanted = {condition["type"]: condition for condition in stated}
+    result = []
+    for condition in existing:
+        new = wanted.pop(condition.get("type", ""), None)
+        if new is not None:
+            result.append(_condition(condition, new, now))
+        elif condition.get("type") not in CONDITION_TYPES:
+            result.append(condition)
+        elif condition.get("observedGeneration", 0) > max((c["observedGeneration"] for c in stated), default=0):
+            raise Outdated
+    room = MAX_CONDITIONS - len(result)
+    return result + [_condition({}, new, now) for new in list(wanted.values())[: max(0, room)]]
+
+
+def _condition(existing: Json, stated: Json, now: str) -> Json:
+    if existing.get("observedGeneration", 0) > stated["observedGeneration"]:
+        raise Outdated
+    if all(existing.get(field, "") == stated[field] for field in _STATED):
+        return existing
+    since = transition_time(existing.get("status"), existing.get("lastTransitionTime"), stated["status"], now)
+    return {**existing, "type": stated["type"], **{field: stated[field] for field in _STATED}, "lastTransitionTime": since}
+
+
+def _named(entries: list[Json], name: str) -> Json:
+    return next((entry for entry in entries if entry.get("name") == name), {})
+
+
+def _in_order(existing: list[Json], stated: list[Json]) -> list[Json]:
+    """Sorts listeners in the current order, new ones last."""
+    places = {entry.get("name"): place for place, entry in enumerate(existing)}
+    return sorted(stated, key=lambda entry: places.get(entry["name"], len(places)))
+
+
+def _listener(existing: Json, stated: Json, now: str) -> Json:
+    return {**existing, **stated, "conditions": _conditions(existing.get("conditions") or [], stated["conditions"], now)}
+
+
+def _entries(field: str, existing: list[Json], stated: list[Json], now: str, namespace: str, kind: str) -> list[Json]:
+    ref, limit = ENTRIES[field]
+    limit = (kind in KINDS and KINDS[kind].ancestors) or limit
+    wanted = {_identity(entry[ref], namespace): entry for entry in stated}
+    result = []
+    for entry in existing:
+        if entry.get("controllerName") != CONTROLLER_NAME:
+            result.append(entry)
+            continue
+        new = wanted.pop(_identity(entry.get(ref) or {}, namespace), None)
+        if new is not None:
+            result.append({**entry, "conditions": _conditions(entry.get("conditions") or [], new["conditions"], now)})
+    # The list may be full of other controllers' entries. The engine knows, and fails closed where it must.
+    room = max(0, limit - len(result))
+    return result + [{**new, "conditions": _conditions([], new["conditions"], now)} for new in list(wanted.values())[:room]]
+
+
+def _identity(ref: Json, namespace: str) -> tuple[Any, ...]:
+    """Identifies what a reference means, with defaults filled in."""
+    group, kind = ref.get("group", GATEWAY_API), ref.get("kind") or "Gateway"
+    return (
+        group,
+        kind,
+        ref.get("namespace") or namespace,
+        ref.get("name"),
+        ref.get("sectionName") or "",
+        ref.get("port") or 0,
+    )
+
+
+def _empty_like(value: Any) -> Any:
+    """Returns what an absent field means: an empty list or a count of zero is no change."""
+    return [] if isinstance(value, list) else 0 if isinstance(value, int) else None

@@ -1,0 +1,134 @@
+"""Writes statuses and Events to the cluster, and both only while the Lease is ours.
+
+statuses ──> StatusWriter ──> what has changed in the cluster thereby ──> Events
+findings ─────────────────────────────────────────────────────────────────^
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import KINDS
+from lasthop.base.api.meta import Key
+from lasthop.base.api.status import Status
+from lasthop.edge.kubernetes.client import Client
+from lasthop.edge.kubernetes.lease import LeaderElector, Leadership
+from lasthop.edge.kubernetes.observed import ObservedStatuses
+from lasthop.edge.sinks.kubernetes.events import EventRecorder
+from lasthop.edge.sinks.kubernetes.merge import observations, without_observations
+from lasthop.edge.sinks.kubernetes.transitions import WEAKENED, programmed, transitions
+from lasthop.edge.sinks.kubernetes.writer import StatusWriter, WriteGuard
+from lasthop.edge.sinks.sink import Sink
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, FindingChanges
+
+LEASE: Final = "lasthop"
+"""The name of the Lease, which RBAC refers to."""
+SETTLING: Final = 15.0
+"""Seconds after we start to lead for proxies to connect and replicas to report theirs; until then "no proxy" may just mean
+that none was reported yet."""
+PATIENCE: Final = 3.0
+"""Seconds that a finding must last to become an Event: objects that belong together seldom come at once."""
+UNHEARD: Final = frozenset((reasons.PENDING, reasons.ADDRESS_NOT_ASSIGNED, reasons.PARENT_NOT_PROGRAMMED))
+"""Reasons of a Gateway, or of a ListenerSet, whose proxies have not been heard."""
+
+
+class StatusUpdater(Sink, Leadership, WriteGuard):
+    def __init__(
+        self,
+        client: Client,
+        observed: ObservedStatuses,
+        *,
+        identity: str,
+        namespace: str,
+        uid_of: Callable[[Key], str],
+        annotations: Mapping[str, str] | None = None,
+        leadership: Leadership | None = None,
+        patience: float = PATIENCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`uid_of` returns the UID of an object that exists, else an empty text; `leadership` is called after us."""
+        self.elector = LeaderElector(client, namespace, LEASE, identity, self, annotations=annotations)
+        self.writer = StatusWriter(client, observed, guard=self)
+        self.events = EventRecorder(client, identity, may_write=self.may_write)
+        self._uid_of, self._leadership, self._clock = uid_of, leadership or Leadership(), clock
+        self._since, self._patience = 0.0, patience
+        self._recent: dict[Finding, asyncio.TimerHandle] = {}
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for work in (self.elector.run, self.writer.run, self.events.run):
+                    tasks.create_task(work())
+        finally:
+            for timer in self._recent.values():
+                timer.cancel()
+
+    def status_changed(self, changes: Mapping[Key, Status | None]) -> None:
+        self.writer.want(changes)
+
+    def findings_changed(self, changes: FindingChanges) -> None:
+        """Records Events for new and resolved findings. Those that existed at the start are in the statuses, short-lived ones
+        are skipped, and those that a condition reports have that condition's Event."""
+        new, gone = ([each for each in some if each.reason not in WEAKENED] for some in (changes.new, changes.gone))
+        for finding in new:
+            self._recent[finding] = asyncio.get_running_loop().call_later(self._patience, self._lasts, finding)
+        for finding in gone:
+            if timer := self._recent.pop(finding, None):
+                timer.cancel()
+            else:
+                self._emit(finding.object, "Resolved", f"no longer: {finding.message}")
+
+    def _lasts(self, finding: Finding) -> None:
+        del self._recent[finding]
+        self._emit(finding.object, finding.reason, _note(finding), warning=True)
+
+    def _emit(self, key: Key | None, reason: str, note: str, *, warning: bool = False) -> None:
+        if key is not None and key.kind in KINDS and self.may_write() and (uid := self._uid_of(key)):
+            self.events.emit(key, uid, reason, note, warning=warning)
+
+    def may_write(self) -> bool:
+        return self.elector.certain
+
+    def started_leading(self) -> None:
+        self._since = self._clock()
+        self.writer.lead(True)
+        self._leadership.started_leading()
+
+    def stopped_leading(self) -> None:
+        self.writer.lead(False)
+        self._leadership.stopped_leading()
+
+    def premature(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> bool:
+        """Delays that a Gateway or ListenerSet is no longer programmed, and that nothing has been seen of a backend, while
+        this replica has only just started to lead."""
+        if self._clock() - self._since >= SETTLING:
+            return False
+        if key.kind not in ("Gateway", "ListenerSet"):
+            return _unheard(before, after)
+        now = programmed(after)
+        return programmed(before).status == "True" and now.status != "True" and now.reason in UNHEARD
+
+    def written(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> None:
+        for reason, note, warning in transitions(before, after):
+            self._emit(key, reason, note, warning=warning)
+
+
+def _unheard(before: Json, after: Json) -> bool:
+    """Returns whether nothing is new but that it is not known any more what proxies have seen. Of routes there is a condition
+    only while something fails."""
+    seen = [about for about, status in observations(before).items() if status != "Unknown"]
+    if not seen:
+        return False
+    now = observations(after)
+    lost = any(now.get(about, "Unknown") == "Unknown" for about in seen)
+    return lost and without_observations(before) == without_observations(after)
+
+
+def _note(finding: Finding) -> str:
+    where = f"{finding.field}: " if finding.field else ""
+    return f"{where}{finding.message}{' ' + finding.remedy if finding.remedy else ''}"

@@ -1,0 +1,69 @@
+"""Derives Events from a written status: the difference between the previous status and the new one.
+
+The previous status is the cluster's, not a remembered one, so a restarted controller has nothing to announce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import CONTROLLER_NAME
+from lasthop.engine.plan.reasons import CONDITION_TYPES
+
+EVENTS: Final = frozenset(type for type, known in CONDITION_TYPES.items() if known.event)
+"""Types that are worth an Event when they become true, and when they no longer are."""
+WEAKENED: Final = frozenset(type for type in EVENTS if CONDITION_TYPES[type].weakened or CONDITION_TYPES[type].negative)
+"""Those of them that report a weakness when true, with an Event for each Gateway."""
+
+
+class Transition(NamedTuple):
+    reason: str
+    note: str
+    warning: bool = False
+
+
+class Programmed(NamedTuple):
+    status: str
+    reason: str
+
+
+def programmed(status: Json) -> Programmed:
+    condition: Json = next((c for c in status.get("conditions") or () if c.get("type") == "Programmed"), {})
+    return Programmed(condition.get("status", ""), condition.get("reason", ""))
+
+
+def transitions(before: Json, after: Json) -> list[Transition]:
+    old, new = dict(_conditions(before)), dict(_conditions(after))
+    result: list[Transition] = []
+    for (place, type), condition in new.items():
+        was, now = old.get((place, type), {}).get("status"), condition["status"]
+        note = f"{place}{condition.get('message') or type}"
+        if was == now or (now != "True" and was != "True"):
+            continue
+        if type in WEAKENED:
+            result.append(Transition(type if now == "True" else f"{type}Over", note, warning=now == "True"))
+        elif now == "True":
+            result.append(Transition(type, note))
+        else:
+            result.append(Transition(f"Not{type}", f"{place}{condition.get('reason')}: {note}", warning=True))
+    over = [
+        (place, type)
+        for (place, type), c in old.items()
+        if type in WEAKENED and c["status"] == "True" and (place, type) not in new
+    ]
+    return result + [Transition(f"{type}Over", f"{place}no longer the case") for place, type in over]
+
+
+def _conditions(status: Json) -> Iterator[tuple[tuple[str, str], Json]]:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") in EVENTS:
+            yield ("", condition["type"]), condition
+    for ancestor in status.get("ancestors") or ():
+        if ancestor.get("controllerName") == CONTROLLER_NAME:
+            ref = ancestor.get("ancestorRef") or {}
+            place = f"at {ref.get('kind', 'Gateway')} {ref.get('name')}: "
+            for condition in ancestor.get("conditions") or ():
+                if condition.get("type") in WEAKENED:
+                    yield (place, condition["type"]), condition

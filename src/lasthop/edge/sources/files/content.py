@@ -1,0 +1,238 @@
+"""Examines one file's text: returns all of its objects, or why it is broken. Never some of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import RejectedPolicy
+from lasthop.edge.admission.chain import AdmittedObject, admit, admitted, admitted_again, kind_of
+from lasthop.edge.admission.foreign import embedded_policy, foreign_kind, may_embed_policy
+from lasthop.edge.admission.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
+from lasthop.edge.admission.problem import Path, Problem, field
+from lasthop.edge.admission.yaml import Mistake, Parsed, Span, field_lines, first_line, parse
+from lasthop.edge.sources.files.salvage import salvage
+from lasthop.engine.plan.finding import Finding
+
+EVERYWHERE: Final = ("",)
+"""Every namespace."""
+
+
+class ObjectEntry(NamedTuple):
+    """Locates an object in a file."""
+
+    admitted: AdmittedObject
+    span: Span
+    """The document it is in."""
+    base: Path
+    """Where in the document: empty, or ("items", n) in a List, which may be in another one."""
+
+
+class Content(msgspec.Struct, frozen=True):
+    """Holds the objects of a valid file."""
+
+    digest: bytes
+    text: bytes
+    entries: tuple[ObjectEntry, ...]
+    others: tuple[str, ...] = ()
+    """What else is in it that is not ours, as `Deployment (apps/v1)`; it is left out."""
+
+    @property
+    def keys(self) -> set[Key]:
+        return {entry.admitted.key for entry in self.entries}
+
+    def line(self, entry: ObjectEntry, field_path: str = "") -> int:
+        """Returns the line of a field. Parses the document again: lines are rarely needed, keeping them would cost more than
+        the objects."""
+        if not entry.base and not field_path:
+            return first_line(self.text, entry.span)
+        lines = _named_lines(self.text, entry.span)
+        base = field(entry.base)
+        inside = f".{field_path}" if base and field_path and field_path[0] != "[" else field_path
+        while inside and f"{base}{inside}" not in lines:
+            inside = inside[: max(inside.rfind("."), inside.rfind("["), 0)]
+        return lines.get(f"{base}{inside}", entry.span.line)
+
+
+class BrokenFile(msgspec.Struct, frozen=True):
+    """Describes a file that cannot be applied as a whole."""
+
+    digest: bytes
+    findings: tuple[Finding, ...]
+    policies: tuple[RejectedPolicy, ...] = ()
+    """BackendTLSPolicies that it seems to contain, with their targets."""
+    opaque: tuple[str, ...] = ()
+    """The namespaces in which it may contain BackendTLSPolicies whose targets are unknown; an empty one means all of them."""
+
+
+class StoredDocument(msgspec.Struct, frozen=True, array_like=True):
+    """Keeps an admitted object on disk, so that an unchanged file need not be admitted again at the next start."""
+
+    span: Span
+    base: Path
+    kind: str
+    digest: bytes
+    value: msgspec.Raw
+    """The whole document as JSON, which is decoded without a detour through dicts."""
+
+
+def digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredDocument, ...]]:
+    """Admits every object of a file. `file` is the name to show; its extension says whether the text is JSON."""
+    parsed = parse(text, as_json=file.endswith(".json"))
+    found = list(islice(_objects(parsed), MAX_OBJECTS + 1))
+    if len(found) > MAX_OBJECTS:
+        mistake = Mistake(found[-1][0].line, f"the file holds more than {MAX_OBJECTS} objects", limit=True)
+        parsed = parsed._replace(mistakes=[mistake], complete=False)
+    hides = may_embed_policy(text, (value for _, _, value in found))
+    problems: list[tuple[Span, Path, Any, Problem]] = []
+    stored: list[StoredDocument] = []
+    entries: list[ObjectEntry] = []
+    first: dict[Key, ObjectEntry] = {}
+    others: list[str] = []
+    for span, base, value in found[:MAX_OBJECTS]:
+        if len(problems) > MAX_FINDINGS:
+            break
+        if hides and (path := embedded_policy(value)) is not None:
+            remedy = "Write it as a document of its own, or move this one to another folder."
+            problems.append((span, base, value, Problem("a BackendTLSPolicy inside another object is not read", path, remedy)))
+        if other := foreign_kind(value):
+            others.append(_cut(other))
+            continue
+        kept, wrong = admit(value)
+        if not wrong:
+            try:
+                entry = ObjectEntry(admitted(kept), span, base)
+            except msgspec.ValidationError as error:
+                wrong = [Problem(str(error))]
+            else:
+                done = entry.admitted
+                stored.append(StoredDocument(span, base, done.key.kind, done.digest, _raw(kept)))
+                entries.append(entry)
+                if first.setdefault(entry.admitted.key, entry) is not entry:
+                    wrong = [Problem("is already in this file", ("metadata", "name"), "Remove one.", "DuplicateObject")]
+        problems.extend((span, base, value, problem) for problem in wrong)
+    if not problems and not parsed.mistakes:
+        return Content(digest(text), text, tuple(entries), tuple(others)), tuple(stored)
+
+    lines = text.split(b"\n")
+    findings = [_of_text(file, mistake, lines) for mistake in parsed.mistakes]
+    for span, base, value, problem in problems[: MAX_FINDINGS - len(findings)]:
+        line = _nearest(field_lines(text, span), base + problem.path, span.line)
+        where = _cut(field(problem.path))
+        findings.append(
+            Finding(key_in(value), problem.reason, _cut(problem.message), problem.remedy, where, file=file, line=line)
+        )
+    if len(parsed.mistakes) + len(problems) > MAX_FINDINGS:
+        message = f"there are more than {MAX_FINDINGS} problems in this file; the others are not listed"
+        findings.append(Finding(None, "TooLarge", message, file=file, line=findings[-1].line))
+    policies, opaque = _salvaged(found, findings[0])
+    return BrokenFile(digest(text), tuple(findings), policies, opaque if parsed.complete else EVERYWHERE), ()
+
+
+def restore(text: bytes, stored: Iterable[StoredDocument]) -> Content | None:
+    """Restores a file that this same version has admitted before; None if it cannot have, whatever the state says."""
+    try:
+        entries = [ObjectEntry(admitted_again(s.kind, s.value, s.digest), s.span, s.base) for s in stored]
+    except (msgspec.MsgspecError, KeyError):
+        return None
+    return Content(digest(text), text, tuple(entries))
+
+
+def _raw(value: Json) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def _of_text(file: str, mistake: Mistake, lines: list[bytes]) -> Finding:
+    if mistake.limit:
+        remedy = "Split it into several files."
+        return Finding(None, "TooLarge", f"{mistake.message}.", remedy, file=file, line=mistake.line)
+    advice = _advice(mistake.message, lines[mistake.line - 1] if mistake.line <= len(lines) else b"")
+    return Finding(None, "InvalidYAML", _cut(mistake.message), advice, file=file, line=mistake.line)
+
+
+def _advice(message: str, line: bytes) -> str:
+    """Returns what to do about the mistakes that everybody makes once; empty: nothing in particular."""
+    if b"{{" in line:
+        return "This seems to be a template: check what it renders, as in helm template CHART | lasthop check -"
+    if line.lstrip(b" ").startswith(b"\t"):
+        return "Indent with spaces; YAML does not allow tabs there."
+    if message.startswith("key 'apiVersion' is written twice"):
+        return "Write a line --- between two objects."
+    return ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."
+
+
+def key_in(value: Any) -> Key | None:
+    """Returns the key that a document seems to have, for messages."""
+    kind, _ = kind_of(value)
+    if kind is None or not isinstance(metadata := value.get("metadata"), dict):
+        return None
+    name, namespace = metadata.get("name"), metadata.get("namespace") or "default"
+    if not isinstance(name, str) or not isinstance(namespace, str) or len(name) > 253 or len(namespace) > 253:
+        return None
+    return Key(kind.kind, namespace if kind.namespaced else "", name)
+
+
+def _objects(parsed: Parsed) -> Iterator[tuple[Span, Path, Any]]:
+    """Yields documents, and the items of Lists, however deep, as kubectl does."""
+    for document, span in zip(parsed.documents, parsed.spans, strict=True):
+        for path, value in _items((), document):
+            yield span, path, value
+
+
+def _items(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
+    """In a typed list (`HTTPRouteList`) items may omit apiVersion and kind. A List that cannot be split is yielded as it is,
+    and refused."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    items = value.get("items") if isinstance(kind, str) and kind.endswith("List") else None
+    if not isinstance(items, list):
+        yield path, value
+        return
+    implied = {} if kind == "List" else {"apiVersion": value.get("apiVersion"), "kind": str(kind)[: -len("List")]}
+    for i, item in enumerate(items):
+        yield from _items((*path, "items", i), {**implied, **item} if isinstance(item, dict) else item)
+
+
+@lru_cache(maxsize=1)
+def _named_lines(text: bytes, span: Span) -> dict[str, int]:
+    return {field(path): line for path, line in field_lines(text, span).items()}
+
+
+def _nearest(lines: dict[Path, int], path: Path, otherwise: int) -> int:
+    """Returns the line of a field, or of its nearest parent."""
+    for length in range(len(path), -1, -1):
+        if path[:length] in lines:
+            return lines[path[:length]]
+    return otherwise
+
+
+def _salvaged(found: list[tuple[Span, Path, Any]], first: Finding) -> tuple[tuple[RejectedPolicy, ...], tuple[str, ...]]:
+    """Returns the policies of a broken file, and the namespaces in which it may contain more."""
+    message = f"its file is broken and was not applied: {first}"
+    policies: list[RejectedPolicy] = []
+    opaque: set[str] = set()
+    for number, (_, _, value) in enumerate(found, 1):
+        if embedded_policy(value) is not None:
+            opaque.add("")
+        if foreign_kind(value):
+            continue
+        result = salvage(value, f"document-{number}", message, last=number == len(found))
+        if result.policy is not None:
+            policies.append(result.policy)
+        if result.opaque is not None:
+            opaque.add(result.opaque)
+    return tuple(policies), EVERYWHERE if "" in opaque else tuple(sorted(opaque))

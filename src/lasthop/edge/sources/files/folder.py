@@ -1,0 +1,227 @@
+"""Lists the files of the folder, and reads them safely.
+
+Names that start with a dot are skipped: editors' swap files, .git, and the `..data` folders behind a mounted ConfigMap, whose
+files are reached through the links beside them. Links to folders are followed; each folder is read once, and of
+all together at most `MAX_FOLDERS`: a link may lead to the whole machine.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from lasthop.edge.admission.limits import MAX_FILE, MAX_FOLDER_DEPTH, MAX_FOLDERS
+from lasthop.edge.sources.files.turns import Turns
+
+EXTENSIONS: Final = (".yaml", ".yml", ".json")
+MISNAMED: Final = "its extension is not in lower case"
+"""kubectl does not read it either, on a system that tells the two apart."""
+Identity = tuple[int, int]
+"""Device and inode: another folder of the same name has another one."""
+
+
+class Stamp(NamedTuple):
+    """Identifies a version of a file, however it is written or replaced."""
+
+    mtime: int
+    ctime: int
+    size: int
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        return cls(status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_dev, status.st_ino)
+
+
+class Scan(NamedTuple):
+    files: dict[str, Stamp | None]
+    """By path below the folder, in order; None for one that exists but cannot be inspected."""
+    closed: dict[str, str]
+    """Subfolders that cannot be listed and files that cannot be named, and why; "." if not all folders were listed. What was
+    in them is not known to be deleted."""
+    repeated: dict[str, str]
+    """Links to folders that are read under another name (or loop), and that name."""
+    linked: tuple[str, ...]
+    """Manifests and folders that are links: their targets may be outside the folder and are watched there."""
+    folders: dict[str, Identity]
+    """The folders that were listed, by path below the folder, which is itself the empty one."""
+
+
+class FilesError(Exception):
+    """The folder or the state directory cannot be used at all. The message is a sentence for the user."""
+
+
+class Unreadable(Exception):
+    """A file exists and cannot be read. The message says why."""
+
+
+class TooLarge(Unreadable):
+    pass
+
+
+class OutsideRoots(Unreadable):
+    """It is outside the folders that may be read."""
+
+
+def is_manifest(name: str) -> bool:
+    return name.endswith(EXTENSIONS) and not name.startswith(".")
+
+
+def is_misnamed(name: str) -> bool:
+    """Returns whether a file would be read if its extension were in lower case."""
+    return not is_manifest(name) and is_manifest(name.casefold())
+
+
+def scan(root: Path) -> Scan:
+    """Lists the folder. Raises `FilesError` if it is missing or cannot be listed."""
+    return _Scanner(root).run()
+
+
+class _Scanner:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._files: dict[str, Stamp | None] = {}
+        self._closed: dict[str, str] = {}
+        self._repeated: dict[str, str] = {}
+        self._linked: list[str] = []
+        self._folders: dict[str, Identity] = {}
+        self._names: dict[Identity, str] = {}
+        self._subfolders, self._links = Turns(), Turns()
+
+    def run(self) -> Scan:
+        self._list("")
+        # Real folders first, so that a folder is known by its own name and a link to it is the repetition.
+        for _ in range(MAX_FOLDERS):
+            if folder := self._subfolders.next():
+                self._list(folder)
+            elif folder := self._links.next():
+                self._linked.append(folder)
+                self._list(folder)
+            else:
+                break
+        else:
+            self._closed["."] = f"there are more than {MAX_FOLDERS} folders and links to folders"
+        return Scan(dict(sorted(self._files.items())), self._closed, self._repeated, tuple(self._linked), self._folders)
+
+    def _list(self, folder: str) -> None:
+        if folder.count(os.sep) >= MAX_FOLDER_DEPTH:
+            self._closed[folder] = f"it is more than {MAX_FOLDER_DEPTH} folders deep"
+            return
+        try:
+            status = os.stat(self._root / folder)
+            identity = status.st_dev, status.st_ino
+            where = self._names.setdefault(identity, folder or ".")
+            if where != (folder or "."):
+                self._repeated[folder] = where
+                return
+            with os.scandir(self._root / folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as error:
+            if not folder:
+                raise FilesError(f"Cannot read the folder {self._root}: {reason(error)}.") from error
+            self._closed[folder] = reason(error)
+            return
+        self._folders[folder] = identity
+        for entry in entries:
+            if not entry.name.startswith("."):
+                self._take(f"{folder}/{entry.name}" if folder else entry.name, entry)
+
+    def _take(self, path: str, entry: os.DirEntry[str]) -> None:
+        try:
+            if not is_text(path):
+                if is_manifest(entry.name) or entry.is_dir():
+                    self._closed[_escaped(path)] = "its name is not UTF-8"
+                return
+            if entry.is_dir():
+                (self._links if entry.is_symlink() else self._subfolders).add(path, path.partition(os.sep)[0])
+            elif is_manifest(entry.name):
+                if entry.is_symlink():
+                    self._linked.append(path)
+                self._files[path] = Stamp.of(entry.stat())
+            elif is_misnamed(entry.name):
+                self._closed[path] = MISNAMED
+        except FileNotFoundError:
+            if is_manifest(entry.name) and entry.is_symlink():
+                self._files[path] = None  # a dangling link; a plain file was deleted meanwhile
+        except OSError:
+            if is_manifest(entry.name):
+                self._files[path] = None
+
+
+def is_read(path: str) -> bool:
+    """Returns whether a file with this path below the folder is read at all."""
+    return is_text(path) and path.count(os.sep) <= MAX_FOLDER_DEPTH
+
+
+def is_text(name: str) -> bool:
+    """Returns whether a name can be shown, logged and stored; Python decodes other bytes to half surrogate pairs."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _escaped(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def stamp_of(path: Path | str) -> Stamp | None:
+    try:
+        return Stamp.of(os.stat(path))
+    except OSError:
+        return None
+
+
+class Roots:
+    """Lists where local files may be: the folder itself, and what the operator allows besides."""
+
+    def __init__(self, folder: Path, allowed: Iterable[Path] = ()) -> None:
+        self._folders = (folder, *allowed)
+
+    def hold(self, path: str) -> bool:
+        """Returns whether `path`, with links resolved, is allowed. Links in the roots are followed each time."""
+        return any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in map(os.path.realpath, self._folders))
+
+
+def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple[bytes, Stamp]:
+    """Reads a file. Raises `FileNotFoundError` if it does not exist, `Unreadable` for other errors. Never waits on a pipe.
+
+    With `roots` it must be in one of them after links are resolved; otherwise even its existence is not revealed.
+    """
+    if roots is not None and not roots.hold(os.path.realpath(path)):
+        raise OutsideRoots("it is outside")
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            # Checked again on the open file: a link may have changed since.
+            if roots is not None and not roots.hold(os.readlink(f"/proc/self/fd/{descriptor}")):
+                raise OutsideRoots("it is outside")
+            if not stat.S_ISREG(status.st_mode):
+                raise Unreadable("it is not a regular file")
+            text = file.read(limit + 1)
+            if text is None:  # as for /proc/kmsg, which is said to be a regular file and waits
+                raise Unreadable("it has nothing to read")
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise Unreadable("it is a dangling link") from None
+        raise
+    except OSError as error:
+        raise Unreadable(reason(error)) from error
+    if len(text) > limit:
+        raise TooLarge(f"it is larger than {limit} bytes")
+    return text, Stamp.of(status)
+
+
+def reason(error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return "its links form a loop"
+    if error.errno == errno.ENXIO:  # a socket
+        return "it is not a regular file"
+    return (error.strerror or str(error)).lower()

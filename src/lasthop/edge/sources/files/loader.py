@@ -1,0 +1,383 @@
+"""Loads the folder as objects: which files are good, which are broken, and what that changes.
+
+    look() -> Readings      reads the files; changes nothing
+    apply() -> Batch        applies readings
+    save()                  writes last good contents to the state directory
+
+A broken file is never partly applied: while it is broken its last good content stays in force, also after a restart. A file
+that is deleted takes its objects and its last good content with it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.policies import RejectedPolicy
+from lasthop.edge.admission.chain import AdmittedObject
+from lasthop.edge.admission.limits import LARGE_FILE
+from lasthop.edge.sources.files import report
+from lasthop.edge.sources.files.content import BrokenFile, Content, ObjectEntry, digest, examine, restore
+from lasthop.edge.sources.files.file_set import File, FileSet, after
+from lasthop.edge.sources.files.folder import FilesError, Identity, scan, stamp_of
+from lasthop.edge.sources.files.local_files import LocalFiles
+from lasthop.edge.sources.files.object_set import ObjectSet
+from lasthop.edge.sources.files.reading import Reading, Readings, crashed, emptied, is_blank, read_text, unreadable
+from lasthop.edge.sources.files.state import NoState, SavedFile
+from lasthop.edge.sources.files.turns import in_turn, team_of
+from lasthop.edge.sources.source import Batch
+from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.knowledge import Unknown
+from lasthop.engine.plan.not_applied import NotApplied, moment
+
+AT_ONCE: Final = 200
+"""Files that are read before others are looked at again: some 150 ms. So many are applied as one."""
+AT_ONCE_SECONDS: Final = 0.3
+"""The same in time of the CPU: a file whose lists are as long as they may be takes a hundred times as long as others."""
+
+
+Progress = Callable[[int, int], None]
+"""Called with the number of files that have been read, and of those to be read."""
+
+
+class Loader:
+    def __init__(self, directory: Path, state: NoState | None = None, allowed: Iterable[Path] = ()) -> None:
+        """Local files may be below the folder or below `allowed`."""
+        self.root = Path(os.path.abspath(directory))
+        self._directory = directory
+        self._shown_prefix = str(directory / "_").removesuffix("_")
+        self._state = state or NoState()
+        self._lock = threading.Lock()
+        """Readings are applied in a worker thread while others locate objects."""
+        self._files = FileSet()
+        self._objects = ObjectSet()
+        self._local = LocalFiles(self.root, allowed, self._state)
+        self._local_findings: dict[Key, tuple[Finding, ...]] = {}
+        self._older_pairs: dict[Key, NotApplied] = {}
+        self._rejected: dict[Key, RejectedPolicy] = {}
+        self._closed: dict[str, str] = {}
+        self._repeated: dict[str, str] = {}
+        self._linked: tuple[str, ...] = ()
+        self._folders: dict[str, Identity] = {}
+        self._lost = ""
+        self._pending: frozenset[str] = frozenset()
+        """Large files whose current text is still being read."""
+        self._last_team = ""
+        """Whose file was the last to be read where not all could be."""
+        self._published: Batch | None = None
+        self._unsaved: dict[str, SavedFile | None] = {}
+        self._save_error = ""
+
+    # -- reading
+
+    def look(
+        self,
+        files: Iterable[str] | None = None,
+        local: Iterable[str] = (),
+        *,
+        before: Readings | None = None,
+        leave_large: bool = False,
+        progress: Progress = lambda read, files: None,
+    ) -> Readings:
+        """Reads these files (paths below the folder) and local files, or everything that has changed.
+
+        A file that has not changed since the readings `before` is not examined again. With `leave_large` large files, and
+        those that are too many at once, are only named. `progress` is called after each file. Raises `FilesError` if the
+        folder cannot be read the first time; later that is a reading like any other.
+        """
+        large: set[str] = set()
+        later: set[str] = set()
+
+        def read(paths: Collection[str]) -> dict[str, Reading]:
+            found: dict[str, Reading] = {}
+            end = time.thread_time() + AT_ONCE_SECONDS
+            for path in in_turn(paths, self._last_team) if leave_large else paths:
+                if leave_large and (len(found) >= AT_ONCE or (found and time.thread_time() >= end)):
+                    later.add(path)
+                elif leave_large and self._is_large(path):
+                    large.add(path)
+                else:
+                    found[path] = self._read(path, before)
+                    self._last_team = team_of(path)
+                    progress(len(found), len(paths))
+            # What a file has lost may have moved into one that is yet to be read.
+            teams = {team_of(path) for path in later}
+            later.update(path for path in found if team_of(path) in teams and self._files.loses(path, found[path].result))
+            return {path: reading for path, reading in found.items() if path not in later}
+
+        if files is not None:
+            read_files = read(sorted(files))
+            here = Readings(
+                read_files, {path: self._local.read(path) for path in local}, large=frozenset(large), later=frozenset(later)
+            )
+            if self.root.is_dir():
+                return here
+            # While the whole folder is being deleted its files disappear one by one, which is not an edit of each.
+        try:
+            found = scan(self.root)
+        except FilesError as error:
+            if self._published is None:
+                raise
+            return Readings({}, {}, lost=str(error))
+        readings = read([path for path, stamp in found.files.items() if not self._files.is_as_at(path, stamp)])
+        teams = {team_of(path) for path in later}
+        for path in self._remembered() - found.files.keys():
+            if why := _closed_above(path, found.closed):
+                readings[path] = Reading(unreadable(self._shown(path), f"its folder cannot be read ({why})"))
+            elif team_of(path) in teams:
+                later.add(path)
+            else:
+                readings[path] = Reading(None)
+        return Readings(
+            readings,
+            self._local.changed(),
+            found.closed,
+            found.repeated,
+            found.linked,
+            found.folders,
+            frozenset(large),
+            frozenset(later),
+        )
+
+    def _is_large(self, path: str) -> bool:
+        stamp = stamp_of(self.root / path)
+        return stamp is not None and stamp.size > LARGE_FILE
+
+    def unsettled(self, readings: Readings) -> bool:
+        """Returns whether some file seems to be only partly written, so that it should be read again before it is applied."""
+        return any(self._files.may_be_half_written(path, reading.result) for path, reading in readings.files.items()) or any(
+            self._local.worse(path, now) for path, now in readings.local.items()
+        )
+
+    def _read(self, path: str, before: Readings | None = None) -> Reading:
+        """Reads a file. If its content makes Lasthop itself fail, that is a broken file, not the end of all the others."""
+        try:
+            return self._examined(path, before)
+        except Exception as error:
+            return Reading(crashed(self._shown(path), error), stamp_of(self.root / path))
+
+    def _examined(self, path: str, before: Readings | None) -> Reading:
+        last = before.files.get(path) if before else None
+        if last and last.stamp and last.stamp == stamp_of(self.root / path):
+            return last
+        found = read_text(self.root / path, self._shown(path))
+        if isinstance(found, Reading):
+            return found
+        text, stamp = found
+        seen, saved = digest(text), None if path in self._files else self._saved(path)
+        if (known := self._files.get(path)) and (result := known.of_text(seen)):
+            reading = Reading(result, stamp, known.written)
+        elif saved and saved.digest == seen and saved.stored is not None and (again := restore(text, saved.stored)):
+            reading = Reading(again, stamp, saved.written)
+        else:
+            result, stored = examine(self._shown(path), text)
+            reading = Reading(result, stamp, stamp.mtime, stored)
+        before_it = self._before(path) if is_blank(reading.result) else None
+        if before_it and before_it.good and before_it.good.entries:
+            return Reading(emptied(self._shown(path)), stamp)
+        return reading
+
+    def _saved(self, path: str) -> SavedFile | None:
+        return self._state.last_good(os.path.join(self.root, path))
+
+    def _before(self, path: str) -> File | None:
+        """Returns the file's previous state, possibly saved before a restart."""
+        if (file := self._files.get(path)) or (saved := self._saved(path)) is None:
+            return file
+        if saved.stored is not None and (good := restore(saved.text, saved.stored)):
+            return File(good, written=saved.written)
+        again, _ = examine(self._shown(path), saved.text)
+        return File(again, written=saved.written) if isinstance(again, Content) else None
+
+    def _remembered(self) -> set[str]:
+        """Returns the files that existed: since the start, or at the first look before the restart."""
+        if self._published is not None:
+            return set(self._files)
+        prefix = f"{self.root}{os.sep}"
+        return {path.removeprefix(prefix) for path in self._state.paths() if path.startswith(prefix)}
+
+    # -- applying
+
+    def apply(self, readings: Readings) -> Batch | None:
+        """Returns what changes by these readings; None if nothing does."""
+        with self._lock:
+            return self._apply(readings)
+
+    def _apply(self, readings: Readings) -> Batch | None:
+        self._lost, self._pending = readings.lost, readings.large
+        if readings.closed is not None:
+            self._closed, self._repeated, self._linked = readings.closed, readings.repeated or {}, readings.linked or ()
+            self._folders = readings.folders or {}
+        touched: set[Key] = set()
+        for path, reading in readings.files.items():
+            touched |= self._apply_file(path, reading)
+        self._local.tidy()
+        for path, now in readings.local.items():
+            touched |= self._local.apply(path, now)
+        changes = self._objects.put({key: self._filled(key, chosen) for key, chosen in self._objects.choose(touched).items()})
+        changes |= self._reject()
+        refused = {
+            path: report.not_applied(self._shown(path), broken, self._files.get(path)) for path, broken in self._files.broken
+        }
+        batch = Batch(
+            changes,
+            tuple(self._findings(refused)),
+            unknown=self._unknown(),
+            not_applied=(*refused.values(), *(pair for _, pair in sorted(self._older_pairs.items()))),
+            complete=not self._pending,
+        )
+        previous, self._published = self._published, batch
+        if previous and not changes and batch == msgspec.structs.replace(previous, changes=changes):
+            return None
+        return batch
+
+    def _unknown(self) -> tuple[Unknown, ...]:
+        """Returns what may contain a policy that was not read, whether or not an older text of it is in force."""
+        return (
+            *(report.of_pending(self._shown(path)) for path in sorted(self._pending)),
+            *(report.of_closed(self._shown(path), why) for path, why in sorted(self._closed.items())),
+            *(unknown for _, broken in self._files.broken for unknown in report.of_opaque(broken)),
+        )
+
+    def _apply_file(self, path: str, reading: Reading) -> set[Key]:
+        old = self._files.good(path)
+        file = after(self._before(path) if isinstance(reading.result, BrokenFile) else None, reading)
+        self._files.put(path, file)
+        if file is None:
+            self._unsaved[path] = None
+        elif file.good and not file.broken and reading.stored is not None:
+            self._unsaved[path] = SavedFile(file.good.digest, file.good.text, file.written, reading.stored)
+        new = file.good if file else None
+        if old is new:
+            return set()
+        self._local.use(path, new)
+        return self._objects.replace(path, old, new)
+
+    def _filled(self, key: Key, chosen: tuple[str, ObjectEntry] | None) -> AdmittedObject | None:
+        """Returns the chosen object with the content of its local files, and records what is wrong with these."""
+        self._local_findings.pop(key, None)
+        self._older_pairs.pop(key, None)
+        if chosen is None:
+            return None
+        file, entry = chosen
+        if not entry.admitted.attachments:
+            return entry.admitted
+        filled = self._local.filled(file, entry)
+        placed = [(finding, *self._place(file, entry, finding.field)) for finding in filled.findings]
+        if placed:
+            self._local_findings[key] = tuple(
+                msgspec.structs.replace(finding, file=shown, line=line) for finding, shown, line in placed
+            )
+        if older := filled.older:
+            shown, line = self._place(file, entry, older.field)
+            self._older_pairs[key] = NotApplied(shown, line, older.why, moment(older.pair.written), (key,))
+        return filled.admitted
+
+    def _reject(self) -> dict[Key, Object | None]:
+        """Returns the policies whose rejected text, or the good one beside it, is not what it was."""
+        before, now = self._rejected, report.rejected([broken for _, broken in self._files.broken], self._objects)
+        changed = [key for key in before | now if before.get(key) != now.get(key)]
+        self._rejected = now
+        return {key: now.get(key) or self._objects.objects.get(key) for key in changed}
+
+    def _findings(self, refused: Mapping[str, NotApplied]) -> Iterable[Finding]:
+        if self._lost:
+            yield Finding(None, "FolderLost", f"{self._lost} Everything stays as it was.", file=str(self._directory), line=1)
+        if self._save_error:
+            message = f"last good contents cannot be saved: {self._save_error}."
+            yield Finding(None, "StateNotSaved", message, "Check the state directory.", severity=Severity.WARNING)
+        for path, broken in self._files.broken:
+            yield from report.of_broken(refused[path], broken)
+        for key in sorted(self._objects.contested):
+            owner, files = self._objects.owners[key], self._objects.providers[key]
+            others = [self._place(file, files[file]) for file in sorted(files.keys() - {owner})]
+            yield from report.of_contested(key, self._place(owner, files[owner]), others)
+        yield from report.of_folders(str(self._directory), self._closed, self._repeated)
+        for _, findings in sorted(self._local_findings.items()):
+            yield from findings
+
+    # -- saving
+
+    def save(self) -> None:
+        """Writes to the state directory. An error becomes a finding of the next batch."""
+        contents = {os.path.join(self.root, path): saved for path, saved in self._unsaved.items()}
+        local, pairs = self._local.unsaved, self._local.pairs.unsaved
+        try:
+            if contents or local or pairs:
+                self._state.save(contents, local, pairs)
+        except (sqlite3.Error, OSError) as error:
+            self._save_error = str(error)
+            return
+        self._save_error = ""
+        for saved in (self._unsaved, local, pairs):
+            saved.clear()
+
+    # -- queries
+
+    def locate(self, key: Key, field_path: str = "") -> tuple[str, int] | None:
+        """Returns file and line of an object or a field of it."""
+        with self._lock:
+            if key in self._objects.owners:
+                file = self._objects.owners[key]
+                return self._place(file, self._objects.providers[key][file], field_path)
+            findings = (finding for _, broken in self._files.broken for finding in broken.findings)
+            return next(((finding.file, finding.line) for finding in findings if finding.object == key), None)
+
+    def _place(self, file: str, entry: ObjectEntry, field_path: str = "") -> tuple[str, int]:
+        content = self._files.good(file)
+        assert content is not None
+        return self._shown(file), content.line(entry, field_path)
+
+    @property
+    def others(self) -> Counter[str]:
+        """Documents in the files that are not ours, by what they are."""
+        with self._lock:
+            return self._files.others
+
+    @property
+    def lost(self) -> bool:
+        """Whether the folder as a whole cannot be read at present."""
+        return bool(self._lost)
+
+    def knows(self, path: str) -> bool:
+        return path in self._files
+
+    def knows_below(self, path: str) -> bool:
+        return any(known.startswith(f"{path}{os.sep}") for known in self._files)
+
+    @property
+    def local_files(self) -> Iterable[str]:
+        return self._local.paths
+
+    @property
+    def linked(self) -> tuple[str, ...]:
+        """Files and folders below the folder that are links."""
+        return self._linked
+
+    @property
+    def folders(self) -> dict[str, Identity]:
+        """The folder and its subfolders as they were listed last, by absolute path."""
+        return {str(self.root / path): identity for path, identity in self._folders.items()}
+
+    def followed(self) -> Iterable[str]:
+        """Yields what may change outside the folder: absolute paths of local files and of links, also on the way to it."""
+        yield from self._local.permitted
+        yield from (str(path) for path in (self.root, *self.root.parents) if path.is_symlink())
+        for path in self._linked:
+            yield str(self.root / path)
+
+    def _shown(self, path: str) -> str:
+        return f"{self._shown_prefix}{path}"
+
+
+def _closed_above(path: str, closed: dict[str, str]) -> str:
+    return next((why for folder, why in closed.items() if folder == "." or path.startswith(f"{folder}/")), "")

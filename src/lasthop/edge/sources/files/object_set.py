@@ -1,0 +1,113 @@
+"""Decides which objects of all good files are in force: which file provides each, and what has changed.
+
+The same object in two files: the file that provides it already keeps providing it; at the start the first by path does. A
+namespace that objects use and no file contains is created, as a cluster would have it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from lasthop.base.api.core import Namespace
+from lasthop.base.api.meta import UNDATED, Key, Object, ObjectMeta, StringMap
+from lasthop.edge.admission.chain import AdmittedObject
+from lasthop.edge.admission.metadata import NAMESPACE_LABEL, uid_of
+from lasthop.edge.sources.files.content import Content, ObjectEntry
+
+
+class ObjectSet:
+    def __init__(self) -> None:
+        self.objects: dict[Key, Object] = {}
+        self.owners: dict[Key, str] = {}
+        """The file that provides each object."""
+        self.providers: dict[Key, dict[str, ObjectEntry]] = {}
+        self.contested: set[Key] = set()
+        """Objects that several files provide."""
+        self._versions: dict[Key, tuple[int, bytes]] = {}
+        self._used: Counter[str] = Counter()
+
+    def replace(self, file: str, old: Content | None, new: Content | None) -> set[Key]:
+        """Takes a file's new content, and returns the keys to choose again."""
+        touched = set()
+        for entry in old.entries if old else ():
+            touched.add(entry.admitted.key)
+            del self.providers[entry.admitted.key][file]
+        for entry in new.entries if new else ():
+            touched.add(entry.admitted.key)
+            self.providers.setdefault(entry.admitted.key, {})[file] = entry
+        return touched
+
+    def choose(self, touched: Iterable[Key]) -> dict[Key, tuple[str, ObjectEntry] | None]:
+        """Decides which file provides these objects; None for those that no file provides any more."""
+        return {key: self._chosen(key) for key in touched}
+
+    def _chosen(self, key: Key) -> tuple[str, ObjectEntry] | None:
+        files = self.providers.get(key)
+        if not files:
+            self.providers.pop(key, None)
+            self.owners.pop(key, None)
+            self._versions.pop(key, None)
+            self.contested.discard(key)
+            return None
+        owner = self.owners.get(key)
+        if owner not in files:
+            owner = self.owners[key] = min(files)
+        if len(files) > 1:
+            self.contested.add(key)
+        else:
+            self.contested.discard(key)
+        return owner, files[owner]
+
+    def put(self, chosen: Mapping[Key, AdmittedObject | None]) -> dict[Key, Object | None]:
+        """Puts the chosen objects in force, and returns what has changed."""
+        changes: dict[Key, Object | None] = {}
+        namespaces = set()
+        for key, admitted in chosen.items():
+            if key.kind == "Namespace":
+                namespaces.add(key.name)
+                continue
+            existed = key in self.objects
+            self._put(key, self._versioned(admitted) if admitted else None, changes)
+            if existed != (key in self.objects):
+                self._used[key.namespace] += -1 if existed else 1
+                namespaces.add(key.namespace)
+        for name in namespaces - {""}:
+            key = Key("Namespace", "", name)
+            written = self.providers.get(key, {}).get(self.owners.get(key, ""))
+            implied = _implied(name) if self._used[name] else None
+            self._put(key, self._versioned(written.admitted) if written else implied, changes)
+        return changes
+
+    def _versioned(self, found: AdmittedObject) -> Object:
+        """Sets metadata.generation, which counts changes of everything but metadata while the process runs."""
+        generation, digest = self._versions.get(found.key, (0, b""))
+        if digest != found.digest:
+            generation += 1
+            self._versions[found.key] = (generation, found.digest)
+        if generation == found.object.metadata.generation:
+            return found.object
+        return replace(found.object, metadata=replace(found.object.metadata, generation=generation))
+
+    def _put(self, key: Key, found: Object | None, changes: dict[Key, Object | None]) -> None:
+        if found == self.objects.get(key):
+            return
+        changes[key] = found
+        if found is None:
+            del self.objects[key]
+        else:
+            self.objects[key] = found
+
+
+def _implied(name: str) -> Namespace:
+    return Namespace(
+        metadata=ObjectMeta(
+            name=name,
+            uid=uid_of(Key("Namespace", "", name)),
+            generation=1,
+            creation_timestamp=UNDATED,
+            labels=StringMap.of({NAMESPACE_LABEL: name}),
+        )
+    )

@@ -1,0 +1,101 @@
+"""Reports what is wrong with the folder, and which BackendTLSPolicies have to fail closed because of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import BackendTLSPolicy, RejectedPolicy
+from lasthop.edge.sources.files.content import BrokenFile
+from lasthop.edge.sources.files.file_set import File
+from lasthop.edge.sources.files.object_set import ObjectSet
+from lasthop.edge.sources.files.reading import MAKE_READABLE
+from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.knowledge import Unknown
+from lasthop.engine.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotApplied, moment
+
+
+def of_broken(refused: NotApplied, broken: BrokenFile) -> Iterator[Finding]:
+    yield from broken.findings
+    missing = tuple(Key("BackendTLSPolicy", namespace, "") for namespace in broken.opaque)
+    remedy, where = "", "" if "" in broken.opaque else f" of namespace {', '.join(broken.opaque)}"
+    if broken.opaque:
+        remedy = f"As it may contain a BackendTLSPolicy, no new backend{where} is served in plaintext until it is corrected."
+    place: Any = {"severity": Severity.WARNING, "file": refused.file, "line": refused.line, "missing": missing}
+    if refused.since:
+        message = f"none of this file is applied; its last good content, of {refused.since}, stays in force."
+        yield Finding(None, OLDER_TEXT_IN_FORCE, message, remedy, **place)
+    else:
+        message = "none of this file is applied, and it has no last good content."
+        yield Finding(None, FILE_NOT_APPLIED, message, remedy, **place)
+
+
+def of_pending(shown: str) -> Unknown:
+    """A policy may just have moved into a file that takes long to read."""
+    return Unknown(provable=False, namespace="", why=f"{shown} has not been read yet", file=shown)
+
+
+def of_closed(shown: str, why: str) -> Unknown:
+    return Unknown(provable=False, namespace="", why=f"{shown} cannot be read: {why}", remedy=MAKE_READABLE, file=shown)
+
+
+def of_opaque(broken: BrokenFile) -> Iterator[Unknown]:
+    first = broken.findings[0]
+    why = f"{first.file}:{first.line} cannot be fully read: {first.message.removesuffix('.')}"
+    for namespace in broken.opaque:
+        yield Unknown(provable=False, namespace=namespace, why=why, remedy="correct that file", file=first.file)
+
+
+def not_applied(shown: str, broken: BrokenFile, file: File | None) -> NotApplied:
+    first = broken.findings[0]
+    if file is None or file.good is None:
+        return NotApplied(shown, first.line, first.message)
+    return NotApplied(shown, first.line, first.message, moment(file.written), tuple(sorted(file.good.keys)))
+
+
+def of_contested(key: Key, used: tuple[str, int], others: Iterable[tuple[str, int]]) -> Iterator[Finding]:
+    """Reports an object that several files provide, at every place but the one in force."""
+    for file, line in others:
+        message = f"the same object is in {used[0]}:{used[1]}, and that one is used."
+        yield Finding(key, "DuplicateObject", message, "Remove one of the two.", file=file, line=line)
+
+
+def of_folders(root: str, closed: Mapping[str, str], repeated: Mapping[str, str]) -> Iterator[Finding]:
+    for path, why in sorted(closed.items()):
+        message = f"cannot be read: {why}. What it held stays in force."
+        missing = (Key("BackendTLSPolicy", "", ""),)
+        yield Finding(None, "Unreadable", message, MAKE_READABLE, file=f"{root}/{path}", line=1, missing=missing)
+    for path, where in sorted(repeated.items()):
+        message = f"the link leads to a folder that is read as {where} already."
+        yield Finding(None, "RepeatedFolder", message, severity=Severity.WARNING, file=f"{root}/{path}", line=1)
+
+
+def rejected(broken: Iterable[BrokenFile], objects: ObjectSet) -> dict[Key, RejectedPolicy]:
+    """Returns the policies in broken files, and duplicates in other files, with the targets that the text in force does
+    not have."""
+    result: dict[Key, RejectedPolicy] = {}
+    for policy in [*(p for file in broken for p in file.policies), *_duplicates(objects)]:
+        key = Key("BackendTLSPolicy", policy.metadata.namespace, policy.metadata.name)
+        good = objects.objects.get(key)
+        assert good is None or isinstance(good, BackendTLSPolicy)
+        first = result.get(key, replace(policy, targets=(), last_good=good))
+        known = {*first.targets, *(good.spec.target_refs if good else ())}
+        targets = (*first.targets, *(target for target in policy.targets if target not in known))
+        if targets:
+            result[key] = replace(first, targets=targets)
+    return result
+
+
+def _duplicates(objects: ObjectSet) -> Iterator[RejectedPolicy]:
+    for key in sorted(objects.contested):
+        if key.kind == "BackendTLSPolicy":
+            owner = objects.owners[key]
+            for file, entry in sorted(objects.providers[key].items()):
+                if file != owner:
+                    policy = entry.admitted.object
+                    assert isinstance(policy, BackendTLSPolicy)
+                    message = f"the policy is in {owner} and in {file}, and the first is used"
+                    yield RejectedPolicy(metadata=policy.metadata, targets=policy.spec.target_refs, message=message)

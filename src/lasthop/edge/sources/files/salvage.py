@@ -1,0 +1,118 @@
+"""Finds BackendTLSPolicies in a broken file, whose targets must fail closed rather than be served in plaintext.
+
+A policy that cannot be fully decoded never counts as absent (docs/security.md#the-promises). Every document that may be meant
+as a policy counts as one, and a target without a readable sectionName means every port. Where a document leaves open which
+Services a policy names, or in which namespace, it is opaque.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import GATEWAY_API, KINDS, SERVICE_GROUPS
+from lasthop.base.api.meta import UNDATED, Key, ObjectMeta
+from lasthop.base.api.names import is_dns_label, is_dns_subdomain
+from lasthop.base.api.policies import PolicyTargetReference, RejectedPolicy
+from lasthop.base.text.suggestions import closest
+from lasthop.edge.admission.foreign import POLICY, is_list, meant_as_policy, mentions_policy
+from lasthop.edge.admission.limits import MAX_TARGETS
+from lasthop.edge.admission.metadata import METADATA_FIELDS, rfc3339, uid_of
+
+_SPELLINGS: Final = {
+    **dict.fromkeys(("service", "services", "svc", ""), "Service"),
+    **dict.fromkeys(("serviceimport", "serviceimports", "svcimport", "svcim"), "ServiceImport"),
+}
+_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_SPEC_FIELDS: Final = frozenset({"targetRefs", "targetRef", "validation", "options", "tls"})
+_TARGETS: Final = ("targetRefs", "targetRef")
+"""The second as v1alpha2 had it."""
+
+
+class SalvageResult(NamedTuple):
+    policy: RejectedPolicy | None = None
+    opaque: str | None = None
+    """The namespace in which it may name more than was read, empty for any; None: it names nothing else."""
+
+
+ANYTHING: Final = SalvageResult(opaque="")
+
+
+def salvage(document: Any, place: str, message: str, *, last: bool = False) -> SalvageResult:
+    """Salvages one document; `place` names it if it has no name of its own. The `last` one of a text may have been cut off, so
+    that what stands at its end may go on."""
+    if not isinstance(document, dict) or is_list(document):
+        return ANYTHING
+    kind = document.get("kind")
+    if isinstance(kind, str) and not meant_as_policy(kind):
+        unknown = kind not in KINDS and GATEWAY_API in str(document.get("apiVersion"))
+        return ANYTHING if unknown or mentions_policy(document) else SalvageResult()
+    namespace = _namespace(document)
+    if namespace is None or (last and _ends_in(document, "metadata")):
+        return ANYTHING
+    spec, metadata = document.get("spec"), document["metadata"]
+    refs = list(_references(spec)) if isinstance(spec, dict) else []
+    targets = tuple(target for ref in refs[:MAX_TARGETS] if (target := _target(ref)) is not None)
+    certain = isinstance(spec, dict) and bool(targets) and len(targets) == len(refs) and not _mistyped_targets(spec)
+    if last and _ends_in(document, "spec") and isinstance(spec, dict) and _ends_in(spec, *_TARGETS):
+        certain = False
+    opaque = None if certain else namespace
+    if not targets:
+        return SalvageResult(opaque=opaque)
+    written = metadata.get("name")
+    name = written if isinstance(written, str) and is_dns_subdomain(written) else place
+    created = metadata.get("creationTimestamp")
+    meta = ObjectMeta(
+        name=name,
+        namespace=namespace,
+        uid=uid_of(Key(POLICY, namespace, name)),
+        generation=1,
+        # An unreadable date makes it the oldest: as the younger one it would give way to another policy.
+        creation_timestamp=UNDATED if created is None else rfc3339(created),
+    )
+    return SalvageResult(RejectedPolicy(metadata=meta, targets=targets, message=message), opaque)
+
+
+def _namespace(document: Json) -> str | None:
+    """Returns the namespace of a policy; None where another one may be meant: a field that is not known may be a mistyped or
+    misplaced `namespace`."""
+    metadata, spec = document.get("metadata"), document.get("spec")
+    if not isinstance(metadata, dict) or not document.keys() <= _FIELDS:
+        return None
+    namespace = metadata.get("namespace")
+    if namespace is None:
+        known = metadata.keys() <= METADATA_FIELDS and not (isinstance(spec, dict) and spec.keys() - _SPEC_FIELDS)
+        return "default" if known else None
+    return namespace if isinstance(namespace, str) and is_dns_label(namespace) else None
+
+
+def _ends_in(mapping: Json, *names: str) -> bool:
+    return next(reversed(mapping), "") in names
+
+
+def _references(spec: Json) -> Iterator[Any]:
+    for name in _TARGETS:
+        refs = spec.get(name)
+        if isinstance(refs, list):
+            yield from refs
+        elif refs is not None:
+            yield refs
+
+
+def _mistyped_targets(spec: Json) -> bool:
+    return any(name not in _TARGETS and closest(name, _TARGETS) for name in spec)
+
+
+def _target(ref: Any) -> PolicyTargetReference | None:
+    """Returns the target that a reference names; None if it may name another Service."""
+    if not isinstance(ref, dict) or not isinstance(ref.get("name"), str) or not is_dns_label(ref["name"]):
+        return None
+    kind, group, section = (ref.get(name) for name in ("kind", "group", "sectionName"))
+    kind = kind if isinstance(kind, str) else ""
+    group = group if isinstance(group, str) else ""
+    if meant := _SPELLINGS.get(kind.casefold()):
+        kind, group = meant, SERVICE_GROUPS[meant]
+    elif closest(kind, SERVICE_GROUPS):
+        return None
+    return PolicyTargetReference(group, kind, ref["name"], section if isinstance(section, str) else "")

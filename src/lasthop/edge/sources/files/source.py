@@ -1,0 +1,216 @@
+"""Watches a folder of YAML files and yields batches of objects."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from lasthop.base import garbage
+from lasthop.base.api.meta import Key
+from lasthop.edge.admission.limits import LARGE_FILE
+from lasthop.edge.sources.files.folder import is_manifest, is_misnamed, is_read, is_text, stamp_of
+from lasthop.edge.sources.files.loader import Loader, Progress
+from lasthop.edge.sources.files.local_file import folders_to_watch
+from lasthop.edge.sources.files.reading import Readings
+from lasthop.edge.sources.files.state import StateDirectory
+from lasthop.edge.sources.files.watcher import Events, Watcher
+from lasthop.edge.sources.source import Batch, Source
+
+GRACE: Final = 0.04
+"""Seconds before a file counts as deleted, empty, broken or shorter: editors truncate first and then write."""
+GRACES: Final = 5
+"""How often to wait while a file is still being written."""
+RESCAN: Final = 10.0
+"""Seconds after which everything is read anyway: notifications get lost (full queues, network file systems)."""
+RESCAN_SHARE: Final = 0.002
+"""The part of a core that this may cost: the more files there are, the less often it is done."""
+RESCAN_SELDOM: Final = 600.0
+"""Seconds after which it is done whatever it costs."""
+RESCAN_LOST: Final = 0.5
+"""The same while the folder is missing: nothing can notify of its return."""
+
+
+class Look(NamedTuple):
+    """Says what to read. `files` None: everything."""
+
+    files: frozenset[str] | None
+    local: frozenset[str] = frozenset()
+
+
+EVERYWHERE: Final = Look(None)
+
+
+class FilesSource(Source):
+    def __init__(
+        self,
+        directory: Path,
+        state: Path | None = None,
+        allow_files: Iterable[Path] = (),
+        progress: Progress = lambda read, files: None,
+    ) -> None:
+        """`state` keeps last good contents; without it they last as long as the process. `allow_files` are files and folders
+        outside the folder that `lasthop.dev/file.KEY` may name. `progress` hears how far the first reading is.
+
+        Raises `FilesError` if the state directory cannot be used.
+        """
+        self._loader = Loader(directory, StateDirectory(state) if state is not None else None, tuple(allow_files))
+        self._progress = progress
+        self._followed: frozenset[str] = frozenset()
+        self._large: dict[str, asyncio.Task[Readings]] = {}
+        """Large files that are being read, one after the other, while edits of other files take effect."""
+        self._one_large = asyncio.Lock()
+        self._rescan = RESCAN
+        self._later: frozenset[str] = frozenset()
+        """Files that were only named by the last look, to be read by the next ones."""
+
+    def load(self) -> Batch:
+        """Returns everything once, for commands. Writes nothing.
+
+        Raises `FilesError` if the folder cannot be read.
+        """
+        batch = self._loader.apply(self._loader.look(progress=self._progress))
+        assert batch is not None  # the first batch never is
+        return batch
+
+    def locate(self, key: Key, field: str = "") -> tuple[str, int] | None:
+        """Returns file and line of an object, or of a field of it (or of its nearest parent)."""
+        return self._loader.locate(key, field)
+
+    @property
+    def others(self) -> Counter[str]:
+        """Documents in the files that are not ours, by what they are; those of files that are as they were at the last start
+        are not counted again."""
+        return self._loader.others
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        """Yields batches without end. Raises `FilesError` at the start if the folder cannot be read."""
+        loader = self._loader
+        yield await asyncio.to_thread(self._load_to_keep)
+        await asyncio.to_thread(loader.save)
+        watcher = Watcher(loader.root)
+        try:
+            await watcher.follow(loader.folders)
+            look = EVERYWHERE  # once more now that it is watched: changes since the first read went unnoticed
+            while True:
+                readings = await self._settled(look)
+                self._later = readings.later
+                for path in readings.large - self._large.keys():
+                    self._large[path] = asyncio.ensure_future(self._read_large(path))
+                read = [readings, *self._large_ones_read()]
+                for number, reading in enumerate(read, 1):
+                    pending = self._large.keys() | self._later | {path for later in read[number:] for path in later.files}
+                    if (
+                        batch := await asyncio.to_thread(loader.apply, reading._replace(large=frozenset(pending)))
+                    ) is not None:
+                        yield batch
+                await asyncio.to_thread(loader.save)
+                replaced = not loader.lost and watcher.replaced()
+                if await watcher.follow(loader.folders) or await self._watch_outside(watcher, look) or replaced:
+                    look = EVERYWHERE
+                else:
+                    look = await self._next_look(watcher)
+        finally:
+            watcher.close()
+            for task in self._large.values():
+                task.cancel()
+            loader.save()
+
+    def _load_to_keep(self) -> Batch:
+        with garbage.kept():
+            return self.load()
+
+    async def _settled(self, look: Look, leave_large: bool = True) -> Readings:
+        """Reads the files, again while they seem to be only partly written."""
+        read = partial(self._loader.look, look.files, look.local, leave_large=leave_large)
+        readings, seconds = await asyncio.to_thread(_timed, read)
+        if look.files is None:
+            self._rescan = rescan_after(seconds)
+        for _ in range(GRACES):
+            if not self._loader.unsettled(readings):
+                break
+            await asyncio.sleep(GRACE)
+            before, readings = readings, await asyncio.to_thread(read, before=readings)
+            if readings.same_as(before):
+                break
+        return readings
+
+    async def _read_large(self, path: str) -> Readings:
+        async with self._one_large:
+            return await self._settled(Look(frozenset([path])), leave_large=False)
+
+    def _large_ones_read(self) -> Iterator[Readings]:
+        for path in [path for path, task in self._large.items() if task.done()]:
+            readings = self._large.pop(path).result()
+            reading, now = readings.files.get(path), stamp_of(self._loader.root / path)
+            if reading and now != reading.stamp and (reading.stamp or reading.result is None):
+                self._large[path] = asyncio.ensure_future(self._read_large(path))
+                if not reading.stamp or not now or now.size <= LARGE_FILE:
+                    continue  # the current content may be in force already
+            yield readings
+
+    async def _next_look(self, watcher: Watcher) -> Look:
+        if self._later:
+            look = where_to_look(await watcher.events(0, self._large.values()), self._loader)
+            return Look(None if look.files is None else look.files | self._later, look.local)
+        clock = asyncio.get_running_loop().time
+        rescan = clock() + (RESCAN_LOST if self._loader.lost else self._rescan)
+        while (left := rescan - clock()) > 0:
+            look = where_to_look(await watcher.events(left, self._large.values()), self._loader)
+            if look.files is None or look.files or look.local or any(task.done() for task in self._large.values()):
+                return look
+        return EVERYWHERE
+
+    async def _watch_outside(self, watcher: Watcher, look: Look) -> bool:
+        """Watches what is outside the folder, and returns whether that has changed."""
+        outside = frozenset(self._loader.followed())
+        if outside == self._followed and look.files is not None and not look.local:
+            return False  # no link can have changed, and there may be thousands to follow
+        self._followed = outside
+        return await watcher.watch_outside(await asyncio.to_thread(_folders, outside))
+
+
+def where_to_look(events: Events, loader: Loader) -> Look:
+    """Returns the files that the events concern. Other names (editors' backups, .git) are ignored."""
+    files, local = set(), set()
+    known = set(loader.local_files)
+    if events.outside:
+        if loader.linked:
+            return EVERYWHERE
+        local |= known
+    for path in events.inside:
+        name = os.path.relpath(path, loader.root)
+        if path in known:
+            local.add(path)
+        if any(part.startswith(".") for part in name.split(os.sep)):
+            if name == "." or any(part.startswith("..") for part in name.split(os.sep)):
+                return EVERYWHERE  # the folder itself, or the ..data link of a mounted ConfigMap
+        elif is_misnamed(os.path.basename(name)):
+            return EVERYWHERE
+        elif not is_read(name):
+            continue
+        elif loader.knows(name) or (is_manifest(os.path.basename(name)) and os.path.lexists(path) and not os.path.isdir(path)):
+            files.add(name)
+        elif os.path.isdir(path) or loader.knows_below(name):
+            return EVERYWHERE
+    return Look(frozenset(files), frozenset(local))
+
+
+def rescan_after(seconds: float) -> float:
+    """Returns how long to wait after a look at everything that took so much of a core."""
+    return min(max(RESCAN, seconds / RESCAN_SHARE), RESCAN_SELDOM)
+
+
+def _timed(read: Callable[[], Readings]) -> tuple[Readings, float]:
+    """Returns what was read, and how much of a core it took, in seconds; waiting for a slow disk costs nobody anything."""
+    begun = time.thread_time()
+    return read(), time.thread_time() - begun
+
+
+def _folders(paths: Iterable[str]) -> set[str]:
+    return {folder for path in paths for folder in folders_to_watch(path) if is_text(folder)}

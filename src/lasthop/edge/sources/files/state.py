@@ -1,0 +1,208 @@
+"""Keeps the last good content of every file on disk, so that it stays in force if the file is broken at the next start.
+
+One SQLite database, mode 0600 in a folder of mode 0700: it contains copies of the files, including Secrets and local key
+files. Deleted content is overwritten. Beside each text are its admitted documents, so that an unchanged file need not be
+parsed and admitted again. A seal says that this version of the rules has admitted them and that they are as they were
+written: without it, or where the database is damaged, the files are read as if for the first time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from lasthop.edge.sources.files.content import StoredDocument
+from lasthop.edge.sources.files.folder import FilesError
+
+_TABLES: Final = """
+create table if not exists last_good (
+  path text primary key, digest blob, text blob, written integer, seal blob, stored blob
+) without rowid;
+create table if not exists local_file (path text primary key, content blob) without rowid;
+create table if not exists pair (
+  certificate_path text, key_path text, certificate blob, key blob, written integer, primary key (certificate_path, key_path)
+) without rowid;
+pragma user_version = 3;
+"""
+_LAYOUT: Final = 3
+"""The version of these tables: a database with another one is discarded."""
+_DOCUMENTS: Final = msgspec.json.Decoder(tuple[StoredDocument, ...])
+
+
+class SavedFile(NamedTuple):
+    digest: bytes
+    text: bytes
+    written: int
+    """The file's modification time, in nanoseconds."""
+    stored: tuple[StoredDocument, ...] | None
+    """None if another version of the rules admitted it, or it is damaged."""
+
+
+class PairPaths(NamedTuple):
+    certificate: str
+    key: str
+
+
+class Pair(NamedTuple):
+    certificate: bytes
+    key: bytes
+    written: int
+    """The modification time of the later file, in nanoseconds."""
+
+
+class NoState:
+    """Remembers nothing across restarts."""
+
+    def paths(self) -> Iterable[str]:
+        """Returns the files that have a last good content."""
+        return ()
+
+    def last_good(self, path: str) -> SavedFile | None:
+        return None
+
+    def local_file(self, path: str) -> bytes | None:
+        return None
+
+    def pair(self, paths: PairPaths) -> Pair | None:
+        return None
+
+    def save(
+        self,
+        contents: Mapping[str, SavedFile | None],
+        local: Mapping[str, bytes | None],
+        pairs: Mapping[PairPaths, Pair | None] = MappingProxyType({}),
+    ) -> None:
+        """Saves in one transaction; None deletes. Raises `sqlite3.Error`."""
+
+
+class StateDirectory(NoState):
+    def __init__(self, directory: Path) -> None:
+        path = directory / "files.sqlite"
+        self._lock = threading.Lock()
+        """A large file is read in one thread while another applies and saves the others."""
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.chmod(directory, 0o700)
+            try:
+                self._database = _open(path)
+            except sqlite3.DatabaseError:
+                # Not a database, a damaged one, or not ours. Its content is lost, which is no reason not to start. So is its
+                # journal, which SQLite would otherwise bring into the new one.
+                for suffix in ("", "-wal", "-shm"):
+                    Path(f"{path}{suffix}").unlink(missing_ok=True)
+                self._database = _open(path)
+        except (OSError, sqlite3.Error) as error:
+            raise FilesError(f"Cannot keep state in {directory}: {error}.") from error
+
+    def close(self) -> None:
+        self._database.close()
+
+    def paths(self) -> Iterable[str]:
+        return [path for (path,) in self._rows("select path from last_good")]
+
+    def last_good(self, path: str) -> SavedFile | None:
+        query = "select digest, text, written, seal, stored from last_good where path = ?"
+        for row in self._rows(query, path):
+            if tuple(map(type, row)) != (bytes, bytes, int, bytes, bytes):  # a column of SQLite may hold anything
+                return None
+            digest, text, written, seal, stored = row
+            return SavedFile(digest, text, written, _DOCUMENTS.decode(stored) if seal == _seal(digest, stored) else None)
+        return None
+
+    def local_file(self, path: str) -> bytes | None:
+        for (content,) in self._rows("select content from local_file where path = ?", path):
+            return bytes(content)
+        return None
+
+    def pair(self, paths: PairPaths) -> Pair | None:
+        query = "select certificate, key, written from pair where certificate_path = ? and key_path = ?"
+        return next((Pair(*row) for row in self._rows(query, *paths)), None)
+
+    def save(
+        self,
+        contents: Mapping[str, SavedFile | None],
+        local: Mapping[str, bytes | None],
+        pairs: Mapping[PairPaths, Pair | None] = MappingProxyType({}),
+    ) -> None:
+        with self._lock, self._database as database:
+            database.executemany("delete from last_good where path = ?", [(p,) for p, v in contents.items() if v is None])
+            database.executemany("delete from local_file where path = ?", [(p,) for p, v in local.items() if v is None])
+            database.executemany(
+                "insert or replace into last_good values (?, ?, ?, ?, ?, ?)",
+                (
+                    (path, saved.digest, saved.text, saved.written, _seal(saved.digest, stored), stored)
+                    for path, saved in contents.items()
+                    if saved is not None
+                    for stored in [msgspec.json.encode(saved.stored)]
+                ),
+            )
+            database.executemany(
+                "delete from pair where certificate_path = ? and key_path = ?", [p for p, v in pairs.items() if v is None]
+            )
+            database.executemany(
+                "insert or replace into pair values (?, ?, ?, ?, ?)", [(*p, *v) for p, v in pairs.items() if v is not None]
+            )
+            database.executemany(
+                "insert or replace into local_file values (?, ?)", [(p, v) for p, v in local.items() if v is not None]
+            )
+
+    def _rows(self, query: str, *values: str) -> list[Any]:
+        """Of a database that is damaged, nothing: that it cannot be saved to either is reported."""
+        with self._lock, contextlib.suppress(sqlite3.DatabaseError):
+            return self._database.execute(query, values).fetchall()
+        return []
+
+
+def _seal(digest: bytes, stored: bytes) -> bytes:
+    """Returns what only these documents have, of a file with this digest, admitted by these rules."""
+    return hashlib.blake2b(digest + stored, key=rules_version().encode(), digest_size=16).digest()
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    owner = os.fstat(descriptor).st_uid
+    os.close(descriptor)
+    if owner != os.geteuid():
+        raise sqlite3.DatabaseError("it belongs to another user")
+    database = sqlite3.connect(path, check_same_thread=False)
+    database.execute("pragma journal_mode = wal")
+    database.execute("pragma synchronous = normal")
+    database.execute("pragma secure_delete = on")
+    (layout,), (tables,) = (
+        database.execute(query).fetchone() for query in ("pragma user_version", "select count(*) from sqlite_schema")
+    )
+    if tables and layout != _LAYOUT:
+        database.close()
+        raise sqlite3.DatabaseError(f"its layout is {layout}, not {_LAYOUT}")
+    database.executescript(_TABLES)
+    return database
+
+
+@cache
+def rules_version() -> str:
+    """Changes with the code and the schemas that admit, released or not."""
+    digest = hashlib.blake2b(digest_size=16)
+    api = files("lasthop.base.api")
+    folders = (
+        files("lasthop.edge.admission"),
+        files(__package__),
+        api,
+        api / "crds",
+        api / "crds" / "gateway-api" / "experimental",
+    )
+    for folder in folders:
+        for file in sorted(folder.iterdir(), key=lambda file: file.name):
+            if file.name.endswith((".py", ".yaml")):
+                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()

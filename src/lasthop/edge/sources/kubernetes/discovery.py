@@ -1,0 +1,103 @@
+"""Discovers which kinds the API server serves, chooses the version in which we read each, and finds out why one is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api.kinds import Kind
+from lasthop.edge.kubernetes.client import Client
+from lasthop.edge.kubernetes.errors import ApiError
+
+Served = frozenset[tuple[str, str, str]]
+"""(group, version, plural)"""
+CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""Without the schemas, which are most of a CRD."""
+
+
+class Crd(NamedTuple):
+    """The CRD of a kind, as far as it decides whether the kind exists."""
+
+    version: str = ""
+    """Its resourceVersion; empty if there is none, or it cannot be read."""
+    unread: str = ""
+    """Why objects of the kind may exist that we cannot read; empty: the server has no such CRD."""
+
+
+NO_CRD: Final = Crd()
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _Group(msgspec.Struct):
+    name: str
+    versions: list[_Version]
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group]
+
+
+class _Resource(msgspec.Struct):
+    name: str
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Resource] | None = None
+
+
+def choose(kinds: Iterable[Kind], served: Served) -> dict[str, str]:
+    """Returns the version in which to read each served kind: the first of ours that is served."""
+    versions = {k.kind: next((v for v in k.versions if (k.group, v, k.plural) in served), None) for k in kinds}
+    return {kind: version for kind, version in versions.items() if version}
+
+
+async def find_crd(client: Client, kind: Kind, served: Served = frozenset()) -> Crd:
+    """Looks for the CRD of a kind that is not served in a version of ours. Only a 404 means that there is none."""
+    if not kind.group:
+        return Crd(unread="every API server serves this kind, and its discovery does not list it")
+    try:
+        meta = (await client.get(f"{CRDS}/{kind.plural}.{kind.group}", accept=METADATA)).get("metadata") or {}
+    except ApiError as error:
+        return NO_CRD if error.not_found else Crd(unread=f"whether its CRD exists cannot be determined: {error}")
+    others = sorted(version for group, version, plural in served if (group, plural) == (kind.group, kind.plural))
+    if others:
+        why = f"its CRD serves only {', '.join(others)}, and Lasthop reads {', '.join(kind.versions)}"
+    elif meta.get("deletionTimestamp"):
+        why = "its CRD is being deleted"
+    else:
+        why = "its CRD exists, and the API server does not serve it in a version that Lasthop reads"
+    return Crd(str(meta.get("resourceVersion") or "unknown"), why)
+
+
+async def discover(client: Client, kinds: Iterable[Kind]) -> Served:
+    """Returns everything served of the groups of these kinds, in all versions. Raises `ApiError` unless the answer is
+    complete: an unknown kind is not a missing one."""
+    wanted = {kind.group for kind in kinds}
+    try:
+        groups = msgspec.json.decode(await client.request("GET", "/apis"), type=_Groups).groups
+        served = {(group.name, v.version) for group in groups for v in group.versions} | {("", "v1")}
+        asked = sorted((group, version) for group, version in served if group in wanted)
+        answers = await asyncio.gather(*(_resources(client, group, version) for group, version in asked))
+    except msgspec.DecodeError as error:
+        raise ApiError(0, "Discovery", f"the response cannot be decoded: {error}") from error
+    return frozenset(
+        (group, version, resource) for (group, version), names in zip(asked, answers, strict=True) for resource in names
+    )
+
+
+async def _resources(client: Client, group: str, version: str) -> list[str]:
+    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    try:
+        answer = await client.request("GET", path)
+    except ApiError as error:
+        if error.not_found:  # removed since /apis was read
+            return []
+        raise
+    return [resource.name for resource in msgspec.json.decode(answer, type=_Resources).resources or ()]

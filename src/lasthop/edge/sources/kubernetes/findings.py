@@ -1,0 +1,119 @@
+"""Reports what keeps us from reading the cluster: the verb, the resource and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lasthop.base.api.kinds import EXPERIMENTAL_API, KINDS, POD, Kind
+from lasthop.base.api.meta import Key
+from lasthop.edge.kubernetes.errors import ApiError
+from lasthop.edge.kubernetes.objects import POLICY
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.knowledge import Unknown
+
+ReadError = tuple[Kind, ApiError, bool]
+"""The kind, the error, and whether it has been read before."""
+
+
+def optional(kind: Kind) -> bool:
+    """Returns whether we can do without a kind: a reference to one that we may not read is invalid and fails closed."""
+    return kind.kind in ("ClusterTrustBundle", "ServiceImport", POD.kind) or kind.group == EXPERIMENTAL_API
+
+
+def trouble_findings(
+    troubles: Iterable[ReadError], discovery: ApiError | None, started: bool, access: str
+) -> tuple[Finding, ...]:
+    found: list[Finding] = []
+    away = discovery if discovery is not None and discovery.transient else None
+    read = started
+    if discovery is not None and away is None:
+        found.append(_refused("discover the kinds of", "/apis", discovery, "", access))
+    for kind, error, before in troubles:
+        if error.transient:
+            away, read = away or error, read and before
+        else:
+            found.append(_of_kind(kind, error, before, access))
+    if away is not None:
+        then = "the last known state is kept" if read else "nothing is programmed until it is"
+        found.append(Finding(None, "APIServerUnavailable", f"the API server is not available, {then}: {away}."))
+    return tuple(dict.fromkeys(found))
+
+
+def not_served(kind: Kind, why: str, *, read: bool = False) -> Finding:
+    """Reports a kind that may have objects that we cannot read. `read`: they have been read before."""
+    if read:
+        then = f"the last known state is kept{_closed(kind)}"
+    elif kind.kind == POLICY:
+        then = "nothing is programmed until they have been read"
+    else:
+        then = "they are ignored"
+    severity = Severity.ERROR if read or kind.kind == POLICY else Severity.WARNING
+    message = f"cannot read {resource_name(kind)}, {then}: {why}."
+    return Finding(None, reasons.NOT_SERVED, message, install(kind), severity=severity)
+
+
+def install(kind: Kind) -> str:
+    return f"Install a CRD of {resource_name(kind)} that serves {' or '.join(kind.versions)}."
+
+
+def unproven(error: ApiError, access: str, *, started: bool) -> Finding:
+    """Reports that no port can become plaintext, because absence of policies cannot be proven."""
+    resource = resource_name(KINDS[POLICY])
+    then = "backends that were not plaintext before stay closed" if started else "nothing is programmed until they are"
+    message = f"{resource} cannot be listed, and {then}: {error}."
+    return Finding(None, reasons.POLICIES_UNKNOWN, message, remedy(error, KINDS[POLICY], access))
+
+
+def unreadable_targets(policy: Key) -> Unknown:
+    """Reports a policy that may target any port of its namespace."""
+    then = "use fields that this version knows, or upgrade Lasthop"
+    return Unknown(provable=False, namespace=policy.namespace, why=f"the targets of {policy} cannot be decoded", remedy=then)
+
+
+def resource_name(kind: Kind) -> str:
+    return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+
+
+def remedy(error: ApiError, kind: Kind, access: str) -> str:
+    return _remedy(error, resource_name(kind), access)
+
+
+def _remedy(error: ApiError, resource: str, access: str) -> str:
+    match error.status:
+        case 401:
+            return f"Check the credentials of {access}."
+        case 403:
+            return f"Grant get, list and watch on {resource} to this user (RBAC)."
+        case _:
+            return ""
+
+
+def _closed(kind: Kind) -> str:
+    return ", and no further backend becomes plaintext" if kind.kind == POLICY else ""
+
+
+def _of_kind(kind: Kind, error: ApiError, before: bool, access: str) -> Finding:
+    resource = resource_name(kind)
+    if before:
+        then = f"the last known state is kept{_closed(kind)}"
+    elif optional(kind) and error.status == 403:
+        then = "references to them are invalid"
+    else:
+        then = "nothing is programmed until they have been read"
+    return _refused("list and watch", resource, error, then, access, warning=optional(kind) and error.status == 403)
+
+
+def _refused(verb: str, resource: str, error: ApiError, then: str, access: str, *, warning: bool = False) -> Finding:
+    message = f"cannot {verb} {resource}{', ' + then if then else ''}: {error}."
+    severity = Severity.WARNING if warning else Severity.ERROR
+    remedied = _remedy(error, resource, access)
+    match error.status:
+        case 401:
+            return Finding(None, "Unauthorized", message, remedied, severity=severity)
+        case 403:
+            return Finding(None, "Forbidden", message, remedied, severity=severity)
+        case 404:
+            return Finding(None, reasons.NOT_SERVED, message, remedied, severity=severity)
+        case _:
+            return Finding(None, "Unreadable", message, remedied, severity=severity)

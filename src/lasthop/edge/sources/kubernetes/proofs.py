@@ -1,0 +1,188 @@
+"""Proves that no BackendTLSPolicy names a port, by a list of the policies that is requested after the port appeared.
+
+    ask(ports) ──> consistent list, metadata only ──> the watch has delivered every listed policy ──> proven
+                       │ and the CRD is not being deleted     └─ not yet: wait for it
+                       └─ an error: not proven, the error is reported, again with back-off
+
+Each kind has its own watch, so a route may be read before a policy that is older than the route. A list without a
+resourceVersion shows everything that was written before the request. One list serves all ports that wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import KINDS
+from lasthop.base.api.meta import Key
+from lasthop.edge.kubernetes.client import Client, path_of
+from lasthop.edge.kubernetes.errors import RESET, ApiError
+from lasthop.edge.kubernetes.objects import POLICY
+from lasthop.edge.kubernetes.ratelimit import Backoff
+from lasthop.edge.sources.kubernetes.discovery import CRDS, METADATA
+from lasthop.edge.sources.kubernetes.reflector import Reflector, Timing
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.knowledge import Port, Proofs
+
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+BEHIND: Final = "Behind"
+CATCH_UP: Final = 5.0
+"""Seconds that the watch may take to deliver what a list shows; then everything is listed again."""
+KIND: Final = KINDS[POLICY]
+
+Reading = tuple[str, Mapping[str, Reflector]]
+"""The version in which policies are read, and who reads them by namespace; empty: in all of them."""
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Item(msgspec.Struct):
+    metadata: _Meta
+
+
+class _Page(msgspec.Struct):
+    items: list[_Item] | None = None
+
+
+class Prover:
+    def __init__(
+        self,
+        client: Client,
+        reading: Callable[[], Reading | None],
+        changed: Callable[[], None],
+        timing: Timing,
+        catch_up: float = CATCH_UP,
+    ) -> None:
+        """`reading` returns how policies are read, None if their kind is absent; raises `ApiError` while neither is known.
+        `changed` is called when there are proofs, or another error."""
+        self.error: ApiError | None = None
+        """Why the last request proved nothing."""
+        self.heard = asyncio.Event()
+        """Is set when policies have been read."""
+        self._client, self._reading, self._changed = client, reading, changed
+        self._backoff, self._sleep, self._catch_up = Backoff(timing.first_pause, timing.longest_pause), timing.sleep, catch_up
+        self._awaiting: Proofs = {}
+        self._proven: dict[Port, int] = {}
+        self._asked = asyncio.Event()
+
+    def ask(self, ports: Proofs) -> None:
+        """Takes all ports that wait for a proof."""
+        self._awaiting = dict(ports)
+        self._asked.set()
+
+    def take(self) -> Proofs:
+        """Returns what was proven since the last call."""
+        found, self._proven = self._proven, {}
+        return found
+
+    async def run(self) -> None:
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            waiting = self._awaiting  # none that comes after the request has been sent
+            errors = await self._prove(waiting) if waiting else []
+            if pause := self.report(*errors):
+                await self._sleep(pause)
+                self._asked.set()
+
+    async def _prove(self, waiting: Proofs) -> list[ApiError]:
+        """Proves what it can; returns why the rest is not proven. A namespace that may not be read concerns no other one."""
+        scopes = self._scopes({port[0].namespace for port in waiting})
+        found = await asyncio.gather(*(self._attempt(scope) for scope in scopes))
+        for scope, error in zip(scopes, found, strict=True):
+            if error is None:
+                proven = {port: number for port, number in waiting.items() if scope in ("", port[0].namespace)}
+                self._proven |= proven
+                self._awaiting = {port: n for port, n in self._awaiting.items() if proven.get(port) != n}
+        if self._proven:
+            self._changed()
+        return [error for error in found if error is not None]
+
+    def report(self, *errors: ApiError) -> float:
+        """Takes the errors of a request, none if it succeeded, and returns the pause before the next one. A single failure
+        that may pass is not reported."""
+        shown = errors[0] if errors and (self._backoff.failures or not errors[0].transient) else None
+        if str(shown) != str(self.error):
+            self.error = shown
+            self._changed()
+        if not errors:
+            self._backoff.reset()
+            return 0.0
+        return self._backoff.next(at_least=max(error.retry_after for error in errors))
+
+    def _scopes(self, namespaces: Iterable[str]) -> list[str]:
+        """Returns which lists are needed: that of the namespace if there is only one, else that of all."""
+        wanted = sorted(namespaces)
+        try:
+            reading = self._reading()
+        except ApiError:
+            return [""]
+        restricted = reading is not None and "" not in reading[1]
+        return wanted if restricted or len(wanted) < 2 else [""]
+
+    async def _attempt(self, scope: str) -> ApiError | None:
+        try:
+            await self.check(scope)
+        except ApiError as error:
+            return error
+        return None
+
+    async def check(self, scope: str) -> None:
+        """Returns once every policy of a namespace (empty: of all) that existed when this was called has been read. Raises
+        `ApiError` if that cannot be established."""
+        reading = self._reading()
+        if reading is None:
+            await self._without_kind()
+            return
+        version, reflectors = reading
+        reflector = reflectors.get(scope) or reflectors.get("")
+        if reflector is None:
+            raise ApiError(0, BEHIND, f"namespace {scope} is not watched")
+        missing = await self._list(path_of(KIND.group, version, KIND.plural, scope))
+        await self._not_ending()
+        try:
+            async with asyncio.timeout(self._catch_up):
+                while missing := [each for each in missing if not reflector.has(*each)]:
+                    self.heard.clear()
+                    await self.heard.wait()
+        except TimeoutError:
+            message = f"the watch has not delivered {missing[0][0]} ({len(missing)} in all), which a list shows"
+            raise ApiError(0, BEHIND, message) from None
+
+    async def _list(self, path: str) -> list[tuple[Key, str]]:
+        found: list[tuple[Key, str]] = []
+        try:
+            async with aclosing(self._client.pages(path, accept=METADATA_LIST)) as pages:
+                async for page in pages:
+                    metas = [item.metadata for item in msgspec.json.decode(page, type=_Page).items or ()]
+                    found += [(Key(POLICY, meta.namespace, meta.name), meta.resource_version) for meta in metas]
+        except msgspec.DecodeError as error:
+            raise ApiError(0, RESET, f"the response cannot be decoded: {error}") from error
+        return found
+
+    async def _not_ending(self) -> None:
+        """Raises while the CRD is being deleted: the server deletes the policies first, perhaps only to replace the CRD."""
+        crd = await self._crd()
+        if crd is None or (crd.get("metadata") or {}).get("deletionTimestamp"):
+            raise ApiError(0, reasons.NOT_SERVED, f"the CRD of {POLICY} is being deleted")
+
+    async def _without_kind(self) -> None:
+        if await self._crd() is not None:
+            raise ApiError(0, BEHIND, f"the CRD of {POLICY} exists, and its objects have not been read yet")
+
+    async def _crd(self) -> Json | None:
+        try:
+            return await self._client.get(f"{CRDS}/{KIND.plural}.{KIND.group}", accept=METADATA)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise ApiError(0, error.reason, f"whether the CRD of {POLICY} exists cannot be determined: {error}") from error

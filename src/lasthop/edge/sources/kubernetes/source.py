@@ -1,0 +1,428 @@
+"""Watches every kind that the API server serves, and yields batches of objects.
+
+discovery ──> a reflector for each kind ──> reads ──> Batch        not before every kind has been read once
+    each 10 s: kinds come and go                ├───> ObservedStatuses     statuses, for the writer
+                                                ├───> Pods, in the namespaces where an XBackend selects some
+                                                └───> Prover ──> Batch     ports that no policy names
+
+The first batch proves absence for all of its ports: its policies are complete as of a request that was sent after everything
+else in it had been read. From the second batch on, policies are unknown, and each port is proven by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import structlog
+from prometheus_client import Counter
+
+from lasthop.base.api.backends import KIND as XBACKEND
+from lasthop.base.api.backends import XBackend
+from lasthop.base.api.bundle import CrdVersion, CrdVersions
+from lasthop.base.api.kinds import GATEWAY_API, KINDS, POD, Kind
+from lasthop.base.api.meta import Key, Object
+from lasthop.edge.kubernetes.client import Client, path_of
+from lasthop.edge.kubernetes.errors import ApiError
+from lasthop.edge.kubernetes.objects import POLICY, DecodedObject
+from lasthop.edge.kubernetes.observed import ObservedStatuses
+from lasthop.edge.sources.kubernetes.bundle import crd_versions
+from lasthop.edge.sources.kubernetes.discovery import NO_CRD, Crd, Served, choose, discover, find_crd
+from lasthop.edge.sources.kubernetes.findings import (
+    install,
+    not_served,
+    optional,
+    remedy,
+    resource_name,
+    trouble_findings,
+    unproven,
+    unreadable_targets,
+)
+from lasthop.edge.sources.kubernetes.proofs import Prover, Reading
+from lasthop.edge.sources.kubernetes.reflector import Reflector, Timing
+from lasthop.edge.sources.source import Batch
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.knowledge import Proofs, Unknown
+
+DISCOVERY_INTERVAL: Final = 10.0
+"""Seconds between discoveries of kinds that were installed or removed."""
+RETRY: Final = 1.0
+"""The same while discovery fails."""
+SETTLE: Final = 0.005
+"""Seconds to wait for further changes before a batch is yielded: a change seldom comes alone."""
+ABSENT_AFTER: Final = 3.0
+"""Seconds between the two discoveries that must miss a kind before it counts as absent: a starting server may not know all its
+CRDs yet, and a CRD may be deleted only to be replaced."""
+
+
+UNREAD: Final = object()
+
+
+class _Missing(NamedTuple):
+    """A kind that is not served in a version that we read."""
+
+    since: float
+    """When it was found in this state."""
+    lasts: bool
+    """A discovery some seconds later has found it so again."""
+    crd: Crd
+
+
+class _WatchedKind:
+    """Tracks a served kind, and how much of it has been read."""
+
+    def __init__(self, kind: Kind, version: str, reflectors: list[Reflector]) -> None:
+        self.kind, self.version, self.reflectors = kind, version, reflectors
+        self.tasks: list[asyncio.Task[None]] = []
+        self.unread = set(reflectors)
+        self.errors: dict[Reflector, ApiError] = {}
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has been read completely once, or is optional and we may not read it."""
+        forbidden = {r for r, error in self.errors.items() if error.status == 403} if optional(self.kind) else set()
+        return self.unread <= forbidden
+
+
+class KubernetesSource:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespaces: Iterable[str] = (),
+        kinds: Iterable[Kind] = KINDS.values(),
+        timing: Timing | None = None,
+        discovery_interval: float = DISCOVERY_INTERVAL,
+        settle: float = SETTLE,
+    ) -> None:
+        """`namespaces` are the watched ones, for namespaced kinds; empty: all."""
+        self.observed = ObservedStatuses()
+        self.restarts = Counter("lasthop_watch_restarts", "Watches that were opened again.", ["kind", "reason"], registry=None)
+        self._client, self._timing = client, timing or Timing()
+        self._namespaces, self._kinds = tuple(namespaces) or ("",), tuple(kinds)
+        self._interval, self._settle = discovery_interval, settle
+        self._log: Any = structlog.get_logger()
+        self._watched: dict[str, _WatchedKind] = {}
+        self._missing: dict[str, _Missing] = {}
+        self._absent: set[str] = set()
+        """Missing kinds of which no object exists, for certain."""
+        self._discovered = False
+        self._discovery_error: ApiError | None = None
+        self._crd_versions: CrdVersions = ()
+        self._selecting: set[Key] = set()
+        """XBackends whose endpoints are Pods."""
+        self._tasks: asyncio.TaskGroup | None = None
+        self._changes: dict[Key, Object | None] = {}
+        self._problems: dict[Key, Finding] = {}
+        self._opaque: set[Key] = set()
+        self._news, self._look = asyncio.Event(), asyncio.Event()
+        self._prover = Prover(client, self._reading, self._news.set, self._timing)
+        self._logged: tuple[Finding, ...] = ()
+        self.started = False
+        """The first batch was yielded."""
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def findings(self) -> tuple[Finding, ...]:
+        troubles = [
+            (watched.kind, error, reflector not in watched.unread)
+            for watched in self._watched.values()
+            for reflector, error in watched.errors.items()
+        ]
+        about = trouble_findings(troubles, self._discovery_error, self.started, self._client.access.name)
+        gaps = [not_served(kind, why, read=kind.kind in self._watched) for kind, why in self._unread()]
+        error = self._prover.error
+        proofs = [unproven(error, self._client.access.name, started=self.started)] if error else []
+        return (*about, *gaps, *proofs, *(self._problems[key] for key in sorted(self._problems)))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every kind has been read once or is absent for certain. Only then does "no such object" mean anything."""
+        known = self._absent | self._watched.keys()
+        return (
+            self._discovered
+            and all(kind.kind in known for kind in self._kinds)
+            and all(watched.settled for watched in self._watched.values())
+        )
+
+    def unknown(self) -> tuple[Unknown, ...]:
+        """Returns why absence of a policy means nothing by itself. Each kind has its own watch, so this is always so; the text
+        is about the error that keeps ports from being proven, if there is one."""
+        kind, error, missing = KINDS[POLICY], self._prover.error, self._missing.get(POLICY)
+        why, then = "BackendTLSPolicies have not been listed since the port appeared", ""
+        if missing is not None and missing.crd.unread:
+            why, then = f"BackendTLSPolicies cannot be read: {missing.crd.unread}", install(kind)
+        elif error is not None:
+            why, then = f"BackendTLSPolicies cannot be listed: {error}", remedy(error, kind, self._client.access.name)
+        return (Unknown(provable=True, namespace="", why=why, remedy=then), *self._unreadable_targets())
+
+    def _unreadable_targets(self) -> tuple[Unknown, ...]:
+        return tuple(map(unreadable_targets, sorted(self._opaque)))
+
+    def prove(self, ports: Proofs) -> None:
+        """Takes all ports that wait for a proof."""
+        self._prover.ask(ports)
+
+    def _reading(self) -> Reading | None:
+        if (watched := self._watched.get(POLICY)) is not None:
+            return watched.version, dict(zip(self._namespaces, watched.reflectors, strict=True))
+        if POLICY in self._absent:
+            return None
+        missing = self._missing.get(POLICY)
+        raise ApiError(0, reasons.NOT_SERVED, missing.crd.unread if missing else "discovery has not succeeded yet")
+
+    def _unread(self) -> Iterator[tuple[Kind, str]]:
+        """Yields the kinds that may have objects we cannot read, and why; not what passes in a moment, as an installation."""
+        for kind in self._kinds:
+            missing = self._missing.get(kind.kind)
+            if missing is not None and missing.lasts and missing.crd.unread:
+                yield kind, missing.crd.unread
+
+    # --- batches -----------------------------------------------------------------------------------------------------
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        published: Batch | None = None
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            tasks.create_task(self._follow_discovery(tasks))
+            yield await self._first_batch()
+            self.started = True
+            tasks.create_task(self._prover.run())
+            self._news.set()
+            while True:
+                await self._news.wait()
+                await asyncio.sleep(self._settle)
+                self._news.clear()
+                batch = self._batch({}, self.unknown())
+                proven = self._prover.take()
+                if not self._changes and not proven and batch == published:
+                    continue
+                changes, self._changes, published = self._changes, {}, batch
+                yield msgspec.structs.replace(batch, changes=changes, proven=proven)
+
+    async def _first_batch(self) -> Batch:
+        """Waits until every kind has been read, then until the policies are complete as of a later moment. Other changes after
+        that moment are left to the next batch: whoever keeps making some must not delay the start."""
+        while True:
+            await self._news.wait()
+            await asyncio.sleep(self._settle)
+            self._news.clear()
+            self._log_findings(self.findings())
+            if not self.complete:
+                continue
+            read = dict(self._changes)
+            try:
+                await asyncio.gather(*(self._prover.check(scope) for scope in self._namespaces))
+            except ApiError as error:
+                await self._timing.sleep(self._prover.report(error))
+                self._news.set()
+                continue
+            self._prover.report()
+            changes, self._changes = self._changes, {}
+            policies = {key: obj for key, obj in changes.items() if key.kind == POLICY}
+            later = changes.keys() - policies.keys()
+            self._changes = {key: changes[key] for key in later if changes[key] is not read.get(key, UNREAD)}
+            return self._batch({**read, **policies}, self._unreadable_targets())
+
+    def _batch(self, changes: Mapping[Key, Object | None], unknown: tuple[Unknown, ...]) -> Batch:
+        gaps = ((resource_name(kind), CrdVersion(unread=why)) for kind, why in self._unread() if kind.group == GATEWAY_API)
+        versions = tuple(sorted((*self._crd_versions, *gaps)))
+        return Batch(changes, self.findings(), unknown, versions, frozenset(self._absent))
+
+    def _log_findings(self, findings: tuple[Finding, ...]) -> None:
+        """Logs findings before the first batch, when nothing else reports why there is none."""
+        for finding in findings:
+            if finding not in self._logged:
+                log = self._log.error if finding.severity is Severity.ERROR else self._log.warning
+                log(str(finding), reason=finding.reason)
+        self._logged = findings
+
+    # --- kinds come and go -------------------------------------------------------------------------------------------
+
+    async def _follow_discovery(self, tasks: asyncio.TaskGroup) -> None:
+        failures = 0
+        while True:
+            self._look.clear()
+            try:
+                served = await discover(self._client, self._kinds)
+                versions = choose(self._kinds, served)
+                missing = await self._find_crds([kind for kind in self._kinds if kind.kind not in versions], served)
+                installed = [kind for kind in self._kinds if kind.kind in versions]
+                self._crd_versions = await crd_versions(self._client, installed, self._crd_versions)
+                self._discovery_error, self._discovered, failures = None, True, 0
+                self._adopt(versions, missing, tasks)
+            except ApiError as error:
+                failures += 1
+                if failures > 1 or not (self.started and error.transient):  # a single failure is not reported
+                    self._discovery_error = error
+            self._news.set()
+            undecided = any(not each.lasts for kind, each in self._missing.items() if kind not in self._absent)
+            await self._pause(min(RETRY, self._interval) if failures or undecided else self._interval)
+
+    async def _find_crds(self, kinds: list[Kind], served: Served) -> dict[str, Crd]:
+        """Looks for the CRDs of missing kinds. One that we can do without, and never had, may be absent by discovery alone."""
+        wanted = [kind for kind in kinds if kind.kind in self._watched or not optional(kind)]
+        found = await asyncio.gather(*(find_crd(self._client, kind, served) for kind in wanted))
+        return {kind.kind: NO_CRD for kind in kinds} | {kind.kind: crd for kind, crd in zip(wanted, found, strict=True)}
+
+    async def _pause(self, seconds: float) -> None:
+        """Waits for the next discovery. It comes earlier when a watch gets a 404, and when the CRD of the policies is not what
+        it was while they are missing: what is plaintext for want of the kind is not to stay so for long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while POLICY in self._missing:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(min(RETRY, self._interval)):
+                            await self._look.wait()
+                            return
+                    if (await find_crd(self._client, KINDS[POLICY])).version != self._missing[POLICY].crd.version:
+                        return
+                await self._look.wait()
+                await self._timing.sleep(min(0.5, self._interval))
+
+    def _adopt(self, versions: dict[str, str], missing: dict[str, Crd], tasks: asyncio.TaskGroup) -> None:
+        for kind in self._kinds:
+            version, watched = versions.get(kind.kind), self._watched.get(kind.kind)
+            if version is None:
+                self._miss(kind, missing[kind.kind])
+                continue
+            self._missing.pop(kind.kind, None)
+            if watched is None or watched.version != version:
+                self._start(kind, version, tasks)
+
+    def _miss(self, kind: Kind, crd: Crd) -> None:
+        """Decides whether a kind that discovery does not list is absent. Objects that we have are kept until that is certain,
+        and without policies nothing starts."""
+        before, now = self._missing.get(kind.kind), self._timing.clock()
+        since = before.since if before and bool(before.crd.unread) == bool(crd.unread) else now
+        lasts = now - since >= min(ABSENT_AFTER, self._interval)
+        self._missing[kind.kind] = _Missing(since, lasts, crd)
+        watched = self._watched.get(kind.kind)
+        certain = watched is not None or kind.kind == POLICY
+        absent = (lasts and not crd.unread) if certain else (lasts or optional(kind))
+        if absent and kind.kind not in self._absent:
+            self._absent.add(kind.kind)
+            if watched is not None:
+                self._end(watched)
+            else:
+                self._log.info("kind is not installed; checking for it from time to time", kind=kind.kind, group=kind.group)
+        elif crd.unread and kind.kind == POLICY:
+            self._absent.discard(kind.kind)
+
+    def _start(self, kind: Kind, version: str, tasks: asyncio.TaskGroup) -> None:
+        before = self._watched.get(kind.kind)
+        namespaces = self._namespaces if kind.namespaced else ("",)
+        reflectors = []
+        for number, namespace in enumerate(namespaces):
+            reflector = self._reflector(kind, version, namespace)
+            if before is not None:  # another version of the same objects: what is known decides what is gone
+                reflector.known = dict.fromkeys(before.reflectors[number].known, "")
+            reflectors.append(reflector)
+        watched = _WatchedKind(kind, version, reflectors)
+        if before is not None:
+            self._stop(before)
+            watched.unread = {new for new, old in zip(reflectors, before.reflectors, strict=True) if old in before.unread}
+        self._absent.discard(kind.kind)
+        self._watched[kind.kind] = watched
+        self.observed.versions[kind.kind] = version
+        watched.tasks = [tasks.create_task(reflector.run()) for reflector in reflectors]
+        self._log.info("watching", kind=kind.kind, version=version, namespaces=[n for n in namespaces if n] or "all")
+
+    def _reflector(self, kind: Kind, version: str, namespace: str) -> Reflector:
+        path = path_of(kind.group, version, kind.plural, namespace)
+        return Reflector(kind, self._client, path, self, self._timing, ended=functools.partial(self._count, kind))
+
+    def _count(self, kind: Kind, reason: str) -> None:
+        self.restarts.labels(kind.kind, reason).inc()
+
+    def _end(self, watched: _WatchedKind) -> None:
+        """Removes a kind that is gone for certain, and its objects with it."""
+        self._stop(watched)
+        del self._watched[watched.kind.kind]
+        self.observed.versions.pop(watched.kind.kind, None)
+        self.read(watched.kind, [], [key for reflector in watched.reflectors for key in reflector.known])
+        self._log.warning("kind is no longer installed", kind=watched.kind.kind, group=watched.kind.group)
+
+    def _stop(self, watched: _WatchedKind) -> None:
+        for task in watched.tasks:
+            task.cancel()
+
+    # --- what the reflectors say -------------------------------------------------------------------------------------
+
+    def read(self, kind: Kind, reads: list[DecodedObject], deleted: list[Key]) -> None:
+        for key in deleted:
+            self._changes[key] = None
+            self._problems.pop(key, None)
+            self._opaque.discard(key)
+            self.observed.forget(key)
+        for read in reads:
+            self._changes[read.key] = read.object
+            if read.problem is not None:
+                self._problems[read.key] = read.problem
+            else:
+                self._problems.pop(read.key, None)
+            (self._opaque.add if read.opaque else self._opaque.discard)(read.key)
+            if read.status is not None:
+                self.observed.observe(read.key, read.status)
+        self._news.set()
+        self._prover.heard.set()
+        if kind.kind == XBACKEND:
+            self._select({read.key: read.object for read in reads}, deleted)
+
+    def _select(self, reads: Mapping[Key, Object | None], deleted: Iterable[Key]) -> None:
+        """Follows the Pods of the namespaces where XBackends select some. At the start they count as unread before XBackends
+        count as read, so that the first batch has both."""
+        self._selecting -= {*reads, *deleted}
+        self._selecting |= {key for key, obj in reads.items() if isinstance(obj, XBackend) and obj.selects}
+        wanted, watched = {key.namespace for key in self._selecting}, self._watched.get(POD.kind)
+        known = {self._pod_namespace(each): each for each in watched.reflectors} if watched else {}
+        if wanted == known.keys() or self._tasks is None:
+            return
+        if watched is None:
+            watched = self._watched[POD.kind] = _WatchedKind(POD, POD.versions[0], [])
+        for namespace in sorted(known.keys() - wanted):
+            self._unselect(watched, known[namespace])
+        for namespace in sorted(wanted - known.keys()):
+            reflector = self._reflector(POD, POD.versions[0], namespace)
+            watched.reflectors.append(reflector)
+            watched.unread.add(reflector)
+            watched.tasks.append(self._tasks.create_task(reflector.run()))
+        self._log.info("watching", kind=POD.kind, version=watched.version, namespaces=sorted(wanted))
+        if not wanted:
+            del self._watched[POD.kind]
+
+    def _unselect(self, watched: _WatchedKind, reflector: Reflector) -> None:
+        number = watched.reflectors.index(reflector)
+        del watched.reflectors[number]
+        watched.tasks.pop(number).cancel()
+        watched.unread.discard(reflector)
+        watched.errors.pop(reflector, None)
+        self.read(POD, [], list(reflector.known))
+
+    def _pod_namespace(self, reflector: Reflector) -> str:
+        return reflector.path.split("/")[-2]
+
+    def whole(self, reflector: Reflector) -> None:
+        watched = self._watched.get(reflector.kind.kind)
+        self._prover.heard.set()
+        if watched is not None and reflector in watched.unread:
+            watched.unread.discard(reflector)
+            self._news.set()
+
+    def trouble(self, reflector: Reflector, error: ApiError | None) -> None:
+        watched = self._watched.get(reflector.kind.kind)
+        if watched is None or reflector not in watched.reflectors:
+            return
+        if error is None:
+            if watched.errors.pop(reflector, None) is not None:
+                self._news.set()
+            return
+        watched.errors[reflector] = error
+        self._news.set()
+        if error.not_found:
+            self._look.set()

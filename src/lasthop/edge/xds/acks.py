@@ -1,0 +1,134 @@
+"""Tracks what the proxies of each Gateway have acknowledged: those connected here, and those that other replicas report.
+
+Pure: time comes in as an argument. What a proxy had still counts for a moment after it has disconnected: a proxy whose
+controller has died reconnects to the next one within that time, and a status that flips would report a failure that did not
+happen. Reports of other replicas are whole states, not events: the next one makes up for a lost one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+
+LINGER: Final = 5.0
+"""Seconds for which a disconnected proxy still counts; Envoy tries again after half a second, then after one, two, …"""
+EXPIRES: Final = 10.0
+"""Seconds for which a replica's report counts; it is repeated every three."""
+
+Versions = dict[str, dict[str, str]]
+"""By type and name."""
+
+
+class GatewayAcks(msgspec.Struct, frozen=True):
+    """What the proxies of one Gateway that are connected to one replica have acknowledged and refused."""
+
+    connected: bool = False
+    versions: Versions = {}
+    """Of the listeners and route tables that they have acknowledged."""
+    problem: str = ""
+    refused: tuple[tuple[str, str, str, Key | None, str], ...] = ()
+    """(type, part, hash, owner, Envoy's message)."""
+
+
+AckReport = dict[Key, GatewayAcks]
+"""By Gateway; those without a proxy at that replica are left out."""
+
+
+class AckTracker:
+    def __init__(self) -> None:
+        self._here: dict[Key, Versions] = {}
+        self._elsewhere: dict[str, tuple[AckReport, float]] = {}
+        """By replica: its report, and until when that counts."""
+        self._former: dict[tuple[str, Key], tuple[Versions, float]] = {}
+        """By replica (empty: this one) and Gateway: what a proxy had that has gone, and until when that counts."""
+
+    def __repr__(self) -> str:
+        return f"<AckTracker here: {sorted(self._here)}, elsewhere: {sorted(self._elsewhere)}, former: {sorted(self._former)}>"
+
+    # --- proxies connected here --------------------------------------------------------------------------------------
+
+    def connected(self, gateway: Key) -> None:
+        self._here.setdefault(gateway, {})
+
+    def acked(self, gateway: Key, type_url: str, versions: Mapping[str, str], removed: Collection[str] = frozenset()) -> bool:
+        """Records an acknowledgement and returns whether it changes anything."""
+        known = self._here.setdefault(gateway, {}).setdefault(type_url, {})
+        news = any(known.get(name) != version for name, version in versions.items()) or not known.keys().isdisjoint(removed)
+        known.update(versions)
+        for name in removed:
+            known.pop(name, None)
+        return news
+
+    def disconnected(self, gateway: Key, now: float) -> None:
+        if gateway in self._here:
+            self._former["", gateway] = self._here.pop(gateway), now + LINGER
+
+    def gone(self, gateway: Key) -> None:
+        self._here.pop(gateway, None)
+        for key in [key for key in self._former if key[1] == gateway]:
+            del self._former[key]
+
+    def here(self, gateway: Key) -> Versions | None:
+        """Returns what the proxies connected here have acknowledged; None where there are none."""
+        return self._here.get(gateway)
+
+    # --- proxies of other replicas -----------------------------------------------------------------------------------
+
+    def heard(self, replica: str, report: AckReport, now: float) -> set[Key]:
+        """Replaces that replica's previous report; returns the Gateways for which something is new."""
+        old, _ = self._elsewhere.get(replica, ({}, now))
+        for gateway, acks in old.items():
+            if acks.connected and not report.get(gateway, GatewayAcks()).connected:
+                self._former[replica, gateway] = acks.versions, now + LINGER
+        self._elsewhere[replica] = report, now + EXPIRES
+        return {gateway for gateway in old.keys() | report.keys() if old.get(gateway) != report.get(gateway)}
+
+    def forget_replicas(self) -> set[Key]:
+        """Forgets what other replicas have reported; returns the Gateways concerned."""
+        concerned = {gateway for report, _ in self._elsewhere.values() for gateway in report}
+        concerned |= {gateway for replica, gateway in self._former if replica}
+        self._elsewhere.clear()
+        self._former = {key: former for key, former in self._former.items() if not key[0]}
+        return concerned
+
+    def elsewhere(self, gateway: Key) -> Iterator[GatewayAcks]:
+        return (report[gateway] for report, _ in self._elsewhere.values() if gateway in report)
+
+    @property
+    def replicas(self) -> list[str]:
+        return sorted(self._elsewhere)
+
+    # --- all of them -------------------------------------------------------------------------------------------------
+
+    def expire(self, now: float) -> set[Key]:
+        """Drops what no longer counts, and returns the affected Gateways."""
+        former = [key for key, (_, until) in self._former.items() if until <= now]
+        silent = [replica for replica, (_, until) in self._elsewhere.items() if until <= now]
+        concerned = {gateway for _, gateway in former}
+        for key in former:
+            del self._former[key]
+        for replica in silent:
+            concerned |= self._elsewhere.pop(replica)[0].keys()
+        return concerned
+
+    def has_proxy(self, gateway: Key) -> bool:
+        return any(True for _ in self._known(gateway))
+
+    def holds(self, gateway: Key, type_url: str, name: str, version: str | None = None) -> bool:
+        """Returns whether some proxy has acknowledged that resource, in this version or in any."""
+        acked = (versions.get(type_url, {}).get(name) for versions in self._known(gateway))
+        return any(v == version if version is not None else v is not None for v in acked)
+
+    def _known(self, gateway: Key) -> Iterator[Versions]:
+        if (here := self._here.get(gateway)) is not None:
+            yield here
+        for acks in self.elsewhere(gateway):
+            if acks.connected:
+                yield acks.versions
+        for (_, former), (versions, _) in self._former.items():
+            if former == gateway:
+                yield versions

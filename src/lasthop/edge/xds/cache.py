@@ -1,0 +1,123 @@
+"""Holds what one Gateway's proxies should have now, in the order of its changes.
+
+    engine ──apply──> Cache <──read── Session (an Envoy)
+                        ^─────read── Session (its successor, or a second replica)
+
+The cache knows no client. A session remembers the generation it has read up to and asks for the names changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from lasthop.engine.outputs.envoy.resource import Change, Changes, Resource, Withdrawal, type_name
+
+KEPT_WITHDRAWALS: Final = 10_000
+"""Withdrawals kept for proxies that are disconnected. Endpoints get a new name with every edit of their cluster, so
+the list would grow without limit; a cluster that falls off it is treated as withdrawn urgently, which is the safe side."""
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    change: Change
+    generation: int
+
+
+def wire_version(resource: Resource) -> str:
+    """Returns the version that the client sees. A waiver prolonged or cut short changes no byte of the cluster but must reach
+    Envoy's timer all the same, so the expiry belongs to the version."""
+    return resource.version if resource.expires is None else f"{resource.version}+{resource.expires:.3f}"
+
+
+class Cache:
+    def __init__(self) -> None:
+        self.generation = 0
+        self._entries: dict[str, dict[str, _Entry]] = {}
+        """By type and name; in the order of their last change, so the newest are at the end."""
+        self._withdrawn: dict[tuple[str, str], None] = {}
+        self._expiring: dict[tuple[str, str], float] = {}
+        self.next_expiry: float | None = None
+        """Nothing expires before this."""
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{type_name(url)}: {len(entries)}" for url, entries in self._entries.items())
+        return f"Cache(generation {self.generation}, {counts})"
+
+    def apply(self, changes: Changes) -> bool:
+        """Applies the changes as one generation, and returns whether anything is new."""
+        generation = self.generation + 1
+        for type_url, named in changes.items():
+            for name, change in named.items():
+                if not _same(self.get(type_url, name), change):
+                    self._put(type_url, name, _Entry(change, generation))
+                    self.generation = generation
+        while len(self._withdrawn) > KEPT_WITHDRAWALS:
+            type_url, name = next(iter(self._withdrawn))
+            del self._withdrawn[type_url, name], self._entries[type_url][name]
+        return self.generation == generation
+
+    def get(self, type_url: str, name: str) -> Change | None:
+        entry = self._entries.get(type_url, {}).get(name)
+        return entry.change if entry else None
+
+    def names(self, type_url: str) -> list[str]:
+        """Returns the names of everything current or withdrawn, oldest change first."""
+        return list(self._entries.get(type_url, ()))
+
+    def count(self, type_url: str) -> int:
+        """Returns how many names are current or withdrawn."""
+        return len(self._entries.get(type_url, ()))
+
+    @property
+    def most(self) -> int:
+        """Returns the count of the type that has most names."""
+        return max(map(len, self._entries.values()), default=0)
+
+    def holds_any(self, type_url: str) -> bool:
+        return any(isinstance(entry.change, Resource) for entry in self._entries.get(type_url, {}).values())
+
+    def changed_since(self, type_url: str, generation: int) -> list[str]:
+        """Returns names, oldest change first. The cost grows with what has changed, not with what exists."""
+
+        def newest_first() -> Iterator[str]:
+            for name, entry in reversed(self._entries.get(type_url, {}).items()):
+                if entry.generation <= generation:
+                    return
+                yield name
+
+        return list(newest_first())[::-1]
+
+    def expire(self, now: float) -> None:
+        """Withdraws expired resources urgently. Envoy does so by its own timer; this is for resources not yet sent, or sent in
+        a response that was rejected as a whole (then Envoy has applied them without their timer)."""
+        if self.next_expiry is None or self.next_expiry > now:
+            return
+        over = [key for key, expires in self._expiring.items() if expires <= now]
+        if over:
+            self.generation += 1
+        for type_url, name in over:
+            self._put(type_url, name, _Entry(Withdrawal(urgent=True), self.generation))
+        self.next_expiry = min(self._expiring.values(), default=None)
+
+    def _put(self, type_url: str, name: str, entry: _Entry) -> None:
+        entries = self._entries.setdefault(type_url, {})
+        entries.pop(name, None)
+        entries[name] = entry
+        self._withdrawn.pop((type_url, name), None)
+        self._expiring.pop((type_url, name), None)
+        if isinstance(entry.change, Withdrawal):
+            self._withdrawn[type_url, name] = None
+        elif entry.change.expires is not None:
+            expires = self._expiring[type_url, name] = entry.change.expires
+            self.next_expiry = expires if self.next_expiry is None else min(expires, self.next_expiry)
+
+
+def _same(old: Change | None, new: Change) -> bool:
+    match old, new:
+        case Resource(), Resource():
+            return wire_version(old) == wire_version(new)
+        case Withdrawal(), Withdrawal():
+            return old.urgent or not new.urgent  # an urgent withdrawal is never softened
+    return False

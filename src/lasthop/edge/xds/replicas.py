@@ -1,0 +1,148 @@
+"""Reports from followers to the leader what their proxies have acknowledged, and what these have seen on the wire.
+
+    follower ──AckReport, ProxyReports (mutual TLS; a certificate for `lasthop://controller/…`)──> leader ──> status
+
+A report and its answer carry how long ago each side heard the API server, so that a replica that is cut off from it notices
+that another one is not (`edge/kubernetes/contact.py`).
+
+Every report is complete, and is sent when something has changed and every few seconds, so neither side needs to remember what
+the other has received. A proxy's certificate names its Gateway and not a replica: it cannot report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final
+
+import grpc
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.base.text.on_change import OnChange
+from lasthop.edge.xds import observing
+from lasthop.edge.xds.acks import AckReport
+from lasthop.edge.xds.credentials import Credentials, peer_replica
+from lasthop.engine.plan.observation import ProxyReport
+
+SERVICE: Final = "lasthop.Replicas"
+METHOD: Final = "Report"
+REPEAT: Final = 3.0
+COALESCE: Final = 0.05
+"""Seconds to wait for further changes before a report is sent."""
+ANSWER_WITHIN: Final = 3.0
+RETRY: Final = 1.0
+
+AGE: Final = "lasthop-api-server-heard"
+"""Metadata of a report: seconds since its sender heard the API server."""
+
+OnReport = Callable[[str, AckReport], bool]
+"""Takes a replica's report; returns False if this replica does not lead."""
+
+
+class Ages:
+    """Exchanges with other replicas how long ago each heard the API server."""
+
+    def age(self) -> float:
+        """Returns it for this replica."""
+        return 0.0
+
+    def peer(self, age: float) -> None:
+        """Takes it from another one."""
+
+
+_decoder: Final = msgspec.msgpack.Decoder(AckReport)
+_age: Final = msgspec.msgpack.Decoder(float)
+
+
+def handler(on_report: OnReport, ages: Ages | None = None) -> grpc.GenericRpcHandler:
+    known = ages or Ages()
+
+    async def report(messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        replica = peer_replica(context)
+        if not replica:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only a replica of the controller may report")
+        _hear(known, dict(context.invocation_metadata() or ()).get(AGE))
+        try:
+            received = _decoder.decode(await anext(aiter(messages), b""))
+        except msgspec.DecodeError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        if not on_report(replica, received):
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this replica does not lead")
+        return msgspec.msgpack.encode(known.age())
+
+    # With a stream as its request, though it has one message: what a proxy sends here is refused unread.
+    method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(report)
+    return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
+
+
+def _hear(ages: Ages, said: str | bytes | None) -> None:
+    """Takes what another replica says; nothing from one of a version that says nothing."""
+    with contextlib.suppress(ValueError, msgspec.DecodeError):
+        if said:
+            ages.peer(float(said) if isinstance(said, str) else _age.decode(said))
+
+
+class Reporter:
+    """Reports while another replica leads; `changed` is set when there is something new to report."""
+
+    def __init__(
+        self,
+        leader: Callable[[], str],
+        credentials: Callable[[], Credentials],
+        server_name: str,
+        report: Callable[[], AckReport],
+        *,
+        observed: Callable[[], Iterable[ProxyReport]] = lambda: (),
+        problem: Callable[[str], None] = lambda text: None,
+        ages: Ages | None = None,
+    ) -> None:
+        """`leader` returns its address, empty if there is none or it is this replica; `observed` returns what the proxies that
+        report to this replica have seen; `problem` receives why the leader cannot be reached, or an empty text once it can."""
+        self.changed = asyncio.Event()
+        self._leader, self._credentials, self._server_name, self._report = leader, credentials, server_name, report
+        self._observed, self._problem, self._ages = observed, OnChange(problem), ages or Ages()
+
+    async def run(self) -> None:
+        while True:
+            if address := self._leader():
+                await self._to(address)
+            await asyncio.sleep(RETRY)
+
+    async def _to(self, address: str) -> None:
+        """Reports to one leader until it stops leading, does not answer, or our certificate is renewed."""
+        shown = self._credentials()
+        credentials = grpc.ssl_channel_credentials(shown.trusted, shown.own.private_key, shown.own.certificate)
+        # The server must have a controller's certificate; the address is only where to find it.
+        options = (("grpc.ssl_target_name_override", self._server_name),)
+        try:
+            async with grpc.aio.secure_channel(address, credentials, options) as channel:
+                call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/{METHOD}")
+                passed_on: dict[tuple[Key, str], float] = {}
+                while self._leader() == address and self._credentials() is shown:
+                    self.changed.clear()
+                    age = ((AGE, f"{self._ages.age():.3f}"),)
+                    _hear(self._ages, await call(msgspec.msgpack.encode(self._report()), timeout=ANSWER_WITHIN, metadata=age))
+                    await self._pass_on(channel, passed_on)
+                    self._problem("")
+                    await self._pause()
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:  # it no longer leads, or not yet
+                self._problem(f"the leader at {address} does not take reports: {error.code().name} {error.details()}")
+
+    async def _pass_on(self, channel: grpc.aio.Channel, passed_on: dict[tuple[Key, str], float]) -> None:
+        """Passes on what proxies have reported since the last time, a call each: together they could be too large for one."""
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{observing.SERVICE}/{observing.METHOD}")
+        for seen in self._observed():
+            if passed_on.get((seen.gateway, seen.proxy)) != seen.at:
+                await call(observing.bounded(seen), timeout=observing.ANSWER_WITHIN)
+                passed_on[seen.gateway, seen.proxy] = seen.at
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(REPEAT):
+                await self.changed.wait()
+                await asyncio.sleep(COALESCE)
+        except TimeoutError:
+            pass

@@ -1,0 +1,429 @@
+"""Serves ADS: the only module of xds with gRPC, sockets, tasks and the clock.
+
+    controller ──update──> Cache ──wake──> writer ──DeltaDiscoveryResponse──> Envoy
+        ^───────── Observer <──events── reader <──DeltaDiscoveryRequest────────┘
+
+One reader and one writer a stream. The writer asks its session until there is nothing to send, then sleeps until an update,
+a request or the session's deadline wakes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+import grpc
+import msgspec
+from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
+from google.protobuf.message import DecodeError
+
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe.foreign import NOTHING, Known
+from lasthop.edge.slices import step_by_step
+from lasthop.edge.xds import observing, replicas
+from lasthop.edge.xds.budget import (
+    MAX_REQUEST,
+    MAX_STREAMS,
+    REFUSAL,
+    STREAM,
+    Allotment,
+    OverBudget,
+    check_excess,
+    check_request,
+    cost,
+)
+from lasthop.edge.xds.cache import Cache
+from lasthop.edge.xds.credentials import Credentials, peer_uid, server_credentials
+from lasthop.edge.xds.response import Response, encode
+from lasthop.edge.xds.session import Acked, Nacked, Session
+from lasthop.edge.xds.unix_socket import claim, release
+from lasthop.engine.outputs.envoy.resource import CLUSTER, TYPES, Changes
+
+GRACE: Final = 1.0
+"""For streams to end by themselves, which takes a turn of the event loop unless a proxy does not read."""
+
+HEARD_OUT: Final = 8
+"""Clients at a time."""
+
+OPTIONS: Final = (("grpc.max_receive_message_length", MAX_REQUEST),)
+REMOTE_OPTIONS: Final = (
+    *OPTIONS,
+    # A node that dies does not close its connections; without pings its proxy would count as connected for hours.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # Envoy pings every 30 s, also when idle. By default gRPC treats that as abuse and disconnects.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # A proxy stays with its replica as long as the connection lasts, so after restarts all might be with one of them. Each new
+    # connection goes to any of them, and certificates are verified again. gRPC varies the age by a tenth.
+    ("grpc.max_connection_age_ms", 15 * 60 * 1000),
+    ("grpc.max_connection_age_grace_ms", 5_000),
+    # Another process on the same address would receive some of the proxies' connections.
+    ("grpc.so_reuseport", 0),
+)
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+Identify = Callable[[Context], Key | None]
+"""Returns which Gateway a client serves, from its certificate; None if it is unknown."""
+
+
+class Observer(Protocol):
+    """Receives what proxies do. Called on the event loop; must not block."""
+
+    def connected(self, gateway: Key) -> None: ...
+    def disconnected(self, gateway: Key) -> None: ...
+    def acked(self, gateway: Key, event: Acked) -> None: ...
+    def nacked(self, gateway: Key, event: Nacked) -> None: ...
+    def over_budget(self, gateway: Key, why: str) -> None: ...
+
+
+class TypeCounts(msgspec.Struct):
+    """Counts since the start, of one type."""
+
+    responses: int = 0
+    resources: int = 0
+    removals: int = 0
+    bytes: int = 0
+    acks: int = 0
+    nacks: int = 0
+
+
+class SyncState(msgspec.Struct, frozen=True):
+    proxies: int
+    synced: bool
+    """At least one proxy is connected, and each has acknowledged everything."""
+    decided: bool
+    """The same, where a rejection counts too: it is reported elsewhere."""
+
+
+class _Stream:
+    def __init__(self, cache: Cache) -> None:
+        self.session = Session(cache)
+        self.wake = asyncio.Event()
+        self.closed = False
+        self.in_use = asyncio.Lock()
+        """Held while the session takes a request, which it does in steps."""
+
+
+class _Gateway:
+    def __init__(self) -> None:
+        self.cache = Cache()
+        self.streams: set[_Stream] = set()
+        self.unsure: set[_Stream] = set()
+        """Streams that may lack something. One that does not comes to lack it only by a request or a change of the cache."""
+        self.allotment = Allotment()
+        self.admitted = 0
+        """Streams, those included whose first request is awaited."""
+        self._generation = self.cache.generation
+
+    def wake(self) -> None:
+        for stream in self.streams:
+            stream.wake.set()
+
+    @property
+    def synced(self) -> bool:
+        """Asked at every acknowledgement of every proxy, so it looks at no stream again that it has found in order."""
+        if self._generation != self.cache.generation:
+            self.unsure, self._generation = set(self.streams), self.cache.generation
+        while self.unsure:
+            stream = self.unsure.pop()
+            if stream in self.streams and not stream.session.synced:
+                self.unsure.add(stream)
+                return False
+        return bool(self.streams)
+
+
+class Server:
+    def __init__(self, observer: Observer, *, clock: Callable[[], float] = time.time) -> None:
+        self.traffic = {type_url: TypeCounts() for type_url in TYPES}
+        self._observer = observer
+        self._clock = clock
+        self._gateways: dict[Key, _Gateway] = {}
+        self._opened = asyncio.Event()
+        self.heard = 0
+        """Requests of proxies since the start."""
+        self.waiting = 0
+        """Proxies that have come before `open`."""
+        self.reports: observing.Reports | None = None
+        self._heard_out = 0
+        self._closed = False
+        self._grpc: list[grpc.aio.Server] = []
+        self._socket: Path | None = None
+
+    async def start(self, socket: Path) -> None:
+        """Listens for proxies of this host: who may open the socket may say by its node id which Gateway it serves. Nothing is
+        sent before `open`."""
+        claim(socket)
+        server = self._listener(None, OPTIONS)
+        server.add_insecure_port(f"unix:{socket}")
+        socket.chmod(0o600)
+        self._socket = socket
+        await server.start()
+
+    async def start_tls(
+        self,
+        address: str,
+        credentials: Callable[[], Credentials],
+        gateway_of_uid: Callable[[str], Key | None],
+        heard: replicas.OnReport = lambda replica, report: False,
+        observed: observing.OnReport = observing.ignored,
+        known: Known = NOTHING,
+        ages: replicas.Ages | None = None,
+    ) -> int:
+        """Listens for proxies elsewhere, which show a certificate with their Gateway's UID; what they say of themselves does
+        not count. And for other replicas, whose reports go to `heard`. What proxies have seen on the wire goes to `observed`,
+        as far as it is `known` to exist. The answer is the port. Raises RuntimeError if the address cannot be bound."""
+        server = self._listener(lambda context: gateway_of_uid(peer_uid(context)), REMOTE_OPTIONS)
+        self.reports = observing.Reports(gateway_of_uid, known, observed, self._hops, self._observer.over_budget)
+        server.add_generic_rpc_handlers((replicas.handler(heard, ages), self.reports.handler()))
+        port = server.add_secure_port(address, server_credentials(credentials))
+        await server.start()
+        return port
+
+    async def hand_over(self) -> None:
+        """Stops listening and ends the streams, so that proxies connect to another replica. `start_tls` begins again."""
+        for known in self._gateways.values():
+            for stream in known.streams:
+                stream.closed = True
+            known.wake()
+        stopping, self._grpc = self._grpc, []
+        await asyncio.gather(*(server.stop(GRACE) for server in stopping))
+
+    @property
+    def listening(self) -> bool:
+        return bool(self._grpc)
+
+    def _hops(self, gateway: Key) -> int:
+        known = self._gateways.get(gateway)
+        return known.cache.count(CLUSTER) if known else 0
+
+    def _named(self, path: str) -> Key | None:
+        return next((key for key in self._gateways if key.path == path), None)
+
+    def _listener(self, identify: Identify | None, options: tuple[tuple[str, int], ...]) -> grpc.aio.Server:
+        """Creates one gRPC server for each way in, so that no client of one is identified by the rules of another. Without
+        `identify` a client says by its node id which Gateway it serves."""
+
+        async def serve(messages: AsyncIterator[bytes], context: Context) -> None:
+            await self._serve(identify, messages, context)
+
+        server = grpc.aio.server(options=options)
+        # Not decoded by gRPC, which would do so before anybody has looked at the size.
+        handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(serve)
+        service, method = "envoy.service.discovery.v3.AggregatedDiscoveryService", "DeltaAggregatedResources"
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+        self._grpc.append(server)
+        return server
+
+    def open(self) -> None:
+        """Begins to serve: everything has been read once and every Gateway has had its first update. Sooner, a proxy that
+        reconnects would be told to drop what it has."""
+        self._opened.set()
+
+    async def close(self) -> None:
+        """Ends the streams without sending anything: a proxy keeps serving what it has."""
+        self._closed = True
+        self._opened.set()
+        for gateway in list(self._gateways):
+            self.remove(gateway)
+        await asyncio.gather(*(server.stop(GRACE) for server in self._grpc))
+        if self._socket is not None:
+            release(self._socket)
+
+    def add(self, gateway: Key) -> Cache:
+        """Adds a Gateway, which may have nothing to send yet, and returns its cache."""
+        if gateway not in self._gateways:
+            self._gateways[gateway] = _Gateway()
+        return self._gateways[gateway].cache
+
+    def update(self, gateway: Key, changes: Changes) -> None:
+        """Applies what has changed; for a new Gateway that is everything."""
+        if self.add(gateway).apply(changes):
+            self._gateways[gateway].wake()
+
+    def remove(self, gateway: Key) -> None:
+        """Removes a Gateway. Its proxies are disconnected, not emptied: their runtime ends them."""
+        if known := self._gateways.pop(gateway, None):
+            for stream in known.streams:
+                stream.closed = True
+            known.wake()
+
+    @property
+    def behind(self) -> bool:
+        """Returns whether some proxy has more clusters before it than it takes in at once."""
+        return any(stream.session.behind for known in self._gateways.values() for stream in known.streams)
+
+    @property
+    def expecting(self) -> bool:
+        """Returns whether some proxy has yet to answer to what was sent."""
+        return any(stream.session.expecting for known in self._gateways.values() for stream in known.streams)
+
+    def busy(self, gateway: Key) -> bool:
+        """Returns whether every proxy of the Gateway has yet to answer the last route table."""
+        known, now = self._gateways.get(gateway), self._clock()
+        return known is not None and bool(known.streams) and all(s.session.busy(now) for s in known.streams)
+
+    def synced(self, gateway: Key) -> bool:
+        """Returns whether there is a proxy, and each has acknowledged everything."""
+        known = self._gateways.get(gateway)
+        return known is not None and known.synced
+
+    def state(self, gateway: Key) -> SyncState:
+        known = self._gateways.get(gateway)
+        sessions = [stream.session for stream in known.streams] if known else []
+        return SyncState(len(sessions), self.synced(gateway), bool(sessions) and all(session.decided for session in sessions))
+
+    async def _serve(self, identify: Identify | None, messages: AsyncIterator[bytes], context: Context) -> None:
+        first, named = None, ""
+        if identify is None:
+            if (first := await anext(aiter(messages), None)) is None:
+                return
+            named = _node(first)
+        self.waiting += 1
+        try:
+            await self._opened.wait()
+        finally:
+            self.waiting -= 1
+        gateway = identify(context) if identify else self._named(named)
+        known = self._gateways.get(gateway) if gateway else None
+        if self._closed:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "shutting down")
+            return
+        if gateway is None or known is None:
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND, f"no Gateway for {f'node {named!r}' if named else 'this certificate'}"
+            )
+            return
+        code, why = grpc.StatusCode.OK, ""
+        try:
+            await self._admitted(gateway, known, first, messages, context)
+        except* OverBudget as group:
+            code, why = grpc.StatusCode.RESOURCE_EXHAUSTED, str(_one(group))
+        except* DecodeError:
+            code, why = grpc.StatusCode.INVALID_ARGUMENT, "this is no DeltaDiscoveryRequest"
+        if why:
+            self._observer.over_budget(gateway, why)
+            await context.abort(code, why)
+
+    async def _hear_out(self, first: bytes | None, messages: AsyncIterator[bytes]) -> None:
+        """Reads a request of a client that is turned away, so that it learns why: some clients that are still sending when the
+        answer comes take it for an error of their own. Only of a few at a time, or what is refused unread would be read."""
+        if first is None and self._heard_out < HEARD_OUT:
+            self._heard_out += 1
+            try:
+                async with asyncio.timeout(GRACE):
+                    await anext(aiter(messages), None)
+            except TimeoutError:
+                pass
+            finally:
+                self._heard_out -= 1
+
+    async def _admitted(
+        self, gateway: Key, known: _Gateway, first: bytes | None, messages: AsyncIterator[bytes], context: Context
+    ) -> None:
+        """Serves a stream of a Gateway. Where the certificate has said which, nothing has been read of it yet."""
+        if known.admitted >= MAX_STREAMS:
+            await self._hear_out(first, messages)
+            raise OverBudget(f"{MAX_STREAMS} streams of this Gateway are open")
+        known.admitted += 1
+        try:
+            await asyncio.sleep(known.allotment.wait(STREAM, self._clock()))
+            if first is None and (first := await anext(aiter(messages), None)) is None:
+                return
+            stream = _Stream(known.cache)
+            known.streams.add(stream)
+            self._observer.connected(gateway)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    writer = tasks.create_task(self._write(stream, context))
+                    reader = tasks.create_task(self._read(gateway, known, stream, first, messages))
+                    await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+                    reader.cancel()
+                    writer.cancel()
+            finally:
+                known.streams.discard(stream)
+                self._observer.disconnected(gateway)
+        finally:
+            known.admitted -= 1
+
+    async def _read(
+        self, gateway: Key, known: _Gateway, stream: _Stream, first: bytes, messages: AsyncIterator[bytes]
+    ) -> None:
+        await self._receive(gateway, known, stream, first)
+        async for message in messages:
+            await self._receive(gateway, known, stream, message)
+
+    async def _receive(self, gateway: Key, known: _Gateway, stream: _Stream, message: bytes) -> None:
+        """Takes a request within the Gateway's budget, a few milliseconds at a time."""
+        check_request(len(message), known.cache.most)
+        known.allotment.admit(len(message))
+        known.allotment.pending += len(message)
+        try:
+            if wait := known.allotment.wait(cost(len(message)), self._clock()):
+                await asyncio.sleep(wait)
+            self.heard += 1
+            async with stream.in_use:
+                known.unsure.add(stream)
+                events = await step_by_step(stream.session.receiving(_decoded(message), self._clock()))
+        finally:
+            known.allotment.pending -= len(message)
+        known.unsure.add(stream)
+        if stream.session.excess:
+            check_excess(sum(each.session.excess for each in known.streams))
+        for event in events:
+            match event:
+                case Acked():
+                    self.traffic[event.type_url].acks += 1
+                    self._observer.acked(gateway, event)
+                case Nacked():
+                    self.traffic[event.type_url].nacks += 1
+                    self._observer.nacked(gateway, event)
+                    await asyncio.sleep(known.allotment.wait(REFUSAL, self._clock()))
+        stream.wake.set()
+
+    async def _write(self, stream: _Stream, context: Context) -> None:
+        while not stream.closed:
+            stream.wake.clear()
+            while response := await self._next(stream):
+                data = encode(response)
+                self._count(response, len(data))
+                try:
+                    await context.write(data)
+                except grpc.aio.BaseError:  # the proxy has gone
+                    return
+            deadline = stream.session.deadline()
+            try:
+                async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self._clock())):
+                    await stream.wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _next(self, stream: _Stream) -> Response | None:
+        async with stream.in_use:
+            return stream.session.poll(self._clock())
+
+    def _count(self, response: Response, size: int) -> None:
+        traffic = self.traffic[response.type_url]
+        traffic.responses += 1
+        traffic.resources += len(response.resources)
+        traffic.removals += len(response.removed)
+        traffic.bytes += size
+
+
+def _decoded(message: bytes) -> DeltaDiscoveryRequest:
+    return DeltaDiscoveryRequest.FromString(message)
+
+
+def _node(message: bytes) -> str:
+    try:
+        return _decoded(message).node.id
+    except DecodeError:
+        return ""
+
+
+def _one(group: BaseException) -> BaseException:
+    """Returns the first exception of a group of groups."""
+    return _one(group.exceptions[0]) if isinstance(group, BaseExceptionGroup) else group

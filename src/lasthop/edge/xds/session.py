@@ -1,0 +1,320 @@
+"""Runs one delta ADS stream as a pure state machine: requests in, responses and events out, time as an argument.
+
+    receive(request, now) ──> events        what the client has acknowledged or rejected; in steps, because a request may
+                                            list all that there is: no poll before the last step
+    poll(now) ─────────────> response       the one thing to send now, if any; ask until None
+    deadline() ────────────> time           when to poll again even if nothing happens
+
+What goes first (make before break, fail closed):
+
+    1. urgent withdrawals                      held by nothing
+    2. clusters                                paced, in chunks, newest change first
+    3. endpoints, secrets                      an answer to a subscription is not paced: something is warming
+    4. listeners, routes                       once every cluster that is new to the client is in place
+    5. withdrawals of what nothing names any more   once the client has confirmed 4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Final
+
+import msgspec
+from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
+
+from lasthop.edge.xds.budget import MAX_UNCONFIRMED, OverBudget, check_names
+from lasthop.edge.xds.cache import Cache
+from lasthop.edge.xds.nack import reasons
+from lasthop.edge.xds.response import Response
+from lasthop.edge.xds.subscription import Subscription
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, TYPES, Resource, cluster_of
+
+PACE: Final = 0.1
+"""Per type one response is unconfirmed, but for no longer than this: a cluster that warms withholds the confirmation of
+itself and of all later ones, by up to 15 s (docs/measurements.md#acknowledgements)."""
+LONGEST_PACE: Final = 1.0
+"""Each further response waits twice as long as the one before it, up to this: a client that is merely slow must not find a
+long queue in front of an urgent edit."""
+PATIENCE: Final = 10.0
+"""A route table does not warm: it is confirmed as soon as Envoy has built it, which takes seconds if it is huge. A second one
+sent behind it would be one more that a tightened policy has to wait for, so it waits for the first."""
+CHUNK: Final = 50
+HEAVY_CHUNK: Final = 20
+"""Clusters in a response. An urgent edit waits behind one chunk: 68 ms, and 60 ms with system-size bundles, instead of
+1.1 s behind a whole CA rotation (docs/measurements.md#pacing)."""
+CHUNKS: Final = {CLUSTER: CHUNK, SECRET: 1}
+"""Of Secrets Envoy does not say which one it refuses, and it skips those after it in the response, so each goes alone."""
+RETRY: Final = 10.0
+"""After a refusal that no edit follows (a port taken by another process, a file not there yet)."""
+LONGEST_DETAIL: Final = 64 * 1024
+"""Characters of a refusal that are read: Envoy's name the clusters of a chunk, and why."""
+
+
+class Acked(msgspec.Struct, frozen=True):
+    """The client has accepted these resources, or turns out to have them already when it reconnects."""
+
+    type_url: str
+    resources: Mapping[str, Resource]
+    removed: frozenset[str] = frozenset()
+
+
+class Nacked(msgspec.Struct, frozen=True):
+    """The client has rejected a response with these resources. It may have applied some of them (clusters and listeners are
+    applied one by one), but it has recorded neither versions nor timers."""
+
+    type_url: str
+    resources: Mapping[str, Resource]
+    detail: str
+
+
+SessionEvent = Acked | Nacked
+
+
+class Session:
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._seen = cache.generation
+        self._types: dict[str, Subscription] = {}
+        self._nonce = 0
+        self._polled_at = 0.0
+        self._answered_at = self._rested = 0.0
+        """After the answer to a route table the client gets as much time for other things as it took for the table."""
+
+    def __repr__(self) -> str:
+        return f"Session({', '.join(map(repr, self._types.values()))})"
+
+    @property
+    def synced(self) -> bool:
+        """Whether the client has acknowledged everything, and has removed everything that is withdrawn."""
+        return (
+            self._seen == self._cache.generation
+            and {CLUSTER, LISTENER} <= self._types.keys()
+            and all(sub.settled and not sub.removals for sub in self._types.values())
+        )
+
+    @property
+    def decided(self) -> bool:
+        """Whether the client has acknowledged or rejected everything, so that no answer is outstanding."""
+        return (
+            self._seen == self._cache.generation
+            and {CLUSTER, LISTENER} <= self._types.keys()
+            and all(sub.decided for sub in self._types.values())
+        )
+
+    def sent(self, type_url: str) -> frozenset[str] | None:
+        """Returns the names that the client has, or is about to have; None for a type that it has not asked for."""
+        sub = self._types.get(type_url)
+        return frozenset(sub.has) if sub else None
+
+    @property
+    def behind(self) -> bool:
+        """Returns whether more clusters wait to be sent than one response has: while the client takes in one, the next can be
+        put together."""
+        clusters = self._types.get(CLUSTER)
+        return clusters is not None and (len(clusters.updates) > CHUNK or self._seen != self._cache.generation)
+
+    @property
+    def expecting(self) -> bool:
+        """Returns whether the client has yet to answer to a response."""
+        return any(sub.in_flight for sub in self._types.values())
+
+    def busy(self, now: float) -> bool:
+        """Returns whether the client has yet to answer the last route table, so that another one would not be sent."""
+        routes = self._types.get(ROUTES)
+        return routes is not None and bool(routes.in_flight) and self._paced(routes, now)
+
+    @property
+    def excess(self) -> int:
+        """Returns how many names are held for the client beyond those that the cache has."""
+        return sum(sub.excess for sub in self._types.values())
+
+    def receive(self, request: DeltaDiscoveryRequest, now: float) -> list[SessionEvent]:
+        """Takes a whole DeltaDiscoveryRequest at once."""
+        steps = self.receiving(request, now)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                events: list[SessionEvent] = done.value
+                return events
+
+    def receiving(self, request: DeltaDiscoveryRequest, now: float) -> Generator[None, None, list[SessionEvent]]:
+        """Takes a DeltaDiscoveryRequest, which may be a subscription, a confirmation, or both at once. Raises OverBudget if
+        the client asks for more than the Gateway can need: before the work where the numbers show it."""
+        type_url: str = request.type_url
+        if type_url not in TYPES:
+            return []
+        added, versions, dropped = (
+            request.resource_names_subscribe,
+            request.initial_resource_versions,
+            request.resource_names_unsubscribe,
+        )
+        check_names(max(len(added), len(versions), len(dropped)), self._cache.count(type_url))
+        self._catch_up(now)
+
+        sub = self._types.get(type_url)
+        if sub is None:
+            sub = Subscription(type_url, self._cache)
+            has = yield from sub.open(added, versions)
+            # Not sooner: half of it would look as if the client lacked nothing. The next poll reads what changed meanwhile.
+            self._types[type_url] = sub
+            events: list[SessionEvent] = [Acked(type_url, has)] if has else []
+        else:
+            events = self._verdict(sub, request, now)
+            yield from sub.unsubscribe(dropped)
+            yield from sub.subscribe(added)
+        sub.check()
+        return events
+
+    def poll(self, now: float) -> Response | None:
+        self._polled_at = now
+        self._catch_up(now)
+        for type_url in TYPES:
+            if (sub := self._types.get(type_url)) and sub.urgent:
+                return self._respond(sub, now, removed=tuple(sub.urgent))
+        self._hurry_superseded()
+        return (
+            self._update(CLUSTER, now)
+            or self._update(ENDPOINTS, now)
+            or self._update(SECRET, now)
+            or (self._clusters_in_place(now) and (self._update(LISTENER, now) or self._update(ROUTES, now)))
+            or (self._routes_confirmed() and self._remove(now))
+            or None
+        )
+
+    def deadline(self) -> float | None:
+        """Returns only times after the last poll: what was due then has been sent, or waits for an event."""
+        moments = [refusal.until for sub in self._types.values() for refusal in sub.refusals.values()]
+        if self._cache.next_expiry is not None:
+            moments.append(self._cache.next_expiry)
+        if any(sub.updates or sub.removals for sub in self._types.values()):
+            moments += [r.sent_at + PACE for sub in self._types.values() for r in sub.in_flight.values()]
+            moments += [_free_at(sub) for sub in self._types.values() if sub.in_flight]
+            moments.append(self._rested)
+        return min((moment for moment in moments if moment > self._polled_at), default=None)
+
+    def _catch_up(self, now: float) -> None:
+        """Reads what has changed in the cache since the last time, and what only time has changed."""
+        self._cache.expire(now)
+        if self._seen != self._cache.generation:
+            for type_url, sub in self._types.items():
+                for name in self._cache.changed_since(type_url, self._seen):
+                    sub.changed(name)
+            self._promote_clusters_of_changed_endpoints()
+            self._seen = self._cache.generation
+        for sub in self._types.values():
+            for refusal in [r for r in sub.refusals.values() if r.until <= now] if sub.refusals else ():
+                sub.offer_again(refusal)
+
+    def _verdict(self, sub: Subscription, request: DeltaDiscoveryRequest, now: float) -> list[SessionEvent]:
+        response = sub.answered(request.response_nonce)
+        if response is None:
+            return []
+        if sub.type_url == ROUTES and response.resources:
+            self._answered_at, self._rested = now, now + min(LONGEST_PACE, max(0.0, now - response.sent_at))
+        resources = {r.name: r for r in response.resources}
+        if request.HasField("error_detail"):
+            detail = request.error_detail.message[:LONGEST_DETAIL]
+            sub.refused(response, reasons(detail, resources), now + RETRY)
+            return [Nacked(sub.type_url, resources, detail)]
+        return [Acked(sub.type_url, resources, frozenset(response.removed))]
+
+    def _update(self, type_url: str, now: float) -> Response | None:
+        sub = self._types.get(type_url)
+        if sub is None or not (sub.updates or sub.removals or sub.unanswered):
+            return None
+        paced = self._paced(sub, now)
+        resources = _chunk(sub, asked=paced)
+        removed = tuple(name for name in sub.removals if name in sub.asked)
+        if type_url == LISTENER and not paced:
+            # A listener that is gone goes with the new ones, not after them: they may want its address.
+            removed = tuple(sub.removals)
+        if type_url == ROUTES and self._answered_at <= now < self._rested:
+            resources = tuple(resource for resource in resources if resource.name in sub.asked)
+        return self._respond(sub, now, resources, removed) if resources or removed or sub.unanswered else None
+
+    def _remove(self, now: float) -> Response | None:
+        clusters = self._types.get(CLUSTER)
+        for type_url in (CLUSTER, ENDPOINTS, SECRET, ROUTES):
+            sub = self._types.get(type_url)
+            if type_url == ENDPOINTS and clusters and not clusters.settled:
+                continue  # the old version of a cluster lives on its endpoints until the client has the new one
+            if sub and sub.removals and not self._paced(sub, now):
+                return self._respond(sub, now, removed=tuple(sub.removals))
+        return None
+
+    def _respond(
+        self, sub: Subscription, now: float, resources: tuple[Resource, ...] = (), removed: tuple[str, ...] = ()
+    ) -> Response:
+        if len(sub.in_flight) >= MAX_UNCONFIRMED:
+            raise OverBudget(f"{MAX_UNCONFIRMED} responses of one type are not confirmed")
+        self._nonce += 1
+        response = Response(sub.type_url, str(self._nonce), self._cache.generation, now, resources, removed)
+        sub.sent(response)
+        return response
+
+    def _paced(self, sub: Subscription, now: float) -> bool:
+        if not sub.in_flight:
+            return False
+        # A clock that is set back does not stop the stream.
+        return max(response.sent_at for response in sub.in_flight.values()) <= now < _free_at(sub)
+
+    def _clusters_in_place(self, now: float) -> bool:
+        """Names are stable, so only a cluster *new* to the client can be missing behind a route. It is in place when it is
+        confirmed, endpoints and all; at a cold start this holds listeners and routes until the last chunk."""
+        clusters = self._types.get(CLUSTER)
+        return clusters is None or not (
+            clusters.additions or any(_recent(clusters.in_flight[nonce].sent_at, now) for nonce in clusters.introducing)
+        )
+
+    def _routes_confirmed(self) -> bool:
+        """Returns whether the client has all listeners and route tables. A refused table counts as not confirmed: the old one,
+        which still serves, may name what is to go. Nor is anything concluded before a client that reconnects has come round to
+        telling which listeners and tables it has."""
+        listeners, routes = self._types.get(LISTENER), self._types.get(ROUTES)
+        return (
+            listeners is not None and listeners.settled and (routes.settled if routes else not self._cache.holds_any(ROUTES))
+        )
+
+    def _hurry_superseded(self) -> None:
+        """Sends a cluster before its turn where the client waits for the endpoints of a version that is no longer the current
+        one. Told that there are none it puts that version into service empty (`no healthy upstream`, seen with Envoy 1.40 when
+        edits came on each other's heels), so the current version goes first, paced or not."""
+        clusters, endpoints = self._types.get(CLUSTER), self._types.get(ENDPOINTS)
+        if clusters and endpoints:
+            for name in endpoints.asked & endpoints.removals.keys():
+                clusters.ask(cluster_of(name))
+
+    def _promote_clusters_of_changed_endpoints(self) -> None:
+        """Endpoints are named after their cluster's version; while that waits in a backlog, an edit of the endpoints can
+        only reach the client through it."""
+        clusters, endpoints = self._types.get(CLUSTER), self._types.get(ENDPOINTS)
+        if clusters and endpoints:
+            for name in self._cache.changed_since(ENDPOINTS, self._seen):
+                if not endpoints.wants(name):
+                    clusters.promote(cluster_of(name))
+
+
+def _recent(moment: float, now: float) -> bool:
+    """Returns whether something was sent within the pace. The same sum as in `deadline`, or rounding would make the two
+    disagree. A clock set back does not stop the stream."""
+    return moment <= now < moment + PACE
+
+
+def _free_at(sub: Subscription) -> float:
+    """Returns when the next response may be sent although the last ones are not acknowledged."""
+    pause = PATIENCE if sub.type_url == ROUTES else min(LONGEST_PACE, PACE * 2.0 ** (len(sub.in_flight) - 1))
+    last: float = max(response.sent_at for response in sub.in_flight.values())
+    return last + pause
+
+
+def _chunk(sub: Subscription, *, asked: bool) -> tuple[Resource, ...]:
+    """Returns resources in the order of their change, as they happened; of some types only the newest few."""
+    chunk: list[Resource] = []
+    heavy = False
+    for resource in sub.newest(asked=asked):
+        heavy = heavy or resource.heavy
+        if len(chunk) >= (HEAVY_CHUNK if heavy else CHUNKS.get(sub.type_url, len(chunk) + 1)):
+            break
+        chunk.append(resource)
+    return tuple(reversed(chunk))

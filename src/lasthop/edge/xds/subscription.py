@@ -1,0 +1,243 @@
+"""Tracks one type on one stream: what the client subscribes to, what it has, and so what it still lacks.
+
+Nothing is queued by value. The queues hold names; what is sent for a name is what the cache holds at that moment, so the
+newest state wins however long a name has waited. `consider(name)` is the whole difference between cache and client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from lasthop.edge.xds.budget import check_name, check_names
+from lasthop.edge.xds.cache import Cache, wire_version
+from lasthop.edge.xds.response import Response
+from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, Resource, Withdrawal, type_name
+
+WILDCARD: Final = "*"
+UNKNOWN: Final = ""
+"""The version of a resource of which the client may have anything, or nothing: it was in a refused response."""
+
+
+Steps = Generator[None, None, None]
+
+
+class PendingNack(msgspec.Struct, frozen=True):
+    """Holds back what the client rejected. The same bytes would be rejected again, so these names wait until one of them has
+    changed; then all are sent again, because the client has recorded none of them, including the valid ones."""
+
+    names: frozenset[str]
+    until: float
+
+
+class Subscription:
+    def __init__(self, type_url: str, cache: Cache) -> None:
+        self.type_url = type_url
+        self.wildcard = False
+        self.names: set[str] = set()
+        self.has: dict[str, str] = {}
+        """Name -> version, as it will be when the client has read everything sent so far."""
+        self.in_flight: dict[str, Response] = {}
+        """By nonce."""
+        self.introducing: set[str] = set()
+        """Nonces of those in flight that hold something the client had no version of."""
+        self.urgent: dict[str, None] = {}
+        self.updates: dict[str, None] = {}
+        """Newest change last; taken from that end."""
+        self.removals: dict[str, None] = {}
+        self.additions: set[str] = set()
+        """Those of the updates of which the client has no version at all."""
+        self.asked: set[str] = set()
+        """Names the client waits for: they are answered at once, with a removal if need be."""
+        self.unanswered = False
+        """The client has asked for all there is and waits for an answer, be it that there is nothing: without one Envoy
+        pauses for 15 s before it goes on to the next type."""
+        self.refusals: dict[str, PendingNack] = {}
+        self._cache = cache
+
+    def __repr__(self) -> str:
+        lacks = (("urgent", len(self.urgent)), ("updates", len(self.updates)), ("removals", len(self.removals)))
+        state = ", ".join(f"{count} {kind}" for kind, count in lacks if count)
+        name = type_name(self.type_url)
+        return f"{name}({state or 'current'}, {len(self.in_flight)} in flight, {len(self.refusals)} refused)"
+
+    @property
+    def excess(self) -> int:
+        """Returns how many names are held for the client beyond those that the cache has."""
+        return max(0, max(len(self.names), len(self.has), len(self.asked)) - self._cache.count(self.type_url))
+
+    def check(self) -> None:
+        """Raises OverBudget if more is held for the client than the Gateway can need."""
+        known = self._cache.count(self.type_url)
+        check_names(known + self.excess, known)
+
+    def open(self, names: Iterable[str], versions: Mapping[str, str]) -> Generator[None, None, dict[str, Resource]]:
+        """Takes the first request of a stream, and returns what the client has and should keep. Yields after each name, as do
+        the other two: what a client lists may be all that there is."""
+        for name in names:
+            check_name(name)
+            self.names.add(name)
+            yield
+        for name, version in versions.items():
+            check_name(name)
+            self.has[name] = version
+            yield
+        told = dict(self.has)
+        self.wildcard = WILDCARD in self.names or (not self.names and self.type_url in (CLUSTER, LISTENER))
+        self.names.discard(WILDCARD)
+        self.asked = {name for name in self.names if name not in told}
+        self.unanswered = self.wildcard and not told
+        known = self._cache.names(self.type_url) if self.wildcard else []
+        for name in known:
+            if isinstance(self._cache.get(self.type_url, name), Withdrawal):
+                # Envoy may have it from a response it refused, and then does not tell. To remove too much is harmless.
+                self.has.setdefault(name, UNKNOWN)
+        for name in dict.fromkeys((*known, *self.has, *self.names)):
+            self.consider(name)
+            yield
+        current = ((name, self._cache.get(self.type_url, name)) for name in told)
+        return {name: r for name, r in current if isinstance(r, Resource) and wire_version(r) == self.has[name]}
+
+    def subscribe(self, names: Iterable[str]) -> Steps:
+        """Adds names. One that is requested again is answered again: the client may have dropped the resource."""
+        for name in names:
+            check_name(name)
+            if name == WILDCARD:
+                self.wildcard = True
+                for known in self._cache.names(self.type_url):
+                    self.consider(known)
+                    yield
+            else:
+                self.names.add(name)
+                self.asked.add(name)
+                self.consider(name)
+            yield
+
+    def unsubscribe(self, names: Iterable[str]) -> Steps:
+        for name in names:
+            check_name(name)
+            if name == WILDCARD:
+                self.wildcard = False
+                for other in [*self.has, *self.updates]:
+                    if other not in self.names:
+                        self._forget(other)
+                    yield
+            else:
+                self.names.discard(name)
+                self._forget(name)
+                if self.wildcard:  # it may still be wanted, the client cannot know: the server must say
+                    self.asked.add(name)
+                    self.consider(name)
+            yield
+
+    def wants(self, name: str) -> bool:
+        return self.wildcard or name in self.names
+
+    def changed(self, name: str) -> None:
+        if name in self.refusals:
+            self.offer_again(self.refusals[name])
+        self.consider(name)
+
+    def consider(self, name: str) -> None:
+        """Puts the name into the queue where it belongs now, if in any."""
+        self._dequeue(name)
+        change = self._cache.get(self.type_url, name)
+        if isinstance(change, Resource):
+            lacking = self.has.get(name) != wire_version(change) and name not in self.refusals
+            if self.wants(name) and (lacking or name in self.asked):
+                self.updates[name] = None
+                if name not in self.has:
+                    self.additions.add(name)
+        elif name in self.has and self._is_urgent(change):
+            self.urgent[name] = None
+        elif name in self.has or name in self.asked:
+            self.removals[name] = None
+
+    def promote(self, name: str) -> None:
+        """Moves a name to the front of the queue, if it is in it."""
+        if name in self.updates:
+            del self.updates[name]
+            self.updates[name] = None
+
+    def ask(self, name: str) -> None:
+        """Treats a name as if the client waited for it, if there is an update for it."""
+        if name in self.updates:
+            self.asked.add(name)
+
+    def newest(self, *, asked: bool) -> Iterable[Resource]:
+        """Yields what would be sent, newest change first; either all or only what the client waits for."""
+        for name in (name for name in self.asked if name in self.updates) if asked else reversed(self.updates):
+            change = self._cache.get(self.type_url, name)
+            assert isinstance(change, Resource)  # else consider() had not put it there
+            yield change
+
+    def sent(self, response: Response) -> None:
+        self.unanswered = False
+        self.in_flight[response.nonce] = response
+        if any(r.name not in self.has for r in response.resources):
+            self.introducing.add(response.nonce)
+        for resource in response.resources:
+            self.has[resource.name] = wire_version(resource)
+        for name in response.removed:
+            self.has.pop(name, None)
+        for name in (*(r.name for r in response.resources), *response.removed):
+            self.asked.discard(name)
+            self._dequeue(name)
+
+    def answered(self, nonce: str) -> Response | None:
+        """Returns the response with that nonce, which is then no longer in flight."""
+        self.introducing.discard(nonce)
+        return self.in_flight.pop(nonce, None)
+
+    def refused(self, response: Response, accused: Iterable[str] | None, until: float) -> None:
+        """Notes a refusal: what the client accuses waits, or everything if it accuses nothing in particular; the rest goes
+        again at once. Removals count as done: Envoy carries them out even if something else in the response is wrong."""
+        versions = {r.name: wire_version(r) for r in response.resources}
+        lost = [name for name, version in versions.items() if self.has.get(name) == version]
+        for name in lost:
+            self.has[name] = UNKNOWN
+        waiting = [name for name in lost if accused is None or name in accused]
+        if all(self._is_current(r) for r in response.resources if r.name in waiting):
+            self.refusals.update(dict.fromkeys(waiting, PendingNack(frozenset(waiting), until)))
+        for name in lost:
+            self.consider(name)
+
+    def offer_again(self, refusal: PendingNack) -> None:
+        for name in refusal.names:
+            if self.refusals.get(name) is refusal:
+                del self.refusals[name]
+        for name in refusal.names:
+            self.consider(name)
+
+    @property
+    def settled(self) -> bool:
+        """Returns whether the client has acknowledged every current resource. (Removals may still be due.)"""
+        return self.decided and not self.refusals
+
+    @property
+    def decided(self) -> bool:
+        """Returns whether the client has acknowledged or rejected every current resource."""
+        return not (self.urgent or self.updates or self.in_flight or self.unanswered)
+
+    def _is_current(self, resource: Resource) -> bool:
+        change = self._cache.get(self.type_url, resource.name)
+        return isinstance(change, Resource) and wire_version(change) == wire_version(resource)
+
+    def _is_urgent(self, change: Withdrawal | None) -> bool:
+        """Returns whether a change goes at once. A cluster the cache never heard of (the client comes from before a restart)
+        may be one whose policy has become invalid meanwhile: not knowing why it is gone, it does."""
+        return self.type_url == CLUSTER if change is None else change.urgent
+
+    def _dequeue(self, name: str) -> None:
+        self.urgent.pop(name, None)
+        self.updates.pop(name, None)
+        self.removals.pop(name, None)
+        self.additions.discard(name)
+
+    def _forget(self, name: str) -> None:
+        self._dequeue(name)
+        self.has.pop(name, None)
+        self.asked.discard(name)
+        self.refusals.pop(name, None)

@@ -1,0 +1,42 @@
+"""An engine without proxies that is told that everything works, so that what remains wrong is wrong with the objects."""
+
+from __future__ import annotations
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.engine import Engine
+from lasthop.engine.plan.infrastructure import Infrastructure
+from lasthop.engine.plan.proxy import ProxyState
+from lasthop.engine.resolve.gateways.gateways import gateway
+from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.settings import INFRASTRUCTURE, PROXY
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.node import Crash
+
+
+def serve_all(engine: Engine, *, judge: bool = False) -> None:
+    """Settles the engine as if every Gateway had its ports, an address and a proxy that acknowledges everything. `judge`: only
+    as far as findings and hops need it."""
+    if judge:
+        engine.index()
+    else:
+        engine.settle()
+    for key in engine.store.keys("Gateway"):
+        serve(engine.graph, key)
+    if judge:
+        engine.judge()
+    else:
+        engine.settle()
+
+
+def serve(graph: Graph, key: Key) -> None:
+    """Says that a Gateway has its ports, an address and a proxy, as far as it is one of ours now."""
+    found = gateway.attempt(graph, key)
+    if found is None or isinstance(found, Crash):
+        return
+    for address in found.addresses:
+        for listener in found.listeners:
+            PROBE.set(graph, Probe(), key, address, listener.port, listener.transport)
+    inside = ("::",) if found.requested.inside else ()
+    given = (("IPAddress", each) for each in ("0.0.0.0", *inside))
+    INFRASTRUCTURE.set(graph, Infrastructure(tuple(given), inside=inside), key)
+    PROXY.set(graph, ProxyState.serving(found.listeners), key)

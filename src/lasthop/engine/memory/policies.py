@@ -1,0 +1,145 @@
+"""Knows which ports may be plaintext while policies are unknown, and which ones wait for a proof.
+
+    set_unknown ──> POLICIES_UNKNOWN, by namespace ──┐
+    was plaintext when it became unknown, or proven ─┴──> ABSENCE_PROVEN, by port ──> hop_tls
+
+A mark lasts while the port is served in plaintext without interruption: a policy that names the port ends it, and so does the
+last route. It is never saved: after a restart the ports are proven again, found in an Envoy that has served on, or closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from lasthop.base.api.kinds import SERVICE_GROUPS
+from lasthop.base.api.meta import Key, Object
+from lasthop.engine.outputs.envoy.clusters import CLUSTERS, ClusterEntry, Withheld
+from lasthop.engine.plan.knowledge import Port, Proofs, Unknown, by_namespace
+from lasthop.engine.plan.reasons import INTERNAL_ERROR
+from lasthop.engine.plan.tls import Plaintext, Refused
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.policies.targets import named_services
+from lasthop.engine.resolve.settings import ABSENCE_PROVEN, POLICIES_UNKNOWN
+from lasthop.engine.store.stages import Changes, Stages
+
+
+class PolicyMemory:
+    def __init__(self, stages: Stages) -> None:
+        self._stages, self._graph = stages, stages.graph
+        self._unknown: dict[str, Unknown] = {}
+        self._plaintext: dict[Port, set[Hop]] = {}
+        self._withheld: dict[Port, set[Hop]] = {}
+        """Ports that are closed only because policies are unknown."""
+        self._occasions: dict[Port, int] = {}
+        self._last_occasion = 0
+        self.marks: dict[Port, Hop] = {}
+        """Ports that may be plaintext although policies are unknown, each with one of its hops."""
+
+    def set_unknown(self, unknown: Iterable[Unknown]) -> None:
+        """Takes everything that is unknown now. Ports that are plaintext when a namespace becomes unknown stay plaintext; no
+        other port of it becomes plaintext without a proof."""
+        found = by_namespace(unknown)
+        if found == self._unknown:
+            return
+        new = found.keys() - self._unknown.keys()
+        for namespace in found.keys() | self._unknown.keys():
+            POLICIES_UNKNOWN.set(self._graph, found.get(namespace), namespace)
+        self._unknown = found
+        if new:
+            for port, hops in self._plaintext.items():
+                if port not in self.marks and ("" in new or port[0].namespace in new):
+                    self._mark(port, next(iter(hops)))
+            # A policy may have come that is not settled yet.
+            self._unmark_claimed(self.marks)
+        self._unmark([port for port in self.marks if not self._concerned(port)])
+
+    def awaiting(self) -> Proofs:
+        """Returns the ports that are closed until the source proves that no policy names them."""
+        return {port: number for port, number in self._occasions.items() if self._provable(port)}
+
+    def withheld(self, port: Port) -> Collection[Hop]:
+        """Returns the hops of a port that are closed only because policies are unknown."""
+        return self._withheld.get(port, ())
+
+    def proven(self, proofs: Proofs) -> None:
+        """Takes proofs. One for an earlier occasion is void: a policy may have come and gone since. So is one for a port that
+        a policy names by now: it may go before anything is settled."""
+        current = [port for port, number in proofs.items() if self._occasions.get(port) == number and self._provable(port)]
+        for port in current:
+            self._mark(port, next(iter(self._withheld[port])))
+        if current:
+            self._unmark_claimed(current)
+
+    @property
+    def withholds(self) -> bool:
+        """Whether a port is closed because policies are unknown."""
+        return bool(self._withheld)
+
+    def adopt(self, hops: Iterable[Hop]) -> None:
+        """Takes the hops that a running Envoy serves in plaintext: an earlier process knew that no policy named their ports,
+        and the ports have been served since."""
+        for hop in hops:
+            if (port := (hop.backend, hop.port)) in self._withheld:
+                self._mark(port, hop)
+
+    def applied(self, changes: Mapping[Key, Object | None]) -> None:
+        if self.marks and (named := {service for obj in changes.values() for service in named_services(obj)}):
+            self._unmark_claimed([port for port in self.marks if port[0] in named])
+
+    def settled(self, outputs: Changes) -> None:
+        touched: set[Port] = set()
+        for key, entry in CLUSTERS.of(outputs).items():
+            hop = Hop(*key)
+            if not hop.protocol.policed or hop.backend.kind not in SERVICE_GROUPS:
+                continue
+            port = (hop.backend, hop.port)
+            touched.add(port)
+            _list(self._plaintext, port, hop, listed=isinstance(entry, ClusterEntry) and entry.plaintext)
+            _list(self._withheld, port, hop, listed=isinstance(entry, Withheld))
+        for port in touched:
+            if port not in self._withheld:
+                self._occasions.pop(port, None)
+            elif port not in self._occasions:
+                self._last_occasion += 1
+                self._occasions[port] = self._last_occasion
+        self._unmark([port for port in touched if port not in self._plaintext and port not in self._withheld])
+
+    def _concerning(self, port: Port) -> list[Unknown]:
+        return [each for namespace in ("", port[0].namespace) if (each := self._unknown.get(namespace))]
+
+    def _concerned(self, port: Port) -> bool:
+        return bool(self._concerning(port))
+
+    def _provable(self, port: Port) -> bool:
+        return all(each.provable for each in self._concerning(port))
+
+    def _unmark_claimed(self, ports: Iterable[Port]) -> None:
+        """Looks at what has come in, settled or not: a policy that comes and goes between two looks was there too."""
+        self._stages.settle(0)
+        self._unmark([port for port in ports if self._claimed(self.marks[port])])
+
+    def _claimed(self, hop: Hop) -> bool:
+        """Returns whether a policy names the port. A bug must not count as "no policy"."""
+        tls = hop_tls.attempt(self._graph, *hop._replace(protocol=Protocol.TCP))
+        if isinstance(tls, Refused):
+            return tls.source is not None or tls.why.reason == INTERNAL_ERROR
+        return not isinstance(tls, Plaintext)
+
+    def _mark(self, port: Port, hop: Hop) -> None:
+        self.marks[port] = hop
+        ABSENCE_PROVEN.set(self._graph, True, *port)
+
+    def _unmark(self, ports: Iterable[Port]) -> None:
+        for port in ports:
+            if self.marks.pop(port, None):
+                ABSENCE_PROVEN.set(self._graph, None, *port)
+
+
+def _list(ports: dict[Port, set[Hop]], port: Port, hop: Hop, *, listed: bool) -> None:
+    if listed:
+        ports.setdefault(port, set()).add(hop)
+    elif (hops := ports.get(port)) is not None:
+        hops.discard(hop)
+        if not hops:
+            del ports[port]

@@ -1,0 +1,48 @@
+"""The audit as JSON of the admin API: objects by name; a backend as `service`, with its `kind` unless that is Service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.audit.audit import Audit
+from lasthop.engine.outputs.audit.certificates import CertificateReport
+from lasthop.engine.outputs.audit.hops import HopReport
+
+_KINDS = {"gateway": "Gateway", "policy": "BackendTLSPolicy", "waiver": "VerificationWaiver"}
+"""The fields of a hop that hold an object, and its kind."""
+
+
+def document(audit: Audit) -> Json:
+    return {"hops": [_hop(hop) for hop in audit.hops], "certificates": [_certificate(each) for each in audit.certificates]}
+
+
+def read(written: Json) -> Audit:
+    hops = tuple(_read_hop(**each) for each in written["hops"])
+    return Audit(hops, tuple(_read_certificate(**each) for each in written["certificates"]))
+
+
+def _hop(hop: HopReport) -> Json:
+    written: Json = msgspec.to_builtins(hop)
+    kind = written.pop("backend")[0]
+    written |= {field: getattr(hop, field).path for field in _KINDS if field in written}
+    written |= {"routes": [str(route) for route in hop.routes]} if hop.routes else {}
+    return {**written, "service": hop.backend.path, **({} if kind == "Service" else {"kind": kind})}
+
+
+def _read_hop(service: str, kind: str = "Service", routes: tuple[str, ...] = (), **fields: Any) -> HopReport:
+    keys = {field: Key.read(_KINDS[field], path) for field, path in fields.items() if field in _KINDS}
+    leading = tuple(map(Key.parse, routes))
+    return msgspec.convert({**fields, **keys, "backend": Key.read(kind, service), "routes": leading}, HopReport)
+
+
+def _certificate(found: CertificateReport) -> Json:
+    return {**msgspec.to_builtins(found), "holder": str(found.holder), "users": [str(user) for user in found.users]}
+
+
+def _read_certificate(holder: str, users: tuple[str, ...], **fields: Any) -> CertificateReport:
+    keys = {"holder": Key.parse(holder), "users": tuple(map(Key.parse, users))}
+    return msgspec.convert({**fields, **keys}, CertificateReport)

@@ -1,0 +1,91 @@
+"""What proxies have seen of a line of the audit: beside what is asked for, what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from lasthop.engine.outputs.audit.certificates import CertificateReport, Role, each_once
+from lasthop.engine.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.engine.plan.observation import MAX_CERTIFICATES, EndpointSeen, HopSeen, LeafCertificate
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.hops.observed import port_states, present_endpoints, seen_now
+from lasthop.engine.store.graph import Graph
+
+_WITHOUT_TLS = frozenset((Manner.PLAINTEXT, Manner.PASSTHROUGH, Manner.UDP))
+"""Of the gateway's own."""
+_OTHER = {Manner.PASSTHROUGH: Protocol.PASSTHROUGH, Manner.UDP: Protocol.UDP}
+
+
+def hops_of(report: HopReport) -> list[Hop]:
+    """Returns the hops that share a line: all protocols that policies apply to."""
+    other = _OTHER.get(report.manner)
+    protocols = [other] if other else [protocol for protocol in Protocol if protocol.policed]
+    return [Hop(report.gateway, report.backend, report.port, protocol) for protocol in protocols]
+
+
+def observed(g: Graph, report: HopReport, seen: Callable[[Hop], HopSeen | None]) -> HopReport:
+    """Returns the line with what was seen; as it is where nothing was."""
+    return with_figures(g, report, {hop: found for hop in hops_of(report) if (found := seen(hop))})
+
+
+def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> HopReport:
+    """Returns the line with the figures of those of its hops that have some."""
+    if not seen:
+        return report
+    seen = {hop: seen_now(g, hop, found) for hop, found in seen.items()}
+    (state,), figures = port_states(g, seen), seen.values()
+    tls = [each for hop, found in seen.items() for each in _over_tls(g, report, hop, found)]
+    leaves = {each.certificate for each in tls if each.certificate}
+    ejected = {
+        address: min(each.ejected_since for found in figures for each in found.endpoints if _out(each, address))
+        for address in state.ejected
+        if any(_out(each, address) for found in figures for each in found.endpoints)
+    }
+    part = Observed(
+        state.health,
+        state.since,
+        max(found.last_success for found in figures),
+        max(found.last_failure for found in figures),
+        sum(found.handshakes for found in figures),
+        sum(found.handshake_failures for found in figures),
+        sum(found.connect_failures for found in figures),
+        state.failures if state.health.bad else (),
+        tuple(sorted(leaves, key=lambda leaf: leaf.not_after)[:MAX_CERTIFICATES]),
+        tuple(sorted({each.tls_version for each in tls})),
+        state.endpoints,
+        tuple(ejected.items()),
+    )
+    return msgspec.structs.replace(report, observed=part)
+
+
+def _over_tls(g: Graph, report: HopReport, hop: Hop, seen: HopSeen) -> list[EndpointSeen]:
+    """Returns the endpoints that were connected to with TLS, where that still says something: they exist, and TLS is used."""
+    found = [each for each in seen.endpoints if each.tls_version]
+    if not found or report.manner in _WITHOUT_TLS:
+        return []
+    present = present_endpoints(g, *hop[1:])
+    return found if present is None else [each for each in found if each.address in present]
+
+
+def _out(seen: EndpointSeen, address: str) -> bool:
+    return bool(seen.address == address and seen.ejected_since)
+
+
+def leaves(hops: Iterable[HopReport]) -> list[CertificateReport]:
+    """Returns the certificates that backends have shown, each once for its port, the first to expire first."""
+    return each_once(tuple((_leaf(hop, leaf), hop.gateway) for leaf in leaves_of(hop)) for hop in hops)
+
+
+def leaves_of(hop: HopReport) -> tuple[LeafCertificate, ...]:
+    return hop.observed.certificates if hop.observed else ()
+
+
+def name(leaf: LeafCertificate) -> str:
+    return leaf.subject or ", ".join(leaf.names[:3]) or "a certificate without a name"
+
+
+def _leaf(hop: HopReport, leaf: LeafCertificate) -> CertificateReport:
+    report = CertificateReport(leaf.not_after, Role.BACKEND, hop.backend, name(leaf), not_before=leaf.not_before)
+    return msgspec.structs.replace(report, file=hop.file, line=hop.line, port=hop.port)

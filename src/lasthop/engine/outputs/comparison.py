@@ -1,0 +1,133 @@
+"""Compares two states of the same objects: findings that are new or gone, and hops that are verified otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.outputs.findings.root_causes import Mistake
+from lasthop.engine.plan.finding import Severity
+from lasthop.engine.plan.verification import HopVerification
+from lasthop.engine.plan.verification_change import SAME, ChangeKind, Subject, VerificationChange
+from lasthop.engine.plan.verification_change import compare as compare_verification
+
+Place = tuple[Key, Key, int]
+"""Gateway, backend and port. One policy decides for all its protocols."""
+Best = Callable[[Key, int], HopVerification | None]
+"""Returns the strongest that a port of a backend has been, if that is known."""
+IN_WORDS = (Subject.STRENGTH, Subject.REFUSAL)
+"""What `HopChange.before` and `after` say already."""
+
+
+class NotCompared(msgspec.Struct, frozen=True):
+    """Something that could not be read or computed, so that nothing is known of the hops that it concerns."""
+
+    what: str
+    digest: str = ""
+    """Of the text. The same text in both states makes no difference between them; empty: not known."""
+
+
+class State(msgspec.Struct, frozen=True):
+    where: str
+    mistakes: tuple[Mistake, ...]
+    hops: tuple[HopReport, ...]
+    verified: Mapping[Place, HopVerification]
+    """The hops that policies may apply to."""
+    unknown: tuple[NotCompared, ...] = ()
+
+
+class HopChange(msgspec.Struct, frozen=True):
+    gateway: Key
+    backend: Key
+    port: int
+    before: str
+    """Empty: there was no such hop; of `after`: there is none any more."""
+    after: str
+    change: VerificationChange
+    file: str = ""
+    line: int = 0
+
+    @property
+    def weaker(self) -> bool:
+        return self.change.weaker
+
+    @property
+    def other_trust(self) -> bool:
+        return self.change.kind is ChangeKind.OTHER_TRUST
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """What `before` and `after` do not show."""
+        return tuple(str(fact) for fact in self.change.facts if fact.subject not in IN_WORDS)
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    where: str
+    against: str
+    introduced: tuple[Mistake, ...]
+    fixed: tuple[Mistake, ...]
+    hops: tuple[HopChange, ...]
+    not_judged: tuple[str, ...] = ()
+    """What was not compared, and why."""
+
+    @property
+    def errors(self) -> int:
+        return sum(each.finding.severity is Severity.ERROR for each in self.introduced)
+
+    @property
+    def weaker(self) -> int:
+        return sum(change.weaker for change in self.hops)
+
+    @property
+    def other_trust(self) -> int:
+        return sum(change.other_trust for change in self.hops)
+
+
+def compare(before: State, after: State, best: Best = lambda backend, port: None) -> Comparison:
+    """Findings are the same if they say the same of the same object, wherever it is written now."""
+    known, now = {_identity(each) for each in before.mistakes}, {_identity(each) for each in after.mistakes}
+    return Comparison(
+        after.where,
+        before.where,
+        tuple(each for each in after.mistakes if _identity(each) not in known),
+        tuple(each for each in before.mistakes if _identity(each) not in now),
+        tuple(_changes(before, after, best)),
+        tuple(_not_judged(before, after)),
+    )
+
+
+def _not_judged(before: State, after: State) -> Iterable[str]:
+    for state, other in ((before, after), (after, before)):
+        read_alike = {each.digest for each in other.unknown} - {""}
+        yield from (f"{each.what} ({state.where})" for each in state.unknown if each.digest not in read_alike)
+
+
+def _identity(mistake: Mistake) -> tuple[object, ...]:
+    finding = mistake.finding
+    return finding.severity, finding.object, finding.reason, finding.message if finding.object else finding.reason
+
+
+def _by_place(hops: Iterable[HopReport]) -> dict[Place, list[HopReport]]:
+    found: dict[Place, list[HopReport]] = {}
+    for hop in sorted(hops, key=lambda each: each.order):
+        found.setdefault((hop.gateway, hop.backend, hop.port), []).append(hop)
+    return found
+
+
+def _changes(before: State, after: State, best: Best) -> Iterable[HopChange]:
+    old_hops, new_hops = _by_place(before.hops), _by_place(after.hops)
+    for place in sorted(old_hops.keys() | new_hops.keys()):
+        old, new = old_hops.get(place, []), new_hops.get(place, [])
+        was, now = before.verified.get(place), after.verified.get(place)
+        change = compare_verification(was, now, best(*place[1:])) if was and now else SAME
+        words = _words(old), _words(new)
+        if change.differs or words[0] != words[1]:
+            yield HopChange(*place, *words, change, new[0].file if new else "", new[0].line if new else 0)
+
+
+def _words(hops: list[HopReport]) -> str:
+    shown = (", ".join(filter(None, (each.manner.asked, each.detail))) for each in hops)
+    return "; ".join(dict.fromkeys(shown))

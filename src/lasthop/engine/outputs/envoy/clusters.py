@@ -1,0 +1,247 @@
+"""Clusters and their endpoints: what a hop's name refers to.
+
+Trust is inline, so that a stricter policy never waits for a second message while the old one serves
+(docs/measurements.md#inline-trust). The endpoints' name carries the hash of the cluster: a changed cluster is a new
+subscription and is answered at once, where an unchanged name would let it warm for 15 s (docs/measurements.md#warming).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+import msgspec
+from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
+from envoy.config.core.v3 import address_pb2, base_pb2, protocol_pb2
+from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
+from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
+from google.protobuf.struct_pb2 import Struct, Value
+from google.protobuf.wrappers_pb2 import UInt32Value
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.envoy.encode import encode, field, map_entry, over_ads, packed, seconds
+from lasthop.engine.outputs.envoy.quarantine import quarantined
+from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, Single, content_hash, endpoints_name
+from lasthop.engine.outputs.envoy.retries import budget_message, ejection
+from lasthop.engine.outputs.envoy.tls import upstream_transport_socket
+from lasthop.engine.plan.cluster_metadata import identity, metadata
+from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
+from lasthop.engine.plan.reasons import POLICIES_UNKNOWN
+from lasthop.engine.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
+from lasthop.engine.plan.upstream import Connection, Endpoint, Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.engine.resolve.backends.backend_traffic import retry_budget
+from lasthop.engine.resolve.backends.backends import endpoints, endpoints_kind, speaks_h2c
+from lasthop.engine.resolve.backends.reach import HOPS
+from lasthop.engine.resolve.gateways.profiles import connect_rules
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.stages import Output
+
+CONNECT_TIMEOUT: Final = 5.0
+"""Covers TCP and the TLS handshake."""
+BUFFER_LIMIT: Final = 65536
+"""Of a connection to a backend. A slow client then costs some 130 KiB instead of 900 (docs/measurements.md#buffer-limits)."""
+NO_LIMIT: Final = 1_000_000
+"""Envoy's breakers default to 1,024 requests, which users meet as 503 without a reason."""
+ENDPOINTS_TIMEOUT: Final = 5.0
+"""After this Envoy puts a new version of a cluster into service without endpoints: 503 for all. Long enough for a control
+plane that is busy with thousands of clusters, and no longer, because until then the old version serves."""
+HEAVY: Final = 65536
+"""Bundles above this many bytes take Envoy milliseconds each."""
+METADATA: Final = "lasthop"
+HTTP_OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+MANY: Final = 16
+"""From so many endpoints on, encoding them costs more than remembering the bytes does."""
+
+_H1: Final = frozenset({"http/1.1"})
+_H2: Final = frozenset({"h2"})
+
+_NAME: Final = cluster_pb2.Cluster.NAME_FIELD_NUMBER
+_STAT_NAME: Final = cluster_pb2.Cluster.ALT_STAT_NAME_FIELD_NUMBER
+_EDS_CONFIG: Final = cluster_pb2.Cluster.EDS_CLUSTER_CONFIG_FIELD_NUMBER
+_SERVICE_NAME: Final = cluster_pb2.Cluster.EdsClusterConfig.SERVICE_NAME_FIELD_NUMBER
+_LOAD_ASSIGNMENT: Final = cluster_pb2.Cluster.LOAD_ASSIGNMENT_FIELD_NUMBER
+_TRANSPORT_SOCKET: Final = cluster_pb2.Cluster.TRANSPORT_SOCKET_FIELD_NUMBER
+_FILTER_METADATA: Final = base_pb2.Metadata.FILTER_METADATA_FIELD_NUMBER
+_LOCALITIES: Final = endpoint_pb2.ClusterLoadAssignment.ENDPOINTS_FIELD_NUMBER
+_LB_ENDPOINTS: Final = endpoint_components_pb2.LocalityLbEndpoints.LB_ENDPOINTS_FIELD_NUMBER
+_ENDPOINT: Final = endpoint_components_pb2.LbEndpoint.ENDPOINT_FIELD_NUMBER
+
+
+class ClusterEntry(msgspec.Struct, frozen=True, gc=False):
+    resource: Resource
+    endpoints_name: str
+    """Empty where the cluster carries its endpoints itself (DNS)."""
+    plaintext: bool
+
+
+class Withheld(msgspec.Struct, frozen=True, gc=False):
+    """Stands for the cluster of a hop that is closed only because policies are unknown."""
+
+
+WITHHELD: Final = Withheld()
+
+
+@query
+def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> ClusterEntry | Withheld | None:
+    """Builds the cluster of a hop. Withheld or None: there is none, so that what names it answers 500 or closes."""
+    hop = Hop(gateway, backend, port, protocol)
+    tls = hop_tls(g, *hop)
+    if isinstance(tls, Refused):
+        return WITHHELD if tls.why.reason == POLICIES_UNKNOWN else None
+    address = (backend, port, protocol.transport)
+    names = endpoints(g, *address) if endpoints_kind(g, *address) is EndpointsKind.DNS else None
+    budget = (retry_budget(g, gateway, backend) if protocol.http else None) or RetryBudget()
+    entry = build(hop, speaks_h2c(g, backend, port), tls, names, connect_rules(g, gateway), budget)
+    return None if quarantined(g, entry.resource) else entry
+
+
+def build(
+    hop: Hop, h2c: bool, tls: BackendTLS | Plaintext, names: Endpoints | None, rules: ConnectRules, budget: RetryBudget
+) -> ClusterEntry:
+    """Joins what is alike in thousands of clusters, and encoded once, with the few bytes that differ."""
+    name, plaintext, by_dns = hop.name, isinstance(tls, Plaintext), names is not None
+    versions, upgrades = offered(hop, h2c, tls), h2_but_upgrades(hop, h2c, tls)
+    parts = [_alike(hop.protocol, versions, upgrades, by_dns, rules, budget), field(_NAME, name.encode())]
+    parts.append(field(_STAT_NAME, Connection(hop, identity(tls)).name.encode()))
+    if isinstance(tls, BackendTLS):
+        alpn = ("h2",) if upgrades else () if hop.protocol.http else tls.options.alpn
+        parts += [field(_TRANSPORT_SOCKET, upstream_transport_socket(tls, alpn)), _metadata(tls)]
+    if names is not None:
+        parts.append(field(_LOAD_ASSIGNMENT, _assignment_name(name) + encoded_assignment(names)))
+    body = b"".join(parts)
+    version = content_hash(body)
+    assignment = "" if by_dns else endpoints_name(name, version)
+    # It follows from the rest, so the version of that is the version of all.
+    body += field(_EDS_CONFIG, field(_SERVICE_NAME, assignment.encode())) if assignment else b""
+    trust, waiver = (tls.trust, tls.waiver) if isinstance(tls, BackendTLS) else (None, None)
+    heavy = isinstance(trust, SystemStore) or (isinstance(trust, Anchors) and len(trust.pem) > HEAVY)
+    # What a waiver weakens ends with the waiver, in Envoy itself, even if no controller runs by then.
+    expires = waiver.expires if waiver else None
+    found = Resource(CLUSTER, name, body, version, Single(name, version), expires, heavy, Single(name, hop.backend))
+    return ClusterEntry(found, assignment, plaintext)
+
+
+@functools.lru_cache(maxsize=256)
+def _alike(
+    protocol: Protocol, versions: frozenset[str], upgrades: bool, by_dns: bool, rules: ConnectRules, budget: RetryBudget
+) -> bytes:
+    """Encodes what thousands of clusters have in common."""
+    message = cluster_pb2.Cluster(
+        type=cluster_pb2.Cluster.STRICT_DNS if by_dns else cluster_pb2.Cluster.EDS,
+        connect_timeout=seconds(CONNECT_TIMEOUT),
+        per_connection_buffer_limit_bytes=UInt32Value(value=BUFFER_LIMIT),
+        lb_policy=cluster_pb2.Cluster.LEAST_REQUEST,
+        circuit_breakers=_breakers(budget),
+        outlier_detection=ejection(protocol, rules),
+        ignore_health_on_host_removal=True,
+    )
+    if protocol.http:
+        message.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(packed(_http_options(versions, upgrades)))
+    if by_dns:
+        message.respect_dns_ttl = True
+        message.dns_lookup_family = cluster_pb2.Cluster.V4_PREFERRED
+        # A silent resolver must not withhold the ACK of every other cluster (docs/measurements.md#acknowledgements).
+        message.wait_for_warm_on_init.value = False
+    else:
+        message.eds_cluster_config.eds_config.CopyFrom(over_ads(ENDPOINTS_TIMEOUT))
+    return encode(message)
+
+
+def _breakers(budget: RetryBudget) -> circuit_breaker_pb2.CircuitBreakers:
+    limit = UInt32Value(value=NO_LIMIT)
+    return circuit_breaker_pb2.CircuitBreakers(
+        thresholds=[
+            circuit_breaker_pb2.CircuitBreakers.Thresholds(
+                max_connections=limit, max_pending_requests=limit, max_requests=limit, retry_budget=budget_message(budget)
+            )
+        ]
+    )
+
+
+def _http_options(versions: frozenset[str], upgrades: bool) -> http_protocol_options_pb2.HttpProtocolOptions:
+    """Returns the HTTP versions of a hop. Envoy derives ALPN from them; setting it by hand breaks servers that speak h2
+    (docs/measurements.md#alpn)."""
+    options = http_protocol_options_pb2.HttpProtocolOptions()
+    http1, http2 = protocol_pb2.Http1ProtocolOptions(), protocol_pb2.Http2ProtocolOptions()
+    if len(versions) == 2 or upgrades:
+        options.auto_config.http_protocol_options.CopyFrom(http1)
+        options.auto_config.http2_protocol_options.CopyFrom(http2)
+    elif "h2" in versions:
+        options.explicit_http_config.http2_protocol_options.CopyFrom(http2)
+    else:
+        options.explicit_http_config.http_protocol_options.CopyFrom(http1)
+    return options
+
+
+def h2_but_upgrades(hop: Hop, h2c: bool, tls: HopTLS) -> bool:
+    """Returns whether a backend is offered h2 alone, and yet http/1.1 by requests that ask for an upgrade: then one that picks
+    nothing is spoken to in HTTP/1.1."""
+    of_requests = hop.protocol is Protocol.AUTO and isinstance(tls, BackendTLS) and not h2c
+    return of_requests and offered(hop, h2c, tls) == _H2
+
+
+def offered(hop: Hop, h2c: bool, tls: HopTLS) -> frozenset[str]:
+    """Returns the versions of HTTP that a backend is offered; over TLS it picks one by ALPN."""
+    if hop.protocol is Protocol.H1_UPGRADE:
+        return _H1
+    if hop.protocol is Protocol.H2:
+        return _H2
+    if isinstance(tls, Plaintext):
+        return _H2 if h2c else _H1
+    if isinstance(tls, BackendTLS) and tls.options.alpn:
+        return frozenset(tls.options.alpn)
+    return _H2 if h2c else _H1 | _H2
+
+
+def _metadata(tls: BackendTLS) -> bytes:
+    """Encodes what the access log needs to say in words why a handshake failed, as a field of the cluster."""
+    texts = ((name, field(Value.STRING_VALUE_FIELD_NUMBER, text.encode())) for name, text in metadata(tls).items())
+    told = b"".join(map_entry(Struct.FIELDS_FIELD_NUMBER, name, text) for name, text in texts)
+    return field(cluster_pb2.Cluster.METADATA_FIELD_NUMBER, map_entry(_FILTER_METADATA, METADATA, told))
+
+
+# --- endpoints -------------------------------------------------------------------------------------------------------
+
+
+@query
+def load_assignment(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Resource | None:
+    entry = cluster(g, gateway, backend, port, protocol)
+    if not isinstance(entry, ClusterEntry) or not entry.endpoints_name:
+        return None
+    found = endpoints(g, backend, port, protocol.transport)
+    few = len(found.endpoints) < MANY
+    encoded = encoded_assignment(found) if few else encoded_endpoints(g, backend, port, protocol.transport)
+    body = _assignment_name(entry.endpoints_name) + encoded
+    return Resource(ENDPOINTS, entry.endpoints_name, body, content_hash(body))
+
+
+@query
+def encoded_endpoints(g: Graph, backend: Key, port: int, transport: str) -> bytes:
+    """Encodes many endpoints once: the clusters of a port, which differ in protocol and Gateway, have the same."""
+    return encoded_assignment(endpoints(g, backend, port, transport))
+
+
+def _assignment_name(name: str) -> bytes:
+    return field(endpoint_pb2.ClusterLoadAssignment.CLUSTER_NAME_FIELD_NUMBER, name.encode())
+
+
+def encoded_assignment(found: Endpoints) -> bytes:
+    """Encodes a load assignment without its name."""
+    members = [field(_LB_ENDPOINTS, _lb_endpoint(each)) for each in found.endpoints]
+    return field(_LOCALITIES, b"".join(members)) if members else b""
+
+
+def _lb_endpoint(endpoint: Endpoint) -> bytes:
+    address = field(address_pb2.SocketAddress.ADDRESS_FIELD_NUMBER, endpoint.address.encode()) + _port(endpoint.port)
+    of_endpoint = field(address_pb2.Address.SOCKET_ADDRESS_FIELD_NUMBER, address)
+    return field(_ENDPOINT, field(endpoint_components_pb2.Endpoint.ADDRESS_FIELD_NUMBER, of_endpoint))
+
+
+@functools.lru_cache(maxsize=1024)
+def _port(number: int) -> bytes:
+    return encode(address_pb2.SocketAddress(port_value=number))
+
+
+CLUSTERS = Output("clusters", HOPS, cluster, named=True)
+LOAD_ASSIGNMENTS = Output("endpoints", HOPS, load_assignment, named=True, beside=CLUSTERS.name)

@@ -1,0 +1,201 @@
+"""One HTTPRoute or GRPCRoute as Envoy's bytes, computed by itself and kept: a virtual host is a join of these.
+
+What cannot be built, or what Envoy refuses, gives way step by step, and only for the route object that it is in:
+
+    AS_WRITTEN ──> REFUSING ──> PATHS_ONLY ──> NOTHING
+    the route      500 where    500 at its     what Envoy cannot even be asked to match, no request
+                   it matches   literal paths  can be told by
+
+So its requests get a 500 (UNAVAILABLE for gRPC) and never the answer of somebody else's route for the same hostname.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+from envoy.config.route.v3 import route_components_pb2 as rc
+from msgspec.structs import replace
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.envoy.encode import encode, field
+from lasthop.engine.outputs.envoy.quarantine import complaint
+from lasthop.engine.outputs.envoy.resource import ROUTES, content_hash
+from lasthop.engine.outputs.envoy.route_messages import UPGRADE, Listening, Messages, envoy_routes, refusing
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.problem import Problem
+from lasthop.engine.plan.routing import Match, PathType, Route
+from lasthop.engine.resolve.gateways.listeners import table_listener
+from lasthop.engine.resolve.routing.attachment import Rank, rank_of
+from lasthop.engine.resolve.routing.routes import read_route, refusing_routes, routes
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.node import Crash
+
+SHOWN: Final = 200
+"""Characters of a path or an error that a message shows."""
+_ASKS_FOR_UPGRADE: Final = encode(rc.Route(match=rc.RouteMatch(headers=[rc.HeaderMatcher(name=UPGRADE, present_match=True)])))
+"""Encoded messages merge by concatenation: after a Route's bytes this adds one more header to its match."""
+
+
+class Level(IntEnum):
+    """How much of a route is served, most first."""
+
+    AS_WRITTEN = 0
+    REFUSING = 1
+    PATHS_ONLY = 2
+    NOTHING = 3
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One match of a route object."""
+
+    path: str
+    """Its place in the index of paths (see `index_path`)."""
+    precedence: tuple[int, ...]
+    upgrade: tuple[bytes, ...]
+    """Route messages for requests that ask for an upgrade; equal to `other` where that makes no difference."""
+    other: tuple[bytes, ...]
+
+    def listed(self) -> bytes:
+        """Returns the fields of a VirtualHost, for a list that is tried from the top."""
+        upgrading = () if self.upgrade == self.other else (each + _ASKS_FOR_UPGRADE for each in self.upgrade)
+        return b"".join(field(rc.VirtualHost.ROUTES_FIELD_NUMBER, each) for each in (*upgrading, *self.other))
+
+
+class EncodedRoute(msgspec.Struct, frozen=True, gc=False):
+    entries: tuple[Entry, ...]
+    """In the route's own order."""
+    digest: str
+    """Of all bytes; empty where there are none."""
+    failure: Problem | None = None
+    """Why some of it could not be built and answers 500 instead."""
+    whole: bool = False
+    """Whether that is true of all of it."""
+
+
+@query
+def encoded_route(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: Level) -> EncodedRoute:
+    """Encodes a route that has several hostnames, once."""
+    return _encoded(g, route, gateway, scheme, port, level)
+
+
+def _encoded(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: Level) -> EncodedRoute:
+    """Encodes the route's matches at that level, each by itself: what cannot be encoded becomes the level below it.
+
+    It depends neither on hostnames nor on other routes, so an edit of one route encodes one route.
+    """
+    resolved = g.shielded(routes, route, gateway)
+    plan, error = (refusing_routes(g, route), resolved.error) if isinstance(resolved, Crash) else (resolved, None)
+    found = [_entry(each, Listening(scheme, port), level) for each in plan]
+    entries = tuple(entry for entry, _ in found if entry)
+    body = b"".join(part for entry in entries for part in (*entry.upgrade, *entry.other))
+    digest = content_hash(body) if entries else ""
+    if error is None and not any(wrong for _, wrong in found):
+        return EncodedRoute(entries, digest)
+    failed = [each for each, (_, wrong) in zip(plan, found, strict=True) if wrong]
+    what = (
+        "the route" if error else f"{len(failed)} of {len(plan)} matches, {failed[0].match.path[:SHOWN]!r} the first of them,"
+    )
+    why = error or next(wrong for _, wrong in found if wrong)
+    message = f"{what} cannot be translated for Envoy and answers 500 ({repr(why)[:SHOWN]})"
+    problem = Problem(reasons.INTERNAL_ERROR, message)
+    return EncodedRoute(entries, digest, problem, error is not None or len(failed) == len(plan))
+
+
+def _entry(route: Route, listening: Listening, level: Level) -> tuple[Entry | None, Exception | None]:
+    """Encodes a match, and returns what went wrong, if anything did."""
+    attempts: tuple[Callable[[], Entry | None], ...] = (
+        lambda: _as_written(route, listening),
+        lambda: _refusing(route.match, route.origin),
+        lambda: _paths_only(route),
+    )
+    wrong: Exception | None = None
+    for attempt in attempts[level:]:
+        try:
+            return attempt(), wrong
+        except Exception as error:
+            wrong = wrong or error
+    return None, wrong
+
+
+def _as_written(route: Route, listening: Listening) -> Entry:
+    messages: Messages = envoy_routes(route, listening)
+    other = tuple(map(encode, messages.other))
+    upgrade = other if messages.upgrade is messages.other else tuple(map(encode, messages.upgrade))
+    return Entry(index_path(route.match), route.match.precedence, upgrade, other)
+
+
+def _refusing(match: Match, origin: str) -> Entry:
+    body = (encode(refusing(match, origin)),)
+    return Entry(index_path(match), match.precedence, body, body)
+
+
+def _paths_only(route: Route) -> Entry | None:
+    """Encodes a match without headers, query and method: it matches more than was written, and ranks as one who had written
+    just that."""
+    match = replace(route.match, headers=(), query=(), method="")
+    return None if match.path_type is PathType.REGEX else _refusing(match, route.origin)
+
+
+def index_path(match: Match) -> str:
+    """Its literal path; empty for a regular expression, which may match any."""
+    return "" if match.path_type is PathType.REGEX else match.path
+
+
+# --- under a hostname ------------------------------------------------------------------------------------------------
+
+
+class ServedRoute(msgspec.Struct, frozen=True, gc=False):
+    """A route object under one hostname of one table."""
+
+    encoded: EncodedRoute
+    level: Level
+    rank: Rank
+    part: str
+    complaint: str = ""
+    """What Envoy said of it, once that is certain."""
+
+
+def listening_at(listener: Listener | None) -> Listening:
+    if listener is None:
+        return Listening("http", 80)
+    return Listening("https" if listener.protocol == "HTTPS" else "http", listener.port)
+
+
+@query
+def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) -> ServedRoute | None:
+    """Returns the first level of a route that Envoy has not refused."""
+    obj = read_route(g, route)
+    if obj is None:
+        return None
+    encode_at = encoded_route if len(obj.spec.hostnames) > 1 else _encoded
+    part = f"{gateway.path}/{table}#{hostname or '*'}#{route}"
+    listening = listening_at(table_listener(g, gateway, table))
+    said = ""
+    for level in Level:
+        encoded = encode_at(g, route, gateway, *listening, level)
+        refused = complaint(g, ROUTES, part, encoded.digest) if encoded.entries else None
+        if refused is None:
+            return ServedRoute(encoded, level, rank_of(obj, hostname), part, said)
+        said = said or refused
+    raise AssertionError("nothing cannot be refused")
+
+
+def unserved(g: Graph, route: Key, gateway: Key, hosts: tuple[tuple[str, str], ...]) -> tuple[tuple[Problem, ...], bool]:
+    """Returns why parts of a route answer 500, because Envoy refused them or they could not be built, and whether all do."""
+    served = [(host, found) for table, host in hosts if (found := served_route(g, route, gateway, table, host))]
+    if not any(found.encoded.failure or found.complaint for _, found in served):
+        return (), False
+    problems = tuple(dict.fromkeys(problem for host, found in served for problem in _problems(found, host or "*")))
+    return problems, all(found.complaint or found.encoded.whole for _, found in served)
+
+
+def _problems(served: ServedRoute, host: str) -> Iterator[Problem]:
+    if served.encoded.failure:
+        yield served.encoded.failure
+    if served.complaint:
+        message = f"Envoy refused the route under the hostname {host}, so it answers 500 there: {served.complaint}"
+        yield Problem(reasons.REFUSED_BY_PROXY, message)

@@ -1,0 +1,141 @@
+"""Retries and ejection, as Envoy has them: what a route asks for, and what every route gets.
+
+    HTTP, gRPC     VirtualHost.retry_policy, which a route's own replaces; bounded by the cluster's retry budget
+    connections    TcpProxy.max_connect_attempts
+    endpoints      Cluster.outlier_detection
+
+A retry stays in its cluster, so weights keep their meaning and the TLS is the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+from envoy.config.cluster.v3 import circuit_breaker_pb2, outlier_detection_pb2
+from envoy.config.core.v3 import backoff_pb2
+from envoy.config.route.v3 import route_components_pb2 as rc
+from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
+from envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2
+from envoy.type.v3 import percent_pb2
+from google.protobuf.wrappers_pb2 import UInt32Value
+
+from lasthop.engine.outputs.envoy.encode import encode, field, packed, seconds
+from lasthop.engine.plan import routing
+from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
+from lasthop.engine.plan.upstream import Protocol
+
+UNSENT: Final = ("connect-failure", "refused-stream", "reset-before-request")
+"""What never reached the backend: no connection or no handshake, a stream that it says it has not looked at. A reset after the
+request was sent is not retried: it may have had its effect."""
+_OTHER_HOSTS: Final = rc.RetryPolicy.RetryHostPredicate(
+    name="envoy.retry_host_predicates.previous_hosts", typed_config=packed(previous_hosts_pb2.PreviousHostsPredicate())
+)
+"""A retry goes to an endpoint that has not failed yet, as long as there is one."""
+CHOICES: Final = 50
+"""How often Envoy chooses anew for that. An endpoint that fails at once has the fewest requests, so of two it is chosen three
+times out of four."""
+LONGEST_PAUSE: Final = 60.0
+UNSENT_PAUSE: Final = 0.001
+"""Before another endpoint is tried: Envoy's least. While it waits, a body that goes on to arrive may outgrow the buffer."""
+STREAM_PAUSE: Final = 0.025
+"""The same of a connection, whose next endpoint is not another one unless the bad one has been ejected by then."""
+
+BUDGET_INTERVAL: Final = 3
+"""The number of `budget_interval` in a RetryBudget, which Envoy has from 1.39 on and xds-protos does not know yet."""
+MOST_EJECTED: Final = 50
+"""Percent of the endpoints of a hop. So the last one is always tried, and half of them keep the load where it is the network
+or the gateway that is at fault; Envoy's panic mode, which ignores ejections, begins below half."""
+INTERVAL: Final = 5.0
+"""Seconds that endpoints are judged by."""
+ATTEMPTS_JUDGED: Final = 3
+EJECTED_AFTER: Final = 2
+"""Failed connections in a row, where nothing else could be taken for one."""
+
+
+def route_retry(retry: routing.Retry, try_timeout: float | None) -> rc.RetryPolicy:
+    """Returns what a rule asks for. Of no attempts it is empty, which turns off what every other route gets."""
+    if not retry.attempts:
+        return rc.RetryPolicy()
+    # A limit for one try means that another one follows (HTTPRouteRetry.backoff). Envoy cannot tell that from a reset.
+    on = [*UNSENT, *(["retriable-status-codes"] if retry.codes else []), *(["reset"] if try_timeout else [])]
+    policy = _elsewhere(on, retry.attempts)
+    policy.retriable_status_codes.extend(retry.codes)
+    if try_timeout:
+        policy.per_try_timeout.CopyFrom(seconds(try_timeout))
+    if retry.backoff:
+        policy.retry_back_off.base_interval.CopyFrom(seconds(retry.backoff))
+        policy.retry_back_off.max_interval.CopyFrom(seconds(max(retry.backoff, min(10 * retry.backoff, LONGEST_PAUSE))))
+    return policy
+
+
+@functools.cache
+def host_retry(retries: int) -> bytes:
+    """Returns what the routes of a virtual host have that say nothing of retries, as fields of the host."""
+    if not retries:
+        return b""
+    policy = _elsewhere(UNSENT, retries)
+    policy.retry_back_off.base_interval.CopyFrom(seconds(UNSENT_PAUSE))
+    policy.retry_back_off.max_interval.CopyFrom(seconds(UNSENT_PAUSE))
+    return encode(rc.VirtualHost(retry_policy=policy))
+
+
+def _elsewhere(on: tuple[str, ...] | list[str], attempts: int) -> rc.RetryPolicy:
+    return rc.RetryPolicy(
+        retry_on=",".join(on),
+        num_retries=UInt32Value(value=attempts),
+        retry_host_predicate=[_OTHER_HOSTS],
+        host_selection_retry_max_attempts=CHOICES,
+    )
+
+
+def budget_message(budget: RetryBudget) -> circuit_breaker_pb2.CircuitBreakers.Thresholds.RetryBudget:
+    message = circuit_breaker_pb2.CircuitBreakers.Thresholds.RetryBudget(
+        budget_percent=percent_pb2.Percent(value=budget.percent), min_retry_concurrency=UInt32Value(value=budget.minimum)
+    )
+    if budget.interval:
+        message.MergeFromString(field(BUDGET_INTERVAL, encode(seconds(budget.interval))))
+    return message
+
+
+def try_again(proxy: tcp_proxy_pb2.TcpProxy, rules: ConnectRules) -> None:
+    """Lets a connection to a single backend be tried again. Of several Envoy would draw one anew for each try, and so give one
+    what is another one's share."""
+    if not rules.retries:
+        return
+    # Nothing keeps Envoy from choosing a bad endpoint again, until it has been ejected.
+    extra = EJECTED_AFTER if rules.ejection_seconds else 0
+    proxy.max_connect_attempts.value = 1 + rules.retries + extra
+    proxy.backoff_options.CopyFrom(backoff_pb2.BackoffStrategy(base_interval=seconds(STREAM_PAUSE)))
+
+
+def ejection(protocol: Protocol, rules: ConnectRules) -> outlier_detection_pb2.OutlierDetection | None:
+    """Returns when an endpoint is ejected: only because it cannot be connected to, never for how it answers.
+
+    For Envoy a request that is reset or takes too long has failed to connect as well (`LocalOriginConnectFailed`), and clients
+    can ask for what a backend resets. But each request that got a connection is a success too, so HTTP is judged by its share:
+    ejected is what not one request could be sent to. Connections have no such second failure.
+    """
+    if not rules.ejection_seconds or protocol is Protocol.UDP:
+        return None
+    off, all_of_them = UInt32Value(value=0), UInt32Value(value=100)
+    length = seconds(rules.ejection_seconds)
+    found = outlier_detection_pb2.OutlierDetection(
+        split_external_local_origin_errors=True,
+        interval=seconds(INTERVAL),
+        base_ejection_time=length,
+        max_ejection_time=length,
+        max_ejection_percent=UInt32Value(value=MOST_EJECTED),
+        enforcing_consecutive_5xx=off,
+        enforcing_success_rate=off,
+        enforcing_local_origin_success_rate=off,
+    )
+    if protocol.http:
+        found.enforcing_consecutive_local_origin_failure.CopyFrom(off)
+        found.enforcing_failure_percentage_local_origin.CopyFrom(all_of_them)
+        found.failure_percentage_threshold.CopyFrom(all_of_them)
+        found.failure_percentage_minimum_hosts.value = 2
+        found.failure_percentage_request_volume.value = ATTEMPTS_JUDGED
+    else:
+        found.consecutive_local_origin_failure.value = EJECTED_AFTER
+    return found

@@ -1,0 +1,144 @@
+"""Samplers: which requests become spans.
+
+    a trace that nobody has begun:    a share of them
+    a trace that a client has begun:  as the client says, or a share of those that it samples (GEP-4768), or a share of all
+
+Envoy has samplers for all but a share of those that clients sample; that is an expression of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cel.expr import syntax_pb2 as cel
+from envoy.config.core.v3 import extension_pb2
+from envoy.extensions.tracers.opentelemetry.samplers.v3 import (
+    cel_sampler_pb2,
+    parent_based_sampler_pb2,
+    trace_id_ratio_based_sampler_pb2,
+)
+from envoy.type.v3 import percent_pb2
+from google.protobuf.message import Message
+
+from lasthop.engine.outputs.envoy.encode import packed
+from lasthop.engine.plan.telemetry import SAMPLED
+
+DIGITS: Final = 3
+"""Hexadecimal digits of a trace's id that decide: a share is met to one in 4,096."""
+STEPS: Final = 10_000
+SCATTER: Final = 7_919
+"""A prime: milliseconds that follow each other are spread over all steps."""
+
+
+def sampler(share: int, parents_share: int | None) -> extension_pb2.TypedExtensionConfig:
+    """Shares are in millionths; `parents_share` None: what a client says is not looked at."""
+    by_id = _extension("trace_id_ratio_based", _ratio(share))
+    if parents_share is None:
+        return by_id
+    if parents_share == SAMPLED:
+        return _extension("parent_based", parent_based_sampler_pb2.ParentBasedSamplerConfig(wrapped_sampler=by_id))
+    config = cel_sampler_pb2.CELSamplerConfig()
+    config.expression.cel_expr_parsed.expr.CopyFrom(_numbered(_either(share, parents_share)))
+    return _extension("cel", config)
+
+
+def _ratio(share: int) -> trace_id_ratio_based_sampler_pb2.TraceIdRatioBasedSamplerConfig:
+    percentage = percent_pb2.FractionalPercent(numerator=share, denominator=percent_pb2.FractionalPercent.MILLION)
+    return trace_id_ratio_based_sampler_pb2.TraceIdRatioBasedSamplerConfig(sampling_percentage=percentage)
+
+
+def _extension(name: str, config: Message) -> extension_pb2.TypedExtensionConfig:
+    return extension_pb2.TypedExtensionConfig(name=f"envoy.tracers.opentelemetry.samplers.{name}", typed_config=packed(config))
+
+
+# --- the expression --------------------------------------------------------------------------------------------------
+
+
+def _either(share: int, parents_share: int) -> cel.Expr:
+    """Builds `"traceparent" in request.headers ? request.headers["traceparent"].matches(...) : ...`."""
+    headers, name = _select("request", "headers"), _text("traceparent")
+    given = _call("matches", _call("_[_]", headers, name), _text(sampled_pattern(parents_share)))
+    return _call("_?_:_", _call("@in", name, headers), given, _by_time(share))
+
+
+def sampled_pattern(share: int) -> str:
+    """Matches that share of the traceparents whose trace is sampled, by the end of the trace's id, which is its random part
+    (W3C Trace Context), so that all requests of a trace share one fate."""
+    below = round(16**DIGITS * share / SAMPLED)
+    if share and not below:
+        below = 1
+    return f"(?:{_less_than(below)})-[!-~]{{16}}-[0-9a-f][13579bdf]$" if below else "^$"
+
+
+def _less_than(limit: int) -> str:
+    """Returns a pattern for numbers of `DIGITS` hexadecimal digits below a limit."""
+    if limit >= 16**DIGITS:
+        return _any(DIGITS)
+    digits = f"{limit:0{DIGITS}x}"
+    parts = [
+        f"{digits[:place]}{_class(int(digit, 16))}{_any(DIGITS - place - 1)}"
+        for place, digit in enumerate(digits)
+        if digit != "0"
+    ]
+    return "|".join(parts)
+
+
+def _class(count: int) -> str:
+    """Matches the first digits, so many of them."""
+    return f"[{'0123456789abcdef'[:count]}]"
+
+
+def _any(count: int) -> str:
+    return "[0-9a-f]" * count
+
+
+def _by_time(share: int) -> cel.Expr:
+    """Samples by the moment of the request: a trace that begins here has no id yet that an expression could look at."""
+    if share in (0, SAMPLED):
+        return _bool(share == SAMPLED)
+    time = _select("request", "time")
+    seconds, milliseconds = _call("getSeconds", time), _call("getMilliseconds", time)
+    moment = _call("_+_", _call("_*_", seconds, _int(1_000)), milliseconds)
+    step = _call("_%_", _call("_*_", moment, _int(SCATTER)), _int(STEPS))
+    return _call("_<_", step, _int(max(1, round(STEPS * share / SAMPLED))))
+
+
+def _call(function: str, *args: cel.Expr) -> cel.Expr:
+    """Methods are called on their first argument; operators and functions have all as arguments."""
+    if function in ("matches", "getSeconds", "getMilliseconds"):
+        return cel.Expr(call_expr=cel.Expr.Call(function=function, target=args[0], args=args[1:]))
+    return cel.Expr(call_expr=cel.Expr.Call(function=function, args=args))
+
+
+def _select(name: str, field: str) -> cel.Expr:
+    operand = cel.Expr(ident_expr=cel.Expr.Ident(name=name))
+    return cel.Expr(select_expr=cel.Expr.Select(operand=operand, field=field))
+
+
+def _text(value: str) -> cel.Expr:
+    return cel.Expr(const_expr=cel.Constant(string_value=value))
+
+
+def _int(value: int) -> cel.Expr:
+    return cel.Expr(const_expr=cel.Constant(int64_value=value))
+
+
+def _bool(value: bool) -> cel.Expr:
+    return cel.Expr(const_expr=cel.Constant(bool_value=value))
+
+
+def _numbered(root: cel.Expr) -> cel.Expr:
+    """Numbers the nodes: each needs an id of its own, or Envoy would take one for another."""
+    numbers = iter(range(1, 1_000))
+
+    def number(node: cel.Expr) -> None:
+        node.id = next(numbers)
+        kind = node.WhichOneof("expr_kind")
+        if kind == "call_expr":
+            for child in ([node.call_expr.target] if node.call_expr.HasField("target") else []) + list(node.call_expr.args):
+                number(child)
+        elif kind == "select_expr":
+            number(node.select_expr.operand)
+
+    number(root)
+    return root

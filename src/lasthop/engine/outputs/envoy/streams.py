@@ -1,0 +1,188 @@
+"""Connections and datagrams: a filter chain for each name (SNI) that a listener is asked for, each encoded by itself.
+
+The chain's name carries the hash of the TLS to its backends. So a changed policy is a new chain, and
+Envoy ends the connections of the old one within its drain time; all other chains of the port stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
+from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
+from envoy.extensions.filters.udp.udp_proxy.v3 import route_pb2, udp_proxy_pb2
+from envoy.extensions.matching.common_inputs.network.v3 import network_inputs_pb2
+from envoy.extensions.matching.input_matchers.consistent_hashing.v3 import consistent_hashing_pb2
+from google.protobuf.message import Message
+from xds.core.v3 import extension_pb2
+from xds.type.matcher.v3 import matcher_pb2
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.envoy.access_log import stream_log, stream_sample_log
+from lasthop.engine.outputs.envoy.encode import encode, field, packed, seconds
+from lasthop.engine.outputs.envoy.listeners import downstream_tls, listener_name
+from lasthop.engine.outputs.envoy.quarantine import part_quarantined
+from lasthop.engine.outputs.envoy.resource import LISTENER, Resource, content_hash
+from lasthop.engine.outputs.envoy.retries import try_again
+from lasthop.engine.outputs.envoy.route_messages import REFUSED
+from lasthop.engine.outputs.envoy.tls import upstream_transport_socket
+from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.routing import Backend, Stream
+from lasthop.engine.plan.tls import BackendTLS, HopTLS
+from lasthop.engine.resolve.gateways.listeners import table_listener
+from lasthop.engine.resolve.gateways.profiles import access_log_mode, connect_rules, http_rules
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.routing.attachment import LISTENER_STREAMS
+from lasthop.engine.resolve.routing.streams import owner, stream
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.node import Crash
+from lasthop.engine.store.stages import Output
+
+LOG_INTERVAL: Final = 10.0
+"""Seconds between two looks at a connection that lasts."""
+TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
+UDP_PROXY: Final = "envoy.filters.udp_listener.udp_proxy"
+
+WAIVED_CONNECTION: Final = 86400.0
+"""Seconds that a connection to a backend under a waiver that ends may last. When it ends and no controller runs, Envoy takes
+the cluster away by itself, but not the connections that are open; it knows no moment at which to end them, only an age. An age
+that shrinks with the time that is left would be a new chain, and all connections anew, at every step."""
+
+
+class EncodedStream(msgspec.Struct, frozen=True):
+    listener: str
+    """The name of Envoy's listener that it belongs to."""
+    part: str
+    body: bytes
+    """What is added to the listener's bytes; empty for datagrams that no route takes."""
+    digest: str
+    """Empty for the stand-in of a refused stream: there is nothing in it that could be blamed."""
+    owner: Key | None = None
+    """The route that it is made of."""
+
+
+@query
+def encoded_stream(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedStream | None:
+    """Returns one stream as bytes; one that Envoy has refused closes its connections instead, so that they fall to no
+    other."""
+    listener = table_listener(g, gateway, table)
+    if listener is None:
+        return None
+    name = listener_name(gateway, listener.port, listener.transport)
+    part = f"{name}#{table}/{hostname or '*'}"
+    body, route = _body(g, gateway, listener, stream(g, gateway, table, hostname)), owner(g, gateway, table, hostname)
+    digest = content_hash(body)
+    if part_quarantined(g, LISTENER, part, digest):
+        body, digest = _body(g, gateway, listener, Stream(hostname)), ""
+    return EncodedStream(name, part, body, digest, route)
+
+
+@query
+def stream_or_closed(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedStream | None:
+    """Encodes a stream; one that cannot be encoded closes its connections, too."""
+    found, listener = encoded_stream.attempt(g, gateway, table, hostname), table_listener.attempt(g, gateway, table)
+    if not isinstance(found, Crash):
+        return found
+    if listener is None or isinstance(listener, Crash):
+        return None
+    name = listener_name(gateway, listener.port, listener.transport)
+    return EncodedStream(name, f"{name}#{table}/{hostname or '*'}", _body(g, gateway, listener, Stream(hostname)), "")
+
+
+def _body(g: Graph, gateway: Key, listener: Listener, found: Stream) -> bytes:
+    if listener.transport == "UDP":
+        return field(listener_pb2.Listener.LISTENER_FILTERS_FIELD_NUMBER, encode(_datagrams(found))) if found.backends else b""
+    return field(listener_pb2.Listener.FILTER_CHAINS_FIELD_NUMBER, encode(_chain(g, gateway, listener, found)))
+
+
+def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> listener_components_pb2.FilterChain:
+    chain = listener_components_pb2.FilterChain(name=f"{listener.table}/{found.hostname or '*'}")
+    if listener.protocol == "TLS":
+        # Only TLS may pass, above all to the backends of a passthrough listener.
+        chain.filter_chain_match.transport_protocol = "tls"
+        if found.hostname:
+            chain.filter_chain_match.server_names.append(found.hostname)
+    if not found.backends:
+        # No filters: the connection is closed.
+        return chain
+    if listener.protocol == "TLS" and not listener.passthrough:
+        chain.transport_socket.CopyFrom(downstream_tls(g, listener))
+        chain.transport_socket_connect_timeout.CopyFrom(seconds(http_rules(g, gateway).handshake_seconds))
+    tls = [hop_tls.attempt(g, *backend.hop) if backend.hop else None for backend in found.backends]
+    chain.name += f"@{content_hash(b''.join(map(_tls_bytes, tls)))[:12]}"
+    proxy = tcp_proxy_pb2.TcpProxy(
+        stat_prefix="tcp",
+        access_log=[stream_log(gateway.path, found.origin, access_log_mode(g, gateway)), stream_sample_log(found.origin)],
+        # A connection lasts; that it was made is known at once, and that the backend has answered soon.
+        access_log_options=tcp_proxy_pb2.TcpProxy.TcpAccessLogOptions(
+            flush_access_log_on_connected=True, access_log_flush_interval=seconds(LOG_INTERVAL)
+        ),
+    )
+    if any(isinstance(each, BackendTLS) and each.waiver and each.waiver.expires is not None for each in tls):
+        proxy.max_downstream_connection_duration.CopyFrom(seconds(WAIVED_CONNECTION))
+    if len(found.backends) == 1:
+        proxy.cluster = _cluster(found.backends[0])
+        try_again(proxy, connect_rules(g, gateway))
+    else:
+        share = tcp_proxy_pb2.TcpProxy.WeightedCluster.ClusterWeight
+        shares = (share(name=_cluster(backend), weight=backend.weight) for backend in found.backends)
+        proxy.weighted_clusters.clusters.extend(shares)
+    chain.filters.append(listener_components_pb2.Filter(name=TCP_PROXY, typed_config=packed(proxy)))
+    return chain
+
+
+def _cluster(backend: Backend) -> str:
+    return backend.hop.name if backend.hop else REFUSED
+
+
+def _tls_bytes(tls: HopTLS | Crash | None) -> bytes:
+    if isinstance(tls, BackendTLS):
+        return content_hash(upstream_transport_socket(tls, tls.options.alpn)).encode()
+    return type(tls).__name__.encode()
+
+
+def _datagrams(found: Stream) -> listener_components_pb2.ListenerFilter:
+    config = udp_proxy_pb2.UdpProxyConfig(stat_prefix="udp", matcher=_by_weight(found.backends))
+    return listener_components_pb2.ListenerFilter(name=UDP_PROXY, typed_config=packed(config))
+
+
+def _by_weight(backends: tuple[Backend, ...]) -> matcher_pb2.Matcher:
+    """Distributes UDP sessions, for which Envoy has no weighted clusters. The client's port decides: by its hash, each backend
+    takes its share of what those before it have left, and the last one takes the rest. Each step hashes with a seed of its
+    own."""
+    matcher = matcher_pb2.Matcher()
+    *first, last = backends
+    left = sum(backend.weight for backend in backends)
+    for seed, backend in enumerate(first):
+        share = consistent_hashing_pb2.ConsistentHashing(threshold=left - backend.weight, modulo=left, seed=seed)
+        step = matcher.matcher_list.matchers.add()
+        step.predicate.single_predicate.input.CopyFrom(_extension("port", network_inputs_pb2.SourcePortInput()))
+        step.predicate.single_predicate.custom_match.CopyFrom(_extension("share", share))
+        step.on_match.action.CopyFrom(_to(backend))
+        left -= backend.weight
+    matcher.on_no_match.action.CopyFrom(_to(last))
+    return matcher
+
+
+def _to(backend: Backend) -> extension_pb2.TypedExtensionConfig:
+    return _extension("route", route_pb2.Route(cluster=_cluster(backend)))
+
+
+def _extension(name: str, message: Message) -> extension_pb2.TypedExtensionConfig:
+    return extension_pb2.TypedExtensionConfig(name=name, typed_config=packed(message))
+
+
+STREAMS = Output("streams", LISTENER_STREAMS, stream_or_closed, named=True, names=True)
+
+
+def with_streams(listener: Resource, streams: Iterable[EncodedStream]) -> Resource | None:
+    """Returns the listener with the streams of its port; None while it has no chain at all, which Envoy would refuse."""
+    ordered = sorted(streams, key=lambda each: each.part)
+    if not ordered:
+        return listener if listener.parts else None
+    body = b"".join([listener.body, *(each.body for each in ordered)])
+    parts = {**listener.parts, **{each.part: each.digest for each in ordered if each.digest}}
+    owners = {**listener.owners, **{each.part: each.owner for each in ordered if each.digest and each.owner}}
+    return Resource(LISTENER, listener.name, body, content_hash(body), parts, owners=owners)

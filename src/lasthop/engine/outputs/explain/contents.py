@@ -1,0 +1,146 @@
+"""Services, and objects that others take something from (ConfigMaps, Secrets, ...), in words: who uses them and how.
+
+Nothing keeps a list of users; the recorded reads know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lasthop.base.api.core import AnyService, ServicePort
+from lasthop.base.api.gateway import ReferenceGrant
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import LocalObjectReference
+from lasthop.engine.outputs.explain.fact import Fact, State, bad, plain, warning, worst
+from lasthop.engine.outputs.explain.hops import ca_bundle, observed_fact, rivals, tls_fact
+from lasthop.engine.outputs.explain.policies import routes_to
+from lasthop.engine.outputs.explain.reads import above
+from lasthop.engine.outputs.status.statuses import STATUS_OF
+from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.resolve.backends import xbackends
+from lasthop.engine.resolve.backends.backends import endpoints
+from lasthop.engine.resolve.backends.grants import ANY, GRANTS, references
+from lasthop.engine.resolve.backends.reach import REACH
+from lasthop.engine.resolve.gateways.frontend import frontend
+from lasthop.engine.resolve.gateways.gateways import client_certificate
+from lasthop.engine.resolve.gateways.listeners import own_listeners
+from lasthop.engine.resolve.policies.judgement import judgement
+from lasthop.engine.resolve.policies.targets import claims, port_winner
+from lasthop.engine.resolve.trust.certificates import KeyPair, key_pair
+from lasthop.engine.resolve.trust.trust import bundle, day, pair_dates
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.store import OBJECTS, read
+
+CONTENT_KINDS = ("ConfigMap", "Secret", "ClusterTrustBundle", "EndpointSlice", "PinSet", "VerificationWaiver")
+GIVES = {"PinSet": "lists the certificates or keys that the backends of {} may present", "VerificationWaiver": "weakens {}"}
+"""Kinds that are there to be used by others."""
+
+
+def explain_service(g: Graph, key: Key) -> Fact:
+    obj = read(g, key, AnyService)
+    hops = _distinct(REACH.of(g, key))
+    facts: list[Fact] = []
+    for port in obj.spec.ports if obj else ():
+        reached = [_reached(g, hop) for hop in hops if (hop.port, hop.protocol.transport) == (port.port, port.protocol)]
+        named = f" ({port.name})" if port.name else ""
+        because = tuple(reached or _unreached(g, key, port))
+        facts.append(Fact(f"port {port.port}{named}", worst(list(because)), because))
+    known = {(port.port, port.protocol) for port in obj.spec.ports} if obj else set()
+    facts += [
+        bad(f"port {hop.port}, which {_routes(g, hop)} of {hop.gateway} want, does not exist")
+        for hop in hops
+        if (hop.port, hop.protocol.transport) not in known
+    ]
+    return Fact(str(key), worst(facts), tuple(facts), key)
+
+
+def _distinct(hops: Iterable[Hop]) -> list[Hop]:
+    """Returns one hop for each Gateway and port: a BackendTLSPolicy applies to all protocols alike, or not at all."""
+    shown = {(hop.gateway, hop.port, "" if hop.protocol.policed else hop.protocol): hop for hop in sorted(hops, reverse=True)}
+    return sorted(shown.values())
+
+
+def _reached(g: Graph, hop: Hop) -> Fact:
+    tls = tls_fact(g, hop)
+    said = f"from {hop.gateway} by {_routes(g, hop)}: {tls.text}"
+    seen = tuple(observed_fact(g, hop))
+    return Fact(said, worst((tls, *seen)), (*tls.because, *seen), tls.object, missing=tls.missing)
+
+
+def _routes(g: Graph, hop: Hop) -> str:
+    found = routes_to(g, hop.gateway, hop.backend, hop.port, policed=hop.protocol.policed)
+    return ", ".join(str(route) for route in found)
+
+
+def _unreached(g: Graph, key: Key, port: ServicePort) -> Iterator[Fact]:
+    yield plain("no accepted route of a Gateway leads here")
+    if port.protocol != "TCP":
+        return
+    winner = port_winner(g, key, port.name)
+    if winner:
+        yield plain(f"a request would use TLS, as {winner.policy} requires", object=winner.policy)
+    yield from rivals(g, key, port.port)
+    if not claims(g, key):
+        yield plain("no BackendTLSPolicy targets it: a request would use plaintext")
+
+
+def explain_content(g: Graph, key: Key) -> Fact:
+    """Explains a ConfigMap, Secret, ClusterTrustBundle, or anything else that is only read by others."""
+    facts: list[Fact] = []
+    uses: dict[Key, str] = {}
+    bundles: dict[LocalObjectReference, str] = {}
+    for node in above(g, (OBJECTS, key), judgement, endpoints, own_listeners):
+        query, *args = node
+        if query is bundle:
+            bundles[args[1]] = args[0]
+        elif query is judgement:
+            uses[args[0]] = GIVES.get(key.kind, "gives {} its CAs").format(args[0])
+        elif query is frontend:
+            uses[args[0]] = f"gives {args[0]} the CAs of its clients"
+        elif query is own_listeners and key.kind == "Secret":
+            uses[args[0]] = f"holds a certificate for listeners of {args[0]}"
+        elif query is xbackends.client_certificate and key.kind == "Secret":
+            uses.setdefault(args[0], f"holds the certificate that is shown to {args[0]}")
+        elif query is client_certificate and key.kind == "Secret":
+            uses.setdefault(args[0], f"holds the certificate that {args[0]} shows to backends")
+        elif query is endpoints:
+            uses[args[0]] = f"gives {args[0]} endpoints"
+    facts += [ca_bundle(g, namespace, ref, "holds a usable CA bundle") for ref, namespace in sorted(bundles.items(), key=str)]
+    facts += list(_pair(g, key))
+    facts += [plain(said, object=user) for user, said in sorted(uses.items())]
+    if not uses:
+        facts += _matters(g, key)
+    return Fact(str(key), worst(facts), tuple(facts), key)
+
+
+def _pair(g: Graph, key: Key) -> Iterator[Fact]:
+    if any(query is key_pair for query, *_ in g.readers_at((OBJECTS, key))):
+        pair = key_pair(g, key)
+        if isinstance(pair, KeyPair):
+            yield plain(f"certificate of {pair.subject}, until {day(pair.not_after)}; its private key fits")
+            if said := pair_dates(g, key):
+                yield warning(said)
+        else:
+            yield bad("", why=pair)
+
+
+def _matters(g: Graph, key: Key) -> list[Fact]:
+    """Objects whose status would be looked at again if this one changed."""
+    queries = {query: kind for kind, query in STATUS_OF.items()}
+    found = sorted(args[0] for query, *args in above(g, (OBJECTS, key)) if query in queries)
+    if not found:
+        return [warning("nothing uses it")] if key.kind in CONTENT_KINDS else [plain("nothing depends on what it says")]
+    return [Fact(f"matters to {each}", State.PLAIN, (), each) for each in found]
+
+
+def explain_grant(g: Graph, key: Key) -> Fact:
+    obj = read(g, key, ReferenceGrant)
+    facts = []
+    for reference, name in references(key, obj) if obj else ():
+        what = f"every {reference.to_kind}" if name == ANY else f"{reference.to_kind} {name}"
+        said = f"lets {reference.from_kind}s of namespace {reference.from_namespace} refer to {what} in {key.namespace}"
+        GRANTS.of(g, *reference)
+        asked = sorted({args[0] for query, *args in above(g, (GRANTS, *reference)) if query in STATUS_OF.values()})
+        because = [plain(f"{each} asked for that", object=each) for each in asked] or [plain("nothing asks for that")]
+        facts.append(plain(said, *because))
+    return Fact(str(key), because=tuple(facts), object=key)

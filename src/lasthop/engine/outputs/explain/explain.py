@@ -1,0 +1,100 @@
+"""`explain`: what applies to an object, to what it applies, and why not. It is a query like any other."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import SERVICE_GROUPS
+from lasthop.base.api.meta import Key
+from lasthop.base.api.route_kinds import ROUTE_KINDS
+from lasthop.base.api.unserved import NOT_SERVED, Unserved
+from lasthop.engine.outputs.explain.contents import explain_content, explain_grant, explain_service
+from lasthop.engine.outputs.explain.fact import Fact, bad, honest, warning
+from lasthop.engine.outputs.explain.gateways import explain_class, explain_gateway, explain_listener_set
+from lasthop.engine.outputs.explain.policies import explain_policy
+from lasthop.engine.outputs.explain.reads import reads_tree
+from lasthop.engine.outputs.explain.request_answer import Answer
+from lasthop.engine.outputs.explain.requests import explain_request
+from lasthop.engine.outputs.explain.routes import explain_route
+from lasthop.engine.outputs.explain.telemetry import explain_telemetry_policy
+from lasthop.engine.outputs.explain.traffic import explain_traffic_policy
+from lasthop.engine.outputs.explain.xbackends import explain_xbackend
+from lasthop.engine.plan.messages import CRASHED
+from lasthop.engine.plan.request import Request
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.node import Crash
+from lasthop.engine.store.store import OBJECTS
+
+EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
+    "GatewayClass": explain_class,
+    "Gateway": explain_gateway,
+    "ListenerSet": explain_listener_set,
+    **dict.fromkeys(ROUTE_KINDS, explain_route),
+    "BackendTLSPolicy": explain_policy,
+    **dict.fromkeys(SERVICE_GROUPS, explain_service),
+    "XBackend": explain_xbackend,
+    "XBackendTrafficPolicy": explain_traffic_policy,
+    "XTelemetryPolicy": explain_telemetry_policy,
+    "ReferenceGrant": explain_grant,
+}
+
+
+@query
+def explain(g: Graph, key: Key) -> Fact | None:
+    """Returns None if there is no such object."""
+    obj = OBJECTS.of(g, key)
+    if obj is None:
+        return None
+    if isinstance(obj, Unserved):
+        return warning(f"{key}: {NOT_SERVED.format(key.kind)}", object=key)
+    return honest(EXPLAINERS.get(key.kind, explain_content)(g, key))
+
+
+Locate = Callable[[Key], tuple[str, int] | None]
+Steps = Generator[None, None, Json]
+
+
+def tree(g: Graph, key: Key, locate: Locate, *, reads: bool = False) -> Generator[None, None, Json | None]:
+    """Returns None if there is no such object. `reads`: the recorded reads instead of the explanation in words."""
+    if OBJECTS.peek(g, key) is None:
+        return None
+    fact = (yield from reads_tree(g, key)) if reads else explain.attempt(g, key)
+    yield
+    if isinstance(fact, Crash):
+        fact = bad(f"{key}: {CRASHED}", object=key)
+    return (yield from _document(fact, functools.cache(locate))) if fact else None
+
+
+def request_answers(
+    g: Graph, gateways: Iterable[Key], routes: Sequence[Key], request: Request, locate: Locate
+) -> Generator[None, None, list[Json]]:
+    """Returns what becomes of a request at each Gateway that has its port, as JSON."""
+    place = functools.cache(locate)
+    answers: list[Answer] = yield from explain_request(g, gateways, routes, request)
+    found = []
+    for answer in answers:
+        explanation = yield from _document(answer.explanation, place)
+        found.append({**msgspec.to_builtins(answer), "explanation": explanation})
+    return found
+
+
+def _document(fact: Fact, locate: Locate) -> Steps:
+    """Returns a fact as JSON, with the place of the object it is about."""
+    because = []
+    for each in fact.because:
+        because.append((yield from _document(each, locate)))
+    yield
+    place = locate(fact.object) if fact.object else None
+    found = {
+        **msgspec.structs.asdict(fact),
+        "state": str(fact.state),
+        "because": because,
+        "object": fact.object._asdict() if fact.object else None,
+        "place": f"{place[0]}:{place[1]}" if place else "",
+    }
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,152 @@
+"""Gateways, their classes and ListenerSets in words: listeners, the routes on each, and the hops they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.base.api import gateway as api
+from lasthop.base.api.kinds import CONTROLLER_NAME
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning, worst
+from lasthop.engine.outputs.explain.hops import hop_fact
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.listener import Gateway, Listener
+from lasthop.engine.plan.problem import Problem
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.gateways.allowed_listeners import LISTENER_SETS
+from lasthop.engine.resolve.gateways.classes import gateway_class
+from lasthop.engine.resolve.gateways.gateways import client_certificate, gateway
+from lasthop.engine.resolve.gateways.listener_conditions import listener_conditions
+from lasthop.engine.resolve.gateways.listener_sets import listener_set
+from lasthop.engine.resolve.gateways.ours import not_ours
+from lasthop.engine.resolve.gateways.ports import port_problem
+from lasthop.engine.resolve.routing.attachment import ATTACHED, parents
+from lasthop.engine.resolve.routing.routes import targets
+from lasthop.engine.resolve.trust.certificates import KeyPair, key_pair
+from lasthop.engine.resolve.trust.trust import day, pair_dates
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.store import read
+
+SHOWN = 50
+"""How many routes and hops are listed: a Gateway may have thousands."""
+
+
+def explain_gateway(g: Graph, key: Key) -> Fact:
+    owner = gateway(g, key)
+    if owner is None:
+        return warning(str(key), warning("no effect: ", why=not_ours(g, key)), object=key)
+    own = [listener for listener in owner.listeners if listener.owner == key]
+    if not owner.accepted.status:
+        refused = (listener_fact(g, key, listener) for listener in own if not listener.served)
+        return bad(str(key), bad("not accepted: ", why=owner.accepted.problem), *refused, object=key)
+    facts = [good(f"accepted; binds {', '.join(owner.addresses)}")]
+    facts += [listener_fact(g, key, listener) for listener in own]
+    facts += [*_sets(g, key)]
+    facts += [*_client_certificate(g, key), *_hops(g, owner)]
+    return Fact(str(key), worst(facts), tuple(facts), key)
+
+
+def _sets(g: Graph, key: Key) -> Iterator[Fact]:
+    """Yields the ListenerSets that name the Gateway, including those that it does not allow."""
+    named = [each for _, each, _ in LISTENER_SETS.of(g, key)]
+    yield from (explain_listener_set(g, each) for each in named[:SHOWN])
+    yield from _more(len(named), "ListenerSets")
+
+
+def explain_listener_set(g: Graph, key: Key) -> Fact:
+    found = listener_set(g, key)
+    if found is None:
+        return warning(str(key), warning("no effect: ", why=not_ours(g, key)), object=key)
+    listeners = [listener_fact(g, found.gateway, listener) for listener in found.listeners]
+    if not found.accepted.status:
+        return bad(str(key), bad("not accepted: ", why=found.accepted.problem), *listeners, object=key)
+    facts = [good(f"accepted by {found.gateway}", object=found.gateway), *listeners]
+    return Fact(str(key), worst(facts), tuple(facts), key)
+
+
+def attached(g: Graph, listener: Listener) -> tuple[Key, ...]:
+    return ATTACHED.of(g, listener.owner, listener.name)
+
+
+def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
+    said = f"listener {listener.name}: {listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'}"
+    wrong = [bad(f"{c.reason}: ", why=c.problem) for c in listener_conditions(g, listener) if c.problem]
+    facts = [*wrong, *(_certificate(g, secret) for secret in listener.certificates), *_clients(listener)]
+    facts += asked_facts(g, listener)
+    held = port_problem(g, gateway_key, listener.port, listener.transport)
+    if held and held.reason != reasons.PENDING:
+        facts.append(bad(held.text))
+    known = attached(g, listener)
+    routes = [*(_route(g, listener.owner, route) for route in known[:SHOWN]), *_more(len(known), "routes")]
+    if not known:
+        answer = "every request gets 404" if listener.http else "nothing is accepted"
+        routes = [warning(f"no route is attached, so {answer}")]
+    state = worst([good(""), *facts, *routes])
+    return Fact(said if listener.served else f"{said}: not served", state, (*facts, *routes))
+
+
+def asked_facts(g: Graph, listener: Listener) -> tuple[Fact, ...]:
+    """Returns the servers that are asked about every request."""
+    return tuple(hop_fact(g, auth.hop, "asks, before a route is chosen, ") for auth in listener.auth)
+
+
+def _certificate(g: Graph, secret: Key) -> Fact:
+    pair = key_pair(g, secret)
+    shown = f": {pair.subject}, until {day(pair.not_after)}" if isinstance(pair, KeyPair) else ""
+    said = pair_dates(g, secret)
+    return plain(f"certificate from {secret}{shown}", *([warning(said)] if said else ()), object=secret)
+
+
+def _clients(listener: Listener) -> Iterator[Fact]:
+    if listener.clients:
+        cas = ", ".join(str(Key(ref.kind, namespace, ref.name)) for namespace, ref in listener.clients.cas)
+        if listener.clients.required:
+            yield good(f"clients must show a certificate that a CA of {cas} has signed")
+        else:
+            yield warning(f"clients are asked for a certificate of {cas}, and accepted without one (AllowInsecureFallback)")
+
+
+def _route(g: Graph, key: Key, route: Key) -> Fact:
+    hosts = {host or "any hostname" for parent in parents(g, route) if parent.owner == key for _, host in parent.hosts}
+    return plain(f"{route} for {', '.join(sorted(hosts))}" if hosts else f"{route}, for no hostname", object=route)
+
+
+def _client_certificate(g: Graph, key: Key) -> Iterator[Fact]:
+    own = client_certificate(g, key)
+    if isinstance(own, Problem):
+        yield bad("its client certificate cannot be used, so every TLS hop is refused: ", why=own)
+    elif own:
+        yield plain(f"shows backends the certificate of {own}", object=own)
+
+
+def _hops(g: Graph, owner: Gateway) -> Iterator[Fact]:
+    routes = dict.fromkeys(route for listener in owner.listeners for route in attached(g, listener))
+    found = dict.fromkeys((*target, protocol) for route in routes for target, protocol in _targets(g, owner.key, route))
+    for service, port, protocol in sorted(found)[:SHOWN]:
+        yield hop_fact(g, Hop(owner.key, service, port, protocol), "hop to ")
+    yield from _more(len(found), "hops")
+
+
+def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], Protocol]]:
+    """Protocols that differ only in who asks are one hop to a reader."""
+    accepted = {parent.protocols for parent in parents(g, route) if parent.gateway == key and parent.problem is None}
+    shown = {Protocol.AUTO if protocol.http else protocol for protocols in accepted for protocol in protocols}
+    for target, own in targets(g, route, key).permitted if accepted else ():
+        yield from (((target.backend, target.port), protocol) for protocol in ((Protocol.AUTO,) if own else shown))
+
+
+def _more(number: int, what: str) -> Iterator[Fact]:
+    if number > SHOWN:
+        yield plain(f"and {number - SHOWN} more {what}")
+
+
+def explain_class(g: Graph, key: Key) -> Fact:
+    obj = read(g, key, api.GatewayClass)
+    accepted = gateway_class(g, key)
+    if obj is None or accepted is None:
+        other = obj.spec.controller_name if obj else "unknown"
+        return warning(f"{key}: ignored, its controller is {other} and not {CONTROLLER_NAME}", object=key)
+    if not accepted.status:
+        return bad(f"{key}: not accepted, ", object=key, why=accepted.problem)
+    users = sorted(node[1] for node in g.readers_at((gateway_class, key)) if node[0] is gateway)
+    return good(f"{key}: accepted", *(plain(f"class of {user}", object=user) for user in users), object=key)

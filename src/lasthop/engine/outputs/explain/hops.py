@@ -1,0 +1,210 @@
+"""One hop in words: plaintext, TLS because of a policy and verified against what, or refused and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.base.api.backends import KIND as XBACKEND
+from lasthop.base.api.core import AnyService
+from lasthop.base.api.kinds import SERVICE_GROUPS
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import LocalObjectReference
+from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning, worst
+from lasthop.engine.outputs.explain.reads import below
+from lasthop.engine.outputs.findings.endpoints import fate
+from lasthop.engine.plan.observation import Health
+from lasthop.engine.plan.problem import Problem
+from lasthop.engine.plan.reasons import BACKEND_NOT_FOUND
+from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.backends.app_protocols import annotation_for_tls
+from lasthop.engine.resolve.backends.backends import endpoints
+from lasthop.engine.resolve.backends.missing_endpoints import missing_endpoints
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.hops.observed import NOT_TRIED, hop_state, port_states
+from lasthop.engine.resolve.hops.verification import weakening
+from lasthop.engine.resolve.policies.conditions import precedence
+from lasthop.engine.resolve.policies.targets import WHOLE, Claim, claims, misaimed, port_winner
+from lasthop.engine.resolve.settings import OBSERVES, SYSTEM_STORE
+from lasthop.engine.resolve.trust.certificates import KeyPair, key_pair
+from lasthop.engine.resolve.trust.client_certificates import policy_certificate
+from lasthop.engine.resolve.trust.trust import bundle, day, pair_dates, ref_state
+from lasthop.engine.resolve.trust.waivers import describe
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.node import NodeId
+from lasthop.engine.store.store import read
+
+SHOWN_ENDPOINTS = 5
+SHOWN_ANCHORS = 5
+REFERS = "refers to {}"
+"""The text for a bundle while nothing is verified with it."""
+
+
+def hop_fact(g: Graph, hop: Hop, prefix: str) -> Fact:
+    """Explains how a Gateway connects to a backend, and why."""
+    said, tls = f"{prefix}{hop.backend} port {hop.port}", hop_tls(g, *hop)
+    if isinstance(tls, Refused) and tls.problem.reason == BACKEND_NOT_FOUND:
+        return bad(f"{said}: refused, ", object=hop.backend, why=tls.problem)
+    less = weakening(g, hop.gateway, hop.backend, hop.port) if hop.protocol.policed else None
+    lost = (bad(f"verified less than before, because {less.because}", object=less.policy),) if less else ()
+    facts = (tls_fact(g, hop), *lost, endpoints_fact(g, hop), *observed_fact(g, hop))
+    return Fact(said, worst(facts), facts, hop.backend)
+
+
+def tls_fact(g: Graph, hop: Hop) -> Fact:
+    tls = hop_tls(g, *hop)
+    others = tuple(rivals(g, hop.backend, hop.port)) if hop.protocol.policed else ()
+    match tls:
+        case BackendTLS():
+            # The bundle, the names and the certificate: what the answer was made from is what was read for it.
+            reads = trust(g, (hop_tls, *hop))
+            state = warning if tls.waiver else good
+            return state(f"TLS because of {tls.source}", *checks(tls), *reads, *_own(g, tls), *others, object=tls.source)
+        case Refused():
+            return bad("refused: ", *trust(g, (hop_tls, *hop), REFERS), *others, object=tls.source, why=tls.why)
+        case Plaintext():
+            return _plaintext(g, hop, others)
+
+
+def _plaintext(g: Graph, hop: Hop, others: tuple[Fact, ...]) -> Fact:
+    if hop.protocol is Protocol.PASSTHROUGH:
+        return plain("passthrough: the client's own TLS, which is not ours; no BackendTLSPolicy applies to it")
+    if hop.protocol is Protocol.UDP:
+        return plain("UDP, which cannot carry TLS: no BackendTLSPolicy applies to it")
+    if hop.backend.kind == XBACKEND:
+        return plain("plaintext: its own tls.mode is None")
+    service = read(g, hop.backend, AnyService)
+    port = service.port(hop.port) if service else None
+    said = "plaintext: no BackendTLSPolicy targets this port"
+    aims = tuple(
+        bad(f"{policy} names {hop.backend.kind} {name}, which does not exist; it may mean this one", object=policy)
+        for policy, name in misaimed(g, hop.backend)
+    )
+    if aims:
+        return warning(said, *aims, *others)
+    if service and port and (annotation := annotation_for_tls(service, port)):
+        return warning(f"{said}, and annotation {annotation} has no effect here", *others)
+    return plain(said, *others)
+
+
+def checks(tls: BackendTLS) -> Iterator[Fact]:
+    yield plain(f"sends SNI {tls.sni}")
+    if tls.waiver:
+        yield warning(describe(tls.waiver), object=tls.waiver.key)
+    if tls.names:
+        yield plain(f"the certificate must be for {' or '.join(str(name) for name in tls.names)}")
+    if tls.pins:
+        count = len(tls.pins.keys) + len(tls.pins.certificates)
+        what = "the one that is pinned" if count == 1 else f"one of {count} that are pinned"
+        yield plain(f"the certificate or its key must be {what}{', whatever its names and dates' if tls.pinned_only else ''}")
+    if limits := str(tls.options):
+        yield plain(limits)
+
+
+def trust(g: Graph, root: NodeId, said: str = "verified against {}") -> Iterator[Fact]:
+    """Yields the CA bundles that were read for an answer, and what is in them. `said` is what they are for."""
+    for node in below(g, root):
+        if node[0] is bundle:
+            yield ca_bundle(g, node[1], node[2], said.format("the bundle of {}"))
+        elif node == (SYSTEM_STORE,):
+            store = SYSTEM_STORE.of(g)
+            yield (
+                plain(said.format(f"the system store ({store.path})"))
+                if store
+                else bad("this host has no system store of CAs")
+            )
+
+
+def ca_bundle(g: Graph, namespace: str, ref: LocalObjectReference, said: str = "verified against the bundle of {}") -> Fact:
+    key = Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else namespace, ref.name)
+    found, state = bundle(g, namespace, ref), ref_state(g, namespace, ref)
+    if state.problem:
+        return bad("", object=key, why=state.problem)
+    if isinstance(found, Problem):
+        return bad("", object=key, why=found)
+    anchors = [f"{anchor.subject}, until {day(anchor.not_after)}" for anchor in found.anchors]
+    shown = [plain(f"CA {text}") for text in anchors[:SHOWN_ANCHORS]]
+    if len(anchors) > SHOWN_ANCHORS:
+        shown.append(plain(f"and {len(anchors) - SHOWN_ANCHORS} more CAs"))
+    for each in found.crls[:SHOWN_ANCHORS]:
+        due = f", the next one is due on {day(each.next_update)}" if each.next_update is not None else ""
+        shown.append(plain(f"revocation list of {each.issuer} ({each.revoked} revoked){due}"))
+    shown += [warning(text) for text in state.warnings]
+    return plain(said.format(key), *shown, object=key)
+
+
+def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
+    secret = tls.client_certificate
+    if secret is None:
+        return
+    pair = key_pair(g, secret)
+    until = f" ({pair.subject}, until {day(pair.not_after)})" if isinstance(pair, KeyPair) else ""
+    policys = tls.source.kind == XBACKEND or secret == policy_certificate(g, tls.source)
+    whose = "the certificate" if policys else "the Gateway's own certificate"
+    said = pair_dates(g, secret)
+    yield plain(f"shows {whose} from {secret}{until}", *([warning(said)] if said else ()), object=secret)
+
+
+def rivals(g: Graph, service_key: Key, port_number: int) -> Iterator[Fact]:
+    """Policies that name the Service and do not rule this port, and why not. None ever names an XBackend."""
+    service = read(g, service_key, AnyService) if service_key.kind in SERVICE_GROUPS else None
+    port = service.port(port_number) if service else None
+    if service is None or port is None:
+        return
+    winner = port_winner(g, service_key, port.name)
+    names = {p.name for p in service.spec.ports}
+    for claim in claims(g, service_key):
+        if winner is None or claim.policy != winner.policy:
+            yield from _lost(g, claim, winner, port.name, names)
+
+
+def _lost(g: Graph, claim: Claim, winner: Claim | None, port: str, names: set[str]) -> Iterator[Fact]:
+    for section in claim.sections:
+        if section not in (WHOLE, port):
+            if section not in names:
+                yield bad(f"not {claim.policy}: it names port {section}, which the Service does not have", object=claim.policy)
+            continue
+        if winner is None:
+            continue
+        if section == WHOLE and port in winner.sections and port != WHOLE:
+            said = f"not {claim.policy}: it names the whole Service, and {winner.policy.path} names this very port"
+            yield plain(said, object=claim.policy)
+        else:
+            said = f"not {claim.policy}: the same target has {precedence(g, claim.policy, winner)}"
+            yield warning(said, object=claim.policy)
+
+
+def endpoints_fact(g: Graph, hop: Hop) -> Fact:
+    known = endpoints(g, hop.backend, hop.port, hop.protocol.transport).endpoints
+    if not known:
+        answer = fate(hop.protocol)
+        if hop.backend.kind == XBACKEND:
+            return bad(f"no endpoints, so {answer}: nothing that its selector names is ready")
+        why = missing_endpoints(g, hop.backend, hop.port, hop.protocol.transport)
+        return bad(f"no endpoints, so {answer}: {why or 'it is scaled to zero'}")
+    shown = ", ".join(f"{e.address}:{e.port}" for e in known[:SHOWN_ENDPOINTS])
+    more = f" and {len(known) - SHOWN_ENDPOINTS} more" if len(known) > SHOWN_ENDPOINTS else ""
+    sent = "would be sent" if isinstance(hop_tls(g, *hop), Refused) else "sent"
+    return plain(f"{sent} to {shown}{more}")
+
+
+def observed_fact(g: Graph, hop: Hop) -> Iterator[Fact]:
+    """Yields what has happened on the hop, over all protocols of its port; nothing where nobody could see it."""
+    if not OBSERVES.of(g):
+        return
+    protocols = [p for p in Protocol if p.policed == hop.protocol.policed and p.transport == hop.protocol.transport]
+    hops = [hop._replace(protocol=protocol) for protocol in protocols]
+    (state,) = port_states(g, hops)
+    if state.health is Health.UNTRIED:
+        yield plain(f"observed: {NOT_TRIED}")
+        return
+    leaves = {leaf for each in hops for leaf in hop_state(g, *each).certificates}
+    shown = [
+        plain(f"shows {leaf.subject or 'a certificate'} for {', '.join(leaf.names) or 'no name'}, until {day(leaf.not_after)}")
+        for leaf in sorted(leaves, key=lambda leaf: leaf.not_after)[:SHOWN_ANCHORS]
+    ]
+    if state.health.bad:
+        yield bad(f"observed: connections fail: {state.problem.message}", *shown)
+        return
+    succeed = "handshakes" if isinstance(hop_tls(g, *hop), BackendTLS) else "connections"
+    yield good(f"observed: {succeed} succeed", *shown)

@@ -1,0 +1,201 @@
+"""Which route of a virtual host takes a request; and where none does, which ones come near."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api import routes as api
+from lasthop.base.api.meta import Key
+from lasthop.base.text.suggestions import closest
+from lasthop.engine.outputs.envoy.encoded_routes import Level, served_route
+from lasthop.engine.outputs.explain.fact import Fact, bad, plain, warning
+from lasthop.engine.outputs.explain.routes import matched
+from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.request import Request
+from lasthop.engine.plan.routing import Match, PathType, Route
+from lasthop.engine.resolve.routing.attachment import ATTACHED, MISDIRECTED, in_order, misdirected, parents
+from lasthop.engine.resolve.routing.budgets import VIRTUAL_HOSTS, RouteCost, left_out
+from lasthop.engine.resolve.routing.hostnames import covers, fitting
+from lasthop.engine.resolve.routing.request_matching import fits, fits_path, misses
+from lasthop.engine.resolve.routing.routes import (
+    MatchPlace,
+    read_route,
+    request_rules,
+    route_judgement,
+    routes,
+    served_matches,
+    written_matches,
+)
+from lasthop.engine.store.graph import Graph
+
+SHOWN: Final = 5
+"""Near misses, hostnames and routes that are listed."""
+
+
+class Candidate(NamedTuple):
+    """One match of a route under a hostname."""
+
+    key: Key
+    place: MatchPlace
+    route: Route
+    match: Match
+    """As Envoy has it: less than was written, if Envoy refused that."""
+    level: Level
+    complaint: str
+
+
+def candidates(g: Graph, gateway: Key, table: str, hostname: str) -> list[Candidate]:
+    """Returns the matches of a virtual host in the order in which they are tried."""
+    cut = {route for route, _ in left_out(g, gateway, table, hostname)}
+    ranked = []
+    for each in VIRTUAL_HOSTS.of(g, gateway, table, hostname):
+        if not isinstance(each, RouteCost) or each.route in cut:
+            continue
+        served = served_route(g, each.route, gateway, table, hostname)
+        if served:
+            found = _of_route(g, gateway, each.route, served.level, served.complaint)
+            ranked.append((served.rank, [(candidate.match.precedence, candidate) for candidate in found]))
+    return in_order(ranked)
+
+
+def _of_route(g: Graph, gateway: Key, key: Key, level: Level, complaint: str) -> Iterator[Candidate]:
+    obj = read_route(g, key)
+    if obj is None or isinstance(obj, api.StreamRoute):
+        return
+    places = served_matches(obj, route_judgement(g, key, gateway))
+    for place, route in zip(places, routes(g, key, gateway), strict=True):
+        if match := _at_level(route.match, level):
+            yield Candidate(key, place, route, match, level, complaint)
+
+
+def _at_level(match: Match, level: Level) -> Match | None:
+    """Returns what Envoy compares requests with at a level (see `encoded_routes`)."""
+    if level in (Level.AS_WRITTEN, Level.REFUSING):
+        return match
+    if level is Level.NOTHING or match.path_type is PathType.REGEX:
+        return None
+    return msgspec.structs.replace(match, headers=(), query=(), method="")
+
+
+class Host(NamedTuple):
+    """The virtual host that a request falls under; neither `found` nor `elsewhere`: there is none."""
+
+    name: str = ""
+    found: bool = False
+    elsewhere: bool = False
+    """The name belongs to another listener of the port, so the connection is the wrong one (421)."""
+
+
+def virtual_host(g: Graph, gateway: Key, listener: Listener, host: str) -> Host:
+    others = misdirected(g, gateway, listener.table) if listener.protocol == "HTTPS" else frozenset()
+    for pattern in fitting(host):
+        if pattern != MISDIRECTED and VIRTUAL_HOSTS.size(g, gateway, listener.table, pattern):
+            return Host(pattern, found=True)
+        if pattern in others:
+            return Host(pattern, elsewhere=True)
+    return Host()
+
+
+def choose(found: Iterable[Candidate], request: Request) -> Candidate | None:
+    return next((each for each in found if fits(each.match, request)), None)
+
+
+# --- in words --------------------------------------------------------------------------------------------------------
+
+
+def described(g: Graph, candidate: Candidate) -> str:
+    """Returns `HTTPRoute shop/web rule 1 (name): GET /path/*`."""
+    return f"{candidate.key} rule {candidate.place.rule}{_name(g, candidate)}: {_written(g, candidate)}"
+
+
+def rule_name(g: Graph, candidate: Candidate) -> str:
+    obj = read_route(g, candidate.key)
+    if obj is None or isinstance(obj, api.StreamRoute):
+        return ""
+    return request_rules(obj)[candidate.place.rule].name
+
+
+def _name(g: Graph, candidate: Candidate) -> str:
+    name = rule_name(g, candidate)
+    return f" ({name})" if name else ""
+
+
+def _written(g: Graph, candidate: Candidate) -> str:
+    obj = read_route(g, candidate.key)
+    assert obj is not None and not isinstance(obj, api.StreamRoute)
+    return matched(written_matches(request_rules(obj)[candidate.place.rule])[candidate.place.match])
+
+
+def passed_over(g: Graph, found: Iterable[Candidate], winner: Candidate, request: Request) -> Iterator[Fact]:
+    """Yields matches for this path that would have come first, and what they miss."""
+    told = 0
+    for each in found:
+        if each is winner or told == SHOWN:
+            return
+        if fits_path(each.match, request):
+            told += 1
+            missing = ", ".join(misses(each.match, request))
+            yield plain(f"not {described(g, each)}, which comes first: {missing}", object=each.key)
+
+
+def near_misses(g: Graph, found: list[Candidate], request: Request) -> Iterator[Fact]:
+    """Yields the matches that come nearest to a request that none takes."""
+
+    def distance(each: Candidate) -> tuple[int, float]:
+        if fits_path(each.match, request):
+            return len(list(misses(each.match, request))), 0.0
+        return 100, -difflib.SequenceMatcher(None, each.match.path, request.path).ratio()
+
+    # The comparison of texts is slow, and what is listed late is seldom what was meant.
+    for each in sorted(found[:200], key=distance)[:SHOWN]:
+        yield plain(f"nearest: {described(g, each)}: {', '.join(misses(each.match, request))}", object=each.key)
+    if len(found) > SHOWN:
+        yield plain(f"and {len(found) - SHOWN} more matches")
+
+
+def other_hostnames(g: Graph, gateway: Key, listeners: Iterable[Listener], host: str) -> Iterator[Fact]:
+    """Yields which hostnames there are, where a request is for none of them."""
+    names: dict[str, Key] = {}
+    for listener in listeners:
+        for route in ATTACHED.of(g, listener.owner, listener.name):
+            for parent in parents(g, route):
+                for table, name in parent.hosts:
+                    if (parent.gateway, table) == (gateway, listener.table):
+                        names.setdefault(name, route)
+    close = closest(host, names)
+    if close:
+        yield plain(f"did you mean {close}? It is a hostname of {names[close]}", object=names[close])
+    known = sorted(names)
+    more = f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
+    yield plain(f"hostnames there: {', '.join(known[:SHOWN])}{more}" if known else "no route is attached there")
+
+
+def wider_hosts(g: Graph, gateway: Key, listener: Listener, host: Host, request: Request) -> Iterator[Fact]:
+    """Yields routes of wider hostnames that would take the request if the narrower one had no routes of its own."""
+    for pattern in fitting(request.host):
+        if pattern == host.name or not covers(pattern, host.name):
+            continue
+        if winner := choose(candidates(g, gateway, listener.table, pattern), request):
+            said = f"{described(g, winner)} of {pattern or 'any hostname'} would take it, but {host.name} is more specific"
+            yield warning(f"{said} and has routes or a listener of its own", object=winner.key)
+
+
+def unattached(g: Graph, gateway: Key, all_routes: Iterable[Key], host: str) -> Iterator[Fact]:
+    """Yields routes for this hostname that name the Gateway and are not accepted there."""
+    told = 0
+    for key in all_routes:
+        refused = [p for p in parents(g, key) if p.gateway == gateway and p.problem] if told < SHOWN else []
+        obj = read_route(g, key) if refused else None
+        names = tuple(name.lower() for name in obj.spec.hostnames) if obj else ()
+        if refused and (not names or any(covers(name, host) for name in names)):
+            told += 1
+            yield bad(f"{key} is not accepted: ", object=key, why=refused[0].problem)
+
+
+def left_out_routes(g: Graph, gateway: Key, table: str, hostname: str) -> Iterator[Fact]:
+    for route, limit in sorted(left_out(g, gateway, table, hostname))[:SHOWN]:
+        yield bad(f"{route} is left out under this hostname: it would go over the limit {limit}", object=route)

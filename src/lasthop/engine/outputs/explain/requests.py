@@ -1,0 +1,272 @@
+"""A request in words: which listener takes it, which route and rule, and where it goes; or why nothing does.
+
+    port ──> Gateway ──> SNI ──> listener ──> Host ──> virtual host ──> path, headers ... ──> rule ──> backends
+
+The same choices as Envoy makes with the configuration that it has; `tests/proxy/test_explain_request.py` compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.envoy.encoded_routes import Level, listening_at
+from lasthop.engine.outputs.envoy.routes import MISDIRECTED_STATUS
+from lasthop.engine.outputs.explain import request_routes as choice
+from lasthop.engine.outputs.explain.fact import Fact, State, bad, good, honest, plain, worst
+from lasthop.engine.outputs.explain.gateways import asked_facts
+from lasthop.engine.outputs.explain.request_actions import UNAVAILABLE, Result, result, stream_shares
+from lasthop.engine.outputs.explain.request_answer import Action, Answer
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.listener import Gateway, Listener
+from lasthop.engine.plan.request import Rejected, Request, seen
+from lasthop.engine.resolve.gateways.gateways import gateway
+from lasthop.engine.resolve.gateways.listener_conditions import unusable_servers
+from lasthop.engine.resolve.gateways.ports import port_problem
+from lasthop.engine.resolve.gateways.profiles import http_rules
+from lasthop.engine.resolve.routing.attachment import LISTENER_STREAMS, stream_protocol
+from lasthop.engine.resolve.routing.hostnames import fitting
+from lasthop.engine.resolve.routing.streams import stream
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.node import Crash
+
+NOT_FOUND: Final = 404
+SHOWN: Final = 8
+
+
+def explain_request(
+    g: Graph, gateways: Iterable[Key], routes: Sequence[Key], request: Request
+) -> Generator[None, None, list[Answer]]:
+    """Returns an answer for each Gateway that has the request's port, those that it leads somewhere first. `routes`: all
+    HTTPRoutes and GRPCRoutes, for what might have taken it. A generator, so that others get their turn."""
+    owners = []
+    for key in gateways:
+        found = gateway.attempt(g, key)
+        if found is not None and not isinstance(found, Crash):
+            owners.append(found)
+        yield
+    answers = []
+    for owner in owners:
+        if any(_at_port(listener, request) for listener in owner.listeners):
+            answers.append(_at_gateway(g, owner, routes, request))
+            yield
+    if not answers:
+        answers = [_nowhere(owners, request)]
+    return sorted(answers, key=lambda answer: (not answer.leads_somewhere, answer.gateway))
+
+
+def _at_port(listener: Listener, request: Request) -> bool:
+    return (listener.port, listener.transport) == (request.port, "TCP")
+
+
+def _answer(owner: Key, request: Request, action: Action, said: str, facts: Iterable[Fact], **more: object) -> Answer:
+    facts = tuple(facts)
+    fine = action in (Action.FORWARD, Action.CONNECT, Action.REDIRECT) or more.get("status") == 200
+    state = worst(facts) if fine else State.BAD
+    root = honest(Fact(f"{request.method} {request.url} at {owner}: {said}", state, facts, owner))
+    return msgspec.structs.replace(Answer(owner.path, action, root), **more)
+
+
+def _nowhere(owners: Sequence[Gateway], request: Request) -> Answer:
+    """Answers for a port that no Gateway has a listener on."""
+    known = sorted({(listener.port, listener.protocol, str(owner.key)) for owner in owners for listener in owner.listeners})
+    facts = [plain(f"port {port}: {protocol} of {owner}") for port, protocol, owner in known[:SHOWN]]
+    wanted = {"http": "HTTP", "https": "HTTPS"}[request.scheme]
+    if (ports := {port for port, protocol, _ in known if protocol == wanted}) and len(ports) == 1:
+        url = f"{request.scheme}://{request.host}:{ports.pop()}{request.target}"
+        facts.insert(0, plain(f"did you mean {url}?"))
+    said = f"{request.method} {request.url}: no listener has port {request.port}, so nothing answers"
+    if not owners:
+        said = f"{request.method} {request.url}: there is no Gateway of Lasthop's, so nothing answers"
+    return Answer("", Action.UNREACHABLE, bad(said, *facts))
+
+
+def _at_gateway(g: Graph, owner: Gateway, routes: Sequence[Key], request: Request) -> Answer:
+    there = [listener for listener in owner.listeners if _at_port(listener, request)]
+    served = [listener for listener in there if listener.served]
+    held = port_problem(g, owner.key, request.port, "TCP")
+    if not owner.accepted.status or not served or (held and held.reason != reasons.PENDING):
+        facts = [bad("the Gateway is not accepted: ", why=owner.accepted.problem)] if owner.accepted.problem else []
+        facts += [bad(held.text)] if held and held.reason != reasons.PENDING else []
+        facts += [_unserved(listener) for listener in there if not listener.served]
+        return _answer(owner.key, request, Action.UNREACHABLE, f"port {request.port} is not served", facts)
+    protocols = {listener.protocol for listener in served}
+    if protocols & {"HTTPS", "TLS"} and request.scheme != "https":
+        facts = [bad(f"port {request.port} speaks TLS; use https://{request.authority}{request.target}")]
+        return _answer(owner.key, request, Action.CLOSE, "closed, because it is not TLS", facts)
+    if protocols == {"HTTP"} and request.scheme == "https":
+        facts = [bad(f"port {request.port} speaks plain HTTP; use http://{request.authority}{request.target}")]
+        return _answer(owner.key, request, Action.CLOSE, "no TLS handshake is possible", facts)
+    if protocols == {"TCP"}:
+        return _stream(g, owner, served[0], "", request)
+    if protocols == {"HTTP"}:
+        return _http(g, owner, served, routes, request)
+    return _tls(g, owner, there, routes, request)
+
+
+def _unserved(listener: Listener) -> Fact:
+    wrong = tuple(bad(f"{c.reason}: ", why=c.problem) for c in listener.conditions if c.problem)
+    return bad(f"{_named(listener)} is not served", *wrong, object=listener.owner)
+
+
+def _named(listener: Listener) -> str:
+    return f"listener {listener.name} ({listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'})"
+
+
+def _tls(g: Graph, owner: Gateway, there: list[Listener], routes: Sequence[Key], request: Request) -> Answer:
+    """Follows a connection by the name that the client asks for in its handshake, the most specific listener first."""
+    for pattern in fitting(request.sni) if request.sni else ("",):
+        for listener in there:
+            if listener.protocol == "HTTPS" and listener.hostname == pattern and not listener.conflicted:
+                if listener.served:
+                    return _http(g, owner, [listener], routes, request)
+                if listener.shut:
+                    facts = [_unserved(listener)]
+                    return _answer(owner.key, request, Action.CLOSE, "closed: its listener cannot be served", facts)
+            if listener.protocol == "TLS" and LISTENER_STREAMS.size(g, owner.key, listener.table, pattern):
+                return _stream(g, owner, listener, pattern, request)
+    names = sorted({listener.hostname for listener in there})
+    asked = f"no listener has the name {request.sni}" if request.sni else "the client asks for no name (SNI)"
+    facts = [bad(f"{asked}; there is {', '.join(names)}")]
+    if not request.sni:
+        facts.append(plain("an IP address is never sent as a name; use a hostname, with curl --resolve NAME:PORT:ADDRESS"))
+    return _answer(owner.key, request, Action.CLOSE, "closed in the TLS handshake", facts)
+
+
+def _stream(g: Graph, owner: Gateway, listener: Listener, hostname: str, request: Request) -> Answer:
+    found = stream(g, owner.key, listener.table, hostname)
+    where = _entered(listener, request)
+    at = {"listener": listener.name, "hostname": hostname or "*"}
+    if not found.backends:
+        none = f"{found.origin}: no backend with a weight above 0" if found.origin else "no route handles the connection"
+        why = bad(none)
+        return _answer(owner.key, request, Action.CLOSE, "closed", (where, why), **at)
+    shares, facts = stream_shares(g, found.backends)
+    how = {"passthrough": "as it is, in the client's own TLS"}.get(stream_protocol(listener), "as bytes")
+    route = good(f"{found.origin} forwards the connection {how}; the request in it is not looked at")
+    names = ", ".join(f"{share.backend}:{share.port}" if share.backend else "nowhere" for share in shares)
+    said = f"the connection is forwarded to {names}"
+    more = {**at, "route": found.origin, "backends": shares}
+    return _answer(owner.key, request, Action.CONNECT, said, (where, route, *facts), **more)
+
+
+def _entered(listener: Listener, request: Request, *because: Fact) -> Fact:
+    by = ""
+    if listener.protocol in ("HTTPS", "TLS") and listener.hostname:
+        by = f" by the name {request.sni} of the TLS handshake"
+    return good(f"enters by {_named(listener)}{by}", *because, object=listener.owner)
+
+
+def _http(g: Graph, owner: Gateway, listeners: list[Listener], routes: Sequence[Key], request: Request) -> Answer:
+    """Follows a request through listeners that share a route table; those of HTTP a port's."""
+    listener = _by_host(listeners, request)
+    where = _entered(listener, request, *asked_facts(g, listener))
+    asked = seen(request, http_rules(g, owner.key))
+    if isinstance(asked, Rejected):
+        facts = (where, plain(f"{asked.why}; a GatewayProfile decides what is done with that (spec.http)"))
+        at = {"listener": listener.name, "status": asked.status, "location": asked.location}
+        action = Action.REDIRECT if asked.location else Action.RESPOND
+        return _answer(owner.key, request, action, f"{asked.status} before any route is looked at", facts, **at)
+    host = choice.virtual_host(g, owner.key, listener, asked.host)
+    if host.elsewhere:
+        why = _misdirected(asked, host.name)
+        at = {"listener": listener.name, "status": MISDIRECTED_STATUS}
+        return _answer(owner.key, request, Action.RESPOND, "421, misdirected request", (where, *why), **at)
+    if unusable := unusable_servers(g, listener):
+        refused = [bad("a server that its listener asks cannot be asked: ", why=problem) for problem in unusable]
+        at = {"listener": listener.name, "hostname": _shown(host), "status": UNAVAILABLE}
+        return _answer(owner.key, request, Action.RESPOND, "503 before a route is chosen", (where, *refused), **at)
+    found = choice.candidates(g, owner.key, listener.table, host.name) if host.found else []
+    winner = choice.choose(found, asked)
+    if winner is None:
+        near = _unmatched(g, owner.key, listener, listeners, routes, host, found, asked)
+        at = {"listener": listener.name, "hostname": _shown(host), "status": NOT_FOUND}
+        return _answer(owner.key, request, Action.RESPOND, "404, no route matches", (where, *near), **at)
+    return _routed(g, owner, listener, host, found, winner, request, asked, where)
+
+
+def _by_host(listeners: list[Listener], request: Request) -> Listener:
+    """Returns the listener to name: HTTP listeners of a port differ in their hostnames only."""
+    for pattern in fitting(request.host):
+        if named := next((listener for listener in listeners if listener.hostname == pattern), None):
+            return named
+    return listeners[0]
+
+
+def _shown(host: choice.Host) -> str:
+    return (host.name or "*") if host.found else ""
+
+
+def _misdirected(request: Request, name: str) -> Iterator[Fact]:
+    yield bad(
+        f"the connection was opened for {request.sni or 'no name'}, and Host {request.host} belongs to the listener for "
+        f"{name or 'any hostname'}; the client is to open another connection"
+    )
+    yield plain("clients do this if one certificate is good for both names, and HTTP/2 connections are shared")
+
+
+def _unmatched(
+    g: Graph,
+    owner: Key,
+    listener: Listener,
+    listeners: list[Listener],
+    routes: Sequence[Key],
+    host: choice.Host,
+    found: list[choice.Candidate],
+    request: Request,
+) -> Iterator[Fact]:
+    if not host.found:
+        others = tuple(choice.other_hostnames(g, owner, listeners, request.host))
+        yield bad(f"no route has a hostname that covers {request.host}", *others)
+    elif not found:
+        yield bad(f"no route is served under {host.name or 'any hostname'}")
+    else:
+        near = tuple(choice.near_misses(g, found, request))
+        yield bad(f"no rule of the routes under {host.name or 'any hostname'} matches", *near)
+    yield from choice.wider_hosts(g, owner, listener, host, request) if host.found else ()
+    yield from choice.left_out_routes(g, owner, listener.table, host.name) if host.found else ()
+    yield from choice.unattached(g, owner, routes, request.host)
+
+
+def _routed(
+    g: Graph,
+    owner: Gateway,
+    listener: Listener,
+    host: choice.Host,
+    found: list[choice.Candidate],
+    winner: choice.Candidate,
+    request: Request,
+    asked: Request,
+    where: Fact,
+) -> Answer:
+    if winner.level is Level.AS_WRITTEN:
+        done = result(g, winner.key, winner.place.rule, winner.route, owner.key, asked, listening_at(listener))
+    else:
+        refused = bad(f"Envoy refused the route, so it answers 500: {winner.complaint}")
+        done = Result(Action.RESPOND, "500: Envoy refused its route", (refused,), 500)
+    under = f"under {host.name or 'any hostname'}"
+    path = f" (path taken as {asked.path})" if asked.path != request.path else ""
+    others = choice.passed_over(g, found, winner, asked)
+    rule = good(f"{choice.described(g, winner)}, {under}{path}", *others, object=winner.key)
+    return _answer(
+        owner.key,
+        request,
+        done.action,
+        done.said,
+        (where, rule, *done.facts),
+        status=done.status,
+        listener=listener.name,
+        hostname=_shown(host),
+        path=asked.path,
+        route=str(winner.key),
+        rule=winner.place.rule,
+        match=winner.place.match,
+        rule_name=choice.rule_name(g, winner),
+        location=done.location,
+        sent_path=done.path,
+        sent_host=done.host,
+        backends=done.backends,
+    )

@@ -1,0 +1,57 @@
+"""An XBackendTrafficPolicy in words: what it asks for, and from which Gateways it takes effect on which backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.base.api.meta import Key
+from lasthop.base.api.traffic import LocalPolicyTargetReference, XBackendTrafficPolicy
+from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning, worst
+from lasthop.engine.plan.connecting import RetryBudget
+from lasthop.engine.resolve.backends.backend_traffic import backend_of, hops_to, judgement, target_problem, traffic_ancestors
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.store import read
+
+
+def explain_traffic_policy(g: Graph, key: Key) -> Fact:
+    obj = read(g, key, XBackendTrafficPolicy)
+    assert obj is not None
+    facts = [_target(g, key, target) for target in obj.spec.target_refs]
+    reached = traffic_ancestors(g, key)
+    facts += [
+        warning(f"its status has no room for {gateway}, which does not apply it", object=gateway)
+        for gateway in reached.without_room
+    ]
+    return Fact(str(key), worst(facts), tuple(facts), key)
+
+
+def _target(g: Graph, key: Key, target: LocalPolicyTargetReference) -> Fact:
+    named, backend = f"target {target.kind} {key.namespace}/{target.name}", backend_of(key, target)
+    if problem := target_problem(g, key, target):
+        return bad(f"{named}: no effect, ", object=backend, why=problem)
+    applied = traffic_ancestors(g, key).gateways
+    here = [gateway for gateway in applied if any(hop.gateway == gateway for hop in hops_to(g, key, target))]
+    if not here:
+        return warning(f"{named}: not used", plain("no HTTPRoute or GRPCRoute of a Gateway leads there"), object=backend)
+    facts = [Fact(f"at {gateway}", worst(found), found, gateway) for gateway in here if (found := (*_wants(g, key, gateway),))]
+    return Fact(f"{named}: under this policy", worst(facts), tuple(facts), backend)
+
+
+def _wants(g: Graph, key: Key, gateway: Key) -> Iterator[Fact]:
+    judged = judgement(g, key, gateway)
+    if judged.budget:
+        yield good(words(judged.budget))
+    if judged.session:
+        by = "header" if judged.session.type == "Header" else "cookie"
+        yield good(f"clients stay with an endpoint by a {by}, where a rule has this backend alone and says nothing else")
+    for problem in judged.problems:
+        yield bad("cannot be done: ", why=problem)
+    if judged.empty and not judged.problems:
+        yield plain("asks for nothing")
+
+
+def words(budget: RetryBudget) -> str:
+    return (
+        f"retries may be {budget.percent:g} % of the requests of the last {budget.interval:g} s, "
+        f"and {budget.minimum} at a time in any case"
+    )

@@ -1,0 +1,95 @@
+"""Findings on GatewayClasses, Gateways and ListenerSets: the problems that their conditions report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from lasthop.base.api.gateway import Gateway
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.findings.foreign import unheld
+from lasthop.engine.outputs.status.gateways import class_conditions, gateway_conditions
+from lasthop.engine.outputs.status.listener_sets import set_conditions
+from lasthop.engine.outputs.status.listeners import listener_programmed
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import Condition
+from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.problem import Problem
+from lasthop.engine.resolve.gateways.allowed_listeners import unusable_rule
+from lasthop.engine.resolve.gateways.gateways import gateway, without_effect
+from lasthop.engine.resolve.gateways.listener_conditions import listener_conditions
+from lasthop.engine.resolve.gateways.listener_sets import listener_set
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.store import read
+
+SAID_ELSEWHERE: Final = frozenset(
+    (reasons.LISTENERS_NOT_VALID, reasons.PARENT_NOT_ACCEPTED, reasons.PARENT_NOT_PROGRAMMED, reasons.NOT_ASSIGNED)
+)
+"""Reasons of Gateways and ListenerSets that only point to the listeners, to the Gateway or to other conditions, which have
+their own findings."""
+
+SAID_BY_GATEWAYS: Final = frozenset({reasons.INVALID, reasons.NO_VALID_CA_CERTIFICATE})
+"""Reasons of listeners that the Gateway gives too."""
+
+
+@query
+def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    return tuple(problem.on(key) for problem in _problems(class_conditions(g, key)))
+
+
+@query
+def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    obj, owner = read(g, key, Gateway), gateway(g, key)
+    if obj is None or owner is None:
+        return ()
+    own = [listener for listener in owner.listeners if listener.owner == key]
+    ignored = ignored_scope(key, "defaultScope", obj.spec.default_scope)
+    unusable = unusable_rule(g, key)
+    found = (*_findings(g, key, key, gateway_conditions(g, owner), own), *ignored, *([unusable.on(key)] if unusable else []))
+    return tuple(dict.fromkeys(found))
+
+
+@query
+def listener_set_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    found = listener_set(g, key)
+    if found is None:
+        return (unheld(g, key),)
+    return tuple(dict.fromkeys(_findings(g, key, found.gateway, set_conditions(g, found), found.listeners)))
+
+
+def ignored_scope(key: Key, field: str, scope: str) -> Iterator[Finding]:
+    if message := without_effect(field, scope):
+        yield Finding(key, reasons.UNSUPPORTED_VALUE, message, field=f"spec.{field}", severity=Severity.WARNING)
+
+
+def _problems(conditions: Iterable[Condition]) -> Iterator[Problem]:
+    return (c.problem for c in conditions if c.problem and c.reason != reasons.PENDING)
+
+
+def _findings(
+    g: Graph, key: Key, gateway: Key, conditions: tuple[Condition, ...], listeners: Iterable[Listener]
+) -> Iterator[Finding]:
+    said: set[str] = set()
+    for number, listener in enumerate(listeners):
+        where, field = f"listener {listener.name}", f"spec.listeners[{number}]"
+        own = (*listener_conditions(g, listener), listener_programmed(g, gateway, listener))
+        for problem in _problems(own):
+            if problem.reason not in SAID_BY_GATEWAYS:
+                yield problem.within(where).at(field).on(key)
+        said |= {c.message for c in own if c.problem and c.reason not in SAID_BY_GATEWAYS}
+        yield from _warnings(key, own, f"{where}: ", f"{field}.tls")
+    references = tuple(condition for condition in conditions if condition.type == reasons.RESOLVED_REFS)
+    yield from _warnings(key, references, "", "spec.tls.backend.clientCertificateRef")
+    for condition in conditions:
+        if condition.type == reasons.INSECURE_FRONTEND_VALIDATION_MODE:
+            yield Finding(key, condition.type, condition.message, field="spec.tls.frontend", severity=Severity.WARNING)
+    # A port that cannot be bound is reported on the listener; a Gateway with no other port repeats it.
+    yield from (p.on(key) for p in _problems(conditions) if p.reason not in SAID_ELSEWHERE and p.text not in said)
+
+
+def _warnings(key: Key, conditions: tuple[Condition, ...], where: str, field: str) -> Iterator[Finding]:
+    """Yields what a condition says where nothing is wrong: a certificate that should soon, or now, no longer be used."""
+    for condition in conditions:
+        if condition.type in (reasons.ACCEPTED, reasons.RESOLVED_REFS) and condition.status and condition.message:
+            yield Finding(key, "Warning", f"{where}{condition.message}", field=field, severity=Severity.WARNING)

@@ -1,0 +1,128 @@
+"""Findings on BackendTLSPolicies and XBackends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.base.api.backends import EXTERNAL_HOSTNAME, XBackend
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.findings.failing import backend_failing
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import Condition
+from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.problem import Problem
+from lasthop.engine.resolve.backends import xbackend_conditions
+from lasthop.engine.resolve.backends.xbackends import PLAINTEXT, client_certificate, spec_problem
+from lasthop.engine.resolve.gateways.profiles import limits
+from lasthop.engine.resolve.policies.ancestors import ancestors
+from lasthop.engine.resolve.policies.conditions import conditions, exceptions, target_problem, unreached
+from lasthop.engine.resolve.policies.judgement import judgement
+from lasthop.engine.resolve.policies.permissions import permitted_tls
+from lasthop.engine.resolve.policies.texts import read_policy
+from lasthop.engine.resolve.routing.refusals import long_session_name, session_problems
+from lasthop.engine.resolve.trust.client_certificates import policy_certificate
+from lasthop.engine.resolve.trust.trust import pair_dates
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.store import read
+
+
+@query
+def policy_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    return tuple(dict.fromkeys(_of_policy(g, key)))
+
+
+def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
+    obj, judged = read_policy(g, key), judgement(g, key)
+    if obj is None or judged is None:
+        return
+    if problem := judged.problem or judged.unresolved:
+        yield problem.on(key)
+    for warning in judged.warnings:
+        yield Finding(key, "Warning", warning, field="spec.validation", severity=Severity.WARNING)
+    shown = policy_certificate(g, key)
+    if shown and (message := pair_dates(g, shown)):
+        yield Finding(key, "Warning", message, field="spec.options", severity=Severity.WARNING)
+    problems = [target_problem(g, key, target) for target in obj.spec.target_refs]
+    for number, (target, problem) in enumerate(zip(obj.spec.target_refs, problems, strict=True)):
+        field = f"spec.targetRefs[{number}]"
+        if problem:
+            yield problem.at(field).on(key)
+        udp, never = exceptions(g, key, target)
+        if udp:
+            yield Finding(key, "Warning", udp, field=field, severity=Severity.WARNING)
+        if not problem and never:
+            yield Finding(key, "Shadowed", f"{never}.", "Remove the target.", field=field, severity=Severity.WARNING)
+    if not all(problems) and (unused := unreached(g, key)):
+        yield unused.on(key)
+    reached = ancestors(g, key)
+    for gateway in reached.gateways:
+        yield from _at_gateway(g, key, gateway)
+    for gateway in reached.without_room:
+        message = f"its status has no room for {gateway}; connections from there fail."
+        remedy = "Let that Gateway use a second Service for the same backend, with a policy of its own."
+        yield Finding(key, reasons.INVALID, message, remedy, about=(gateway,))
+
+
+def _at_gateway(g: Graph, key: Key, gateway: Key) -> Iterator[Finding]:
+    """Yields what differs from Gateway to Gateway: whether its operator permits what the policy asks for."""
+    stated = conditions(g, key, gateway)
+    refused = any(condition.type == reasons.ACCEPTED and condition.problem for condition in stated)
+    if refused and isinstance(permitted := permitted_tls(g, gateway, key), Problem):
+        yield permitted.within(f"at {gateway}", gateway).at("spec.validation").on(key)
+    yield from _weakened(key, gateway, stated, "spec.validation")
+    yield from failing(key, gateway, stated)
+
+
+def _weakened(key: Key, gateway: Key, conditions: tuple[Condition, ...], field: str) -> Iterator[Finding]:
+    for condition in conditions:
+        if condition.type == reasons.VERIFICATION_DEGRADED:
+            message = f"at {gateway}: {condition.message}"
+            yield Finding(key, condition.type, message, field=field, severity=Severity.WARNING, about=(gateway,))
+
+
+def failing(key: Key, gateway: Key, conditions: tuple[Condition, ...]) -> Iterator[Finding]:
+    """Reports what happens on the wire: the handshakes that a policy or an XBackend asks for fail."""
+    for condition in conditions:
+        if condition.type == reasons.BACKEND_CONNECTED and condition.problem:
+            yield backend_failing(key, gateway, condition.problem)
+
+
+@query
+def xbackend_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    return tuple(dict.fromkeys(_of_xbackend(g, key)))
+
+
+def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
+    obj, judged, own = read(g, key, XBackend), judgement(g, key), spec_problem(g, key)
+    if obj is None:
+        return
+    if own:
+        yield own.at("spec").on(key)
+    if judged and (problem := judged.problem or judged.unresolved):
+        yield problem.on(key)
+    for warning in judged.warnings if judged else ():
+        yield Finding(key, "Warning", warning, field="spec.tls.validation", severity=Severity.WARNING)
+    shown = client_certificate(g, key)
+    if isinstance(shown, Key) and (message := pair_dates(g, shown)):
+        yield Finding(key, "Warning", message, field="spec.tls.clientCertificateRef", severity=Severity.WARNING)
+    session, gateways = obj.spec.session_persistence, xbackend_conditions.gateways(g, key)
+    for problem in session_problems(session, "spec.sessionPersistence") if session else ():
+        yield problem.on(key)
+    if not gateways:
+        message = "no Gateway reaches it through a route, so it has no effect yet"
+        yield Finding(key, "NotReached", message, "Refer to it in a route of a Gateway.", severity=Severity.WARNING)
+        return
+    valid = not own and (judged is None or judged.problem is None)
+    for gateway in gateways:
+        at, stated = f"at {gateway}", xbackend_conditions.conditions(g, key, gateway)
+        for problem in long_session_name(session, "spec.sessionPersistence", limits(g, gateway)) if session else ():
+            yield problem.within(at, gateway).on(key)
+        accepted = next((c.problem for c in stated if c.type == reasons.ACCEPTED), None)
+        if accepted and valid:
+            yield accepted.within(at, gateway).at("spec").on(key)
+        yield from _weakened(key, gateway, stated, "spec.tls.validation")
+        yield from failing(key, gateway, stated)
+    if obj.spec.type == EXTERNAL_HOSTNAME and obj.spec.tls.mode == PLAINTEXT and not own:
+        message = f"nothing verifies who answers as {obj.spec.external_hostname.hostname}: it uses plaintext."
+        remedy = "Give it tls: ServerOnly, or ClientAndServer."
+        yield Finding(key, "PlaintextBackend", message, remedy, field="spec.tls", severity=Severity.WARNING)

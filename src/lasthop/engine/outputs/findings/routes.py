@@ -1,0 +1,92 @@
+"""Findings on routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from lasthop.base.api.meta import Key
+from lasthop.base.api.route_kinds import STREAM_KINDS
+from lasthop.base.api.routes import Route
+from lasthop.engine.outputs.envoy.encoded_routes import unserved
+from lasthop.engine.outputs.findings.foreign import unattached
+from lasthop.engine.outputs.findings.gateways import ignored_scope
+from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.routing import Parent
+from lasthop.engine.resolve.gateways.listener_sets import holder
+from lasthop.engine.resolve.gateways.listeners import listeners, table_listener
+from lasthop.engine.resolve.routing.attachment import parents, route_hostname
+from lasthop.engine.resolve.routing.budgets import verdict_at
+from lasthop.engine.resolve.routing.hostnames import intersection, most_specific
+from lasthop.engine.resolve.routing.routes import PROTOCOLS, read_route, unkept_sessions
+from lasthop.engine.resolve.routing.streams import owner
+from lasthop.engine.store.graph import Graph, query
+
+REPORT: Final = "Edit the route, and please report this: Lasthop should have rejected it first."
+
+
+@query
+def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    obj, known = read_route(g, key), parents(g, key)
+    if obj is None:
+        return ()
+    found = list(ignored_scope(key, "useDefaultGateways", obj.spec.use_default_gateways))
+    found += unattached(g, key, served=bool(known))
+    found += [replace(problem, severity=Severity.WARNING).on(key) for problem in (unkept_sessions(g, key) if known else ())]
+    for parent in known:
+        if parent.problem:
+            found.append(parent.problem.at("spec.parentRefs").on(key))
+        judged = verdict_at(g, key, parent)
+        found += [problem.on(key) for problem in (*judged.left_out, *judged.refused, *judged.refs)]
+        problems, _ = unserved(g, key, parent.gateway, parent.hosts) if key.kind in PROTOCOLS else ((), False)
+        found += [problem.on(key, REPORT) for problem in problems]
+        found += _shadowed(g, key, parent) if key.kind in STREAM_KINDS else ()
+        found += _taken(g, key, obj, parent)
+    return tuple(dict.fromkeys(found))
+
+
+def _taken(g: Graph, key: Key, obj: Route, parent: Parent) -> Iterator[Finding]:
+    """Finds hostnames of a route that a ListenerSet of another namespace serves, by a more specific listener. The spec has it
+    so, and who opened the Gateway to ListenerSets may not know."""
+    found = holder(g, parent.owner) if parent.problem is None else None
+    for listener in found.listeners if found else ():
+        if listener.name not in parent.listeners or not listener.served:
+            continue
+        for own in obj.spec.hostnames or ("",):
+            hostname = intersection(listener.hostname, own.lower())
+            if hostname is None or (listener.table, hostname) in parent.hosts:
+                continue
+            taker = _holder_of(g, parent.gateway, listener, hostname)
+            if taker and taker.kind == "ListenerSet" and taker.namespace not in (key.namespace, listener.owner.namespace):
+                what = f"requests for {hostname or 'any hostname'} at port {listener.port} of {parent.gateway}"
+                remedy = "Give the Gateway a listener of its own for the hostname, or narrow allowedListeners."
+                # The route's author may not see the set.
+                for about, whose in ((key, "a ListenerSet of another namespace"), (parent.gateway, str(taker))):
+                    message = f"{what} go to {whose}, not to {key}: its listener is more specific."
+                    others = (parent.gateway, taker) if about == parent.gateway else (parent.gateway,)
+                    yield Finding(about, "Shadowed", message, remedy, severity=Severity.WARNING, about=others)
+
+
+def _holder_of(g: Graph, gateway: Key, listener: Listener, hostname: str) -> Key | None:
+    """Returns the owner of the most specific listener for a hostname, on the port of another listener."""
+    there = [x for x in listeners(g, gateway) if (x.port, x.transport) == (listener.port, listener.transport) and x.served]
+    pattern = most_specific([each.hostname for each in there], hostname)
+    return next((each.owner for each in there if each.hostname == pattern), None)
+
+
+def _shadowed(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
+    """Finds routes that get no connection, because a connection has one route. No condition is for that: the spec has the
+    others accepted all the same."""
+    for table, hostname in parent.hosts:
+        other, listener = owner(g, parent.gateway, table, hostname), table_listener(g, parent.gateway, table)
+        if listener and other and other != key:
+            own, others = route_hostname(g, key, hostname), route_hostname(g, other, hostname)
+            why = "which is older, or first by name" if own == others else "which has the more specific hostname"
+            what = f"everything for {hostname}" if hostname else "everything"
+            named = listener.name if listener.owner == parent.gateway else f"{listener.owner.path}/{listener.name}"
+            message = f"{what} on listener {named} of {parent.gateway} goes to {other}, {why}."
+            remedy = "Give each a listener or a hostname of its own."
+            yield Finding(key, "Shadowed", message, remedy, severity=Severity.WARNING, about=(parent.gateway, other))

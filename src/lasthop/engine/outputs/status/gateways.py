@@ -1,0 +1,191 @@
+"""Status of GatewayClasses and Gateways."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop.base.api import gateway as api
+from lasthop.base.api.gateway import GatewayAddress
+from lasthop.base.api.meta import Key
+from lasthop.base.api.status import GatewayClassStatus, GatewayStatus, SupportedFeature
+from lasthop.engine.outputs.status.conditions import stated
+from lasthop.engine.outputs.status.listeners import blocked_ports, listener_status
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import Condition, failed, true
+from lasthop.engine.plan.infrastructure import CLUSTER, Infrastructure, canonical
+from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.problem import Problem, invalid, pending
+from lasthop.engine.plan.proxy import ProxyState
+from lasthop.engine.resolve.gateways.classes import class_features, gateway_class, supported_version
+from lasthop.engine.resolve.gateways.frontend import insecure_mode
+from lasthop.engine.resolve.gateways.gateways import CLIENT_CERTIFICATE, client_certificate, gateway
+from lasthop.engine.resolve.gateways.listener_sets import ACCEPTED_SETS
+from lasthop.engine.resolve.gateways.ports import port_problem
+from lasthop.engine.resolve.hops.hop_index import WITHOUT_ROOM
+from lasthop.engine.resolve.hops.verification import WEAKENED
+from lasthop.engine.resolve.policies.waiver_index import WAIVED
+from lasthop.engine.resolve.settings import INFRASTRUCTURE, PROXY, settings
+from lasthop.engine.resolve.trust.trust import pair_dates, pair_out_of_date
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.stages import Output
+from lasthop.engine.store.store import read
+
+SHOWN: Final = 3
+"""Policies that a message names."""
+
+
+@query
+def class_status(g: Graph, key: Key) -> GatewayClassStatus | None:
+    obj, accepted = read(g, key, api.GatewayClass), gateway_class(g, key)
+    if obj is None or accepted is None:
+        return None
+    features = tuple(SupportedFeature(name) for name in class_features(g))
+    return GatewayClassStatus(stated(class_conditions(g, key), obj), features)
+
+
+def class_conditions(g: Graph, key: Key) -> tuple[Condition, ...]:
+    """Returns None where the class is not ours."""
+    accepted = gateway_class(g, key)
+    return (accepted, supported_version(g)) if accepted else ()
+
+
+@query
+def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
+    obj, owner = read(g, key, api.Gateway), gateway(g, key)
+    if obj is None or owner is None:
+        return None
+    own = (listener for listener in owner.listeners if listener.owner == key)
+    listeners = tuple(listener_status(g, key, listener, obj) for listener in own)
+    addresses = tuple(GatewayAddress(*address) for address in _addresses(g, owner))
+    return GatewayStatus(addresses, stated(gateway_conditions(g, owner), obj), listeners, ACCEPTED_SETS.size(g, key))
+
+
+def gateway_conditions(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
+    key = owner.key
+    return (
+        owner.accepted,
+        programmed(g, key),
+        *_assigned(g, owner),
+        *_references(g, key),
+        *_insecure(g, key),
+        *_weakened(g, key),
+        *_without_room(g, key),
+        *filter(None, (insecure_mode(g, key),)),
+    )
+
+
+def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, ...], ...]:
+    """Returns where clients reach it: what its proxy binds on a shared host, what its Services were given in a cluster."""
+    if settings(g).host_network:
+        inside = owner.requested.inside
+        outside = owner.requested.outside if inside else owner.addresses
+        return (*(("IPAddress", each) for each in outside), *(("IPAddress", each, CLUSTER) for each in inside))
+    around = INFRASTRUCTURE.of(g, owner.key) or Infrastructure()
+    return tuple((*each, CLUSTER) if each[1] in around.inside else each for each in around.addresses)
+
+
+def _assigned(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
+    """Returns whether every address could be had with the routability that was asked for; nothing where none was."""
+    if not owner.requested.scoped:
+        return ()
+    have, around = _addresses(g, owner), INFRASTRUCTURE.of(g, owner.key) or Infrastructure()
+    lacking = [*owner.requested.unassigned, *(f"{each} is not given" for each in _still_wanted(g, owner.key, around.missing))]
+    for wanted, scope in ((owner.requested.outside, ""), (owner.requested.inside, CLUSTER)):
+        if wanted and not any(each[2:] == ((scope,) if scope else ()) for each in have):
+            lacking.append(f"no address of routability {scope} is given yet" if scope else "its Service has no address yet")
+    if not lacking and owner.accepted.status:
+        return (true(reasons.ADDRESSES_ASSIGNED, "", reasons.ASSIGNED),)
+    reason = reasons.PARTIALLY_ASSIGNED if have and owner.accepted.status else reasons.NOT_ASSIGNED
+    return (failed(reasons.ADDRESSES_ASSIGNED, Problem(reason, "; ".join(lacking) or "the Gateway is not accepted")),)
+
+
+@query
+def programmed(g: Graph, key: Key) -> Condition:
+    """Returns True as soon as the proxy serves at least one listener as it is written now."""
+    owner = gateway(g, key)
+    proxy = PROXY.of(g, key) or ProxyState()
+    if owner is None or not owner.accepted.status:
+        if owner and owner.requested.unassigned and owner.accepted.reason == reasons.UNSUPPORTED_ADDRESS:
+            message = "the Gateway is not accepted: none of its addresses can be assigned"
+            return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_ASSIGNED, message))
+        return failed(reasons.PROGRAMMED, invalid("the Gateway is not accepted"))
+    if not settings(g).host_network:
+        around = INFRASTRUCTURE.of(g, owner.key)
+        if around is None:
+            return failed(reasons.PROGRAMMED, pending("nothing is known of its Service yet"))
+        missing = ", ".join(_still_wanted(g, key, around.missing))
+        if not around.addresses:  # as long as none is given, the others may just not have been looked at yet
+            message = around.problem or (f"not given yet: {missing}" if missing else "its Service has no address yet")
+            return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_ASSIGNED, message))
+        if missing:
+            return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_USABLE, f"not given: {missing}"))
+    served = [listener for listener in owner.listeners if listener.served]
+    ports = {(listener.port, listener.transport) for listener in served}
+    problems = {port: port_problem(g, owner.key, *port) for port in ports}
+    blocked = [problem for problem in problems.values() if problem]
+    if served and len(blocked) == len(problems):
+        return failed(reasons.PROGRAMMED, blocked_ports(blocked))
+    if not proxy.connected:
+        return failed(reasons.PROGRAMMED, pending(proxy.problem or "no proxy is connected"))
+    if any(proxy.serves(*port) for port in problems) or not served:
+        # Ports that only ListenerSets want are theirs to report.
+        own = {(listener.port, listener.transport) for listener in served if listener.owner == key}
+        return true(
+            reasons.PROGRAMMED, "; ".join(problem.text for port, problem in problems.items() if problem and port in own)
+        )
+    return failed(reasons.PROGRAMMED, pending(proxy.problem or "the proxy has not acknowledged the configuration yet"))
+
+
+def _still_wanted(g: Graph, key: Key, addresses: tuple[str, ...]) -> list[str]:
+    """Returns those that the Gateway asks for as it is written now; what is known of its Services may be older."""
+    obj = read(g, key, api.Gateway)
+    wanted = {canonical(address.value) for address in obj.spec.addresses} if obj else set()
+    return [address for address in addresses if address in wanted]
+
+
+def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
+    """Returns ResolvedRefs of the Gateway itself, which is about its client certificate, where it has one."""
+    own = client_certificate(g, key)
+    if own is None:
+        return ()
+    if isinstance(own, Problem):
+        return (failed(reasons.RESOLVED_REFS, own),)
+    if problem := pair_out_of_date(g, own):
+        return (failed(reasons.RESOLVED_REFS, problem.at(CLIENT_CERTIFICATE)),)
+    return (true(reasons.RESOLVED_REFS, pair_dates(g, own)),)
+
+
+def _insecure(g: Graph, key: Key) -> tuple[Condition, ...]:
+    """Returns the condition that is there only while some waiver is in effect."""
+    count = WAIVED.size(g, key)
+    if not count:
+        return ()
+    what = "1 backend is" if count == 1 else f"{count} backends are"
+    message = f"{what} not fully verified, by a VerificationWaiver; `lasthop audit` lists what, why and until when"
+    return (true(reasons.INSECURE_BACKEND_VERIFICATION, message),)
+
+
+def _weakened(g: Graph, key: Key) -> tuple[Condition, ...]:
+    """Returns the condition that is there only while some backend is verified less than it was, and nobody has acknowledged
+    it."""
+    count = WEAKENED.size(g, key)
+    if not count:
+        return ()
+    what = "1 backend is" if count == 1 else f"{count} backends are"
+    message = f"{what} verified less than before, which nobody has acknowledged; `lasthop audit --since 24h` lists the edits"
+    return (true(reasons.BACKENDS_WEAKENED, message, reasons.NO_LONGER_VERIFIED),)
+
+
+def _without_room(g: Graph, key: Key) -> tuple[Condition, ...]:
+    """Returns the condition that is there only while policies cannot tell of this Gateway, which then cannot use them. The
+    spec wants it on the ancestor, because the policy has no place to say it."""
+    full = sorted(set(WITHOUT_ROOM.of(g, key)))
+    if not full:
+        return ()
+    more = f" and {len(full) - SHOWN} more" if len(full) > SHOWN else ""
+    message = f"no room for this Gateway in the status of {', '.join(map(str, full[:SHOWN]))}{more}, so their backends get 500"
+    return (true(reasons.POLICY_STATUS_FULL, message, reasons.NO_ROOM),)
+
+
+CLASS_STATUS = Output("status-classes", "GatewayClass", class_status)
+GATEWAY_STATUS = Output("status-gateways", "Gateway", gateway_status)

@@ -1,0 +1,87 @@
+"""Status of routes: one entry for each parentRef that names a Gateway of ours or one of its ListenerSets."""
+
+from __future__ import annotations
+
+import functools
+
+from msgspec.structs import replace
+
+from lasthop.base.api.kinds import CONTROLLER_NAME
+from lasthop.base.api.meta import Key
+from lasthop.base.api.route_kinds import ROUTE_KINDS
+from lasthop.base.api.routes import ParentReference
+from lasthop.base.api.status import ParentStatus, RouteStatus
+from lasthop.engine.outputs.envoy.encoded_routes import unserved
+from lasthop.engine.outputs.status.conditions import stated
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import Condition, failed, true
+from lasthop.engine.plan.problem import joined
+from lasthop.engine.plan.routing import Parent
+from lasthop.engine.resolve.gateways.gateways import without_effect
+from lasthop.engine.resolve.hops.failing import FAILING_ROUTES, unconnected
+from lasthop.engine.resolve.hops.verification import WEAKENED_ROUTES, weakened
+from lasthop.engine.resolve.routing.attachment import parents
+from lasthop.engine.resolve.routing.budgets import verdict_at
+from lasthop.engine.resolve.routing.routes import PROTOCOLS, RouteVerdict, read_route
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.stages import Output
+
+REFUSAL = {"HTTPRoute": "500", "GRPCRoute": "UNAVAILABLE"}
+"""What the client gets from a rule that cannot be done as it asks."""
+
+
+@query
+def route_status(g: Graph, key: Key) -> RouteStatus | None:
+    obj = read_route(g, key)
+    if obj is None:
+        return None
+    entries = []
+    for parent in parents(g, key):
+        ref = _reference(parent.owner, parent.section_name, parent.port)
+        said = without_effect("useDefaultGateways", obj.spec.use_default_gateways)
+        judged = verdict_at(g, key, parent)
+        if key.kind in PROTOCOLS:
+            problems, whole = unserved(g, key, parent.gateway, parent.hosts)
+            if problems:
+                judged = replace(judged, refused=(*problems, *judged.refused), all_refused=judged.all_refused or whole)
+        served: tuple[Condition, ...] = ()
+        if parent.problem is None:
+            failing = unconnected(FAILING_ROUTES.of(g, key, parent.gateway))
+            served = (*weakened(WEAKENED_ROUTES.of(g, key, parent.gateway)), *failing)
+        conditions = (*_conditions(key.kind, parent, judged, said), *served)
+        entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
+    return RouteStatus(tuple(entries)) if entries else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _reference(owner: Key, section_name: str, port: int) -> ParentReference:
+    """Returns what a status calls a parent: one and the same for the many routes of a Gateway."""
+    return ParentReference(owner.name, kind=owner.kind, namespace=owner.namespace, section_name=section_name, port=port)
+
+
+def _conditions(kind: str, parent: Parent, judged: RouteVerdict, said: str) -> tuple[Condition, ...]:
+    accepted = _accepted(parent, judged, said)
+    found = [accepted, _resolved(judged)]
+    problems = (*judged.left_out, *judged.refused)
+    if problems and accepted.status:
+        # "Dropped Rule" is how the spec wants it to begin.
+        answer = f", so that it answers {REFUSAL[kind]}" if judged.refused and kind in REFUSAL else ""
+        found.append(failed(reasons.PARTIALLY_INVALID, joined(problems, fields=True).within(f"Dropped Rule{answer}")))
+    return tuple(found)
+
+
+def _accepted(parent: Parent, judged: RouteVerdict, said: str) -> Condition:
+    if parent.problem:
+        return failed(reasons.ACCEPTED, parent.problem)
+    if judged.all_refused:
+        return failed(reasons.ACCEPTED, joined((*judged.left_out, *judged.refused), fields=True))
+    return true(reasons.ACCEPTED, said)
+
+
+def _resolved(judged: RouteVerdict) -> Condition:
+    if not judged.refs:
+        return true(reasons.RESOLVED_REFS)
+    return failed(reasons.RESOLVED_REFS, joined(judged.refs, fields=True))
+
+
+ROUTE_STATUS = tuple(Output(f"status-{kind}", kind, route_status) for kind in ROUTE_KINDS)

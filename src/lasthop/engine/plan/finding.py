@@ -1,0 +1,59 @@
+"""Every problem, said once: the same finding feeds status, the log, `lasthop check` and the audit."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+
+
+def with_remedy(message: str, remedy: str) -> str:
+    """Joins what is wrong and what to do as sentences, whether or not the first one ends as one."""
+    if not remedy:
+        return message
+    return f"{message} {remedy}" if message.endswith((".", "?", "!")) else f"{message}. {remedy}"
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Finding(msgspec.Struct, frozen=True, order=True):
+    """What is wrong, where, and what to do about it."""
+
+    object: Key | None
+    reason: str
+    """CamelCase, the condition reason where there is one."""
+    message: str
+    """What is wrong, naming the reference or value at fault."""
+    remedy: str = ""
+    """What to do, as an imperative sentence."""
+    field: str = ""
+    """Path inside the object, e.g. `spec.validation.caCertificateRefs[0]`."""
+    severity: Severity = Severity.ERROR
+    file: str = ""
+    line: int = 0
+    about: tuple[Key, ...] = ()
+    """The other objects that the message names, in its order."""
+    missing: tuple[Key, ...] = ()
+    """Those of them that do not exist, cannot be read, or lack what is asked of them."""
+    advised: bool = False
+    """The message ends in advice, so that it needs no more."""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: " if self.file else ""
+        what = ", ".join(part for part in (str(self.object) if self.object else "", self.field) if part)
+        return f"{place}{what + ': ' if what else ''}{with_remedy(self.message, self.remedy)}"
+
+
+class FindingChanges(msgspec.Struct, frozen=True):
+    """Findings that have appeared and gone since somebody last asked."""
+
+    new: tuple[Finding, ...] = ()
+    gone: tuple[Finding, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.new or self.gone)

@@ -1,0 +1,1 @@
+"""Backends: what a backendRef names, its endpoints and protocol, and which routes lead to it."""

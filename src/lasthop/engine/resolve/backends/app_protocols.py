@@ -1,0 +1,105 @@
+"""What a Service, or a ServiceImport, says about TLS on its ports: by `appProtocol`, and by the annotations that other
+gateways read.
+
+`appProtocol` never starts TLS, because it does not say what to verify. A port that says TLS and has no BackendTLSPolicy is
+refused; one that says plaintext is known to mean it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.core import AnyService, ServicePort
+from lasthop.base.api.kinds import SERVICE_GROUPS
+from lasthop.base.api.meta import Key
+
+H2C: Final = "kubernetes.io/h2c"
+WS: Final = "kubernetes.io/ws"
+
+PLAINTEXT: Final = frozenset(
+    (
+        *(H2C, WS, "h2c", "ws", "http", "http-alt", "www", "www-http"),
+        *("amqp", "ftp", "imap", "ldap", "mqtt", "nntp", "pop3", "sip", "telnet"),
+        *("domain", "syslog"),
+    )
+)
+"""Kubernetes' own names, and IANA's where the same protocol over TLS has a name of its own (https, wss, ldaps, secure-mqtt):
+naming one of these means plaintext."""
+
+TLS: Final = frozenset(
+    (
+        *("https", "https-alt", "wss", "tls", "ssl", "grpcs", "tls-sni"),
+        *("amqps", "ftps", "imaps", "ldaps", "mqtts", "secure-mqtt", "nntps", "pop3s", "sips", "sip-tls", "telnets"),
+        *("domain-s", "ircs-u", "msft-gc-ssl", "submissions", "smtps", "syslog-tls", "xmpps-client", "xmpps-server"),
+    )
+)
+"""The same over TLS, and what other gateways call it, whatever the domain in front of it. Not `http2`, `h2` and `grpc`, which
+mean TLS to some and plaintext to others."""
+
+
+def says_plaintext(app_protocol: str) -> bool:
+    return app_protocol.lower() in PLAINTEXT
+
+
+def says_tls(app_protocol: str) -> bool:
+    return app_protocol.lower().rpartition("/")[2] in TLS
+
+
+_BY_PORT: Final = ("projectcontour.io/upstream-protocol.tls", "projectcontour.io/upstream-protocol.h2")
+"""Contour: names or numbers of ports."""
+_BY_PORT_NAME: Final = ("cloud.google.com/app-protocols", "service.alpha.kubernetes.io/app-protocols")
+"""GKE: a JSON object of protocols by port name, of which HTTP2 is over TLS too."""
+_BY_VALUE: Final = (
+    "traefik.ingress.kubernetes.io/service.serversscheme",
+    "nginx.ingress.kubernetes.io/backend-protocol",
+    "alb.ingress.kubernetes.io/backend-protocol",
+    "konghq.com/protocol",
+)
+"""Those whose value is a protocol, for all ports."""
+_BY_PRESENCE: Final = (
+    "service.beta.openshift.io/serving-cert-secret-name",
+    "service.alpha.openshift.io/serving-cert-secret-name",
+)
+"""OpenShift issues a certificate for the Service, which its Pods are to show."""
+_BY_NAME: Final = ("nginx.org/ssl-services",)
+"""NGINX, at its Ingresses: names of Services."""
+_BY_SWITCH: Final = ("haproxy.org/server-ssl",)
+
+
+def annotation_for_tls(service: AnyService, port: ServicePort) -> str:
+    """Returns the name of an annotation by which another gateway would use TLS on a port; empty if there is none."""
+    annotations = service.metadata.annotations
+    if says_plaintext(port.app_protocol):
+        return ""
+    for name, value in annotations:
+        if (
+            (name in _BY_PORT and {port.name, str(port.port)} & _words(value))
+            or (name in _BY_PORT_NAME and _by_port_name(value).get(port.name, "").upper() in ("HTTPS", "HTTP2"))
+            or (name in _BY_VALUE and says_tls(value.strip()))
+            or (name in _BY_PRESENCE and value)
+            or (name in _BY_NAME and service.metadata.name in _words(value))
+            or (name in _BY_SWITCH and value.strip().lower() == "true")
+        ):
+            return name
+    return ""
+
+
+def _words(value: str) -> set[str]:
+    return {word for each in value.split(",") if (word := each.strip())}
+
+
+def _by_port_name(value: str) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(value, type=dict[str, str])
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
+def policy_to_write(service: Key, port: ServicePort) -> str:
+    """Says where to write a BackendTLSPolicy for a port, and what it must target."""
+    section = f", sectionName: {port.name}" if port.name else ""
+    group = SERVICE_GROUPS[service.kind] or '""'
+    target = f"{{group: {group}, kind: {service.kind}, name: {service.name}{section}}}"
+    return f"in namespace {service.namespace} with targetRefs [{target}]"

@@ -1,0 +1,238 @@
+"""XBackendTrafficPolicies: which one applies to a backend, and the retry budget (GEP-3388) and sessions (GEP-1619) that it
+asks for.
+
+Of several that name a backend the oldest applies, then {namespace}/{name} decides, whatever state it is in. What it asks for
+is judged part by part: sessions that cannot be kept do not cost a backend its budget. For sessions, a rule of a route goes
+before an XBackend's own setting, and that before a policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api.backends import GROUP as XBACKEND_GROUP
+from lasthop.base.api.backends import KIND as XBACKEND
+from lasthop.base.api.backends import XBackend
+from lasthop.base.api.core import Service
+from lasthop.base.api.meta import Key
+from lasthop.base.api.routes import SessionPersistence
+from lasthop.base.api.traffic import LocalPolicyTargetReference, RetryConstraint, XBackendTrafficPolicy
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import Condition, failed, true
+from lasthop.engine.plan.connecting import RetryBudget
+from lasthop.engine.plan.finding import Severity
+from lasthop.engine.plan.problem import Problem, invalid, joined, not_found, unsupported_value
+from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.resolve.backends import xbackends
+from lasthop.engine.resolve.backends.reach import REACH
+from lasthop.engine.resolve.gateways.ports import serves_nothing
+from lasthop.engine.resolve.gateways.profiles import limits
+from lasthop.engine.resolve.policies.ancestors import Ancestors, with_room
+from lasthop.engine.resolve.policies.targets import rule_of, service_meant
+from lasthop.engine.resolve.routing.http_syntax import is_duration, seconds, shown
+from lasthop.engine.resolve.routing.refusals import long_session_name, session_problems
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.stages import indexer
+from lasthop.engine.store.store import read
+
+KIND: Final = "XBackendTrafficPolicy"
+MAX_INTERVAL: Final = 3_600.0
+MAX_COUNT: Final = 1_000_000
+"""The CRD's own limits, these two."""
+
+TRAFFIC_CLAIMS = Index[Key, tuple[tuple[str, str], Key]]("traffic-claim")
+"""By backend: (age, policy)."""
+
+
+def backend_of(policy: Key, target: LocalPolicyTargetReference) -> Key | None:
+    """Returns the backend that a target names; None if it is of a kind that no policy applies to."""
+    if target.kind == "Service" and target.group in ("", "core"):
+        return Key("Service", policy.namespace, target.name)
+    return Key(XBACKEND, policy.namespace, target.name) if (target.group, target.kind) == (XBACKEND_GROUP, XBACKEND) else None
+
+
+@indexer(KIND)
+def index_traffic_claims(g: Graph, key: Key) -> Iterator[Entry]:
+    obj = read(g, key, XBackendTrafficPolicy)
+    for backend in dict.fromkeys(backend_of(key, target) for target in obj.spec.target_refs) if obj else ():
+        if obj and backend:
+            yield TRAFFIC_CLAIMS.entry((backend,), (obj.age, key))
+
+
+def traffic_policy(g: Graph, backend: Key) -> Key | None:
+    """Returns the policy that wins for a backend."""
+    claims = TRAFFIC_CLAIMS.of(g, backend)
+    return min(claims)[1] if claims else None
+
+
+# --- what it asks for ------------------------------------------------------------------------------------------------
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What a policy asks for and can have at one Gateway, and what it cannot have."""
+
+    budget: RetryBudget | None = None
+    session: SessionPersistence | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return self.budget is None and self.session is None
+
+
+@query
+def judgement(g: Graph, policy: Key, gateway: Key) -> Judgement:
+    obj = read(g, policy, XBackendTrafficPolicy)
+    if obj is None:
+        return Judgement()
+    constraint, session, field = obj.spec.retry_constraint, obj.spec.session_persistence, "spec.sessionPersistence"
+    of_budget = tuple(_constraint_problems(constraint)) if constraint else ()
+    of_session = (*session_problems(session, field), *long_session_name(session, field, limits(g, gateway))) if session else ()
+    budget = _budget(constraint) if constraint and not of_budget else None
+    return Judgement(budget, None if of_session else session, (*of_budget, *of_session))
+
+
+def _constraint_problems(constraint: RetryConstraint) -> Iterator[Problem]:
+    """Yields what the CRD refuses too: an API server may hold objects that are older than it."""
+    budget, rate, field = constraint.budget, constraint.min_retry_rate, "spec.retryConstraint"
+    if not 0 <= budget.percent <= 100:
+        yield unsupported_value(f"percent {budget.percent} is not between 0 and 100", f"{field}.budget.percent")
+    if not 1 <= rate.count <= MAX_COUNT:
+        yield unsupported_value(f"count {rate.count} is not between 1 and {MAX_COUNT:,}", f"{field}.minRetryRate.count")
+    for interval, place in ((budget.interval, "budget.interval"), (rate.interval, "minRetryRate.interval")):
+        if not is_duration(interval):
+            message = f"{shown(interval)} is not a duration (GEP-2257); write it like 10s"
+            yield unsupported_value(message, f"{field}.{place}")
+        elif not 0 < seconds(interval) <= MAX_INTERVAL:
+            yield unsupported_value(f"{interval} is not between 1ms and 1h", f"{field}.{place}")
+
+
+def _budget(constraint: RetryConstraint) -> RetryBudget:
+    # Envoy knows no rate of retries, only how many are under way: those that begin within a second.
+    rate = constraint.min_retry_rate.count / seconds(constraint.min_retry_rate.interval)
+    minimum = min(max(1, math.ceil(rate)), MAX_COUNT)
+    return RetryBudget(constraint.budget.percent, seconds(constraint.budget.interval), minimum)
+
+
+def retry_budget(g: Graph, gateway: Key, backend: Key) -> RetryBudget | None:
+    policy = _applied(g, gateway, backend)
+    return judgement(g, policy, gateway).budget if policy else None
+
+
+class Kept(NamedTuple):
+    """Sessions that a backend asks for, and by which object."""
+
+    wanted: SessionPersistence
+    by: Key
+
+
+def asked_session(g: Graph, backend: Key) -> Kept | None:
+    """Returns the sessions that an XBackend asks for itself, or those of its policy; whether they can be kept is open."""
+    own = xbackends.session(g, backend) if backend.kind == XBACKEND else None
+    if own:
+        return Kept(own, backend)
+    policy = traffic_policy(g, backend)
+    obj = read(g, policy, XBackendTrafficPolicy) if policy else None
+    return Kept(obj.spec.session_persistence, policy) if policy and obj and obj.spec.session_persistence else None
+
+
+def kept_session(g: Graph, gateway: Key, backend: Key) -> Kept | None:
+    """Returns the sessions of a backend that can be kept at a Gateway."""
+    asked = asked_session(g, backend)
+    if asked is None:
+        return None
+    if asked.by == backend:
+        problems = (*session_problems(asked.wanted, ""), *long_session_name(asked.wanted, "", limits(g, gateway)))
+        return None if problems else asked
+    policy = _applied(g, gateway, backend)
+    return asked if policy and judgement(g, policy, gateway).session else None
+
+
+def _applied(g: Graph, gateway: Key, backend: Key) -> Key | None:
+    """Returns the policy that a Gateway applies; none for which its status has no room: nobody could see there what it
+    does."""
+    policy = traffic_policy(g, backend)
+    return policy if policy and gateway not in traffic_ancestors(g, policy).without_room else None
+
+
+# --- what is said of it ----------------------------------------------------------------------------------------------
+
+
+@query
+def traffic_ancestors(g: Graph, policy: Key) -> Ancestors:
+    """Returns the Gateways whose requests reach a policy's targets."""
+    obj = read(g, policy, XBackendTrafficPolicy)
+    reached = {hop.gateway for target in obj.spec.target_refs for hop in hops_to(g, policy, target)} if obj else set()
+    return with_room(g, reached, obj.status) if obj else Ancestors()
+
+
+def hops_to(g: Graph, policy: Key, target: LocalPolicyTargetReference) -> list[Hop]:
+    """Returns the hops of requests that lead to a target: connections are not retried, and have no cookies."""
+    backend = backend_of(policy, target)
+    return [hop for hop in REACH.of(g, backend) if hop.protocol.http] if backend else []
+
+
+@query
+def target_problem(g: Graph, policy: Key, target: LocalPolicyTargetReference) -> Problem | None:
+    """Returns why a policy has no effect on one of its targets."""
+    backend = backend_of(policy, target)
+    if backend is None:
+        kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
+        message = f"target {target.name}: kind {kind} is not supported; the policy has no effect on it"
+        return invalid(message, remedy="name a Service or an XBackend")
+    if backend.kind == "Service" and read(g, backend, Service) is None:
+        return not_found(reasons.TARGET_NOT_FOUND, backend, guess=service_meant(g, backend))
+    if backend.kind == XBACKEND and read(g, backend, XBackend) is None:
+        return not_found(reasons.TARGET_NOT_FOUND, backend)
+    first = min(TRAFFIC_CLAIMS.of(g, backend), default=None)
+    if first and first[1] != policy:
+        obj = read(g, policy, XBackendTrafficPolicy)
+        rule = rule_of(first[0], obj.age if obj else first[0])
+        message = f"{backend} is already targeted by {KIND} {first[1].path}, which {rule}"
+        return Problem(reasons.CONFLICTED, message, about=(backend, first[1]))
+    return None
+
+
+@query
+def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
+    """Returns the conditions at one Gateway: accepted if anything that it asks for takes effect there."""
+    obj = read(g, policy, XBackendTrafficPolicy)
+    if obj is None:
+        return ()
+    judged, effective = judgement(g, policy, gateway), False
+    here: list[Problem] = []
+    elsewhere: list[Problem] = []
+    for target in obj.spec.target_refs:
+        reached = any(hop.gateway == gateway for hop in hops_to(g, policy, target))
+        if problem := target_problem(g, policy, target):
+            (here if reached else elsewhere).append(problem)
+        else:
+            effective |= reached
+    problems = (*here, *elsewhere, *judged.problems)
+    if here and not effective:
+        return (failed(reasons.ACCEPTED, joined((*here, *elsewhere))),)
+    if judged.problems and judged.empty:
+        return (failed(reasons.ACCEPTED, joined(judged.problems, reasons.INVALID, fields=True)),)
+    said = [str(problem) for problem in problems] or (["it asks for nothing"] if judged.empty else [])
+    if judged.session:
+        backends = filter(None, (backend_of(policy, target) for target in obj.spec.target_refs))
+        said += [f"the sessions that {each} asks for itself go first" for each in backends if xbackends.session(g, each)]
+    found = [true(reasons.ACCEPTED, "; ".join(dict.fromkeys(said)))]
+    if problems:
+        found.append(failed(reasons.PARTIALLY_INVALID, joined(problems, fields=True)))
+    if unserved := serves_nothing(g, gateway):
+        found.append(failed(reasons.PROGRAMMED, unserved))
+    return tuple(found)
+
+
+def unreached(g: Graph, policy: Key) -> Problem | None:
+    """Returns why no Gateway uses a policy whose targets are all right."""
+    if traffic_ancestors(g, policy) != Ancestors():
+        return None
+    message = "no Gateway reaches its targets through an HTTPRoute or GRPCRoute, so the policy has no effect yet"
+    return Problem("NotReached", message, severity=Severity.WARNING)

@@ -1,0 +1,160 @@
+"""Backends: what a backendRef leads to, and where the endpoints of a Service port, ServiceImport or XBackend are."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.addresses import is_ip
+from lasthop.base.api.backends import GROUP as XBACKEND_GROUP
+from lasthop.base.api.backends import KIND as XBACKEND
+from lasthop.base.api.backends import XBackend
+from lasthop.base.api.core import AnyService, EndpointSlice, Service
+from lasthop.base.api.gateway import GROUP
+from lasthop.base.api.kinds import SERVICE_GROUPS
+from lasthop.base.api.meta import Key
+from lasthop.base.api.routes import BackendObjectReference
+from lasthop.engine.plan.limits import MAX_ENDPOINTS
+from lasthop.engine.plan.problem import Problem, invalid_kind, ref_not_permitted
+from lasthop.engine.plan.upstream import Endpoint, Endpoints, EndpointsKind, Protocol
+from lasthop.engine.resolve.backends import xbackends
+from lasthop.engine.resolve.backends.app_protocols import H2C, says_plaintext
+from lasthop.engine.resolve.backends.grants import permitted
+from lasthop.engine.resolve.settings import installed
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.sources import Index
+from lasthop.engine.store.store import read
+
+SLICE_LABELS: Final = {"Service": "kubernetes.io/service-name", "ServiceImport": "multicluster.kubernetes.io/service-name"}
+"""The label of an EndpointSlice that says to which object of a kind it belongs. One slice may belong to one of each."""
+SLICES = Index[Key, Key]("slice")
+"""EndpointSlices by Service or ServiceImport."""
+
+
+DNS_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A permitted reference to a port of a Service or ServiceImport, or to an XBackend, whether or not that exists."""
+
+    backend: Key
+    port: int
+
+
+def target(g: Graph, route: Key, ref: BackendObjectReference, group: str = GROUP) -> Target | Problem:
+    """Returns what a backendRef names, or why it may not. `group` is that of the object that has it."""
+    if (ref.group, ref.kind) == (XBACKEND_GROUP, XBACKEND):
+        backend = Key(XBACKEND, ref.namespace or route.namespace, ref.name)
+        if not permitted(g, group, route, XBACKEND_GROUP, backend):
+            return ref_not_permitted(route, backend)
+        # Its own port, or none that there is: an XBackend has one, and a reference need not name it.
+        own = xbackends.port(g, backend)
+        return Target(backend, own if ref.port in (0, own) else ref.port)
+    if SERVICE_GROUPS.get(ref.kind) != ref.group or not installed(g, ref.kind):
+        return invalid_kind(ref.kind, ref.group or None, "a Service or an XBackend")
+    service = Key(ref.kind, ref.namespace or route.namespace, ref.name)
+    if not permitted(g, group, route, ref.group, service):
+        return ref_not_permitted(route, service)
+    return Target(service, ref.port)
+
+
+@query
+def speaks_h2c(g: Graph, backend: Key, port: int) -> bool:
+    """Returns whether a backend says that it speaks HTTP/2 without TLS."""
+    if backend.kind == XBACKEND:
+        xbackend = read(g, backend, XBackend)
+        return xbackend is not None and xbackend.spec.protocol in xbackends.H2C
+    service = read(g, backend, AnyService)
+    found = service.port(port) if service else None
+    return found is not None and found.app_protocol == H2C
+
+
+@query
+def declares_plaintext(g: Graph, backend: Key, port: int, protocol: Protocol) -> bool:
+    """Returns whether a backend says itself that it speaks plaintext. An XBackend's tls.mode None does not: it is the
+    default."""
+    if backend.kind == XBACKEND:
+        return speaks_h2c(g, backend, port)
+    service = read(g, backend, AnyService)
+    found = service.port(port, protocol.transport) if service else None
+    return found is not None and says_plaintext(found.app_protocol)
+
+
+@query
+def endpoints_kind(g: Graph, backend: Key, port: int, transport: str) -> EndpointsKind:
+    return endpoints(g, backend, port, transport).kind
+
+
+@query
+def endpoints(g: Graph, backend: Key, port_number: int, transport: str) -> Endpoints:
+    """Returns those that can be connected to, as many as a port may have. One that Envoy would refuse must not take the others
+    along."""
+    if backend.kind == XBACKEND:
+        found = xbackends.endpoints(g, backend)
+        return Endpoints(found.kind, tuple(each for each in found.endpoints[:MAX_ENDPOINTS] if _sound(found.kind, each)))
+    service = read(g, backend, AnyService)
+    port = service.port(port_number, transport) if service else None
+    if service is None or port is None:
+        return Endpoints(EndpointsKind.ADDRESSES)
+    if isinstance(service, Service) and service.spec.type == "ExternalName":
+        target_port = port.target_port if isinstance(port.target_port, int) and port.target_port else port.port
+        kind, named = _kind_of(service.spec.external_name), Endpoint(service.spec.external_name, target_port)
+        return Endpoints(kind, (named,) if _sound(kind, named) else ())
+    return _from_slices(g, backend, port.name, transport)
+
+
+def _sound(kind: EndpointsKind, endpoint: Endpoint) -> bool:
+    if not 0 < endpoint.port < 65536:
+        return False
+    return DNS_NAME.fullmatch(endpoint.address) is not None if kind is EndpointsKind.DNS else is_ip(endpoint.address)
+
+
+def slices(g: Graph, service: Key) -> list[EndpointSlice]:
+    found = (read(g, key, EndpointSlice) for key in SLICES.of(g, service))
+    return [slice for slice in found if slice]
+
+
+def _kind_of(name: str) -> EndpointsKind:
+    return EndpointsKind.ADDRESSES if is_ip(name) else EndpointsKind.DNS
+
+
+def _from_slices(g: Graph, service: Key, port_name: str, transport: str) -> Endpoints:
+    keys = SLICES.of(g, service)
+    if len(keys) == 1:
+        only = _of_slice(g, keys[0], port_name, transport)
+        return Endpoints(only.kind if only.endpoints else EndpointsKind.ADDRESSES, only.endpoints[:MAX_ENDPOINTS])
+    # Kubernetes keeps one addressType per slice. Where a Service has both, addresses are preferred: they need no resolver.
+    found: dict[EndpointsKind, set[Endpoint]] = {kind: set() for kind in EndpointsKind}
+    for key in sorted(keys):
+        of_slice = _one_of_many(g, key, port_name, transport)
+        found[of_slice.kind].update(of_slice.endpoints)
+        if len(found[EndpointsKind.ADDRESSES]) >= MAX_ENDPOINTS:
+            break
+    kind = EndpointsKind.DNS if found[EndpointsKind.DNS] and not found[EndpointsKind.ADDRESSES] else EndpointsKind.ADDRESSES
+    return Endpoints(kind, tuple(sorted(found[kind])[:MAX_ENDPOINTS]))
+
+
+@query
+def _one_of_many(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
+    """Returns the endpoints of one slice. A query of its own: a Service with thousands of them changes slice by slice."""
+    return _of_slice(g, key, port_name, transport)
+
+
+def _of_slice(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
+    slice = read(g, key, EndpointSlice)
+    kind = EndpointsKind.DNS if slice and slice.address_type == "FQDN" else EndpointsKind.ADDRESSES
+    named_so = [p.port for p in slice.ports if p.name == port_name and p.protocol == transport] if slice else []
+    ports = {port for port in named_so if port and 0 < port < 65536}
+    addresses = {address for e in slice.endpoints if e.usable for address in e.addresses[:1]} if slice and ports else set()
+    # Envoy refuses anything but an address here; an API server does too, unless its validation is off.
+    usable = [address for address in addresses if _kind_of(address) is kind]
+    named = (Endpoint(address, port) for address in usable for port in ports)
+    return Endpoints(kind, tuple(sorted(each for each in named if kind is not EndpointsKind.DNS or _sound(kind, each))))
+
+
+def slice_services(key: Key, found: EndpointSlice) -> list[Key]:
+    """Returns the Service and the ServiceImport that an EndpointSlice says it belongs to."""
+    named = ((kind, found.metadata.labels.get(label)) for kind, label in SLICE_LABELS.items())
+    return [Key(kind, key.namespace, name) for kind, name in named if name]

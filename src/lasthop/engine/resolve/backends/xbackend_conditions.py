@@ -1,0 +1,76 @@
+"""The conditions of an XBackend at one Gateway that routes lead from."""
+
+from __future__ import annotations
+
+from lasthop.base.api.backends import EXTERNAL_HOSTNAME, KIND, XBackend
+from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import Condition, failed, true
+from lasthop.engine.plan.problem import Problem
+from lasthop.engine.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
+from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.resolve.backends.reach import REACH
+from lasthop.engine.resolve.backends.xbackends import client_certificate, spec_problem
+from lasthop.engine.resolve.gateways.gateways import age
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.hops.observed import connected
+from lasthop.engine.resolve.hops.verification import WEAKENED_POLICIES, weakened
+from lasthop.engine.resolve.policies.conditions import degraded
+from lasthop.engine.resolve.policies.judgement import judgement
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.store import read
+
+MAX_ANCESTORS = KINDS[KIND].ancestors
+
+
+def hops(g: Graph, key: Key) -> tuple[Hop, ...]:
+    return tuple(sorted(REACH.of(g, key)))
+
+
+@query
+def gateways(g: Graph, key: Key) -> tuple[Key, ...]:
+    """Returns the Gateways that reach an XBackend, as far as its status has room. The others use it all the same."""
+    obj = read(g, key, XBackend)
+    reached = sorted({hop.gateway for hop in hops(g, key)}, key=lambda gateway: age(g, gateway))
+    foreign = sum(1 for entry in obj.status.ancestors if entry.controller_name != CONTROLLER_NAME) if obj else 0
+    return tuple(reached[: max(0, MAX_ANCESTORS - foreign)])
+
+
+@query
+def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
+    """Returns the conditions for one Gateway: accepted only if no hop from there is refused."""
+    resolved = _resolved(g, key)
+    own, judged = spec_problem(g, key), judgement(g, key)
+    if own:
+        return failed(reasons.ACCEPTED, own), resolved
+    if judged and judged.problem:
+        return failed(reasons.ACCEPTED, judged.problem), resolved
+    here = [hop for hop in hops(g, key) if hop.gateway == gateway]
+    found = [hop_tls(g, *hop) for hop in here]
+    for tls in found:
+        if isinstance(tls, Refused):
+            return failed(reasons.ACCEPTED, tls.why), resolved
+    accepted = true(reasons.ACCEPTED, "; ".join(_warnings(g, key, found)))
+    seen = connected(g, here, tls=any(isinstance(tls, BackendTLS) for tls in found))
+    waiver = next((tls.waiver for tls in found if isinstance(tls, BackendTLS) and tls.waiver), None)
+    more = (seen, degraded(waiver) if waiver else None, *weakened(WEAKENED_POLICIES.of(g, key, gateway)))
+    return accepted, resolved, *(condition for condition in more if condition)
+
+
+def _warnings(g: Graph, key: Key, found: list[HopTLS]) -> tuple[str, ...]:
+    obj, judged = read(g, key, XBackend), judgement(g, key)
+    warnings = [*judged.warnings, *judged.notes] if judged else []
+    if obj and obj.spec.type == EXTERNAL_HOSTNAME and any(isinstance(tls, Plaintext) for tls in found):
+        warnings.append(f"nothing verifies that {obj.spec.external_hostname.hostname} is who answers: the gateway adds no TLS")
+    return tuple(warnings)
+
+
+def _resolved(g: Graph, key: Key) -> Condition:
+    """Judges the references of its TLS."""
+    judged, certificate = judgement(g, key), client_certificate(g, key)
+    if judged and judged.unresolved:
+        return failed(reasons.RESOLVED_REFS, judged.unresolved)
+    if isinstance(certificate, Problem):
+        return failed(reasons.RESOLVED_REFS, certificate)
+    return true(reasons.RESOLVED_REFS)

@@ -1,0 +1,1 @@
+"""Gateways, GatewayClasses, ListenerSets and listeners: who owns them, what they bind, what the operator permits."""

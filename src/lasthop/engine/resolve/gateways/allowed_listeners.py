@@ -1,0 +1,146 @@
+"""The ListenerSets of a Gateway: which ones it allows, by namespace as with routes, and in which order they come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from lasthop.base.api.core import Namespace
+from lasthop.base.api.gateway import GROUP, Gateway, LabelSelector, ListenerSet, RouteNamespaces
+from lasthop.base.api.labels import is_label_value, is_qualified_name
+from lasthop.base.api.meta import Key, StringMap
+from lasthop.engine.plan.problem import Problem, unsupported_value
+from lasthop.engine.resolve.gateways.profiles import limits
+from lasthop.engine.resolve.routing.http_syntax import shown, word
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.stages import indexer
+from lasthop.engine.store.store import read
+
+
+def parent_gateway(g: Graph, key: Key) -> Key | None:
+    """Returns the Gateway that a ListenerSet names, whether or not there is one; None if it names something else."""
+    obj = read(g, key, ListenerSet)
+    ref = obj.spec.parent_ref if obj else None
+    if ref is None or (ref.group, ref.kind) != (GROUP, "Gateway"):
+        return None
+    return Key("Gateway", ref.namespace or key.namespace, ref.name)
+
+
+LISTENER_SETS = Index[Key, tuple[tuple[str, str], Key, int]]("listener-set")
+"""By the Gateway that they name: (age, ListenerSet, how many listeners it has)."""
+
+
+@indexer("ListenerSet", keeps=True)
+def index_listener_sets(g: Graph, key: Key) -> Iterator[Entry]:
+    obj, gateway = read(g, key, ListenerSet), parent_gateway(g, key)
+    if obj and gateway:
+        yield LISTENER_SETS.entry((gateway,), (obj.age, key, len(obj.spec.listeners)))
+
+
+@query
+def allowed_sets(g: Graph, gateway: Key) -> tuple[Key, ...]:
+    """Returns the ListenerSets whose listeners the Gateway takes, the older first, then by {namespace}/{name}."""
+    obj = read(g, gateway, Gateway)
+    if obj is None:
+        return ()
+    most = limits(g, gateway).listeners_per_namespace
+    taken: Counter[str] = Counter()
+    found = []
+    for _, key, count in sorted(LISTENER_SETS.of(g, gateway)):
+        # One that goes over the limit is left out whole, and takes nothing from those after it.
+        if allows_set(g, gateway, key.namespace) and taken[key.namespace] + count <= most:
+            taken[key.namespace] += count
+            found.append(key)
+    return tuple(found)
+
+
+def allows_set(g: Graph, gateway: Key, namespace: str) -> bool:
+    """Returns whether the Gateway takes ListenerSets of a namespace."""
+    obj = read(g, gateway, Gateway)
+    return obj is not None and allows_namespace(g, gateway, obj.spec.allowed_listeners.namespaces, namespace)
+
+
+def unusable_rule(g: Graph, gateway: Key) -> Problem | None:
+    """Returns why a Gateway takes no ListenerSets, although its author wanted some."""
+    obj = read(g, gateway, Gateway)
+    wrong = namespaces_problem(obj.spec.allowed_listeners.namespaces) if obj else None
+    return wrong.within("no ListenerSet is taken").at("spec.allowedListeners.namespaces") if wrong else None
+
+
+def allows_namespace(g: Graph, owner: Key, rule: RouteNamespaces, namespace: str) -> bool:
+    """Returns whether a rule lets a namespace in. `Same` is the namespace of the object that holds the rule: a ListenerSet's
+    own for its listeners."""
+    match rule.from_:
+        case "All":
+            return True
+        case "Same":
+            return owner.namespace == namespace
+        case "Selector" if rule.selector is not None:
+            found = read(g, Key("Namespace", "", namespace), Namespace)
+            return found is not None and selects(rule.selector, found.metadata.labels)
+        case _:
+            return False
+
+
+def namespaces_problem(rule: RouteNamespaces) -> Problem | None:
+    """Returns why a rule lets no namespace in, although its author wanted some."""
+    match rule.from_:
+        case "All" | "Same" | "None":
+            return None
+        case "Selector" if rule.selector is None:
+            return unsupported_value("from is Selector, and there is no selector", remedy="add one")
+        case "Selector" if rule.selector is not None:
+            wrong = invalid_selector(rule.selector)
+            return unsupported_value(f"selector.{wrong}", remedy="correct it") if wrong else None
+        case _:
+            return unsupported_value(f"from {word(rule.from_)} is not supported", remedy="use All, Same or Selector")
+
+
+# --- label selectors -------------------------------------------------------------------------------------------------
+
+_WITH_VALUES: Final = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
+"""Operators, and whether they need values or must not have any."""
+
+
+def selects(selector: LabelSelector, labels: StringMap) -> bool:
+    """Selects by labels. A selector that asks for nothing selects everything, an invalid one nothing."""
+    if invalid_selector(selector):
+        return False
+    have = dict(labels)
+    if any(have.get(key) != value for key, value in selector.match_labels):
+        return False
+    for wanted in selector.match_expressions:
+        present, inside = wanted.key in have, have.get(wanted.key) in wanted.values
+        if not {"In": inside, "NotIn": not inside, "Exists": present, "DoesNotExist": not present}[wanted.operator]:
+            return False
+    return True
+
+
+def invalid_selector(selector: LabelSelector) -> str:
+    """Returns what Kubernetes calls invalid in a selector (apimachinery's LabelSelectorAsSelector, which the CRDs do not
+    repeat), with its place; empty if nothing is."""
+    for key, value in selector.match_labels:
+        if wrong := _invalid_key(key) or _invalid_values((value,)):
+            return f"matchLabels: {wrong}"
+    for number, each in enumerate(selector.match_expressions):
+        if wrong := _invalid_key(each.key) or _invalid_operator(each.operator, each.values) or _invalid_values(each.values):
+            return f"matchExpressions[{number}]: {wrong}"
+    return ""
+
+
+def _invalid_key(key: str) -> str:
+    return "" if is_qualified_name(key) else f"{shown(key)} is not a label key"
+
+
+def _invalid_operator(operator: str, values: tuple[str, ...]) -> str:
+    if operator not in _WITH_VALUES:
+        return f"operator {word(operator)} is not one of {', '.join(_WITH_VALUES)}"
+    if _WITH_VALUES[operator] == bool(values):
+        return ""
+    return f"operator {operator} needs values" if _WITH_VALUES[operator] else f"operator {operator} takes no values"
+
+
+def _invalid_values(values: tuple[str, ...]) -> str:
+    return next((f"{shown(value)} is not a label value" for value in values if not is_label_value(value)), "")

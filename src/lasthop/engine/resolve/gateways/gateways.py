@@ -1,0 +1,130 @@
+"""Gateways: whose they are, what they bind, the certificate they show to backends, and who holds a contested port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from lasthop.base.api import gateway as api
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import Condition, failed, true
+from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.problem import Problem, invalid_kind, listeners_not_valid, ref_not_permitted
+from lasthop.engine.resolve.backends.grants import permitted
+from lasthop.engine.resolve.gateways.addresses import WILDCARDS, addresses
+from lasthop.engine.resolve.gateways.allowed_listeners import unusable_rule
+from lasthop.engine.resolve.gateways.classes import gateway_class
+from lasthop.engine.resolve.gateways.listeners import listeners
+from lasthop.engine.resolve.gateways.profiles import own_profile
+from lasthop.engine.resolve.settings import settings
+from lasthop.engine.resolve.trust.certificates import key_pair, refused_pair
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.stages import indexer
+from lasthop.engine.store.store import OBJECTS, read
+
+CLIENT_CERTIFICATE: Final = "spec.tls.backend.clientCertificateRef"
+
+
+@query
+def age(g: Graph, key: Key) -> tuple[str, str]:
+    """Returns the age of a Gateway or a ListenerSet."""
+    obj = OBJECTS.of(g, key)
+    return obj.age if obj else ("", key.path)
+
+
+@query
+def gateway(g: Graph, key: Key) -> Gateway | None:
+    """Returns the Gateway as it is to be served; None if it is not ours."""
+    obj = read(g, key, api.Gateway)
+    if obj is None:
+        return None
+    of_class = gateway_class(g, Key("GatewayClass", "", obj.spec.gateway_class_name))
+    if of_class is None:
+        return None
+    merged = listeners(g, key)
+    wanted = addresses(g, obj)
+    profile = own_profile(g, key)
+    if of_class.problem:
+        accepted = failed(reasons.ACCEPTED, of_class.problem.within("its GatewayClass is not accepted"))
+    elif isinstance(profile, Problem):
+        accepted = failed(reasons.ACCEPTED, profile)
+    elif wanted.problem:
+        accepted = failed(reasons.ACCEPTED, wanted.problem)
+    else:
+        # The mistakes of its ListenerSets are theirs to report; and as long as one of them can be served, a Gateway whose
+        # own listeners cannot is no reason to close theirs.
+        own = (listener for listener in merged if listener.owner == key)
+        bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
+        invalid = listeners_not_valid(bad)
+        if merged and not any(listener.served for listener in merged):
+            accepted = failed(reasons.ACCEPTED, invalid)
+        else:
+            unusable, scope = unusable_rule(g, key), without_effect("defaultScope", obj.spec.default_scope)
+            said = "; ".join(filter(None, (invalid.text, str(unusable or ""), scope)))
+            accepted = true(reasons.ACCEPTED, said, invalid.reason if bad else "")
+    return Gateway(key, wanted.bound, merged, accepted, wanted.requested)
+
+
+@query
+def gateway_accepted(g: Graph, key: Key) -> Condition | None:
+    """Returns the condition by itself, so that those who ask no more are not asked again whenever a listener changes. None if
+    it is not ours."""
+    found = gateway(g, key)
+    return found.accepted if found else None
+
+
+def without_effect(field: str, scope: str) -> str:
+    """Describes a Gateway's `defaultScope` or a route's `useDefaultGateways` (GEP-3793), which are not served, if set."""
+    if scope in ("", "None"):
+        return ""
+    return f"{field} {scope} has no effect: default Gateways are not supported, so each route must name its own"
+
+
+@query
+def client_certificate(g: Graph, key: Key) -> Key | Problem | None:
+    """Returns the Secret that the Gateway shows to backends (`spec.tls.backend.clientCertificateRef`), or why it cannot."""
+    obj = read(g, key, api.Gateway)
+    backend = obj.spec.tls.backend if obj and obj.spec.tls else None
+    ref = backend.client_certificate_ref if backend else None
+    if ref is None:
+        return None
+    field = CLIENT_CERTIFICATE
+    if (ref.group, ref.kind) != ("", "Secret"):
+        return invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CLIENT_CERTIFICATE_REF).at(field)
+    secret = Key("Secret", ref.namespace or key.namespace, ref.name)
+    if not permitted(g, api.GROUP, key, "", secret):
+        return ref_not_permitted(key, secret).at(field)
+    pair = key_pair(g, secret)
+    problem = pair if isinstance(pair, Problem) else refused_pair(g, key, secret)
+    return problem.with_reason(reasons.INVALID_CLIENT_CERTIFICATE_REF).at(field) if problem else secret
+
+
+SOCKETS = Index[int, str, tuple[tuple[str, str], Key, tuple[str, ...]]]("socket")
+"""By port and transport, where Gateways share a host: (age, Gateway, addresses)."""
+
+
+@indexer("Gateway", keeps=True)
+def index_sockets(g: Graph, key: Key) -> Iterator[Entry]:
+    found = gateway(g, key)
+    if found is None or not found.accepted.status or not settings(g).host_network:
+        return
+    # A port that only ListenerSets want is wanted since the oldest of these, or they could take it from others' Gateways.
+    claims: dict[tuple[int, str], tuple[str, str]] = {}
+    for listener in found.listeners:
+        if listener.served:
+            port, since = (listener.port, listener.transport), max(age(g, key), age(g, listener.owner))
+            claims[port] = min(since, claims.get(port, since))
+    for port, since in claims.items():
+        yield SOCKETS.entry(port, (since, key, found.addresses))
+
+
+@query
+def port_holder(g: Graph, key: Key, port: int, transport: str) -> Key | None:
+    """Returns an older Gateway that has this Gateway's address and port already, on a host that they share."""
+    sockets = sorted(SOCKETS.of(g, port, transport))
+    own, mine = next(((since, addresses) for since, owner, addresses in sockets if owner == key), (age(g, key), ()))
+    older = [(owner, addresses) for since, owner, addresses in sockets if (since, owner) < (own, key)]
+    every = WILDCARDS.intersection(mine)
+    return next((owner for owner, addresses in older if every or {*mine, *WILDCARDS} & {*addresses}), None)

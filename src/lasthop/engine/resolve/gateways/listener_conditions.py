@@ -1,0 +1,29 @@
+"""The conditions of a listener, with what is wrong with the servers that its filters refer to.
+
+Apart from the listener itself: whether a server can be used is decided by the policy of its Service, and a listener whose
+server cannot be used is served all the same. Its requests get 503.
+"""
+
+from __future__ import annotations
+
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import Condition, failed
+from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.problem import Problem, joined
+from lasthop.engine.plan.tls import Refused
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.store.graph import Graph
+
+
+def listener_conditions(g: Graph, listener: Listener) -> tuple[Condition, ...]:
+    """Returns all but Programmed, which depends on the proxy."""
+    refused = unusable_servers(g, listener)
+    if not refused or not listener.served:
+        return listener.conditions
+    unresolved = failed(reasons.RESOLVED_REFS, joined(refused))
+    return tuple(unresolved if c.type == reasons.RESOLVED_REFS and c.status else c for c in listener.conditions)
+
+
+def unusable_servers(g: Graph, listener: Listener) -> list[Problem]:
+    found = ((number, hop_tls(g, *auth.hop)) for number, auth in enumerate(listener.auth))
+    return [tls.problem.within(f"filters.requests[{n}].externalAuth") for n, tls in found if isinstance(tls, Refused)]

@@ -1,0 +1,54 @@
+"""Filters of listeners, which act on every request before a route is chosen: servers that are asked who may pass.
+
+Nothing may pass such a listener unasked. A filter that cannot be understood, or whose server may not be referred to, closes
+the listener; a server that cannot be connected to is its cluster's affair, as that of a route's filter is: requests get 503.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api import gateway as api
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan.listener import MAX_AUTH
+from lasthop.engine.plan.problem import Problem, unsupported_value
+from lasthop.engine.plan.routing import ExternalAuth
+from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.resolve.backends.backends import Target, target
+from lasthop.engine.resolve.gateways.profiles import limits
+from lasthop.engine.resolve.routing.external_auth import PROTOCOLS, external_auth, problems
+from lasthop.engine.store.graph import Graph
+
+EXTERNAL_AUTH: Final = "ExternalAuth"
+
+
+class ListenerFilters(msgspec.Struct, frozen=True):
+    auth: tuple[ExternalAuth, ...] = ()
+    """The servers to ask, in this order."""
+    refused: Problem | None = None
+    """What cannot be done."""
+    unresolved: Problem | None = None
+    """The reference that may not be followed."""
+
+
+def listener_filters(g: Graph, gateway: Key, owner: Key, listener: api.Listener) -> ListenerFilters:
+    """Returns what a listener asks for; `owner` is the Gateway or ListenerSet that has it, and needs the grants."""
+    found: list[ExternalAuth] = []
+    if len(listener.filters.requests) > MAX_AUTH:
+        message = f"filters.requests: {len(listener.filters.requests)} filters, of which at most {MAX_AUTH} are supported"
+        return ListenerFilters(refused=unsupported_value(f"{message}, so the listener is closed", remedy="use fewer"))
+    for number, each in enumerate(listener.filters.requests):
+        field = f"filters.requests[{number}]"
+        wanted = each.external_auth
+        if each.type != EXTERNAL_AUTH or wanted is None:
+            message = f"{field}: a filter of type {each.type} is not supported for listeners, so the listener is closed"
+            return ListenerFilters(refused=unsupported_value(message, remedy=f"use {EXTERNAL_AUTH}, or remove it"))
+        if odd := next(problems(wanted, f"{field}.externalAuth", limits(g, gateway)), None):
+            return ListenerFilters(refused=unsupported_value(f"{odd}, so the listener is closed"))
+        to = target(g, owner, wanted.backend_ref)
+        if not isinstance(to, Target):
+            return ListenerFilters(unresolved=to.within(f"{field}.externalAuth.backendRef"))
+        found.append(external_auth(wanted, Hop(gateway, to.backend, to.port, PROTOCOLS[wanted.protocol])))
+    return ListenerFilters(tuple(found))

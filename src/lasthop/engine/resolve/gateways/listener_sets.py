@@ -1,0 +1,69 @@
+"""ListenerSets: whether the Gateway they name takes them, and what becomes of their listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import failed, true
+from lasthop.engine.plan.limits import over
+from lasthop.engine.plan.listener import Holder, ListenerSet
+from lasthop.engine.plan.problem import Problem, internal_error, listeners_not_valid
+from lasthop.engine.resolve.gateways.allowed_listeners import allows_set, parent_gateway
+from lasthop.engine.resolve.gateways.gateways import gateway_accepted
+from lasthop.engine.resolve.gateways.listeners import listeners_by_owner, own_listeners
+from lasthop.engine.resolve.gateways.profiles import limits
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.node import Crash
+from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.stages import indexer
+
+
+@query
+def listener_set(g: Graph, key: Key) -> ListenerSet | None:
+    """Returns the set as it is to be served; None if its Gateway is not ours."""
+    parent = parent_gateway(g, key)
+    accepted = gateway_accepted(g, parent) if parent else None
+    if parent is None or accepted is None:
+        return None
+    own = listeners_by_owner(g, parent).get(key)
+    if own is None:
+        message = f"allowedListeners of {parent} does not allow ListenerSets of namespace {key.namespace}"
+        if allows_set(g, parent, key.namespace):
+            limit = over(limits(g, parent), "listeners_per_namespace")
+            message = f"the ListenerSets of namespace {key.namespace} have too many listeners at {parent}: {limit}"
+        return ListenerSet(key, parent, (), failed(reasons.ACCEPTED, Problem(reasons.NOT_ALLOWED, message, about=(parent,))))
+    if isinstance(own_listeners.attempt(g, key), Crash):
+        return ListenerSet(key, parent, own, failed(reasons.ACCEPTED, internal_error()))
+    bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
+    invalid = listeners_not_valid(bad)
+    if not any(listener.served for listener in own):
+        return ListenerSet(key, parent, own, failed(reasons.ACCEPTED, invalid))
+    if accepted.problem:
+        refused = accepted.problem.within(f"{parent} is not accepted", parent, reason=reasons.PARENT_NOT_ACCEPTED)
+        return ListenerSet(key, parent, own, failed(reasons.ACCEPTED, refused))
+    return ListenerSet(key, parent, own, true(reasons.ACCEPTED, invalid.text, invalid.reason if bad else ""))
+
+
+@query
+def holder(g: Graph, key: Key) -> Holder | None:
+    """Returns a Gateway or ListenerSet as a parent of routes; None if it is not ours."""
+    if key.kind == "Gateway":
+        return Holder(key, key, listeners_by_owner(g, key)[key]) if gateway_accepted(g, key) else None
+    found = listener_set(g, key)
+    if found is None:
+        return None
+    refused = found.accepted.reason == reasons.NOT_ALLOWED
+    return Holder(key, found.gateway, found.listeners, found.accepted.problem if refused else None)
+
+
+ACCEPTED_SETS = Index[Key, Key]("accepted-set")
+"""By Gateway, counted for its status."""
+
+
+@indexer("ListenerSet")
+def index_accepted_sets(g: Graph, key: Key) -> Iterator[Entry]:
+    found = listener_set(g, key)
+    if found and found.accepted.status:
+        yield ACCEPTED_SETS.entry((found.gateway,), key)

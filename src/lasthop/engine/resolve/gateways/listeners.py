@@ -1,0 +1,376 @@
+"""Listeners of a Gateway and its ListenerSets: conflicts, certificates, which routes they allow."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from msgspec.structs import replace
+
+from lasthop.base.api import gateway as api
+from lasthop.base.api.gateway import GROUP
+from lasthop.base.api.meta import Key
+from lasthop.base.api.profiles import PREFIX
+from lasthop.engine.plan import problem as problems
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import Condition, failed, true
+from lasthop.engine.plan.infrastructure import READY_PORT
+from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.problem import Problem
+from lasthop.engine.resolve.backends.grants import permitted
+from lasthop.engine.resolve.gateways.allowed_listeners import allowed_sets, namespaces_problem
+from lasthop.engine.resolve.gateways.frontend import asks_clients, frontend
+from lasthop.engine.resolve.gateways.listener_filters import ListenerFilters, listener_filters
+from lasthop.engine.resolve.routing.hostnames import fitting
+from lasthop.engine.resolve.routing.http_syntax import MAX_PORT, is_hostname, shown
+from lasthop.engine.resolve.settings import settings
+from lasthop.engine.resolve.trust.certificates import KeyPair, key_pair, refused_pair
+from lasthop.engine.resolve.trust.trust import pair_dates
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.node import Crash
+from lasthop.engine.store.store import OBJECTS
+
+ROUTE_KINDS = {
+    "HTTP": ("HTTPRoute", "GRPCRoute"),
+    "HTTPS": ("HTTPRoute", "GRPCRoute"),
+    "TLS": ("TLSRoute", "TCPRoute"),
+    "TCP": ("TCPRoute",),
+    "UDP": ("UDPRoute",),
+}
+"""Which routes each protocol that we serve takes."""
+
+SNI = "HTTPS or TLS"
+"""What shares a port because the client names what it wants before anything else."""
+
+Socket = tuple[int, str]
+"""A port, and TCP or UDP."""
+
+
+def _shared(protocol: str) -> str:
+    return SNI if protocol in ("HTTPS", "TLS") else protocol
+
+
+def _socket(listener: Listener) -> Socket:
+    return listener.port, listener.transport
+
+
+def spec_listeners(g: Graph, owner: Key) -> tuple[api.Listener, ...]:
+    obj = OBJECTS.of(g, owner)
+    return obj.spec.listeners if isinstance(obj, api.Gateway | api.ListenerSet) else ()
+
+
+@query
+def own_listeners(g: Graph, owner: Key) -> tuple[Listener, ...]:
+    """Returns the listeners of a Gateway or a ListenerSet, each judged by itself."""
+    found = spec_listeners(g, owner)
+    judged = [(listener, own_listener.attempt(g, owner, number)) for number, listener in enumerate(found)]
+    return tuple(_closed(owner, each) if isinstance(result, Crash) else result for each, result in judged)
+
+
+@query
+def own_listener(g: Graph, owner: Key, number: int) -> Listener:
+    """Judges one listener by itself, so that one which cannot be judged is closed and the others are not."""
+    return _listener(g, owner, spec_listeners(g, owner)[number])
+
+
+@query
+def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]]:
+    """Returns the listeners of a Gateway and of the ListenerSets that it allows, with their conflicts, in the order of
+    precedence.
+
+    The Gateway's own come before those of its sets, and those of an older set before a younger's. The first one has the port
+    and the hostname, in whatever state it is otherwise: a broken certificate must not give a name to another listener.
+    """
+    taken = _Claims()
+    found: dict[Key, tuple[Listener, ...]] = {}
+    for owner in (gateway, *allowed_sets(g, gateway)):
+        written = own_listeners(g, owner) if owner == gateway else own_listeners.attempt(g, owner)
+        # A set whose list cannot be read has none; its Gateway and the other sets go on.
+        read = () if isinstance(written, Crash) else written
+        own = tuple(
+            _with_clients(g, gateway, _without_refused(g, gateway, _with_filters(g, gateway, each, number)))
+            for number, each in enumerate(read)
+        )
+        # A protocol that is not served takes no port, and its listener says why by itself.
+        claiming = [listener for listener in own if listener.protocol in ROUTE_KINDS]
+        late = {listener: taken.conflict_with_earlier(listener) for listener in claiming}
+        claims = _Claims()
+        for listener in claiming:
+            if late[listener] is None:
+                claims.add(listener)
+        conflicts = {listener: late[listener] or claims.conflict_among(listener) for listener in claiming}
+        found[owner] = tuple(_settled(listener, conflicts.get(listener)) for listener in own)
+        taken.add_all(claims)
+    shared = _overlapping([listener for own in found.values() for listener in own])
+    return {owner: tuple(_warned(listener, shared) for listener in own) for owner, own in found.items()}
+
+
+@query
+def listeners(g: Graph, gateway: Key) -> tuple[Listener, ...]:
+    """Returns them as one list. A dict that differs only in its order would count as unchanged, so the order is read too."""
+    found = listeners_by_owner(g, gateway)
+    return tuple(listener for owner in (gateway, *allowed_sets(g, gateway)) for listener in found[owner])
+
+
+@query
+def table_listener(g: Graph, gateway: Key, table: str) -> Listener | None:
+    """Returns a listener that a route table serves; those that share one agree in port and protocol."""
+    return next((listener for listener in listeners(g, gateway) if listener.table == table), None)
+
+
+class _Claims:
+    """What listeners take of a Gateway's ports: a protocol for the port, and hostnames on it."""
+
+    def __init__(self) -> None:
+        self._protocols: dict[Socket, set[str]] = {}
+        self._names: Counter[tuple[Socket, str]] = Counter()
+
+    def add(self, listener: Listener) -> None:
+        self._protocols.setdefault(_socket(listener), set()).add(listener.protocol)
+        self._names[_socket(listener), listener.hostname] += 1
+
+    def add_all(self, other: _Claims) -> None:
+        for socket, protocols in other._protocols.items():
+            self._protocols.setdefault(socket, set()).update(protocols)
+        self._names.update(other._names)
+
+    def conflict_among(self, listener: Listener) -> Problem | None:
+        """Returns a conflict with others of the same Gateway or ListenerSet, which all listeners of it lose."""
+        protocols = self._protocols[_socket(listener)]
+        if len({_shared(protocol) for protocol in protocols}) > 1:
+            message = f"port {listener.port} is also used with another protocol ({', '.join(sorted(protocols))})"
+            return Problem(reasons.PROTOCOL_CONFLICT, message)
+        if self._names[_socket(listener), listener.hostname] > 1:
+            message = f"another listener has port {listener.port} and {_hostname(listener)} too"
+            return Problem(reasons.HOSTNAME_CONFLICT, message, remedy="give each its own")
+        return None
+
+    def conflict_with_earlier(self, listener: Listener) -> Problem | None:
+        """Returns a conflict with those that have precedence. It does not name them: the author may not see them."""
+        if {_shared(p) for p in self._protocols.get(_socket(listener), set())} - {_shared(listener.protocol)}:
+            message = f"the Gateway or an older ListenerSet uses port {listener.port} with another protocol"
+            return Problem(reasons.PROTOCOL_CONFLICT, message, remedy="use another port")
+        if self._names[_socket(listener), listener.hostname]:
+            message = f"the Gateway or an older ListenerSet has port {listener.port} and {_hostname(listener)} already"
+            return Problem(reasons.HOSTNAME_CONFLICT, message)
+        return None
+
+
+def _hostname(listener: Listener) -> str:
+    return listener.hostname or "no hostname"
+
+
+def _settled(listener: Listener, conflict: Problem | None) -> Listener:
+    if conflict is None:
+        return listener
+    _, resolved = listener.conditions
+    conditions = (failed(reasons.ACCEPTED, conflict), resolved, failed(reasons.CONFLICTED, conflict))
+    return replace(listener, conditions=conditions, served=False, conflicted=True)
+
+
+@query
+def own_filters(g: Graph, gateway: Key, owner: Key, number: int) -> ListenerFilters:
+    return listener_filters(g, gateway, owner, spec_listeners(g, owner)[number])
+
+
+def _with_filters(g: Graph, gateway: Key, listener: Listener, number: int) -> Listener:
+    """Adds the servers that are asked before routing; a listener whose filters cannot act is closed."""
+    if not listener.http:
+        return listener
+    found, (accepted, resolved) = own_filters.attempt(g, gateway, listener.owner, number), listener.conditions
+    if isinstance(found, Crash):
+        return replace(listener, conditions=(accepted if not accepted.status else _crashed(), resolved), served=False)
+    if found.refused and accepted.status:
+        accepted = failed(reasons.ACCEPTED, found.refused)
+    if found.unresolved and resolved.status:
+        resolved = failed(reasons.RESOLVED_REFS, found.unresolved)
+    served = listener.served and not found.refused and not found.unresolved
+    return replace(listener, conditions=(accepted, resolved), served=served, auth=found.auth)
+
+
+def _without_refused(g: Graph, gateway: Key, listener: Listener) -> Listener:
+    """Returns the listener without certificates that the Gateway's Envoy has refused; with none left it is not served."""
+    refused = {secret: problem for secret in listener.certificates if (problem := refused_pair(g, gateway, secret))}
+    if not refused:
+        return listener
+    left = tuple(secret for secret in listener.certificates if secret not in refused)
+    accepted, resolved = listener.conditions
+    if resolved.status:
+        resolved = failed(reasons.RESOLVED_REFS, problems.joined([*refused.values()]).within("tls.certificateRefs"))
+    return replace(listener, certificates=left, conditions=(accepted, resolved), served=listener.served and bool(left))
+
+
+def _with_clients(g: Graph, gateway: Key, listener: Listener) -> Listener:
+    """Adds what the Gateway asks of clients, which applies to the listeners of its sets, too."""
+    accepted, resolved = listener.conditions
+    if listener.protocol == "TLS" and accepted.status and not listener.passthrough and asks_clients(g, gateway, listener.port):
+        message = "clients are not asked for a certificate: the Gateway's tls.frontend is for listeners of protocol HTTPS"
+        return replace(listener, conditions=(true(reasons.ACCEPTED, message), resolved))
+    if listener.protocol != "HTTPS":
+        return listener
+    asked = frontend.attempt(g, gateway, listener.port)
+    if isinstance(asked, Crash):
+        return replace(listener, conditions=(accepted if not accepted.status else _crashed(), resolved), served=False)
+    if accepted.status and asked.accepted:
+        accepted = asked.accepted
+    if resolved.status and asked.resolved:
+        resolved = asked.resolved
+    served = listener.served and accepted.status
+    return replace(listener, conditions=(accepted, resolved), served=served, clients=asked.clients)
+
+
+def _overlapping(found: list[Listener]) -> frozenset[tuple[int, str]]:
+    """Returns (port, hostname) of HTTPS listeners that share names with another of their port. Those that lost a conflict have
+    none to share."""
+    names = {(x.port, x.hostname) for x in found if x.protocol == "HTTPS" and not x.conflicted}
+    shared: set[tuple[int, str]] = set()
+    for port, hostname in names:
+        for pattern in fitting(hostname):
+            if pattern != hostname and (port, pattern) in names:
+                shared |= {(port, hostname), (port, pattern)}
+    return frozenset(shared)
+
+
+def _warned(listener: Listener, shared: frozenset[tuple[int, str]]) -> Listener:
+    if listener.protocol != "HTTPS" or listener.conflicted or (listener.port, listener.hostname) not in shared:
+        return listener
+    message = f"another HTTPS listener of port {listener.port} shares names with it; requests on the wrong connection get 421"
+    warning = true(reasons.OVERLAPPING_TLS_CONFIG, message, reasons.OVERLAPPING_HOSTNAMES)
+    return replace(listener, conditions=(*listener.conditions, warning))
+
+
+def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
+    kinds = _kinds(listener)
+    allowed, kinds_problem = _allowed_kinds(listener, kinds)
+    certificates, certificate_problem = _certificates(g, key, listener)
+    dates = "; ".join(filter(None, (pair_dates(g, secret) for secret in certificates)))
+    refused, unresolved = _refusal(g, listener), certificate_problem or kinds_problem
+    accepted = failed(reasons.ACCEPTED, refused) if refused else true(reasons.ACCEPTED)
+    resolved = failed(reasons.RESOLVED_REFS, unresolved) if unresolved else true(reasons.RESOLVED_REFS, dates)
+    served = accepted.status and not (_terminates(listener) and not certificates)
+    return replace(
+        _closed(key, listener),
+        certificates=certificates,
+        conditions=(accepted, resolved),
+        supported_kinds=allowed,
+        served=served,
+        passthrough=listener.protocol == "TLS" and not _terminates(listener),
+    )
+
+
+def _closed(key: Key, listener: api.Listener) -> Listener:
+    """Returns a listener that has not been judged, or cannot be: it is not served and keeps its name."""
+    return Listener(
+        *(key, listener.name, listener.port, listener.protocol, _hostname_of(listener), _table(key, listener)),
+        conditions=(_crashed(), true(reasons.RESOLVED_REFS)),
+        served=False,
+        misnamed=_misnamed(listener),
+    )
+
+
+def _crashed() -> Condition:
+    return failed(reasons.ACCEPTED, problems.internal_error())
+
+
+def _hostname_of(listener: api.Listener) -> str:
+    return listener.hostname.lower() if _shared(listener.protocol) in ("HTTP", SNI) else ""
+
+
+def _misnamed(listener: api.Listener) -> bool:
+    return bool(listener.hostname) and not is_hostname(listener.hostname, wildcard=True)
+
+
+def _terminates(listener: api.Listener) -> bool:
+    """Returns whether it ends the client's TLS, for which it needs a certificate."""
+    return listener.protocol in ("HTTPS", "TLS") and (listener.tls is None or listener.tls.mode == "Terminate")
+
+
+def _kinds(listener: api.Listener) -> tuple[str, ...]:
+    """Returns the kinds of routes that a listener can have. What is encrypted for the backend can be told apart by its SNI
+    alone, which a TCPRoute does not have."""
+    kinds = ROUTE_KINDS.get(listener.protocol, ())
+    return kinds if listener.protocol != "TLS" or _terminates(listener) else kinds[:1]
+
+
+def _table(owner: Key, listener: api.Listener) -> str:
+    if listener.protocol == "HTTP":
+        return str(listener.port)
+    return "/".join((str(listener.port), *(owner[1:] if owner.kind == "ListenerSet" else ()), listener.name))
+
+
+def _refusal(g: Graph, listener: api.Listener) -> Problem | None:
+    """Returns why a listener is not accepted, whatever its certificates."""
+    if odd := _odd(listener):
+        return odd
+    if listener.protocol not in ROUTE_KINDS:
+        return problems.unsupported_protocol(f"protocol {listener.protocol} is not supported", f"use {', '.join(ROUTE_KINDS)}")
+    if listener.port == READY_PORT and listener.protocol != "UDP" and not settings(g).host_network:
+        message = f"port {READY_PORT} is the readiness port of the proxy's Pods"
+        return Problem(reasons.PORT_UNAVAILABLE, message, remedy="use another port")
+    if listener.protocol == "HTTPS" and listener.tls and listener.tls.mode != "Terminate":
+        message = f"tls.mode {listener.tls.mode} cannot be combined with protocol HTTPS"
+        return problems.unsupported_value(message, remedy="use Terminate")
+    if listener.filters.requests and listener.protocol not in ("HTTP", "HTTPS"):
+        message = f"filters.requests: protocol {listener.protocol} has no requests that a filter could act on"
+        return problems.unsupported_value(message, remedy="remove them")
+    if wrong := namespaces_problem(listener.allowed_routes.namespaces):
+        return wrong.within("allowedRoutes.namespaces")
+    own = [key for key, _ in listener.tls.options if key.startswith(PREFIX)] if listener.tls else []
+    if own:
+        return problems.unsupported_value(f"tls.options: {', '.join(own)} is not an option of listeners", remedy="remove it")
+    return None
+
+
+def _odd(listener: api.Listener) -> Problem | None:
+    """Returns what Envoy would refuse the whole port for, in case no schema has checked it."""
+    if not 1 <= listener.port <= MAX_PORT:
+        return problems.unsupported_value(f"port {listener.port} is not between 1 and {MAX_PORT:,}", remedy="use another")
+    if _misnamed(listener):
+        return problems.unsupported_value(f"{shown(listener.hostname)} is not a hostname", remedy="correct it")
+    if not is_hostname(listener.name):
+        return problems.unsupported_value(f"{shown(listener.name)} is not the name of a listener", remedy="correct it")
+    return None
+
+
+def _allowed_kinds(listener: api.Listener, kinds: tuple[str, ...]) -> tuple[tuple[str, ...], Problem | None]:
+    wanted = listener.allowed_routes.kinds
+    if not wanted or not kinds:
+        return kinds, None
+    good = tuple(dict.fromkeys(k.kind for k in wanted if k.group == GROUP and k.kind in kinds))
+    bad = [f"{k.group}/{k.kind}" for k in wanted if k.group != GROUP or k.kind not in kinds]
+    if not bad:
+        return good, None
+    mode = " with mode Passthrough" if listener.protocol == "TLS" and not _terminates(listener) else ""
+    message = f"allowedRoutes.kinds: {', '.join(bad)} cannot be attached to protocol {listener.protocol}{mode}"
+    return good, Problem(reasons.INVALID_ROUTE_KINDS, message)
+
+
+def _certificates(g: Graph, key: Key, listener: api.Listener) -> tuple[tuple[Key, ...], Problem | None]:
+    if not _terminates(listener):
+        return (), None
+    refs = listener.tls.certificate_refs if listener.tls else ()
+    if not refs:
+        message = f"tls.certificateRefs is empty; a listener of protocol {listener.protocol} needs a certificate"
+        return (), problems.invalid_certificate_ref(message)
+    good, problem = [], None
+    for number, ref in enumerate(refs):
+        secret = Key("Secret", ref.namespace or key.namespace, ref.name)
+        found = _certificate_problem(g, key, ref, secret)
+        if found is None:
+            good.append(secret)
+        elif problem is None:
+            problem = found.within(f"tls.certificateRefs[{number}]")
+    return tuple(good), problem
+
+
+def _certificate_problem(g: Graph, key: Key, ref: api.SecretObjectReference, secret: Key) -> Problem | None:
+    if (ref.group, ref.kind) != ("", "Secret"):
+        return problems.invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CERTIFICATE_REF)
+    # Permission before existence, so that no one learns what another namespace holds.
+    if not permitted(g, GROUP, key, "", secret):
+        message = f"no ReferenceGrant in namespace {secret.namespace} lets {key.kind}s of {key.namespace} use {secret.name}"
+        return Problem(reasons.REF_NOT_PERMITTED, message)
+    pair = key_pair(g, secret)
+    if isinstance(pair, KeyPair) and pair.must_staple:
+        message = f"{secret}: tls.crt requires OCSP stapling (must-staple), which is not supported"
+        return problems.invalid_certificate_ref(message, secret, remedy="use one without it")
+    return pair if isinstance(pair, Problem) else None

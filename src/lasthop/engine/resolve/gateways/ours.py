@@ -1,0 +1,54 @@
+"""Why something is not served by this controller: its Gateway, or the class of that, is missing or another's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from lasthop.base.api.gateway import Gateway, GatewayClass, ListenerSet
+from lasthop.base.api.kinds import CONTROLLER_NAME
+from lasthop.base.api.meta import Key
+from lasthop.base.api.routes import ParentReference
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.problem import DOES_NOT_EXIST, Problem
+from lasthop.engine.resolve.gateways.allowed_listeners import parent_gateway
+from lasthop.engine.resolve.gateways.listener_sets import holder
+from lasthop.engine.resolve.routing.attachment import PARENT_KINDS, parent_key
+from lasthop.engine.resolve.routing.routes import read_route
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.store import read
+
+
+def not_ours(g: Graph, key: Key, subject: str = "it") -> Problem:
+    """Returns why a Gateway or ListenerSet, which is the subject of the sentence, is not served by this controller."""
+    if read(g, key, ListenerSet if key.kind == "ListenerSet" else Gateway) is None:
+        return _problem(f"{subject} {DOES_NOT_EXIST}", key, missing=(key,))
+    if key.kind == "ListenerSet":
+        parent = parent_gateway(g, key)
+        if parent is None:
+            return _problem(f"{subject} has a parentRef that does not name a Gateway", key)
+        found = not_ours(g, parent, f"{subject} is of {parent}, which")
+        return replace(found, about=(key, *found.about))
+    obj = read(g, key, Gateway)
+    class_key = Key("GatewayClass", "", obj.spec.gateway_class_name if obj else "")
+    of_class, subject = read(g, class_key, GatewayClass), f"{subject} has {class_key}, which"
+    if of_class is None:
+        return _problem(f"{subject} {DOES_NOT_EXIST}", key, class_key, missing=(class_key,))
+    return _problem(f"{subject} belongs to {of_class.spec.controller_name}, not to {CONTROLLER_NAME}", key, class_key)
+
+
+def _problem(message: str, *about: Key, missing: tuple[Key, ...] = ()) -> Problem:
+    return Problem(reasons.NO_MATCHING_PARENT, message, about=about, missing=missing)
+
+
+def is_ours(g: Graph, route: Key, ref: ParentReference) -> bool:
+    return (ref.group, ref.kind) in PARENT_KINDS and holder(g, parent_key(route, ref)) is not None
+
+
+def strange_parents(g: Graph, route: Key) -> Iterator[tuple[int, Key]]:
+    """Yields the Gateways and ListenerSets that a route names and that this controller does not serve, by their number."""
+    obj = read_route(g, route)
+    for number, ref in enumerate(obj.spec.parent_refs if obj else ()):
+        if (ref.group, ref.kind) in PARENT_KINDS and not is_ours(g, route, ref):
+            yield number, parent_key(route, ref)

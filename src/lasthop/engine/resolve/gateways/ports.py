@@ -1,0 +1,60 @@
+"""Ports of the host: who has them, and what the edge found when it tried them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.problem import Problem, joined, pending
+from lasthop.engine.resolve.gateways.gateways import gateway, port_holder
+from lasthop.engine.resolve.settings import settings
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.sources import Input
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """What came of trying to bind an address and port; an empty problem means that it is free or already ours."""
+
+    problem: str = ""
+
+
+PROBE: Final = Input[Key, str, int, str, Probe]("probe")
+"""By Gateway, address, port and transport; while it is not set the port has not been tried yet and is not served."""
+
+
+@query
+def port_problem(g: Graph, key: Key, port: int, transport: str) -> Problem | None:
+    """Returns why a Gateway cannot serve a port of this host; Pending while it is about to be tried."""
+    owner = gateway(g, key)
+    if owner is None or not settings(g).host_network:
+        return None
+    holder = port_holder(g, key, port, transport)
+    if holder:
+        message = f"port {port} belongs to {holder}, which is older, or first by name"
+        return Problem(reasons.ADDRESS_NOT_USABLE, message, remedy="use another port or address", about=(holder,))
+    for address in owner.addresses:
+        probe = PROBE.of(g, key, address, port, transport)
+        if probe is None:
+            return pending(f"{address}:{port} has not been tried yet")
+        if probe.problem:
+            return Problem(reasons.ADDRESS_NOT_USABLE, probe.problem)
+    return None
+
+
+@query
+def serves_nothing(g: Graph, key: Key) -> Problem | None:
+    """Returns why no client can reach a Gateway, whatever its proxy does; None where some listener is to be served."""
+    owner, reason = gateway(g, key), reasons.PARENT_NOT_PROGRAMMED
+    if owner is None:
+        return None
+    if owner.accepted.problem:
+        return owner.accepted.problem.within(f"{key} is not accepted", key, reason=reason)
+    ports = sorted({(listener.port, listener.transport) for listener in owner.listeners if listener.served})
+    if not ports:
+        return Problem(reason, f"{key} has no listener that can be served", about=(key,))
+    problems = [port_problem(g, key, *port) for port in ports]
+    blocked = [problem for problem in problems if problem and problem.reason != reasons.PENDING]
+    return joined(blocked).within(f"{key} serves no port", key, reason=reason) if len(blocked) == len(ports) else None

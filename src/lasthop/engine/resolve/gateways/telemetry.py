@@ -1,0 +1,245 @@
+"""XTelemetryPolicies (GEP-4768): which one applies to a Gateway, what it asks for, and the collector that is told.
+
+The oldest policy that names a Gateway applies, then {namespace}/{name} decides, whatever state it is in: one that is invalid
+means no tracing, not that of another. The collector is a hop like any other, so BackendTLSPolicies, GatewayProfiles, audit and
+what is remembered of verification hold for it. Whatever is wrong, requests are served.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from lasthop.base.api import telemetry as api
+from lasthop.base.api.backends import GROUP as EXPERIMENTAL
+from lasthop.base.api.gateway import GROUP
+from lasthop.base.api.gateway import Gateway as ApiGateway
+from lasthop.base.api.meta import Key
+from lasthop.base.api.routes import Fraction
+from lasthop.base.api.traffic import LocalPolicyTargetReference
+from lasthop.engine.plan.limits import Limits, over
+from lasthop.engine.plan.problem import Problem, unsupported_value
+from lasthop.engine.plan.telemetry import SAMPLED, Source, SpanAttribute, Tracing
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.backends.backends import Target, target
+from lasthop.engine.resolve.backends.reach import HOPS
+from lasthop.engine.resolve.gateways.gateways import gateway_accepted
+from lasthop.engine.resolve.gateways.profiles import limits
+from lasthop.engine.resolve.policies.ancestors import Ancestors, with_room
+from lasthop.engine.resolve.routing.http_syntax import HEADER_NAME, HEADER_VALUE, PROTECTED, shown, word
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.stages import indexer
+from lasthop.engine.store.store import read
+
+KIND: Final = "XTelemetryPolicy"
+MAX_ATTRIBUTES: Final = 64
+MAX_HEADERS: Final = 16
+"""Every span carries the attributes, and every export the headers; the CRD has no limit for the former."""
+NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,256}")
+SPAN_NAME: Final = re.compile(rf"(?=.{{1,256}}\Z){NAME.pattern}(?: {NAME.pattern})*")
+LITERAL: Final = re.compile("[^\x00-\x1f\x7f\ud800-\udfff]{1,1024}")
+OF_GRPC: Final = frozenset({"te", "content-type", "user-agent"})
+MODES: Final = ("Enabled", "Disabled", api.DEFAULT)
+KNOWN_ATTRIBUTES: Final = frozenset(
+    (
+        *("client.address", "client.port", "server.address", "server.port", "user_agent.original"),
+        *("http.request.method", "http.request.body.size", "http.response.body.size", "http.response.status_code"),
+        *("network.local.address", "network.local.port", "network.peer.address", "network.peer.port"),
+        *("network.protocol.name", "rpc.grpc.status_code", "url.path", "url.scheme"),
+        *("tls.cipher", "tls.client.issuer", "tls.client.server_name", "tls.client.subject"),
+    )
+)
+"""Keys of OpenTelemetry's semantic conventions that a span can have by `attributeKey`."""
+
+TELEMETRY_CLAIMS = Index[Key, tuple[tuple[str, str], Key]]("telemetry-claim")
+"""By Gateway: (age, policy)."""
+
+
+def gateway_of(policy: Key, target: LocalPolicyTargetReference) -> Key | None:
+    """Returns the Gateway that a target names; None if it is of another kind."""
+    return Key("Gateway", policy.namespace, target.name) if (target.group, target.kind) == (GROUP, "Gateway") else None
+
+
+def named_gateways(policy: Key, obj: api.XTelemetryPolicy) -> tuple[Key, ...]:
+    found = (gateway_of(policy, each) for each in obj.spec.target_refs)
+    return tuple(dict.fromkeys(key for key in found if key))
+
+
+@indexer(KIND)
+def index_telemetry_claims(g: Graph, key: Key) -> Iterator[Entry]:
+    obj = read(g, key, api.XTelemetryPolicy)
+    if obj is not None:
+        yield from (TELEMETRY_CLAIMS.entry((gateway,), (obj.age, key)) for gateway in named_gateways(key, obj))
+
+
+@query
+def telemetry_policy(g: Graph, gateway: Key) -> Key | None:
+    """Returns the policy that wins for a Gateway."""
+    return min(TELEMETRY_CLAIMS.of(g, gateway), default=(None, None))[1]
+
+
+@query
+def telemetry_ancestors(g: Graph, policy: Key) -> Ancestors:
+    """Returns the Gateways that a policy names, but those of other controllers."""
+    obj = read(g, policy, api.XTelemetryPolicy)
+    if obj is None:
+        return Ancestors()
+    # One that does not exist is nobody's: GEP-4768 has its absence said there.
+    ours = [key for key in named_gateways(policy, obj) if _missing(g, key) or gateway_accepted(g, key)]
+    return with_room(g, ours, obj.status)
+
+
+def _missing(g: Graph, gateway: Key) -> bool:
+    return read(g, gateway, ApiGateway) is None
+
+
+# --- what it asks for ------------------------------------------------------------------------------------------------
+
+
+@query
+def tracing_problems(g: Graph, policy: Key, gateway: Key) -> tuple[Problem, ...]:
+    """Returns what cannot be done, for which nothing is traced: an export without a header that was asked for would go to
+    nobody, or to somebody else."""
+    obj = read(g, policy, api.XTelemetryPolicy)
+    return tuple(_problems(obj.spec.tracing, limits(g, gateway))) if obj else ()
+
+
+def _problems(wanted: api.Tracing, limits: Limits) -> Iterator[Problem]:
+    field, parents = "spec.tracing", wanted.parent_based_sampling
+    for mode, place in ((wanted.mode, "mode"), (parents.mode, "parentBasedSampling.mode")):
+        if mode not in MODES:
+            yield unsupported_value(f"{word(mode)} is not one of {', '.join(MODES)}", f"{field}.{place}")
+    if (wanted.mode == "Enabled") != (wanted.provider is not None):
+        message = "provider goes with mode Enabled, and only with that; write both or neither"
+        yield unsupported_value(message, f"{field}.provider")
+    for rate, place in ((wanted.sampling_rate, "samplingRate"), (parents.sampling_rate, "parentBasedSampling.samplingRate")):
+        if rate and not (rate.denominator >= 1 and 0 <= rate.numerator <= rate.denominator):
+            yield unsupported_value(f"{rate.numerator}/{rate.denominator} is not between 0 and 1", f"{field}.{place}")
+    for text, form, place in ((wanted.service_name, NAME, "serviceName"), (wanted.span_name, SPAN_NAME, "spanName")):
+        if text and not form.fullmatch(text):
+            message = f"{shown(text)} has other characters than letters, digits and _.:/-, or too many"
+            yield unsupported_value(message, f"{field}.{place}")
+    yield from _header_problems(wanted, f"{field}.provider.headers", limits)
+    yield from _attribute_problems(wanted.attributes, f"{field}.attributes")
+
+
+def _header_problems(wanted: api.Tracing, field: str, limits: Limits) -> Iterator[Problem]:
+    headers = wanted.provider.headers if wanted.provider else ()
+    if len(headers) > MAX_HEADERS:
+        yield unsupported_value(f"{len(headers)} headers; write at most {MAX_HEADERS}", field)
+    for number, header in enumerate(headers):
+        name, place = header.name.lower(), f"{field}[{number}]"
+        if name in PROTECTED | OF_GRPC or name.startswith(("grpc-", "x-envoy-")) or not HEADER_NAME.fullmatch(name):
+            yield unsupported_value(f"header {shown(name)} cannot be set; remove it", place)
+        elif not HEADER_VALUE.fullmatch(header.value) or not header.value:
+            yield unsupported_value(f"the value of header {shown(name)} is empty or has control characters", place)
+        elif "%" in header.value:
+            # Envoy reads it as a format, which it may refuse, and then sends it as it stands, so that none can be escaped.
+            yield unsupported_value(f"the value of header {shown(name)} has a percent sign, which Envoy cannot send", place)
+        elif (length := len(header.value.encode())) > limits.header_value_length:
+            message = f"the value of header {shown(name)} has {length:,} bytes; {over(limits, 'header_value_length')}"
+            yield unsupported_value(message, place)
+
+
+def _attribute_problems(attributes: tuple[api.Attribute, ...], field: str) -> Iterator[Problem]:
+    if len(attributes) > MAX_ATTRIBUTES:
+        yield unsupported_value(f"{len(attributes)} attributes; write at most {MAX_ATTRIBUTES}", field)
+    for number, each in enumerate(attributes):
+        place = f"{field}[{number}]"
+        if not NAME.fullmatch(each.name):
+            message = f"the name {shown(each.name)} has other characters than letters, digits and _.:/-, or too many"
+            yield unsupported_value(message, place)
+        if each.source_type not in _VALUES:
+            yield unsupported_value(f"sourceType {word(each.source_type)} is not one of {', '.join(_VALUES)}", place)
+        elif each.source_type == Source.HEADER and not HEADER_NAME.fullmatch(each.header_name):
+            yield unsupported_value(f"{shown(each.header_name)} is not the name of a header", f"{place}.headerName")
+        elif each.source_type == Source.LITERAL and not LITERAL.fullmatch(each.literal_value):
+            message = f"{shown(each.literal_value)} is empty, has control characters, or is longer than 1,024 characters"
+            yield unsupported_value(message, f"{place}.literalValue")
+
+
+_VALUES: Final = {
+    str(Source.HEADER): "header_name",
+    str(Source.LITERAL): "literal_value",
+    str(Source.REQUEST): "attribute_key",
+}
+"""Sources, and the field that has the value of each."""
+
+
+def unknown_attributes(obj: api.XTelemetryPolicy) -> tuple[Problem, ...]:
+    """Returns the attributes that are left out because Envoy knows nothing by that name (GEP-4768: omit it, or say so)."""
+    return tuple(
+        unsupported_value(
+            f"attribute {shown(each.attribute_key)} is not known and left out",
+            f"spec.tracing.attributes[{number}].attributeKey",
+            "see docs/telemetry.md for those that are",
+        )
+        for number, each in enumerate(obj.spec.tracing.attributes)
+        if not _known(each)
+    )
+
+
+# --- what comes of it ------------------------------------------------------------------------------------------------
+
+
+@query
+def collector(g: Graph, policy: Key) -> Target | Problem | None:
+    """Returns what a policy exports to, or why it may not; None: it exports nothing."""
+    obj = read(g, policy, api.XTelemetryPolicy)
+    if obj is None or obj.spec.tracing.mode != "Enabled" or obj.spec.tracing.provider is None:
+        return None
+    return target(g, policy, obj.spec.tracing.provider.backend_ref, EXPERIMENTAL)
+
+
+@query
+def tracing(g: Graph, gateway: Key) -> Tracing | None:
+    """Returns what a Gateway's proxies trace; None: nothing.
+
+    It depends on the policy and on who may refer to the collector, and not on whether that can be connected to, which decides
+    what is behind the hop's name: listeners stay as they are when a BackendTLSPolicy, a Service or a CA changes.
+    """
+    policy = telemetry_policy(g, gateway)
+    obj = read(g, policy, api.XTelemetryPolicy) if policy else None
+    if policy is None or obj is None or gateway in telemetry_ancestors(g, policy).without_room:
+        return None
+    to = collector(g, policy)
+    if not isinstance(to, Target) or tracing_problems(g, policy, gateway):
+        return None
+    wanted, parents = obj.spec.tracing, obj.spec.tracing.parent_based_sampling
+    headers = {header.name.lower(): header.value for header in reversed(wanted.provider.headers if wanted.provider else ())}
+    return Tracing(
+        Hop(gateway, to.backend, to.port, Protocol.H2),
+        wanted.service_name or f"{gateway.name}.{gateway.namespace}",
+        _share(wanted.sampling_rate),
+        None if parents.mode == "Disabled" else _share(parents.sampling_rate),
+        wanted.span_name,
+        tuple(sorted(headers.items())),
+        tuple(_attribute(each) for each in wanted.attributes if _known(each)),
+    )
+
+
+def _attribute(wanted: api.Attribute) -> SpanAttribute:
+    return SpanAttribute(wanted.name, Source(wanted.source_type), getattr(wanted, _VALUES[wanted.source_type]))
+
+
+def _known(wanted: api.Attribute) -> bool:
+    return wanted.source_type != Source.REQUEST or wanted.attribute_key in KNOWN_ATTRIBUTES
+
+
+def _share(rate: Fraction | None) -> int:
+    """Returns a share in millionths, which is what Envoy has; what is not nothing stays more than nothing."""
+    if rate is None:
+        return SAMPLED
+    return max(round(SAMPLED * rate.numerator / rate.denominator), 1 if rate.numerator else 0)
+
+
+@indexer("Gateway")
+def index_collectors(g: Graph, key: Key) -> Iterator[Entry]:
+    accepted = gateway_accepted(g, key)
+    found = tracing(g, key) if accepted and accepted.status else None
+    policy = telemetry_policy(g, key)
+    if found and policy:
+        hop = found.collector
+        yield HOPS.entry((hop.gateway, hop.backend, hop.port, hop.protocol), policy)

@@ -1,0 +1,36 @@
+"""What is listed of a hop by how it is connected: by one indexer, because of most hops nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.backends.reach import HOPS
+from lasthop.engine.resolve.hops.failing import failing_routes
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.policies.ancestors import ancestors
+from lasthop.engine.resolve.policies.waiver_index import waived_port
+from lasthop.engine.resolve.trust.client_certificates import client_secret
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.stages import indexer
+
+WITHOUT_ROOM = Index[Key, Key]("without-room")
+"""By Gateway: policies of its backends whose status has no room for it."""
+
+
+@indexer(HOPS, patient=True)
+def index_hops(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
+    """Lists the client certificate and the waiver that are used on a hop, routes to a port without a policy that fails, and a
+    policy whose status is full."""
+    tls, hop = hop_tls(g, gateway, backend, port, protocol), Hop(gateway, backend, port, protocol)
+    match tls:
+        case BackendTLS():
+            yield from client_secret(gateway, tls)
+            yield from waived_port(hop, tls)
+        case Plaintext():
+            yield from failing_routes(g, hop)
+        case Refused(source=Key(kind="BackendTLSPolicy") as policy) if gateway in ancestors(g, policy).without_room:
+            yield WITHOUT_ROOM.entry((gateway,), policy)

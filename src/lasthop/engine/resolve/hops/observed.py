@@ -1,0 +1,199 @@
+"""What has happened on hops, as far as it concerns what is configured now: `OBSERVED` under the present configuration of the
+hop, without endpoints that are gone.
+
+OBSERVED ──> hop_state ──> port_states (all protocols of a port together) ──> condition BackendConnected, findings, audit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.addresses import with_port
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.cluster_metadata import identity
+from lasthop.engine.plan.condition import Condition, failed, true, unknown
+from lasthop.engine.plan.messages import SEPARATOR
+from lasthop.engine.plan.observation import Failure, Health, HopSeen, HopState, failing
+from lasthop.engine.plan.problem import Problem
+from lasthop.engine.plan.tls import Refused
+from lasthop.engine.plan.upstream import EndpointsKind, Hop, Protocol
+from lasthop.engine.resolve.backends.backends import endpoints
+from lasthop.engine.resolve.gateways.profiles import connect_rules
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.settings import OBSERVED
+from lasthop.engine.store.graph import Graph
+
+SHOWN: Final = 3
+"""Endpoints, and proxies, that a message names."""
+TRAFFIC: Final = {
+    Protocol.AUTO: "HTTP requests",
+    Protocol.H1_UPGRADE: "upgrades (WebSocket)",
+    Protocol.H2: "gRPC calls",
+    Protocol.TCP: "connections of TLSRoutes and TCPRoutes",
+    Protocol.PASSTHROUGH: "connections that are passed through",
+    Protocol.UDP: "datagrams",
+}
+NOT_TRIED: Final = "no connection has been tried yet, or none for long"
+NOTHING_SEEN: Final = HopState()
+UNTRIED: Final = unknown(reasons.BACKEND_CONNECTED, reasons.NOT_TRIED, NOT_TRIED)
+
+
+class PortState(msgspec.Struct, frozen=True):
+    """What is known of a port of a backend, seen from a Gateway, over all protocols of its routes."""
+
+    backend: Key
+    port: int
+    health: Health
+    since: float
+    failures: tuple[Failure, ...]
+    endpoints: int
+    ejected: tuple[str, ...] = ()
+    """Endpoints that get no traffic for `ejection_seconds` at a time."""
+    ejection_seconds: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.backend}:{self.port}"
+
+    @property
+    def problem(self) -> Problem:
+        """Returns why connections fail. It names no counts and no time, so it changes only if the reason does."""
+        reason = reasons.HANDSHAKE_FAILED if any(each.handshake for each in self.failures) else reasons.CONNECTION_FAILED
+        return Problem(reason, SEPARATOR.join(self._sentences()), about=(self.backend,))
+
+    def _sentences(self) -> Iterator[str]:
+        for failure in self.failures:
+            shown = _listed(failure.endpoints)
+            many = self.endpoints > 1 and failure.endpoints
+            where = f"{len(failure.endpoints)} of {self.endpoints} endpoints of {self.name}" if many else self.name
+            proxies = f", from {_listed(failure.proxies)}" if failure.proxies else ""
+            at = f"{where}{f' ({shown})' if shown else ''}{proxies}"
+            yield failing(at, f"{failure.words}{self._ejection(failure)}")
+
+    def _ejection(self, failure: Failure) -> str:
+        out = len({*failure.endpoints} & {*self.ejected})
+        if not out:
+            return ""
+        some = "" if out == len(failure.endpoints) else f"{out} of them "
+        return f" ({some}ejected: no traffic for {self.ejection_seconds} s at a time)"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def hop_state(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> HopState:
+    """Returns what is known of a hop and its endpoints as they are now."""
+    tls = hop_tls(g, gateway, backend, port, protocol)
+    if isinstance(tls, Refused):
+        return NOTHING_SEEN
+    state = OBSERVED.of(g, gateway, backend, port, protocol, identity(tls)) or NOTHING_SEEN
+    if not state.failures:
+        return state
+    present = present_endpoints(g, backend, port, protocol)
+    return state if present is None else among(state, present)
+
+
+def seen_now(g: Graph, hop: Hop, seen: HopSeen) -> HopSeen:
+    """Returns the figures with what was seen of endpoints under the present configuration of the hop alone."""
+    tls = hop_tls(g, *hop)
+    config = "" if isinstance(tls, Refused) else identity(tls)
+    endpoints = tuple(each for each in seen.endpoints if config and each.config == config)
+    return msgspec.structs.replace(
+        seen,
+        endpoints=endpoints,
+        last_success=max((each.last_success for each in endpoints), default=0.0),
+        last_failure=max((each.last_failure for each in endpoints), default=0.0),
+    )
+
+
+def present_endpoints(g: Graph, backend: Key, port: int, protocol: Protocol) -> frozenset[str] | None:
+    """Returns the endpoints that there are now; None if there are none, or only the proxies know (DNS)."""
+    found = endpoints(g, backend, port, protocol.transport)
+    if found.kind is EndpointsKind.DNS or not found.endpoints:
+        return None
+    return frozenset(with_port(each.address, each.port) for each in found.endpoints)
+
+
+def among(state: HopState, present: frozenset[str]) -> HopState:
+    """Returns the state without endpoints that are gone; that there were none is over, too."""
+    failures = []
+    for failure in state.failures:
+        if here := tuple(address for address in failure.endpoints if address in present):
+            failures.append(msgspec.structs.replace(failure, endpoints=here))
+    working = tuple(address for address in state.working if address in present)
+    health = Health.UNTRIED
+    if failures:
+        health = Health.PARTLY_FAILING if working else Health.FAILING
+    elif working:
+        health = Health.WORKING
+    since = state.since if health is state.health else 0.0
+    ejected = tuple(address for address in state.ejected if address in present)
+    here_now = {"failures": tuple(failures), "working": working, "ejected": ejected}
+    return msgspec.structs.replace(state, health=health, since=since, **here_now)
+
+
+def port_states(g: Graph, hops: Iterable[Hop]) -> tuple[PortState, ...]:
+    """Returns what is known of the ports that these hops of one Gateway lead to."""
+    ports: dict[tuple[Key, int], list[tuple[Protocol, HopState]]] = {}
+    seconds = 0
+    for hop in sorted({also for each in hops for also in (each, each.for_upgrades) if also}):
+        state = hop_state(g, *hop)
+        ports.setdefault((hop.backend, hop.port), []).append((hop.protocol, state))
+        if state.ejected:
+            seconds = connect_rules(g, hop.gateway).ejection_seconds
+    return tuple(_joined(backend, port, states, seconds) for (backend, port), states in ports.items())
+
+
+def _joined(backend: Key, port: int, states: list[tuple[Protocol, HopState]], ejection_seconds: int) -> PortState:
+    """Joins all protocols of a port into one state; where one of them fails at an endpoint where another works, it is
+    named."""
+    tried = [(protocol, state) for protocol, state in states if state.health is not Health.UNTRIED]
+    if not tried:
+        return PortState(backend, port, Health.UNTRIED, 0.0, (), 0)
+    working = {address for _, state in tried for address in state.working}
+    bad = [(protocol, failure) for protocol, state in tried for failure in state.failures]
+    failures: dict[tuple[str, bool, tuple[str, ...]], set[str]] = {}
+    for protocol, failure in bad:
+        mixed = not working.isdisjoint(failure.endpoints)
+        words = f"{failure.words} (only {TRAFFIC[protocol]})" if mixed and not failure.proxies else failure.words
+        failures.setdefault((words, failure.handshake, failure.proxies), set()).update(failure.endpoints)
+    everywhere = {*working, *(address for addresses in failures.values() for address in addresses)}
+    health = Health.WORKING
+    if bad:
+        health = Health.PARTLY_FAILING if working else Health.FAILING
+    since = min((state.since for _, state in tried if state.health.bad == health.bad and state.since), default=0.0)
+    told = (
+        Failure(words, tuple(sorted(where)), proxies, handshake)
+        for (words, handshake, proxies), where in sorted(failures.items(), key=lambda item: (-len(item[1]), item[0]))
+    )
+    ejected = tuple(sorted({address for _, state in tried for address in state.ejected}))
+    return PortState(backend, port, health, since, tuple(told), len(everywhere), ejected, ejection_seconds)
+
+
+def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition | None:
+    """Returns the condition BackendConnected of what these hops of one Gateway are made by; None if there are none."""
+    states = port_states(g, hops)
+    if not states:
+        return None
+    bad = [state.problem for state in states if state.health.bad]
+    if bad:
+        return failed_to_connect(bad)
+    untried = [state for state in states if state.health is Health.UNTRIED]
+    if len(untried) == len(states):
+        return UNTRIED
+    message = f"not tried yet: {', '.join(state.name for state in untried)}" if untried else ""
+    return true(reasons.BACKEND_CONNECTED, message, reasons.HANDSHAKES_SUCCEED if tls else reasons.CONNECTIONS_SUCCEED)
+
+
+def failed_to_connect(bad: Collection[Problem]) -> Condition:
+    """Returns the condition BackendConnected where these ports fail."""
+    handshake = any(problem.reason == reasons.HANDSHAKE_FAILED for problem in bad)
+    reason = reasons.HANDSHAKE_FAILED if handshake else reasons.CONNECTION_FAILED
+    about = tuple(dict.fromkeys(key for problem in bad for key in problem.about))
+    return failed(reasons.BACKEND_CONNECTED, Problem(reason, SEPARATOR.join(p.message for p in bad), about=about))

@@ -1,0 +1,207 @@
+"""The conditions of a BackendTLSPolicy at one Gateway: which of its targets are reached, and where it takes effect."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.core import AnyService
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import BackendTLSPolicy, PolicyTargetReference
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import Condition, failed, true
+from lasthop.engine.plan.finding import Severity
+from lasthop.engine.plan.problem import Problem, invalid, joined, not_found
+from lasthop.engine.plan.tls import BackendTLS, Waiver
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.backends.reach import REACH
+from lasthop.engine.resolve.gateways.ports import serves_nothing
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.hops.observed import connected
+from lasthop.engine.resolve.hops.verification import WEAKENED_POLICIES, weakened
+from lasthop.engine.resolve.policies import targets
+from lasthop.engine.resolve.policies.ancestors import ancestors, reached_by
+from lasthop.engine.resolve.policies.judgement import judgement
+from lasthop.engine.resolve.policies.permissions import permitted_tls
+from lasthop.engine.resolve.policies.texts import read_policy
+from lasthop.engine.resolve.settings import installed
+from lasthop.engine.resolve.trust.client_certificates import shown_certificate
+from lasthop.engine.resolve.trust.waivers import describe
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.store import read
+
+# Most policies have these two as they are, so they are kept once.
+ACCEPTED: Final = true(reasons.ACCEPTED)
+RESOLVED: Final = true(reasons.RESOLVED_REFS)
+
+
+def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Problem | None:
+    """Returns why a policy has no effect on one of its targets."""
+    key = targets.service_of(policy, target)
+    service = read(g, key, AnyService) if key else None
+    if service is None and (meant := targets.meant_service(g, policy, target)):
+        return Problem(reasons.TARGET_NOT_FOUND, targets.mistyped_text(*meant), about=(meant[0],))
+    if key is None or not installed(g, key.kind):
+        kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
+        message = f"target {target.name}: kind {kind} is not supported, only core Services are; the policy has no effect on it"
+        return invalid(message)
+    if service is None:
+        return not_found(reasons.TARGET_NOT_FOUND, key, guess=targets.service_meant(g, key))
+    ports = service.spec.ports
+    if target.section_name != targets.WHOLE:
+        ports = tuple(p for p in ports if p.name == target.section_name)
+        if not ports:
+            return Problem(reasons.TARGET_NOT_FOUND, targets.missing_port(g, key, target.section_name), about=(key,))
+    if ports and ports[0].protocol == "UDP" and all(p.protocol == "UDP" for p in ports):
+        return invalid(f"port {ports[0].name or ports[0].port} of {key} is UDP, which cannot carry TLS", key)
+    winner = targets.section_winner(g, key, target.section_name)
+    if winner is not None and winner.policy != policy:
+        where = f"{key} port {target.section_name}" if target.section_name else str(key)
+        message = f"{where} is already targeted by BackendTLSPolicy {precedence(g, policy, winner)}"
+        return Problem(reasons.CONFLICTED, message, about=(key, winner.policy))
+    return None
+
+
+def precedence(g: Graph, policy: Key, winner: targets.Claim) -> str:
+    """Names the policy that wins over another with the same target, and the rule by which it does."""
+    obj = read_policy(g, policy)
+    rule = targets.rule_of(winner.age, obj.age if obj else winner.age)
+    return f"{winner.policy.path}, which {rule}" + (" and cannot be read, so connections fail" if winner.rejected else "")
+
+
+def exceptions(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[str, str]:
+    """Returns what to say of the ports of a whole-Service target that it does not affect: see the two functions below."""
+    key = targets.service_of(policy, target) if target.section_name == targets.WHOLE else None
+    service = read(g, key, AnyService) if key else None
+    if key is None or service is None:
+        return "", ""
+    return _udp_warning(service, target), _shadowed(g, policy, key, service)
+
+
+def _udp_warning(service: AnyService, target: PolicyTargetReference) -> str:
+    udp = [p.name or str(p.port) for p in service.spec.ports if p.protocol == "UDP"]
+    return f"UDP port {', '.join(udp)} of {target.kind} {target.name} is not affected" if udp else ""
+
+
+def _shadowed(g: Graph, policy: Key, key: Key, service: AnyService) -> str:
+    """Says that every port of a Service has a policy of its own, so that this one is never used."""
+    if targets.winners(g, key).keys() <= {targets.WHOLE}:
+        return ""
+    winners = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"]
+    others = dict.fromkeys(winner.policy.path for winner in winners if winner and winner.policy != policy)
+    if not winners or any(winner is None or winner.policy == policy for winner in winners):
+        return ""
+    return f"no port of {key} uses it: each is named by a policy of its own ({', '.join(others)})"
+
+
+class Targets(msgspec.Struct, frozen=True):
+    """The targets of a policy, as seen from one Gateway."""
+
+    effective: bool
+    """Some target that the Gateway reaches is under this policy."""
+    reached: tuple[Problem, ...]
+    """What is wrong with targets that it reaches."""
+    elsewhere: tuple[Problem, ...]
+    """And with others, for which there may be no other status entry: perhaps no Gateway reaches them."""
+    notes: tuple[str, ...]
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return self.reached + self.elsewhere
+
+
+def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> Targets:
+    effective = False
+    reached: list[Problem] = []
+    elsewhere: list[Problem] = []
+    notes: list[str] = []
+    concerned = ancestors(g, policy)
+    # An ancestor reaches some target: the only one, where there are no others.
+    sole = len(obj.spec.target_refs) == 1 and gateway in concerned.gateways
+    for target in obj.spec.target_refs:
+        here, problem = sole or _reaches(g, policy, target, gateway), target_problem(g, policy, target)
+        if problem:
+            (reached if here else elsewhere).append(problem)
+        elif here:
+            effective = True
+            notes += exceptions(g, policy, target)
+        else:
+            notes.append(f"{target.kind} {policy.namespace}/{target.name} is not reached from this Gateway")
+    for other in concerned.without_room:
+        elsewhere.append(invalid(f"this status has no room for {other}, so connections from there fail", other))
+    return Targets(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
+
+
+@query
+def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
+    obj, judged = read_policy(g, policy), judgement(g, policy)
+    if obj is None or judged is None:
+        return ()
+    found = targets_at(g, policy, obj, gateway)
+    permitted = permitted_tls(g, gateway, policy)
+    problem = permitted if isinstance(permitted, Problem) else judged.problem
+    if not found.effective and found.reached:
+        problem = joined(found.problems)
+    told = [*(each.text for each in found.problems), *judged.warnings, *found.notes, *judged.notes]
+    accepted = ACCEPTED
+    if problem or told:
+        accepted = failed(reasons.ACCEPTED, problem) if problem else true(reasons.ACCEPTED, "; ".join(dict.fromkeys(told)))
+    resolved = failed(reasons.RESOLVED_REFS, judged.unresolved) if judged.unresolved else RESOLVED
+    lost = [each for each in found.problems if each.reason == reasons.TARGET_NOT_FOUND]
+    if resolved.status and lost:
+        resolved = failed(reasons.RESOLVED_REFS, joined(lost))
+    more = []
+    if accepted.status and found.effective:
+        if found.problems:
+            more.append(failed(reasons.PARTIALLY_INVALID, joined(found.problems)))
+        if unserved := not_programmed(g, gateway, permitted):
+            more.append(unserved)
+        hops = hops_under(g, policy, obj, gateway)
+        if seen := connected(g, hops):
+            more.append(seen)
+        if isinstance(permitted, BackendTLS) and permitted.waiver and hops:
+            more.append(degraded(permitted.waiver))
+    return accepted, resolved, *more, *weakened(WEAKENED_POLICIES.of(g, policy, gateway))
+
+
+def not_programmed(g: Graph, gateway: Key, permitted: BackendTLS | Problem | None) -> Condition | None:
+    """Returns why nothing comes of a good policy at a Gateway: the Gateway itself is not served, or the client certificate
+    cannot be shown. `Accepted` is about the policy, so this is a condition of its own, absent otherwise."""
+    if why := serves_nothing(g, gateway):
+        return failed(reasons.PROGRAMMED, why)
+    shown = shown_certificate(g, gateway, permitted) if isinstance(permitted, BackendTLS) else None
+    if isinstance(shown, Problem):
+        return failed(reasons.PROGRAMMED, shown.within(f"connections from {gateway} fail"))
+    return None
+
+
+def unreached(g: Graph, policy: Key) -> Problem | None:
+    """Returns why no Gateway uses a policy whose targets are all right."""
+    obj = read_policy(g, policy)
+    reached = ancestors(g, policy)
+    if obj is None or reached.gateways or reached.without_room:
+        return None
+    if any(hop.protocol is Protocol.PASSTHROUGH for service in targets.named_services(obj) for hop in REACH.of(g, service)):
+        message = "only TLS Passthrough leads to its targets, which is the client's own TLS, so the policy has no effect"
+        remedy = "remove it, or let the listener terminate TLS"
+        return Problem("NotReached", message, remedy=remedy, severity=Severity.WARNING)
+    message = "no Gateway reaches its targets through a route, so the policy has no effect yet"
+    return Problem("NotReached", message, severity=Severity.WARNING)
+
+
+def degraded(waiver: Waiver) -> Condition:
+    """Returns the condition of a policy while its waiver is in effect; otherwise there is none."""
+    return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.mode, describe(waiver))
+
+
+def hops_under(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> list[Hop]:
+    """Returns the hops from a Gateway that use the policy: a backend may be refused for other reasons."""
+    services = dict.fromkeys([targets.service_of(policy, target) for target in obj.spec.target_refs])
+    reached = [hop for service in services if service for hop in REACH.of(g, service) if hop.gateway == gateway]
+    return [hop for hop in reached if isinstance(tls := hop_tls(g, *hop), BackendTLS) and tls.source == policy]
+
+
+def _reaches(g: Graph, policy: Key, target: PolicyTargetReference, gateway: Key) -> bool:
+    service = targets.service_of(policy, target)
+    return service is not None and any(found == gateway for found, _ in reached_by(g, service, target.section_name))

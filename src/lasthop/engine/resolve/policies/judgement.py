@@ -1,0 +1,138 @@
+"""Judges what a BackendTLSPolicy or an XBackend asks for: whether it can be fulfilled, and the TLS that comes of it.
+
+    spec.options ──────────────┐
+    hostname, subjectAltNames ─┼──> Judgement
+    caCertificateRefs, … ──────┘    (the BackendTLS, or what is wrong)
+
+`judgement` is the seam: whatever API describes the verification of a backend ends in one `BackendTLS`, and nothing after it
+knows how it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.addresses import is_ip
+from lasthop.base.api.backends import KIND as XBACKEND
+from lasthop.base.api.backends import XBackend
+from lasthop.base.api.meta import Key, StringMap
+from lasthop.base.api.policies import BackendTLSPolicyValidation
+from lasthop.base.api.profiles import PREFIX
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.problem import Problem, invalid, joined
+from lasthop.engine.plan.tls import BackendTLS, San, SanType
+from lasthop.engine.resolve.policies import options
+from lasthop.engine.resolve.policies.references import verification
+from lasthop.engine.resolve.policies.texts import read_policy
+from lasthop.engine.resolve.routing.http_syntax import is_hostname, shown
+from lasthop.engine.resolve.trust.certificates import key_pair
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.store import read
+
+MAX_NAMES: Final = 32
+"""More than any bundle's CRD admits (5), and few enough to try at every handshake."""
+CLIENT_CERTIFICATE: Final = f"option {PREFIX}client-certificate"
+PUT_CERTIFICATE: Final = "put a PEM certificate chain and its key into that Secret, as tls.crt and tls.key"
+URI: Final = re.compile(r"[!-~]{1,2048}")
+"""Characters that a URI may have (RFC 3986); it is compared byte for byte."""
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    tls: BackendTLS | None
+    """What is asked for, ready to use; None where there is a problem."""
+    problem: Problem | None = None
+    """Why it cannot be fulfilled, so that connections fail."""
+    unresolved: Problem | None = None
+    """References that cannot be used; the others may be enough."""
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What its author wants to know and need not correct."""
+
+
+def validation_of(g: Graph, source: Key) -> BackendTLSPolicyValidation | None:
+    """Returns how a BackendTLSPolicy, or an XBackend, has its backends verified; None where it asks for no TLS."""
+    if source.kind == XBACKEND:
+        backend = read(g, source, XBackend)
+        return backend.spec.tls.validation if backend else None
+    policy = read_policy(g, source)
+    return policy.spec.validation if policy else None
+
+
+@query
+def judgement(g: Graph, source: Key) -> Judgement | None:
+    """Returns what a policy or XBackend asks for and what is wrong with that at every Gateway; None: it asks for no TLS."""
+    validation = validation_of(g, source)
+    if validation is None:
+        return None
+    policy = read_policy(g, source) if source.kind != XBACKEND else None
+    field = "spec.validation" if policy else "spec.tls.validation"
+    parsed = options.parse(policy.spec.options if policy else StringMap())
+    verified = verification(g, source.namespace, validation, field)
+    problem = verified.problem
+    names = [invalid(f"{name} {what}").at(f"{field}.{name}") for name, what in _name_problems(validation)]
+    secret = parsed.options.client_certificate
+    unusable = _unusable(g, Key("Secret", source.namespace, secret)) if secret else None
+    unresolved = (
+        joined([verified.unresolved, unusable]) if verified.unresolved and unusable else verified.unresolved or unusable
+    )
+    if wrong := [*parsed.problems, *names, *([unusable.with_reason(reasons.INVALID)] if unusable else [])]:
+        problem = joined([*wrong, problem], problem.reason).at(problem.field) if problem else joined(wrong)
+    tls = BackendTLS(
+        source=source,
+        sni=validation.hostname,
+        trust=verified.trust,
+        names=_names(validation) if verified.names else (),
+        mode=verified.mode,
+        pins=verified.pins,
+        waiver=verified.waiver,
+        options=parsed.options,
+    )
+    warnings = parsed.warnings + verified.warnings
+    return Judgement(None if problem else tls, problem, unresolved, warnings, verified.notes)
+
+
+def _unusable(g: Graph, secret: Key) -> Problem | None:
+    """Returns why a policy's client certificate cannot be shown. Only a Secret of its own namespace can be named."""
+    pair = key_pair(g, secret)
+    if not isinstance(pair, Problem):
+        return None
+    problem = pair.within(CLIENT_CERTIFICATE, reason=reasons.INVALID_CLIENT_CERTIFICATE_REF).at(options.FIELD)
+    return problem if problem.remedy else msgspec.structs.replace(problem, remedy=PUT_CERTIFICATE)
+
+
+def _name_problems(validation: BackendTLSPolicyValidation) -> Iterator[tuple[str, str]]:
+    """Yields fields and what is wrong with them. The CRDs state most of it too; Envoy refuses a cluster whose SNI has more
+    than 255 characters."""
+    sans = validation.subject_alt_names
+    yield from _hostname_problem("hostname", validation.hostname)
+    if len(sans) > MAX_NAMES:
+        yield "subjectAltNames", f"has {len(sans)} entries; give at most {MAX_NAMES}"
+    for number, san in enumerate(sans[:MAX_NAMES]):
+        name = f"subjectAltNames[{number}]"
+        if san.type == "Hostname":
+            yield from _hostname_problem(f"{name}.hostname", san.hostname, wildcard=True)
+        elif san.type != "URI":
+            yield f"{name}.type", f"{shown(san.type)} is unknown; use Hostname or URI"
+        elif not URI.fullmatch(san.uri):
+            yield f"{name}.uri", f"{shown(san.uri)} is not a URI; escape what is not printable ASCII"
+
+
+def _hostname_problem(field: str, name: str, *, wildcard: bool = False) -> Iterator[tuple[str, str]]:
+    if is_ip(name.strip("[]")):
+        yield field, f"{name} is an IP address; a backend is verified by a DNS name or a URI"
+    elif not is_hostname(name, wildcard=wildcard):
+        yield field, f"{shown(name)} is not a DNS name; correct it"
+
+
+def _names(validation: BackendTLSPolicyValidation) -> tuple[San, ...]:
+    """Returns the names to verify. The hostname authenticates only where no subjectAltNames are given (GEP-1897)."""
+    if not validation.subject_alt_names:
+        return (San(SanType.DNS, validation.hostname.lower()),)
+    return tuple(
+        San(SanType.URI, san.uri) if san.type == "URI" else San(SanType.DNS, san.hostname.lower())
+        for san in validation.subject_alt_names
+    )

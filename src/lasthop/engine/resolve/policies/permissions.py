@@ -1,0 +1,106 @@
+"""What a GatewayProfile permits of a policy, or of there being none, on one Gateway.
+
+The same policy may be permitted at one Gateway and refused at another; each has its own clusters and its own status entry.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.backends import KIND as XBACKEND
+from lasthop.base.api.meta import Key
+from lasthop.base.api.profiles import PREFIX
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.problem import Problem, invalid
+from lasthop.engine.plan.profile import BackendRules, PlaintextBackends
+from lasthop.engine.plan.tls import Anchors, BackendTLS, Waiver
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.backends.backends import declares_plaintext
+from lasthop.engine.resolve.gateways.profiles import backend_rules, limits
+from lasthop.engine.resolve.policies.judgement import judgement
+from lasthop.engine.resolve.policies.targets import misaimed
+from lasthop.engine.resolve.trust.certificates import too_large
+from lasthop.engine.resolve.trust.trust import minute
+from lasthop.engine.store.graph import Graph
+
+DAY: Final = 86400.0
+
+
+def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem | None:
+    """Returns the TLS that a policy or XBackend asks for if this Gateway's operator permits it, or what is not permitted; None
+    if it is invalid by itself."""
+    judged = judgement(g, source)
+    wanted = judged.tls if judged else None
+    if wanted is None:
+        return None
+    rules = backend_rules(g, gateway)
+    if wanted.waiver and (problem := _waiver_problem(g, rules, wanted.waiver)):
+        return problem
+    if wanted.pinned_only and not rules.pinned_only:
+        message = f"pins alone check neither names nor dates, and that is denied here ({rules.by})"
+        remedy = "give the PinSet CAs, or the certificate itself (`lasthop pin`)"
+        return Problem(reasons.PINNED_ONLY_NOT_PERMITTED, message, remedy=remedy)
+    if isinstance(wanted.trust, Anchors):
+        if wanted.trust.weak and not rules.weak:
+            message = f"{wanted.trust.weak}, and weak certificates are denied here ({rules.by})"
+            remedy = "use a CA or certificate with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature"
+            return Problem(reasons.WEAK_CERTIFICATE_NOT_PERMITTED, message, remedy=remedy)
+        if message := too_large(wanted.trust, limits(g, gateway)):
+            return invalid(message)
+    # A policy that does not say how low it would go goes no lower than the profile.
+    lowest = wanted.options.min_version or max(wanted.options.lowest, rules.min_version)
+    if lowest < rules.min_version or wanted.options.max_version < rules.min_version:
+        name = "min" if lowest < rules.min_version else "max"
+        message = f"at least TLS {rules.min_version} is required here ({rules.by})"
+        remedy = f"correct option {PREFIX}{name}-tls-version or remove it"
+        return Problem(reasons.TLS_VERSION_NOT_PERMITTED, message, remedy=remedy)
+    if lowest == wanted.options.lowest:
+        return wanted
+    return msgspec.structs.replace(wanted, options=msgspec.structs.replace(wanted.options, min_version=lowest))
+
+
+def _waiver_problem(g: Graph, rules: BackendRules, waiver: Waiver) -> Problem | None:
+    def refused(message: str, remedy: str) -> Problem:
+        return Problem(reasons.WAIVER_NOT_PERMITTED, f"{waiver.key} {message}", remedy=remedy, about=(waiver.key,))
+
+    if not rules.waivers:
+        who = f"waivers are not allowed ({rules.by})" if rules.profiles else "no GatewayProfile allows waivers"
+        return refused(f"has no effect here, so connections fail: {who}", "ask the operator, or fix the certificate")
+    if rules.max_waiver_days is None:
+        return None
+    limit = f"waivers are allowed for at most {rules.max_waiver_days} days here ({rules.by})"
+    if waiver.expires is None:
+        return refused(f"never ends, and {limit}", "give it `expires`")
+    if not waiver.created:
+        return refused(f"has no creation time, and {limit}", "give it metadata.creationTimestamp")
+    if g.before(waiver.created):
+        return refused(f"was created in the future ({minute(waiver.created)})", "correct its creationTimestamp")
+    last = waiver.created + rules.max_waiver_days * DAY
+    if waiver.expires > last:
+        return refused(f"lasts until {minute(waiver.expires)}, and {limit}", f"let it expire by {minute(last)}")
+    return None
+
+
+def plaintext_problem(g: Graph, hop: Hop) -> Problem | None:
+    """Returns why a Gateway may not reach a backend in plaintext."""
+    rules = backend_rules(g, hop.gateway)
+    declared = rules.plaintext is PlaintextBackends.DECLARED
+    if rules.plaintext is PlaintextBackends.ALLOW or (declared and declares_plaintext(g, hop.backend, hop.port, hop.protocol)):
+        return None
+    denied = "plaintext is only allowed where the port says so" if declared else "plaintext backends are denied"
+    who = f"{denied} here ({rules.by})" if rules.profiles else "it is not known whether that is allowed"
+    saying = "give the port a plaintext protocol as appProtocol" if declared else ""
+    where, about = f"port {hop.port} of {hop.backend}", [hop.backend]
+    if hop.protocol is Protocol.UDP:
+        message, remedy = f"UDP to {where} cannot carry TLS, and {who}", saying or "remove the backend"
+    elif hop.backend.kind == XBACKEND:
+        message, remedy = f"{hop.backend} has tls.mode None, and {who}", "use ServerOnly or ClientAndServer"
+    else:
+        near = misaimed(g, hop.backend)
+        about += (policy for policy, _ in near)
+        aims = "".join(f" ({policy} names {hop.backend.kind} {name}, which does not exist)" for policy, name in near)
+        message, remedy = f"no BackendTLSPolicy names {where}{aims}, and {who}", "create a policy for it"
+        remedy += f", or {saying}" if saying else ""
+    return Problem(reasons.PLAINTEXT_NOT_PERMITTED, message, remedy=remedy, about=tuple(about))

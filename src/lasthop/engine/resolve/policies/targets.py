@@ -1,0 +1,237 @@
+"""Decides which BackendTLSPolicy applies to a port of a Service or ServiceImport.
+
+A policy that names the port (`sectionName`) beats one that names the whole Service. Between two that name the same, the older
+one wins, then {namespace}/{name}. Precedence never looks at validity: an invalid or unreadable policy that wins fails closed,
+it does not step aside for another, or trust would change hands with a typo.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.core import AnyService
+from lasthop.base.api.kinds import SERVICE_GROUPS
+from lasthop.base.api.meta import LAST, Key, Object
+from lasthop.base.api.names import is_dns_label
+from lasthop.base.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
+from lasthop.base.text.meant import meant
+from lasthop.base.text.suggestions import closest
+from lasthop.engine.resolve.policies.texts import read_texts
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.node import Crash
+from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.stages import indexer
+from lasthop.engine.store.store import read
+
+_IMPOSSIBLE: Final = re.compile("[^a-z0-9-]")
+"""In the name of a Service."""
+WHOLE = ""
+"""The section of a target that names no port."""
+
+
+def service_of(policy: Key, target: PolicyTargetReference) -> Key | None:
+    """Returns the Service or ServiceImport that a target names; None if it is of another kind."""
+    group = "" if target.group == "core" else target.group
+    return Key(target.kind, policy.namespace, target.name) if SERVICE_GROUPS.get(target.kind) == group else None
+
+
+class Claim(msgspec.Struct, frozen=True, order=True):
+    """A policy that names a Service, in the order in which claims win."""
+
+    age: tuple[str, str]
+    policy: Key
+    sections: tuple[str, ...]
+    rejected: str = ""
+    """Why the policy could not be fully read."""
+
+
+def rule_of(winner: tuple[str, str], own: tuple[str, str]) -> str:
+    """Says by which rule the object of one age wins over that of another."""
+    if winner[0] == own[0]:
+        return "is as old and comes first by name"
+    return "has a creationTimestamp" if own[0] == LAST else "is older"
+
+
+CLAIMS = Index[Key, tuple[Claim, ...]]("claim")
+"""Those of a policy, one for each of its texts, by Service."""
+
+
+@indexer("BackendTLSPolicy", keeps=True)
+def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
+    """Indexes what a policy claims, and which Services it probably means where there is none of that name. A text that cannot
+    be read claims only what the last good text of the same policy does not name: while that is in force, it decides. Against
+    other policies each text keeps its age."""
+    policy, rejected = read_texts(g, key)
+    named = _sections(key, policy.spec.target_refs) if policy else {}
+    found = {service: (Claim(policy.age, key, sections),) for service, sections in named.items()} if policy else {}
+    if rejected:
+        for service, sections in _sections(key, rejected.targets).items():
+            good = named.get(service, ())
+            if left := tuple(section for section in sections if section not in good and WHOLE not in good):
+                found[service] = (*found.get(service, ()), Claim(rejected.age, key, left, rejected.message))
+    for service, claims in found.items():
+        yield CLAIMS.entry((service,), claims)
+    for guesses in (g.shielded(_misaimed, key, named), g.shielded(_mistyped, key, policy.spec.target_refs if policy else ())):
+        if not isinstance(guesses, Crash):
+            yield from guesses
+
+
+def _sections(policy: Key, targets: tuple[PolicyTargetReference, ...]) -> dict[Key, tuple[str, ...]]:
+    found: dict[Key, tuple[str, ...]] = {}
+    for target in targets:
+        if service := service_of(policy, target):
+            found[service] = (*found.get(service, ()), target.section_name)
+    return found
+
+
+def named_services(obj: Object | None) -> tuple[Key, ...]:
+    """Returns the Services that an object names as a policy, in whichever of its texts."""
+    match obj:
+        case BackendTLSPolicy():
+            targets = obj.spec.target_refs
+        case RejectedPolicy(last_good=good):
+            targets = obj.targets + (good.spec.target_refs if good else ())
+        case _:
+            return ()
+    return tuple(_sections(Key("BackendTLSPolicy", obj.metadata.namespace, obj.metadata.name), targets))
+
+
+def claims(g: Graph, service: Key) -> tuple[Claim, ...]:
+    """Returns every policy that names the Service, in the order in which they win."""
+    return tuple(sorted(itertools.chain.from_iterable(CLAIMS.of(g, service))))
+
+
+@query
+def winners(g: Graph, service: Key) -> Mapping[str, Claim]:
+    """Returns the policy that wins for each section that some policy names: those who ask no more are not asked again when a
+    policy changes that wins nothing."""
+    found: dict[str, Claim] = {}
+    for claim in claims(g, service):
+        for section in claim.sections:
+            found.setdefault(section, claim)
+    return found
+
+
+def section_winner(g: Graph, service: Key, section: str) -> Claim | None:
+    """Returns the winner among the policies that name exactly this section."""
+    return winners(g, service).get(section)
+
+
+def port_winner(g: Graph, service: Key, port_name: str) -> Claim | None:
+    """Returns the policy that applies to a port. An unnamed port can only be meant by a policy for the whole Service."""
+    found = winners(g, service)
+    return (found.get(port_name) if port_name else None) or found.get(WHOLE)
+
+
+class Stray(msgspec.Struct, frozen=True, order=True):
+    """A target that means some port of a Service and names none that exists."""
+
+    policy: Key
+    target: str
+    """The part of it that is wrong, as `port htps`."""
+    section: str = WHOLE
+
+
+MISTYPED = Index[Key, Stray]("mistyped")
+"""Targets whose kind or name is impossible, by the Service that they mean."""
+
+
+@query
+def strays(g: Graph, service_key: Key) -> tuple[Stray, ...]:
+    """Returns the targets that mean some port of this Service and name none that there is, the winning policy first."""
+    service = read(g, service_key, AnyService)
+    names = {port.name for port in service.spec.ports} if service else set()
+    sections = [
+        Stray(claim.policy, f"port {section}", section)
+        for claim in claims(g, service_key)
+        for section in claim.sections
+        if service and section != WHOLE and section not in names
+    ]
+    return (*sections, *sorted(MISTYPED.of(g, service_key)))
+
+
+def stray_text(g: Graph, service: Key, stray: Stray) -> str:
+    """Says what is wrong with a target that misses a Service, and what that means for the Service's ports."""
+    return missing_port(g, service, stray.section) if stray.section else mistyped_text(service, stray.target)
+
+
+def mistyped_text(service: Key, target: str) -> str:
+    return f"{target} does not exist; {service} is probably meant, so {CLOSED_PORTS}"
+
+
+CLOSED_PORTS: Final = "its ports without a policy return 500 unless their appProtocol is a plaintext protocol"
+
+
+@query
+def meant_service(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[Key, str] | None:
+    """Returns the Service that a target means whose kind, group or name is impossible, and which of them; None if it names a
+    possible Service, or an object of another system."""
+    kind = target.kind if target.kind in SERVICE_GROUPS else closest(target.kind, SERVICE_GROUPS)
+    if not kind or ("." in target.group and target.group != SERVICE_GROUPS[kind]):
+        return None
+    key = Key(kind, policy.namespace, target.name)
+    wrong = "" if service_of(policy, target) else f"kind {target.kind}" + (f" of group {target.group}" if target.group else "")
+    if not is_dns_label(target.name):
+        bare = key._replace(name=_IMPOSSIBLE.sub("", target.name.casefold()).strip("-"))
+        key = bare if read(g, bare, AnyService) else key._replace(name=service_meant(g, key))
+        wrong = wrong or f"{kind} {target.name!r}"
+    return (key, wrong) if wrong and key.name else None
+
+
+@query
+def missing_port(g: Graph, service_key: Key, section: str) -> str:
+    """Says which port a Service does not have, which ones it has, and what that means for them."""
+    service = read(g, service_key, AnyService)
+    names = [p.name for p in service.spec.ports if p.name] if service else []
+    guess = meant(section, names)
+    has = f"it has {', '.join(names) or 'no named port'}" + (f"; did you mean {guess}?" if guess else "")
+    return f"{service_key} has no port named {section} ({has}), so {CLOSED_PORTS}"
+
+
+SERVICES = Index[str, str, str]("service")
+"""Names by kind and namespace, to tell which one a policy probably means."""
+MAX_SERVICES: Final = 200
+"""In a namespace with more of them none is suggested: each comes and goes, and every misspelled policy would look at all."""
+
+
+@indexer("Service")
+def index_services(g: Graph, key: Key) -> Iterator[Entry]:
+    yield SERVICES.entry((key.kind, key.namespace), key.name)
+
+
+@indexer("ServiceImport")
+def index_service_imports(g: Graph, key: Key) -> Iterator[Entry]:
+    yield SERVICES.entry((key.kind, key.namespace), key.name)
+
+
+@query
+def service_meant(g: Graph, service: Key) -> str:
+    """Returns the name of the Service that a reference to a missing one probably means, or nothing."""
+    if SERVICES.size(g, service.kind, service.namespace) > MAX_SERVICES:
+        return ""
+    return meant(service.name, SERVICES.of(g, service.kind, service.namespace))
+
+
+MISAIMED = Index[Key, tuple[Key, str]]("misaimed")
+"""Policies for Services that do not exist, each with the name that it has instead, by the Service that they probably mean."""
+
+
+def _misaimed(g: Graph, policy: Key, services: Iterable[Key]) -> list[Entry]:
+    missing = [service for service in services if read(g, service, AnyService) is None]
+    guesses = [(service, service_meant(g, service)) for service in missing]
+    return [MISAIMED.entry((service._replace(name=guess),), (policy, service.name)) for service, guess in guesses if guess]
+
+
+def _mistyped(g: Graph, policy: Key, targets: Iterable[PolicyTargetReference]) -> list[Entry]:
+    found = (meant_service(g, policy, target) for target in targets)
+    return [MISTYPED.entry((service,), Stray(policy, wrong)) for service, wrong in filter(None, found)]
+
+
+def misaimed(g: Graph, service: Key) -> tuple[tuple[Key, str], ...]:
+    """Returns the policies that probably mean this Service, each with the name that it has instead."""
+    return MISAIMED.of(g, service)

@@ -1,0 +1,21 @@
+"""Reads the texts of a BackendTLSPolicy: one that is in force, one that cannot be read whole, or both."""
+
+from __future__ import annotations
+
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import BackendTLSPolicy, RejectedPolicy
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.store import OBJECTS
+
+
+def read_policy(g: Graph, key: Key) -> BackendTLSPolicy | None:
+    """Returns the text of a policy that is in force: the last good one where the present one cannot be read whole."""
+    return read_texts(g, key)[0]
+
+
+def read_texts(g: Graph, key: Key) -> tuple[BackendTLSPolicy | None, RejectedPolicy | None]:
+    """Returns that text, and the present one if it cannot be read whole."""
+    obj = OBJECTS.of(g, key)
+    if isinstance(obj, RejectedPolicy):
+        return obj.last_good, obj
+    return obj if isinstance(obj, BackendTLSPolicy) else None, None

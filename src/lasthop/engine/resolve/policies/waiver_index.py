@@ -1,0 +1,27 @@
+"""Ports on which a waiver is in effect, counted by Gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan.tls import BackendTLS, Mode
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.stages import indexer
+
+WAIVED_PORTS = Index[Key, Key, int, Protocol]("waived-port")
+"""By Gateway, backend and port: each port once, whatever the number of its protocols."""
+WAIVED = Index[Key, tuple[Key, int]]("waived")
+"""By Gateway: backend and port."""
+
+
+def waived_port(hop: Hop, tls: BackendTLS) -> Iterator[Entry]:
+    if tls.mode is not Mode.STRICT:
+        yield WAIVED_PORTS.entry((hop.gateway, hop.backend, hop.port), hop.protocol)
+
+
+@indexer(WAIVED_PORTS)
+def index_waived(g: Graph, gateway: Key, backend: Key, port: int) -> Iterator[Entry]:
+    yield WAIVED.entry((gateway,), (backend, port))

@@ -1,0 +1,1 @@
+"""Routes: attachment, hostnames, matches, filters, and what in them cannot be served."""

@@ -1,0 +1,305 @@
+"""Attachment: which listeners a route is served by, and under which hostnames.
+
+route ──> (route table, hostname) ──> virtual hosts, streams
+      ──> listener                ──> attachedRoutes
+      ──> hops                    ──> clusters, and the reach of policies
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from lasthop.base.api.gateway import GROUP
+from lasthop.base.api.meta import Key
+from lasthop.base.api.route_kinds import ROUTE_KINDS
+from lasthop.base.api.routes import ParentReference, Route
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.listener import Holder, Listener
+from lasthop.engine.plan.problem import Problem, unsupported_value
+from lasthop.engine.plan.routing import ExternalAuth, Parent
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.backends.reach import HOPS, REFUSED
+from lasthop.engine.resolve.gateways.allowed_listeners import allows_namespace
+from lasthop.engine.resolve.gateways.gateways import gateway
+from lasthop.engine.resolve.gateways.listener_sets import holder
+from lasthop.engine.resolve.gateways.listeners import listeners, spec_listeners, table_listener
+from lasthop.engine.resolve.routing.budgets import VIRTUAL_HOSTS, RouteCost
+from lasthop.engine.resolve.routing.hostnames import intersection, most_specific, specificity
+from lasthop.engine.resolve.routing.http_syntax import is_hostname, shown
+from lasthop.engine.resolve.routing.routes import PROTOCOLS, read_route, route_judgement, targets, upgrades_apart
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.node import Crash
+from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.stages import indexer
+
+T = TypeVar("T")
+PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
+LISTENERS_SHOWN = 3
+"""In a message."""
+_OF_REQUESTS = {kind: (protocol,) for kind, protocol in PROTOCOLS.items()}
+
+
+def parent_key(route: Key, ref: ParentReference) -> Key:
+    return Key(ref.kind, ref.namespace or route.namespace, ref.name)
+
+
+@query
+def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
+    """Returns the result of each parentRef that names a Gateway of ours or one of its ListenerSets. Others, and Services
+    (mesh), get no status from us."""
+    obj = read_route(g, route)
+    if obj is None:
+        return ()
+    found = []
+    for ref in obj.spec.parent_refs:
+        if (ref.group, ref.kind) not in PARENT_KINDS:
+            continue
+        owner = holder(g, parent_key(route, ref))
+        if owner is not None:
+            found.append(_attach(g, route, obj, ref, owner))
+    return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
+
+
+def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holder) -> Parent:
+    def refused(problem: Problem) -> Parent:
+        over = protocols(route, ())
+        return Parent(owner.key, owner.gateway, ref.section_name, ref.port, problem=problem, protocols=over)
+
+    if owner.problem:
+        where = f"{owner.key} is not attached to its Gateway"
+        return refused(owner.problem.within(where, owner.key, reason=reasons.NO_MATCHING_PARENT))
+    named = [
+        listener for listener in owner.listeners if ref.section_name in ("", listener.name) and ref.port in (0, listener.port)
+    ]
+    if not named:
+        wanted = " and ".join(w for w in (ref.section_name, f"port {ref.port}" if ref.port else "") if w)
+        have = ", ".join(f"{listener.name} ({listener.port})" for listener in owner.listeners)
+        return refused(Problem(reasons.NO_MATCHING_PARENT, f"the {owner.key.kind} has no listener {wanted}; it has {have}"))
+    allowed = [listener for listener in named if _allows(g, listener, route)]
+    if not allowed:
+        return refused(_not_allowed(route, owner, named))
+    if odd := [h for h in obj.spec.hostnames if not is_hostname(h, wildcard=True)]:
+        # Envoy would refuse the table of every hostname, and without it the route would be for all of them.
+        return refused(unsupported_value(f"hostnames: {shown(odd[0])} is not a hostname", remedy="correct it"))
+    hostnames = tuple(h.lower() for h in obj.spec.hostnames) or ("",)
+    pairs = [
+        (listener, both) for listener in allowed for h in hostnames if (both := intersection(listener.hostname, h)) is not None
+    ]
+    if not pairs:
+        have = ", ".join(listener.hostname for listener in allowed)
+        message = f"none of {', '.join(hostnames)} falls under a listener's hostname ({have})"
+        return refused(Problem(reasons.NO_MATCHING_LISTENER_HOSTNAME, message))
+    hosts = {(listener.table, both) for listener, both in pairs if _serves(g, owner.gateway, listener, both)}
+    names = dict.fromkeys(listener.name for listener, _ in pairs)
+    over = protocols(route, tuple(listener for listener, _ in pairs))
+    return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), over)
+
+
+def _not_allowed(route: Key, owner: Holder, named: Sequence[Listener]) -> Problem:
+    message = f"no listener allows {route.kind}s from namespace {route.namespace}"
+    remedy = f"see allowedRoutes of the {owner.key.kind}"
+    if not any(route.kind in listener.supported_kinds for listener in named):
+        have = "; ".join(
+            f"{each.name} has protocol {each.protocol}{', passthrough' if each.passthrough else ''}"
+            for each in named[:LISTENERS_SHOWN]
+        )
+        message = f"no listener takes {route.kind}s ({have}{'; ...' if len(named) > LISTENERS_SHOWN else ''})"
+        remedy = f"see protocol and allowedRoutes.kinds of the {owner.key.kind}'s listeners"
+    return Problem(reasons.NOT_ALLOWED_BY_LISTENERS, message, remedy=remedy)
+
+
+def stream_protocol(listener: Listener) -> Protocol:
+    """Returns the protocol to the backends of a route of connections or datagrams, which the listener decides."""
+    if listener.transport == "UDP":
+        return Protocol.UDP
+    return Protocol.PASSTHROUGH if listener.passthrough else Protocol.TCP
+
+
+def protocols(route: Key, listeners: tuple[Listener, ...]) -> tuple[Protocol, ...]:
+    """Returns the protocols to a route's backends where it is attached to these listeners; while there are none, the one that
+    asks most of its backends."""
+    if found := _OF_REQUESTS.get(route.kind):
+        return found
+    over = {stream_protocol(listener) for listener in listeners}
+    return tuple(p for p in Protocol if p in over) or ((Protocol.UDP if route.kind == "UDPRoute" else Protocol.TCP),)
+
+
+def _allows(g: Graph, listener: Listener, route: Key) -> bool:
+    spec = next((x for x in spec_listeners(g, listener.owner) if x.name == listener.name), None)
+    if spec is None or route.kind not in listener.supported_kinds:
+        return False
+    return allows_namespace(g, listener.owner, spec.allowed_routes.namespaces, route.namespace)
+
+
+def _serves(g: Graph, gateway: Key, listener: Listener, hostname: str) -> bool:
+    """Returns whether a listener serves what it and a route both match, which may belong to a more specific listener on the
+    same port (listener isolation), whichever object owns that."""
+    if not listener.served:
+        return False
+    return most_specific(served_hostnames(g, gateway, listener.port, listener.transport), hostname) == listener.hostname
+
+
+@query
+def served_hostnames(g: Graph, gateway: Key, port: int, transport: str) -> frozenset[str]:
+    """Returns the hostnames of a port: all that routes have to know of the listeners that they are not attached to."""
+    there = (x for x in listeners(g, gateway) if (x.port, x.transport) == (port, transport) and (x.served or x.shut))
+    return frozenset(listener.hostname for listener in there)
+
+
+def route_hostname(g: Graph, route: Key, hostname: str) -> str:
+    """Returns the route's own hostname that produced a virtual host or stream: the most specific one that covers it."""
+    obj = read_route(g, route)
+    return _own_hostname(obj, hostname) if obj else ""
+
+
+def _own_hostname(obj: Route, hostname: str) -> str:
+    return most_specific([h.lower() for h in obj.spec.hostnames], hostname) or ""
+
+
+class Rank(NamedTuple):
+    """What precedence looks at besides matches."""
+
+    hostname: tuple[int, int]
+    """How specific the hostname is that the route itself names."""
+    age: tuple[str, str]
+    """Its creation, then {namespace}/{name}."""
+
+
+ATTACHED = Index[Key, str, Key]("attached")
+"""Routes by Gateway or ListenerSet and listener."""
+TABLES = Index[Key, str, bool]("table")
+"""By Gateway and name."""
+LISTENER_STREAMS = Index[Key, str, str, tuple[Rank, Key] | None]("stream")
+"""By Gateway, listener's table and hostname: (rank, route), None for the listener itself."""
+
+
+ASKING = Index[Key, str, str, tuple[ExternalAuth, ...]]("asking")
+"""By Gateway, table and hostname of a listener: the servers that it asks before a route is chosen, in this order."""
+
+
+@indexer(*ROUTE_KINDS, keeps=True)
+def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
+    for parent in parents(g, route):
+        verdict = route_judgement.attempt(g, route, parent.gateway)
+        for listener in () if isinstance(verdict, Crash) or verdict.all_refused else parent.listeners:
+            yield ATTACHED.entry((parent.owner, listener), route)
+        for table, hostname in parent.hosts:
+            at = (parent.gateway, table, hostname)
+            if route.kind not in PROTOCOLS:
+                if ranked := rank(g, route, hostname):
+                    yield LISTENER_STREAMS.entry(at, (ranked, route))
+            elif isinstance(verdict, Crash):
+                yield VIRTUAL_HOSTS.entry(at, RouteCost(route))
+            else:
+                yield VIRTUAL_HOSTS.entry(at, RouteCost(route, verdict.matches, verdict.regex_size))
+        if parent.problem is None:
+            # A route whose rules cannot be read holds its hostnames all the same, and leads nowhere.
+            to = g.shielded(targets, route, parent.gateway)
+            if isinstance(to, Crash):
+                continue
+            for refused in to.refused:
+                yield REFUSED.entry((parent.gateway, refused.backend, refused.port), route)
+            for target, own in to.permitted:
+                for protocol in (own,) if own else parent.protocols:
+                    hop = Hop(parent.gateway, target.backend, target.port, protocol)
+                    yield HOPS.entry(hop, route)
+                    if upgrades_apart(g, hop):
+                        yield HOPS.entry(hop._replace(protocol=Protocol.H1_UPGRADE), route)
+
+
+def rank(g: Graph, route: Key, hostname: str) -> Rank | None:
+    obj = read_route(g, route)
+    return rank_of(obj, hostname) if obj else None
+
+
+def rank_of(obj: Route, hostname: str) -> Rank:
+    return Rank(specificity(_own_hostname(obj, hostname)), obj.age)
+
+
+def in_order(routes: Iterable[tuple[Rank, Sequence[tuple[tuple[int, ...], T]]]]) -> list[T]:
+    """Returns the matches of several routes in the spec's order: the route's own hostname, then the match, then the older
+    route, then {namespace}/{name}, then its own order."""
+    ranked = [
+        (rank.hostname, precedence, rank.age, number, found)
+        for rank, matches in routes
+        for number, (precedence, found) in enumerate(matches)
+    ]
+    ranked.sort(key=lambda each: each[:4])
+    return [found for *_, found in ranked]
+
+
+@query
+def asks(g: Graph, gateway: Key, table: str) -> bool:
+    """Returns whether any listener of a route table has servers that are asked before a route is chosen: most have none."""
+    return any(listener.auth for listener in listeners(g, gateway) if listener.table == table)
+
+
+def asked_first(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[ExternalAuth, ...]:
+    """Returns the servers that are asked about every request of a virtual host."""
+    return _asked_first(g, gateway, table, hostname) if asks(g, gateway, table) else ()
+
+
+@query
+def _asked_first(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[ExternalAuth, ...]:
+    """Returns those of the listener that the virtual host's names belong to, and of no other listener of the port."""
+    listener = table_listener(g, gateway, table)
+    if listener is None:
+        return ()
+    there = served_hostnames(g, gateway, listener.port, listener.transport)
+    owner = listener.hostname if listener.protocol == "HTTPS" else most_specific(there, hostname)
+    return () if owner is None else next(iter(ASKING.of(g, gateway, table, owner)), ())
+
+
+@indexer("Gateway", "ListenerSet", keeps=True)
+def index_listener_hops(g: Graph, owner: Key) -> Iterator[Entry]:
+    """Indexes the servers that listeners ask: they are reached by their owner, as the backends of a route are by the route."""
+    found = holder(g, owner)
+    for listener in found.listeners if found and not found.problem else ():
+        for auth in listener.auth if listener.served else ():
+            yield HOPS.entry((auth.hop.gateway, auth.hop.backend, auth.hop.port, auth.hop.protocol), owner)
+
+
+MISDIRECTED = "!misdirected"
+"""In place of a hostname: the names of the port's other listeners, as one entry, for there may be a thousand of them."""
+
+
+@indexer("Gateway", keeps=True)
+def index_tables(g: Graph, key: Key) -> Iterator[Entry]:
+    owner = gateway(g, key)
+    if owner is None or not owner.accepted.status:
+        return
+    served = [listener for listener in owner.listeners if listener.served]
+    tables = {listener.table for listener in served if listener.http}
+    for table in tables:
+        yield TABLES.entry((key, table), True)
+    for listener in served:
+        # A listener's hostname is a virtual host even without routes: what it does not serve must not fall to a wider one.
+        # The same goes for connections, which are closed then.
+        at = (key, listener.table, listener.hostname)
+        if not listener.http:
+            yield LISTENER_STREAMS.entry(at, None)
+        elif listener.hostname or listener.auth:
+            yield VIRTUAL_HOSTS.entry(at, None)
+        if listener.auth:
+            yield ASKING.entry(at, listener.auth)
+        # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
+        if listener.protocol == "HTTPS":
+            names = served_hostnames(g, key, listener.port, "TCP")
+            yield VIRTUAL_HOSTS.entry((key, listener.table, MISDIRECTED), names)
+    open_ports = {(listener.port, listener.transport) for listener in served}
+    for listener in owner.listeners:
+        if listener.shut and listener.hostname and (listener.port, listener.transport) in open_ports:
+            # What is closed keeps its name: requests for it get 404, connections are closed. HTTPS has a closed chain.
+            at = (key, listener.table, listener.hostname)
+            if listener.protocol == "TLS":
+                yield LISTENER_STREAMS.entry(at, None)
+            elif listener.table in tables:
+                yield VIRTUAL_HOSTS.entry(at, None)
+
+
+def misdirected(g: Graph, gateway: Key, table: str) -> frozenset[str]:
+    """Returns the names that belong to other listeners of the port."""
+    listener = table_listener(g, gateway, table)
+    names = next((each for each in VIRTUAL_HOSTS.of(g, gateway, table, MISDIRECTED) if isinstance(each, frozenset)), None)
+    return names - {listener.hostname} if names and listener else frozenset()

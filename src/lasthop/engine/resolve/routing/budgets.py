@@ -1,0 +1,89 @@
+"""Budgets: how much of a hostname, which routes of several namespaces may share, those of one namespace take.
+
+Whatever is above a limit is left out, the younger routes first, so that no edit of a younger route changes an older one's.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan.limits import Limits, over
+from lasthop.engine.plan.problem import unsupported_value
+from lasthop.engine.plan.routing import Parent
+from lasthop.engine.resolve.gateways.profiles import limits
+from lasthop.engine.resolve.routing.routes import RouteVerdict, read_route, verdict
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.sources import Index
+
+
+class RouteCost(NamedTuple):
+    """What a route takes under each of its hostnames."""
+
+    route: Key
+    matches: int = 0
+    """Zero for a route that cannot be judged: it answers 500."""
+    regex_size: int = 0
+
+
+VIRTUAL_HOSTS = Index[Key, str, str, RouteCost | frozenset[str] | None]("vhost")
+"""By Gateway, route table and hostname: its routes, None for a listener's own hostname, and in place of a hostname the names
+that are misdirected."""
+
+
+@query
+def left_out(g: Graph, gateway: Key, table: str, hostname: str) -> frozenset[tuple[Key, str]]:
+    """Returns (route, the limit that it would go over) under one hostname. Mostly empty: then only the sums are looked at."""
+    allowed = limits(g, gateway)
+    there = [cost for cost in VIRTUAL_HOSTS.of(g, gateway, table, hostname) if isinstance(cost, RouteCost)]
+    if not _over(allowed, sum(cost.matches for cost in there), sum(cost.regex_size for cost in there)):
+        return frozenset()
+    taken: dict[str, list[RouteCost]] = {}
+    for cost in there:
+        taken.setdefault(cost.route.namespace, []).append(cost)
+    found: set[tuple[Key, str]] = set()
+    for costs in taken.values():
+        if _over(allowed, sum(cost.matches for cost in costs), sum(cost.regex_size for cost in costs)):
+            found |= _youngest(g, costs, allowed)
+    return frozenset(found)
+
+
+def _over(allowed: Limits, matches: int, regex_size: int) -> str:
+    if matches > allowed.matches_per_hostname:
+        return "matches_per_hostname"
+    return "regex_size_per_hostname" if regex_size > allowed.regex_size_per_hostname else ""
+
+
+def _youngest(g: Graph, costs: list[RouteCost], allowed: Limits) -> set[tuple[Key, str]]:
+    aged = sorted((obj.age, cost) for cost in costs if (obj := read_route(g, cost.route)))
+    found, matches, size = set(), 0, 0
+    for _, more in aged:
+        if field := _over(allowed, matches + more.matches, size + more.regex_size):
+            found.add((more.route, field))
+        else:
+            matches, size = matches + more.matches, size + more.regex_size
+    return found
+
+
+def verdict_at(g: Graph, route: Key, parent: Parent) -> RouteVerdict:
+    """Returns the verdict on the route at one parent: on its own text, and on what its namespace has left for it."""
+    judged = verdict(g, route, parent.gateway, parent.protocols[0])
+    cut: dict[str, str] = {}
+    for table, hostname in parent.hosts:
+        for each, field in left_out(g, parent.gateway, table, hostname):
+            if each == route:
+                cut[hostname] = field
+    if not cut:
+        return judged
+    names = ", ".join(hostname or "any hostname" for hostname in sorted(cut))
+    field = next(iter(cut.values()))
+    what = "matches" if field == "matches_per_hostname" else "regular expressions"
+    message = (
+        f"not served under {names}: with it the routes of namespace {route.namespace} would have too many {what} there; "
+        f"{over(limits(g, parent.gateway), field)}"
+    )
+    problem = unsupported_value(message, "spec.rules")
+    nowhere = cut.keys() == {hostname for _, hostname in parent.hosts}
+    return replace(judged, left_out=(problem,), all_refused=judged.all_refused or nowhere)

@@ -1,0 +1,226 @@
+"""Filters of an HTTPRoute: what is done to a request on its way, and which settings cannot be served."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api import routes as api
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.limits import Limits, over
+from lasthop.engine.plan.problem import Problem, incompatible_filters, unsupported_value
+from lasthop.engine.plan.routing import NO_HEADERS, Cors, HeaderEdit, Headers, PathEdit, PathType, Redirect, Rewrite
+from lasthop.engine.resolve.routing import http_syntax as syntax
+from lasthop.engine.resolve.routing.external_auth import problems as external_auth_problems
+
+
+class Filters(msgspec.Struct, frozen=True):
+    """The filters of one rule, or of one backendRef, folded into what they do."""
+
+    headers: Headers = NO_HEADERS
+    redirect: Redirect | None = None
+    rewrite: Rewrite | None = None
+    cors: Cors | None = None
+
+
+NO_FILTERS: Final = Filters()
+
+
+def fold(filters: tuple[api.HTTPRouteFilter, ...], match_path: str, path_type: PathType) -> Filters:
+    if not filters:
+        return NO_FILTERS
+    headers, redirect, rewrite, cors = NO_HEADERS, None, None, None
+    for found in filters:
+        if found.request_header_modifier:
+            headers = msgspec.structs.replace(headers, request=_edit(found.request_header_modifier))
+        elif found.response_header_modifier:
+            headers = msgspec.structs.replace(headers, response=_edit(found.response_header_modifier))
+        elif found.request_redirect:
+            wanted = found.request_redirect
+            path = _path(wanted.path, match_path, path_type)
+            redirect = Redirect(wanted.status_code, wanted.scheme, wanted.hostname.lower(), wanted.port, path)
+        elif found.url_rewrite:
+            path = _path(found.url_rewrite.path, match_path, path_type)
+            rewrite = Rewrite(found.url_rewrite.hostname.lower(), path)
+        elif found.cors:
+            c = found.cors
+            cors = Cors(c.allow_origins, c.allow_methods, c.allow_headers, c.expose_headers, c.allow_credentials, c.max_age)
+    return Filters(headers, redirect, rewrite, cors)
+
+
+def _edit(wanted: api.HTTPHeaderFilter) -> HeaderEdit:
+    return HeaderEdit(
+        tuple((h.name, h.value) for h in wanted.set), tuple((h.name, h.value) for h in wanted.add), wanted.remove
+    )
+
+
+def one_after_the_other(first: Headers, second: Headers) -> Headers:
+    return Headers(_both(first.request, second.request), _both(first.response, second.response))
+
+
+def _both(first: HeaderEdit, second: HeaderEdit) -> HeaderEdit:
+    """Merges two edits, so that no header is edited twice but to be set first and then added to."""
+    decided = {name.lower() for name in (*(name for name, _ in second.set), *second.remove)}
+    kept = HeaderEdit(
+        tuple(pair for pair in first.set if pair[0].lower() not in decided),
+        tuple(pair for pair in first.add if pair[0].lower() not in decided),
+        tuple(name for name in first.remove if name.lower() not in decided),
+    )
+    return HeaderEdit(kept.set + second.set, kept.add + second.add, kept.remove + second.remove)
+
+
+def _path(modifier: api.HTTPPathModifier | None, match_path: str, path_type: PathType) -> PathEdit | None:
+    if modifier is None:
+        return None
+    if modifier.type == "ReplaceFullPath":
+        return PathEdit(_absolute(modifier.replace_full_path))
+    return PathEdit(_absolute(modifier.replace_prefix_match), match_path if path_type is PathType.PREFIX else None)
+
+
+def _absolute(path: str) -> str:
+    return path if path.startswith("/") else f"/{path}"
+
+
+def problems(
+    filters: tuple[api.HTTPRouteFilter, ...], field: str, limits: Limits, *, on_backend: bool = False
+) -> Iterator[Problem]:
+    """Yields what cannot be done. A rule that asks for it answers 500, never as if it had not asked."""
+    for number, found in enumerate(filters):
+        place = f"{field}[{number}]"
+        if found.extension_ref:
+            ref = found.extension_ref
+            message = f"kind {ref.kind} of group {ref.group!r} is not a filter that Lasthop knows"
+            yield Problem(reasons.INVALID_KIND, message, f"{place}.extensionRef", "remove it")
+        elif found.type not in _SERVED or (on_backend and found.type not in _SERVED_ON_BACKENDS):
+            where = "on a backendRef" if on_backend else "here"
+            yield unsupported_value(f"filter {syntax.word(found.type)} is not supported {where}; remove it", place)
+        elif [name for name in _SERVED.values() if getattr(found, name)] != [_SERVED[found.type]]:
+            yield unsupported_value(f"the filter's settings are not those of its type {found.type}; write only those", place)
+        else:
+            yield from _filter_problems(found, place, limits)
+    yield from _combination_problems([f.type for f in filters], field)
+
+
+def _combination_problems(types: list[str], field: str) -> Iterator[Problem]:
+    for type, times in Counter(types).items():
+        if times > 1 and type == EXTERNAL_AUTH:
+            yield incompatible_filters("a request is authorized once; keep one ExternalAuth filter", field)
+        elif times > 1 and type in _SERVED and type != "RequestMirror":
+            yield incompatible_filters(f"{times} {type} filters; keep one", field)
+    for pair in (("RequestRedirect", "RequestMirror"), ("RequestRedirect", "URLRewrite")):
+        if set(pair) <= set(types):
+            what = "mirrored" if "RequestMirror" in pair else "rewritten"
+            message = f"a request that is redirected cannot be {what} too; remove {pair[1]} or RequestRedirect"
+            yield incompatible_filters(message, field)
+
+
+def _filter_problems(found: api.HTTPRouteFilter, place: str, limits: Limits) -> Iterator[Problem]:
+    if auth := found.external_auth:
+        yield from external_auth_problems(auth, f"{place}.externalAuth", limits)
+    if mirror := found.request_mirror:
+        yield from _mirror_problems(mirror, f"{place}.requestMirror")
+    if redirect := found.request_redirect:
+        yield from _redirect_problems(redirect, f"{place}.requestRedirect")
+    if rewrite := found.url_rewrite:
+        yield from _target_problems(rewrite.hostname, rewrite.path, f"{place}.urlRewrite")
+    if cors := found.cors:
+        yield from _cors_problems(cors, f"{place}.cors")
+    for edit in (found.request_header_modifier, found.response_header_modifier):
+        yield from _header_problems(edit, place, limits) if edit else ()
+
+
+def _header_problems(edit: api.HTTPHeaderFilter, place: str, limits: Limits) -> Iterator[Problem]:
+    names = Counter(name.lower() for name in (*(h.name for h in (*edit.set, *edit.add)), *edit.remove))
+    for name, times in names.items():
+        if name in syntax.PROTECTED or not syntax.HEADER_NAME.fullmatch(name):
+            remedy = "use a URLRewrite filter" if name == "host" else "remove it"
+            yield unsupported_value(f"header {syntax.shown(name)} cannot be edited; {remedy}", place)
+        elif times > 1:
+            # api.HTTPHeaderFilter: only one action for a header name is permitted.
+            message = f"header {name!r} is edited {times} times, and the result is not defined; edit it once"
+            yield incompatible_filters(message, place)
+    for header in (*edit.set, *edit.add):
+        if not syntax.HEADER_VALUE.fullmatch(header.value):
+            message = f"the value of header {syntax.shown(header.name)} has control characters (RFC 9110 5.5); remove them"
+            yield unsupported_value(message, place)
+        elif (length := len(header.value.encode())) > limits.header_value_length:
+            message = (
+                f"the value of header {syntax.shown(header.name)} has {length:,} bytes; {over(limits, 'header_value_length')}"
+            )
+            yield unsupported_value(message, place)
+
+
+def _mirror_problems(mirror: api.HTTPRequestMirrorFilter, place: str) -> Iterator[Problem]:
+    if mirror.percent is not None and not 0 <= mirror.percent <= 100:
+        yield unsupported_value(f"percent {mirror.percent} is not between 0 and 100", place)
+    part = mirror.fraction
+    if part and not (part.denominator >= 1 and 0 <= part.numerator <= part.denominator):
+        yield unsupported_value(f"fraction {part.numerator}/{part.denominator} is not between 0 and 1", place)
+
+
+def _redirect_problems(redirect: api.HTTPRequestRedirectFilter, place: str) -> Iterator[Problem]:
+    if redirect.scheme and redirect.scheme not in syntax.SCHEMES:
+        yield unsupported_value(f"scheme {syntax.word(redirect.scheme)} is not supported; use http or https", place)
+    if redirect.status_code not in syntax.REDIRECT_CODES:
+        known = ", ".join(map(str, sorted(syntax.REDIRECT_CODES)))
+        yield unsupported_value(f"statusCode {redirect.status_code} is not a redirect; use one of {known}", place)
+    if not 0 <= redirect.port <= syntax.MAX_PORT:
+        yield unsupported_value(f"port {redirect.port} is not between 1 and {syntax.MAX_PORT:,}", place)
+    yield from _target_problems(redirect.hostname, redirect.path, place)
+
+
+def _target_problems(hostname: str, path: api.HTTPPathModifier | None, place: str) -> Iterator[Problem]:
+    """Yields what is wrong with what a request is redirected or rewritten to."""
+    if hostname and not syntax.is_hostname(hostname):
+        yield unsupported_value(f"{syntax.shown(hostname)} is not a hostname; correct it", f"{place}.hostname")
+    if path is None:
+        return
+    if path.type not in ("ReplaceFullPath", "ReplacePrefixMatch"):
+        message = f"type {syntax.word(path.type)} is not supported; use ReplaceFullPath or ReplacePrefixMatch"
+        yield unsupported_value(message, f"{place}.path")
+    text = path.replace_full_path or path.replace_prefix_match
+    if len(text) > syntax.PATH_LENGTH:
+        yield unsupported_value(f"a path of {len(text):,} characters; the limit is {syntax.PATH_LENGTH:,}", f"{place}.path")
+    elif not syntax.PATH.fullmatch(text):
+        yield unsupported_value(
+            f"{syntax.shown(text)} is not a path (RFC 3986); escape or remove other characters", f"{place}.path"
+        )
+
+
+def _cors_problems(cors: api.HTTPCORSFilter, place: str) -> Iterator[Problem]:
+    """Yields what is wrong with a CORS filter: Envoy writes all of it into responses as it is."""
+    for origin in cors.allow_origins:
+        if len(origin) > syntax.ORIGIN_LENGTH or not syntax.ORIGIN.fullmatch(origin):
+            yield unsupported_value(
+                f"{syntax.shown(origin)} is not an origin; write it like https://app.example", f"{place}.allowOrigins"
+            )
+    for field, names in (
+        ("allowMethods", cors.allow_methods),
+        ("allowHeaders", cors.allow_headers),
+        ("exposeHeaders", cors.expose_headers),
+    ):
+        yield from (
+            unsupported_value(f"{syntax.shown(name)} is not the name of a method or header; remove it", f"{place}.{field}")
+            for name in names
+            if not syntax.HEADER_NAME.fullmatch(name)
+        )
+    if not 0 <= cors.max_age <= MAX_AGE:
+        yield unsupported_value(f"maxAge {cors.max_age} is not between 1 and {MAX_AGE:,} seconds", f"{place}.maxAge")
+
+
+EXTERNAL_AUTH: Final = "ExternalAuth"
+MAX_AGE: Final = (1 << 31) - 1
+_SERVED: Final = {
+    "RequestHeaderModifier": "request_header_modifier",
+    "ResponseHeaderModifier": "response_header_modifier",
+    "RequestMirror": "request_mirror",
+    "RequestRedirect": "request_redirect",
+    "URLRewrite": "url_rewrite",
+    "CORS": "cors",
+    EXTERNAL_AUTH: "external_auth",
+}
+"""Types of filters, and where each has its settings."""
+_SERVED_ON_BACKENDS: Final = frozenset({"RequestHeaderModifier", "ResponseHeaderModifier", "URLRewrite"})

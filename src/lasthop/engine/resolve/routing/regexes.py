@@ -1,0 +1,70 @@
+"""Regular expressions of routes, compiled as Envoy compiles them: RE2, Latin-1.
+
+RE2 never backtracks, but its time is program size times input: an expression that is too large lets one request hold a worker
+for seconds. One that Envoy refuses makes it refuse the whole route table.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import re2
+
+from lasthop.engine.plan.limits import REGEX_CEILING, Limits, over
+from lasthop.engine.resolve.routing.http_syntax import shown
+
+TEXT_LENGTH: Final = 4_096
+"""The CRD's limit for the longest of them, a header's; it bounds the time to compile one."""
+_MEMORY: Final = 1 << 20
+"""RE2 gives up early on what would be larger than several times `REGEX_CEILING`."""
+_TOO_LARGE: Final = b"pattern too large"
+
+
+class Regexes:
+    """Counts the regular expressions of one route, in its own order; those past the limits are refused."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._number = 0
+        self.size = 0
+        """Of all programs together."""
+
+    def problem(self, *patterns: str, quoted: bool = True) -> str:
+        """Returns why the last pattern, which is made of those before it, cannot be used; empty if it can. What is not to be
+        `quoted`, as the value of a header, may be a secret: findings are logged and passed on."""
+        self._number += 1
+        if self._number > self._limits.regexes_per_route:
+            return f"the route has more regular expressions than it may; {over(self._limits, 'regexes_per_route')}"
+        size = 0
+        for pattern in patterns:
+            if not pattern:
+                return "an empty regular expression; write .* for any text"
+            if len(pattern) > TEXT_LENGTH:
+                return f"a regular expression of {len(pattern):,} characters; the limit is {TEXT_LENGTH:,}; use less"
+            found = program_size(pattern)
+            if isinstance(found, str):
+                what, why = (shown(pattern), found) if quoted else ("the value", found.partition(": ")[0])
+                return f"{what} is not an RE2 regular expression ({why}); correct it"
+            size = found
+        if size > self._limits.regex_program_size:
+            much = f"has program size {size:,}" if size <= REGEX_CEILING else "is too large"
+            return f"{shown(patterns[-1]) if quoted else 'the value'} {much}; {over(self._limits, 'regex_program_size')}"
+        self.size += size
+        return ""
+
+
+@lru_cache(maxsize=4_096)
+def program_size(pattern: str) -> int | str:
+    """Returns what `re2.max_program_size` counts, or what is wrong with the pattern."""
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MEMORY
+    options.encoding = re2.Options.Encoding.LATIN1
+    try:
+        return int(re2.compile(pattern.encode(), options).programsize)
+    except UnicodeEncodeError:
+        return "not UTF-8"
+    except re2.error as error:
+        said: bytes = error.args[0]
+        return REGEX_CEILING + 1 if said.startswith(_TOO_LARGE) else said.decode(errors="replace")

@@ -1,0 +1,321 @@
+"""Routes: where their rules lead, and everything in them that cannot be done. For those of requests, rules as matches and
+actions."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from lasthop.base.api import routes as api
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan import reasons, routing
+from lasthop.engine.plan.problem import Problem, unsupported_value
+from lasthop.engine.plan.tls import Refused
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.backends.backend_traffic import KIND as TRAFFIC_POLICY
+from lasthop.engine.resolve.backends.backend_traffic import asked_session, kept_session
+from lasthop.engine.resolve.backends.backends import Target, speaks_h2c, target
+from lasthop.engine.resolve.gateways.profiles import limits
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.routing.external_auth import PROTOCOLS as AUTH_PROTOCOLS
+from lasthop.engine.resolve.routing.external_auth import external_auth
+from lasthop.engine.resolve.routing.filters import fold, one_after_the_other
+from lasthop.engine.resolve.routing.http_syntax import grpc_path_regex, seconds
+from lasthop.engine.resolve.routing.refusals import RouteJudgement, judge
+from lasthop.engine.resolve.routing.route_references import mirrored, references
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.store import OBJECTS
+
+SESSION_NAME = "lasthop-session-{:08x}"
+"""Of a session that has no name of its own: one for each Service port, so that rules do not undo each other's; and one for
+each rule where a policy asks for it (GEP-1619: rules that lead to one backend must not share sessions)."""
+
+
+PROTOCOLS: Final = {"HTTPRoute": Protocol.AUTO, "GRPCRoute": Protocol.H2}
+"""Route kinds of single requests, and the protocol to their backends."""
+
+
+def read_route(g: Graph, key: Key) -> api.Route | None:
+    return cast("api.Route | None", OBJECTS.of(g, key))
+
+
+def request_rules(obj: api.RequestRoute) -> tuple[api.RequestRouteRule, ...]:
+    return obj.spec.rules
+
+
+class RouteVerdict(msgspec.Struct, frozen=True):
+    """What a route's own text is worth, for one Gateway."""
+
+    refused: tuple[Problem, ...] = ()
+    """What rules ask for and cannot have; those rules refuse, or are left out."""
+    left_out: tuple[Problem, ...] = ()
+    """Why it is not served under some of its hostnames."""
+    all_refused: bool = False
+    refs: tuple[Problem, ...] = ()
+    """References that lead nowhere or may not be followed."""
+    cannot_ask: bool = False
+    """One of them is to a server that decides on requests."""
+
+
+NOTHING_WRONG: Final = RouteVerdict()
+
+
+@query
+def route_judgement(g: Graph, route: Key, gateway: Key) -> RouteJudgement:
+    obj = read_route(g, route)
+    return judge(_rules(obj), limits(g, gateway)) if obj else RouteJudgement()
+
+
+def _rules(obj: api.Route) -> Sequence[api.RequestRouteRule | api.StreamRouteRule]:
+    return obj.spec.rules
+
+
+class Targets(NamedTuple):
+    permitted: tuple[tuple[Target, Protocol | None], ...]
+    """With the protocol where it is not that of the route's backends."""
+    refused: tuple[Target, ...]
+    """In another namespace, where no ReferenceGrant permits it."""
+
+
+def targets(g: Graph, route: Key, gateway: Key) -> Targets:
+    """Returns everything that the route's rules refer to."""
+    obj = read_route(g, route)
+    found: dict[tuple[Target, Protocol | None], None] = {}
+    refused: dict[Target, None] = {}
+    for rule, judgement in zip(_rules(obj) if obj else (), route_judgement(g, route, gateway).rules, strict=True):
+        for reference in () if judgement.problems else references(rule):
+            resolved = target(g, route, reference.ref)
+            if isinstance(resolved, Target):
+                found[resolved, reference.protocol] = None
+            elif resolved.reason == reasons.REF_NOT_PERMITTED:
+                refused[Target(resolved.about[0], reference.ref.port)] = None
+    return Targets(tuple(found), tuple(refused))
+
+
+@query
+def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerdict:
+    """Returns what the status says of the route where that protocol is used to its backends."""
+    obj = read_route(g, route)
+    if obj is None:
+        return RouteVerdict()
+    refused: list[Problem] = []
+    refs: list[Problem] = []
+    cannot_ask = False
+    judgement = route_judgement(g, route, gateway)
+    for number, rule in enumerate(_rules(obj)):
+        found = judgement.rules[number].problems
+        refs += [p for p in found if p.reason == reasons.INVALID_KIND]
+        refused += [p for p in found if p.reason != reasons.INVALID_KIND]
+        for reference in references(rule):
+            if problem := _reference_problem(g, route, gateway, reference.ref, reference.protocol or protocol):
+                refs.append(problem.at(f"spec.rules[{number}].{reference.field}"))
+                cannot_ask |= reference.asked
+    if not refused and not refs:
+        return NOTHING_WRONG
+    return RouteVerdict(
+        tuple(refused), all_refused=judgement.all_refused, refs=tuple(dict.fromkeys(refs)), cannot_ask=cannot_ask
+    )
+
+
+def _reference_problem(
+    g: Graph, route: Key, gateway: Key, ref: api.BackendObjectReference, protocol: Protocol
+) -> Problem | None:
+    resolved = target(g, route, ref)
+    if isinstance(resolved, Problem):
+        return resolved
+    tls = hop_tls(g, gateway, resolved.backend, resolved.port, protocol)
+    return tls.problem if isinstance(tls, Refused) else None
+
+
+def routes(g: Graph, route: Key, gateway: Key) -> tuple[routing.Route, ...]:
+    """Returns the route's matches with their actions, in its own order."""
+    obj = read_route(g, route)
+    if obj is None or isinstance(obj, api.StreamRoute):
+        return ()
+    judgement = route_judgement(g, route, gateway)
+    found: list[routing.Route] = []
+    for place in served_matches(obj, judgement):
+        rule = request_rules(obj)[place.rule]
+        match = _planned(written_matches(rule)[place.match])
+        if judgement.rules[place.rule].problems:
+            found.append(routing.Route(match, routing.Refuse(), str(route)))
+        else:
+            found.append(_route(g, route, gateway, rule, match))
+    return tuple(found)
+
+
+class MatchPlace(NamedTuple):
+    """Where a match is in the spec of its route."""
+
+    rule: int
+    match: int
+
+
+def served_matches(obj: api.RequestRoute, judgement: RouteJudgement) -> Iterator[MatchPlace]:
+    """Yields the place of each match that `routes` returns, in the same order."""
+    for number, (rule, judged) in enumerate(zip(request_rules(obj), judgement.rules, strict=True)):
+        for each in range(len(written_matches(rule))):
+            if each not in judged.unmatchable:
+                yield MatchPlace(number, each)
+
+
+def refusing_routes(g: Graph, route: Key) -> tuple[routing.Route, ...]:
+    """Returns the same matches, all refusing: for a route of which nothing more could be computed."""
+    obj = read_route(g, route)
+    if obj is None or isinstance(obj, api.StreamRoute):
+        return ()
+    found: list[routing.Route] = []
+    for rule in request_rules(obj):
+        for match in written_matches(rule):
+            # What raises here as well cannot be compared with any request.
+            with contextlib.suppress(Exception):
+                found.append(routing.Route(_planned(match), routing.Refuse(), str(route)))
+    return tuple(found)
+
+
+def written_matches(rule: api.RequestRouteRule) -> tuple[api.HTTPRouteMatch | api.GRPCRouteMatch, ...]:
+    """Returns the matches of a rule. An empty list means what a missing one does: anything."""
+    return rule.matches or ((api.GRPCRouteMatch(),) if isinstance(rule, api.GRPCRouteRule) else (api.HTTPRouteMatch(),))
+
+
+@functools.lru_cache(maxsize=1024)
+def _planned(match: api.HTTPRouteMatch | api.GRPCRouteMatch) -> routing.Match:
+    """Returns the match of a plan: one and the same for the many routes that match alike."""
+    return _grpc_match(match) if isinstance(match, api.GRPCRouteMatch) else _match(match)
+
+
+def _route(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match: routing.Match) -> routing.Route:
+    filters = fold(rule.filters, match.path, match.path_type)
+    auth = _auth(g, route, gateway, rule)
+    if isinstance(auth, routing.Refuse):
+        return routing.Route(match, auth, str(route))
+    if filters.redirect:
+        return routing.Route(match, filters.redirect, str(route), filters.headers, filters.cors, auth)
+    backends, headers = _backends(g, route, gateway, rule, match), filters.headers
+    if any(backend.headers != routing.NO_HEADERS for backend in backends):
+        # Envoy would edit for the backend first and for the rule after it, so that the rule had the last word.
+        backends = tuple(replace(b, headers=one_after_the_other(headers, b.headers)) for b in backends)
+        headers = routing.NO_HEADERS
+    timeouts, retry = (rule.timeouts, rule.retry) if isinstance(rule, api.HTTPRouteRule) else (api.HTTPRouteTimeouts(), None)
+    request, backend = timeouts.request, timeouts.backend_request
+    action = routing.Forward(
+        backends=backends,
+        mirrors=tuple(_mirrors(g, route, gateway, rule)),
+        rewrite=filters.rewrite,
+        timeout=seconds(request) if request else None,
+        try_timeout=seconds(backend) if backend else None,
+        retry=routing.Retry(retry.attempts, retry.codes, seconds(retry.backoff) if retry.backoff else None) if retry else None,
+        session=_session(g, route, rule, backends),
+    )
+    return routing.Route(match, action, str(route), headers, filters.cors, auth)
+
+
+def _auth(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> routing.ExternalAuth | routing.Refuse | None:
+    """Refuses where the server may not be referred to; whether it can be connected to is decided by its cluster."""
+    wanted = next((f.external_auth for f in rule.filters if f.external_auth), None)
+    if wanted is None:
+        return None
+    hop = hop_to(g, route, gateway, wanted.backend_ref, AUTH_PROTOCOLS[wanted.protocol])
+    return external_auth(wanted, hop) if hop else routing.Refuse()
+
+
+def hop_to(g: Graph, route: Key, gateway: Key, ref: api.BackendObjectReference, protocol: Protocol) -> Hop | None:
+    """Returns the hop to what a reference names; None if it may not be followed."""
+    to = target(g, route, ref)
+    return Hop(gateway, to.backend, to.port, protocol) if isinstance(to, Target) else None
+
+
+def upgrades_apart(g: Graph, hop: Hop) -> bool:
+    """Returns whether requests that ask for an upgrade need another hop than this one. Policies have no say in it, so that
+    none of their edits touches a route."""
+    return hop.protocol is Protocol.AUTO and speaks_h2c(g, hop.backend, hop.port)
+
+
+def _backends(
+    g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match: routing.Match
+) -> tuple[routing.Backend, ...]:
+    found = []
+    for ref in rule.backend_refs:
+        if ref.weight:
+            filters = fold(ref.filters, match.path, match.path_type)
+            hop = hop_to(g, route, gateway, ref, PROTOCOLS[route.kind])
+            apart = hop is not None and upgrades_apart(g, hop)
+            found.append(routing.Backend(ref.weight, hop, filters.headers, filters.rewrite, apart))
+    return tuple(found)
+
+
+def _mirrors(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> Iterator[routing.Mirror]:
+    for mirror in (filter.request_mirror for filter in rule.filters):
+        if mirror and (hop := hop_to(g, route, gateway, mirror.backend_ref, PROTOCOLS[route.kind])):
+            yield routing.Mirror(hop, *mirrored(mirror))
+
+
+def unkept_sessions(g: Graph, route: Key) -> tuple[Problem, ...]:
+    """Returns where a backend, or its policy, asks for sessions and the rule has other backends beside it."""
+    obj, found = read_route(g, route), []
+    for number, rule in enumerate(request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()):
+        refs = [(index, ref) for index, ref in enumerate(rule.backend_refs) if ref.weight]
+        for index, ref in refs if len(refs) > 1 and not rule.session_persistence else ():
+            to = target(g, route, ref)
+            asked = asked_session(g, to.backend) if isinstance(to, Target) else None
+            if asked:
+                message = f"the sessions that {asked.by} asks for are not kept over several backendRefs; use one"
+                found.append(unsupported_value(message, f"spec.rules[{number}].backendRefs[{index}]"))
+    return tuple(found)
+
+
+def _session(
+    g: Graph, route: Key, rule: api.RequestRouteRule, backends: tuple[routing.Backend, ...]
+) -> routing.Session | None:
+    """Returns the sessions that the rule asks for, or else its only backend."""
+    wanted, of_rule = rule.session_persistence, ""
+    hop = backends[0].hop if len(backends) == 1 else None
+    if wanted is None and hop and (kept := kept_session(g, hop.gateway, hop.backend)):
+        wanted = kept.wanted
+        of_rule = f"{route}{rule.name or written_matches(rule)}" if kept.by.kind == TRAFFIC_POLICY else ""
+    if wanted is None:
+        return None
+    scope = "".join([*(b.hop.name for b in backends if b.hop), of_rule])
+    own_name = SESSION_NAME.format(zlib.crc32(scope.encode()))
+    if wanted.type == "Header":
+        return routing.Session(wanted.header.name or own_name, header=True)
+    permanent = wanted.cookie.lifetime_type == "Permanent" and wanted.absolute_timeout
+    lifetime = seconds(wanted.absolute_timeout) if permanent else None
+    return routing.Session(wanted.cookie.name or own_name, path=wanted.cookie.path, lifetime=lifetime)
+
+
+def _match(match: api.HTTPRouteMatch) -> routing.Match:
+    path_type = routing.PathType(match.path.type)
+    path = match.path.value.rstrip("/") or "/" if path_type is routing.PathType.PREFIX else match.path.value
+    # Of several entries with an equal name only the first counts (the spec).
+    query = {q.name: q for q in reversed(match.query_params)}
+    return routing.Match(
+        path,
+        path_type,
+        _headers(match.headers),
+        tuple(sorted(routing.ValueMatch(n, v.value, v.type != "Exact") for n, v in query.items())),
+        match.method,
+    )
+
+
+def _grpc_match(match: api.GRPCRouteMatch) -> routing.Match:
+    called = routing.GrpcMethod(match.method.service, match.method.method, match.method.type != "Exact")
+    if called.regex or (called.method and not called.service):
+        path, kind = grpc_path_regex(called.service, called.method), routing.PathType.REGEX
+    elif called.method:
+        path, kind = f"/{called.service}/{called.method}", routing.PathType.EXACT
+    else:
+        path, kind = f"/{called.service}", routing.PathType.PREFIX
+    return routing.Match(path, kind, _headers(match.headers), grpc=called)
+
+
+def _headers(wanted: tuple[api.HTTPValueMatch, ...]) -> tuple[routing.ValueMatch, ...]:
+    # Of several entries with an equal name only the first counts (the spec).
+    by_name = {header.name.lower(): header for header in reversed(wanted)}
+    return tuple(sorted(routing.ValueMatch(name, header.value, header.type != "Exact") for name, header in by_name.items()))

@@ -1,0 +1,37 @@
+"""Streams: which route has a listener's connections (or datagrams), and where it sends them."""
+
+from __future__ import annotations
+
+from lasthop.base.api.meta import Key
+from lasthop.base.api.routes import StreamRoute
+from lasthop.engine.plan.routing import Backend, Stream
+from lasthop.engine.plan.upstream import Protocol
+from lasthop.engine.resolve.gateways.listeners import table_listener
+from lasthop.engine.resolve.routing.attachment import LISTENER_STREAMS, stream_protocol
+from lasthop.engine.resolve.routing.routes import hop_to, route_judgement
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.store import OBJECTS, read
+
+
+@query
+def owner(g: Graph, gateway: Key, table: str, hostname: str) -> Key | None:
+    """Returns the route of a connection. Several may be attached to a listener, but a connection has one: that whose own
+    hostname is the most specific, then the older one, then by {namespace}/{name}."""
+    ranked = [found for found in LISTENER_STREAMS.of(g, gateway, table, hostname) if found]
+    return min(ranked)[1] if ranked else None
+
+
+@query
+def stream(g: Graph, gateway: Key, table: str, hostname: str) -> Stream:
+    route, listener = owner(g, gateway, table, hostname), table_listener(g, gateway, table)
+    if route is None or listener is None or OBJECTS.of(g, route) is None:
+        return Stream(hostname)
+    return Stream(hostname, str(route), stream_backends(g, route, gateway, stream_protocol(listener)))
+
+
+@query
+def stream_backends(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> tuple[Backend, ...]:
+    obj = read(g, route, StreamRoute)
+    usable = obj is not None and obj.spec.rules and not route_judgement(g, route, gateway).rules[0].problems
+    refs = obj.spec.rules[0].backend_refs if obj and usable else ()
+    return tuple(Backend(ref.weight, hop_to(g, route, gateway, ref, protocol)) for ref in refs if ref.weight)

@@ -1,0 +1,229 @@
+"""Certificates as content: PEM in, facts or a sentence about what is wrong out.
+
+Everything that Envoy could refuse is refused here first, because a refused update leaves the old one in force.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.core import Secret
+from lasthop.base.api.meta import Key
+from lasthop.base.pki import parse, revocation
+from lasthop.base.pki.parse import Anchor, Certificate, PrivateKey, Unreadable
+from lasthop.base.pki.revocation import RevocationList
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.limits import Limits, over
+from lasthop.engine.plan.problem import Problem, invalid_certificate_ref, lacking, not_found
+from lasthop.engine.plan.tls import Anchors, TrustedCA
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.sources import Input
+from lasthop.engine.store.store import read
+
+SOON: Final = timedelta(days=30)
+"""How long before it expires a certificate is worth a warning."""
+
+MIN_RSA_BITS: Final = 2048
+MAX_EXPONENT_BITS: Final = 33
+KEYS: Final = frozenset({"EC secp256r1", "EC secp384r1", "EC secp521r1", "Ed25519"})
+"""What Envoy takes as its own key, beside RSA within these limits."""
+KNOWN_KEYS: Final = "RSA, EC on the curve P-256, P-384 or P-521, or Ed25519"
+
+
+class BadCertificate(ValueError):
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+class BadRevocationList(BadCertificate):
+    pass
+
+
+def anchor(of: Certificate) -> Anchor:
+    return Anchor(of.common_name, of.not_before, of.not_after, of.sha256, of.weakness)
+
+
+class Bundle(msgspec.Struct, frozen=True, weakref=True):
+    """CA certificates, each once, and nothing else of what stood around them."""
+
+    pem: bytes
+    anchors: tuple[Anchor, ...]
+    cas: tuple[TrustedCA, ...]
+    """The same by name, made once: thousands of policies may use one bundle."""
+    begin: float
+    """All of them are valid between `begin` and `end`."""
+    end: float
+    weak: str = ""
+    """The `weakest` of them."""
+    crls: tuple[RevocationList, ...] = ()
+    roots: frozenset[bytes] = frozenset()
+    """Names of the issuers of `crls` that are roots of this bundle."""
+    uncovered: tuple[str, ...] = ()
+    """Where there are `crls`, the CAs of this bundle without one."""
+
+
+def parse_bundle(pem: bytes, crl: bytes | None = None) -> Bundle:
+    """Raises `BadCertificate`, or `BadRevocationList`."""
+    if crl is None and (known := _KNOWN.get((pem,))) is not None:
+        return known
+    found = parse.anchors(pem)
+    if isinstance(found, Unreadable):
+        raise BadCertificate(found.message)
+    anchors = tuple(found.values())
+    begin, end = max(each.not_before for each in anchors), min(each.not_after for each in anchors)
+    bundle = Bundle(b"".join(found), anchors, trusted(anchors), begin, end, weakest(anchors))
+    if crl is not None:
+        bundle = _with_lists(bundle, crl)
+    return _KNOWN.setdefault((bundle.pem, *(each.pem for each in bundle.crls)), bundle)
+
+
+def _with_lists(bundle: Bundle, crl: bytes) -> Bundle:
+    certificates, lists = parse.certificates(bundle.pem), revocation.revocation_lists(crl)
+    if isinstance(certificates, Unreadable):
+        raise BadCertificate(certificates.message)
+    if isinstance(lists, Unreadable):
+        raise BadRevocationList(lists.message)
+    roots: set[bytes] = set()
+    covered: set[Certificate] = set()
+    for each in lists:
+        issuers = revocation.issuers(each, certificates)
+        if issuers and not any(revocation.signed_by(each, issuer) for issuer in issuers):
+            raise BadRevocationList(f"has a list that {each.issuer} has not signed")
+        covered.update(issuers)
+        roots |= {each.name for issuer in issuers if issuer.self_issued}
+    uncovered = tuple(each.common_name for each in certificates if each not in covered)
+    return msgspec.structs.replace(bundle, crls=lists, roots=frozenset(roots), uncovered=uncovered)
+
+
+_KNOWN: weakref.WeakValueDictionary[tuple[bytes, ...], Bundle] = weakref.WeakValueDictionary()
+"""Bundles in use, by their PEM and that of their lists: the same CAs are copied into many namespaces, and one copy in memory
+is enough. A text that equals one of them need not be parsed."""
+
+
+def union(bundles: Iterable[Bundle]) -> Anchors:
+    """Returns every certificate once, however many of the bundles hold it."""
+    several = tuple(bundles)
+    if len(several) > 1:
+        several = tuple(dict.fromkeys(several))
+    lists = dict.fromkeys(each.pem for bundle in several for each in bundle.crls)
+    crl, of_leaf = b"".join(lists), bool(lists) and not any(bundle.roots for bundle in several)
+    weak = next((bundle.weak for bundle in several if bundle.weak), "")
+    if len(several) == 1:
+        return Anchors(several[0].pem, several[0].cas, crl, of_leaf, weak)
+    found = {ca: piece for bundle in several for ca, piece in zip(bundle.cas, bundle.pem.split(_END)[:-1], strict=True)}
+    return Anchors(b"".join(piece + _END for piece in found.values()), tuple(found), crl, of_leaf, weak)
+
+
+def trusted(anchors: Iterable[Anchor]) -> tuple[TrustedCA, ...]:
+    return tuple([TrustedCA(each.subject, each.sha256.hex()) for each in anchors])
+
+
+def weakest(anchors: Iterable[Anchor]) -> str:
+    """Returns the first with a key or signature below today's floor, in words; empty if there is none."""
+    return next((f"{each.subject} has a {each.weakness}" for each in anchors if each.weakness), "")
+
+
+_END: Final = b"-----END CERTIFICATE-----\n"
+"""What each certificate of a bundle ends with: `parse_bundle` has written them all in the same way."""
+
+
+def too_large(anchors: Anchors, limits: Limits) -> str:
+    """Returns what to say of anchors above the limit; nothing where they are within it."""
+    if (size := len(anchors.pem) + len(anchors.crl)) > limits.ca_bundle_bytes:
+        what = "CA certificates and their revocation lists" if anchors.crl else "CA certificates"
+        return f"its {what} have {size:,} bytes; {over(limits, 'ca_bundle_bytes')}"
+    if len(anchors.cas) > limits.ca_certificates:
+        return f"it refers to {len(anchors.cas):,} CA certificates; {over(limits, 'ca_certificates')}"
+    return ""
+
+
+class KeyPair(msgspec.Struct, frozen=True):
+    """A usable tls.crt and tls.key, without the key itself."""
+
+    subject: str
+    not_before: float
+    not_after: float
+    must_staple: bool = False
+
+
+@query
+def key_pair(g: Graph, secret: Key) -> KeyPair | Problem:
+    """Returns the certificate in a Secret, or what is wrong with it."""
+    obj = read(g, secret, Secret)
+    if obj is None:
+        return not_found(reasons.INVALID_CERTIFICATE_REF, secret)
+    chain, key = obj.data.get("tls.crt"), obj.data.get("tls.key")
+    if not chain or not key:
+        missing = " and ".join(name for name, value in (("tls.crt", chain), ("tls.key", key)) if not value)
+        remedy = "it needs both, as in type kubernetes.io/tls"
+        return lacking(reasons.INVALID_CERTIFICATE_REF, secret, missing, remedy)
+    try:
+        return _check_pair(chain, key)
+    except BadCertificate as error:
+        return invalid_certificate_ref(f"{secret}: {error}", secret, remedy=error.remedy)
+
+
+def _check_pair(chain: bytes, key: bytes) -> KeyPair:
+    certificates, private = parse.certificates(chain), parse.private_key(key)
+    if isinstance(certificates, Unreadable):
+        raise BadCertificate(f"tls.crt {certificates.message}")
+    if isinstance(private, Unreadable):
+        raise BadCertificate(f"tls.key {private.message}")
+    leaf = certificates[0]
+    if private.spki != leaf.spki:
+        raise BadCertificate("tls.key does not belong to the first certificate of tls.crt")
+    _check_kind(private)
+    if not leaf.signs and private.key.startswith("EC "):
+        message = "the keyUsage of tls.crt has no digitalSignature, without which its key cannot sign a handshake"
+        raise BadCertificate(message, "use a certificate that is made for servers or clients")
+    return KeyPair(leaf.common_name, leaf.not_before, leaf.not_after, leaf.must_staple)
+
+
+def _check_kind(key: PrivateKey) -> None:
+    if key.bits:
+        if key.bits < MIN_RSA_BITS:
+            raise BadCertificate(f"tls.key is an RSA key of {key.bits} bits; at least {MIN_RSA_BITS} are needed")
+        if key.exponent.bit_length() > MAX_EXPONENT_BITS:
+            raise BadCertificate("tls.key is an RSA key with an exponent that is too large", "use the usual one, 65537")
+    elif key.key not in KEYS:
+        raise BadCertificate(f"tls.key is a key of the kind {key.key}, which the proxy does not accept", f"use {KNOWN_KEYS}")
+
+
+def normal_pair(chain: bytes, key: bytes) -> tuple[bytes, bytes]:
+    """Returns a usable pair as it is given to Envoy: certificates and key alone, each once, without what stood around them."""
+    certificates = parse.certificates(chain)
+    found = () if isinstance(certificates, Unreadable) else certificates
+    return b"".join(certificate.pem for certificate in found), parse.normal_key(key)
+
+
+def pair_part(gateway: Key, secret: Key) -> str:
+    """Names a Secret at one Gateway: what the proxy of one says of a Secret does not concern another."""
+    return f"{gateway.path}#{secret.path}"
+
+
+def pair_digest(secret: Secret) -> str:
+    """Hashes the certificate and its key, so that a new one is not blamed for the old."""
+    hashed = hashlib.blake2b(digest_size=12)
+    for value in (secret.data.get("tls.crt"), secret.data.get("tls.key")):
+        hashed.update(len(value or b"").to_bytes(8, "big") + (value or b""))
+    return hashed.hexdigest()
+
+
+REFUSED_PAIR: Final = Input[str, str, str]("refused-pair")
+"""What Envoy said of a certificate, by part and digest."""
+
+
+def refused_pair(g: Graph, gateway: Key, secret: Key) -> Problem | None:
+    """Returns what this Gateway's Envoy has refused of a Secret as it is now."""
+    obj = read(g, secret, Secret)
+    said = REFUSED_PAIR.of(g, pair_part(gateway, secret), pair_digest(obj)) if obj else None
+    if said is None:
+        return None
+    return invalid_certificate_ref(f"Envoy refused the certificate of {secret}: {said or 'no reason given'}", secret)

@@ -1,0 +1,214 @@
+"""Where trust comes from: the objects that `caCertificateRefs` may name, and the system store."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.core import CA_KEY, CRL_KEY, ClusterTrustBundle, ConfigMap, Secret
+from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import LocalObjectReference
+from lasthop.base.pki.parse import Anchor
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.problem import Problem, invalid_ca_certificate_ref, lacking, not_found
+from lasthop.engine.resolve.trust.certificates import (
+    SOON,
+    BadCertificate,
+    BadRevocationList,
+    Bundle,
+    KeyPair,
+    key_pair,
+    parse_bundle,
+)
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.store import read
+
+SHOWN: Final = 3
+"""CAs that a message names."""
+CRL_SOON: Final = 2 * 86400.0
+"""Seconds before its next update that a revocation list is worth a warning. Most are issued anew every week or day."""
+CA_KINDS: Final = {("", "ConfigMap"), ("", "Secret"), ("certificates.k8s.io", "ClusterTrustBundle")}
+KNOWN_CA_KINDS: Final = "ConfigMap, Secret or certificates.k8s.io ClusterTrustBundle"
+SYSTEM: Final = LocalObjectReference("lasthop.dev", "WellKnownCACertificates", "System")
+"""Not an object: the system store as an entry of a list. Means the same as `wellKnownCACertificates: System`."""
+
+OUT_OF_DATE: Final = frozenset({reasons.EXPIRED_CERTIFICATE, reasons.NOT_YET_VALID_CERTIFICATE})
+"""What a waiver of Expiry waives."""
+
+
+class RefState(msgspec.Struct, frozen=True):
+    """The state of a CA reference besides its bytes."""
+
+    problem: Problem | None = None
+    warnings: tuple[str, ...] = ()
+
+
+FINE: Final = RefState()
+
+
+@query
+def bundle(g: Graph, namespace: str, ref: LocalObjectReference) -> Bundle | Problem:
+    """Returns all anchors of a reference; `ref_state` looks at their dates."""
+    content = _content(g, namespace, ref)
+    if isinstance(content, Problem):
+        return content
+    field, key, pem, crl = content
+    try:
+        return parse_bundle(pem, crl)
+    except BadRevocationList as error:
+        remedy = f"put the CA's current CRL there as PEM, or remove the key {CRL_KEY}"
+        return Problem(reasons.INVALID_REVOCATION_LIST, f"{CRL_KEY} of {key} {error}", remedy=remedy, about=(key,))
+    except BadCertificate as error:
+        return invalid_ca_certificate_ref(f"{field} of {key} {error}", key)
+
+
+def _content(g: Graph, namespace: str, ref: LocalObjectReference) -> tuple[str, Key, bytes, bytes | None] | Problem:
+    """Returns the field that is read, its object, its bytes and those of the revocation lists beside it; or what is wrong.
+    From a Secret only ca.crt and ca.crl are ever read."""
+    if ref.kind == "ClusterTrustBundle":
+        key = Key(ref.kind, "", ref.name)
+        trust_bundle = read(g, key, ClusterTrustBundle)
+        if trust_bundle is None:
+            return not_found(reasons.INVALID_CA_CERTIFICATE_REF, key)
+        return "spec.trustBundle", key, trust_bundle.spec.trust_bundle.encode(), None
+    key = Key(ref.kind, namespace, ref.name)
+    content = crl = None
+    if ref.kind == "Secret":
+        secret = read(g, key, Secret)
+        found = secret is not None
+        content, crl = (secret.data.get(CA_KEY), secret.data.get(CRL_KEY)) if secret else (None, None)
+    else:
+        config_map = read(g, key, ConfigMap)
+        found = config_map is not None
+        texts = dict(config_map.data) if config_map else {}
+        content, crl = (texts[key].encode() if key in texts else None for key in (CA_KEY, CRL_KEY))
+    if not found:
+        return not_found(reasons.INVALID_CA_CERTIFICATE_REF, key)
+    if content is None:
+        return lacking(reasons.INVALID_CA_CERTIFICATE_REF, key, f"key {CA_KEY}")
+    return CA_KEY, key, content, crl
+
+
+def revokes(g: Graph, namespace: str, ref: LocalObjectReference) -> bool:
+    """Whether there is a revocation list beside a CA, in whatever state both are. A reference with a list is never left out:
+    the same CA may be there a second time, without one."""
+    key = Key(ref.kind, namespace, ref.name)
+    match ref.kind:
+        case "ConfigMap":
+            config_map = read(g, key, ConfigMap)
+            return config_map is not None and CRL_KEY in dict(config_map.data)
+        case "Secret":
+            secret = read(g, key, Secret)
+            return secret is not None and secret.data.get(CRL_KEY) is not None
+    return False
+
+
+def ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
+    """Returns whether a reference can be used now, and what to say of it."""
+    found = bundle(g, namespace, ref)
+    if isinstance(found, Problem):
+        return RefState(found)
+    # Two deadlines instead of three for each CA, and no query that every policy would have: most bundles are long valid.
+    if not found.crls and not found.weak and not g.before(found.begin) and g.before(found.end - SOON.total_seconds()):
+        return FINE
+    return _doubtful(g, namespace, ref)
+
+
+@query
+def _doubtful(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
+    """Returns the state of a reference by each of its certificates and lists."""
+    found = bundle(g, namespace, ref)
+    if isinstance(found, Problem):
+        return RefState(found)
+    place = f"{ref.kind} {ref.name}"
+    late, soon = _list_dates(g, found, place)
+    problem, warnings = dates(g, found.anchors, place, "CA")
+    return RefState(late or problem, (*warnings, *soon))
+
+
+def _list_dates(g: Graph, found: Bundle, place: str) -> tuple[Problem | None, list[str]]:
+    """Returns why a revocation list cannot be used now, and what to say of others. Of several of one issuer the latest
+    counts."""
+    latest = {each.name: each for each in sorted(found.crls, key=lambda each: each.this_update)}
+    warnings = []
+    if found.uncovered:
+        more = f" and {len(found.uncovered) - SHOWN} more" if len(found.uncovered) > SHOWN else ""
+        who = f"{', '.join(found.uncovered[:SHOWN])}{more}"
+        warnings.append(f"CA {who} in {place} has no revocation list there, so what it issues is refused")
+    for each in latest.values():
+        whose = f"the revocation list of {each.issuer} in {place}"
+        if g.before(each.this_update):
+            message = f"{whose} is not valid before {minute(each.this_update)}"
+            return Problem(reasons.REVOCATION_LIST_NOT_CURRENT, message, remedy="use one that is valid now"), []
+        if each.next_update is None:
+            warnings.append(f"{whose} does not say when the next one is due, so it is never out of date")
+        elif not g.before(each.next_update):
+            message = f"{whose} is out of date: the next was due on {minute(each.next_update)}"
+            return Problem(reasons.REVOCATION_LIST_NOT_CURRENT, message, remedy="replace it by the current one"), []
+        elif not g.before(each.next_update - CRL_SOON):
+            warnings.append(f"{whose} is out of date from {minute(each.next_update)} on")
+    return None, warnings
+
+
+def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple[Problem | None, tuple[str, ...]]:
+    """Returns why none of them is valid now, or nothing; and what to say of some. Envoy looks at both dates of every
+    certificate in a chain, its anchor included."""
+    late = [a for a in anchors if not g.before(a.not_after)]
+    early = [a for a in anchors if a not in late and g.before(a.not_before)]
+    if len(late) == len(anchors):
+        last = max(late, key=lambda a: a.not_after)
+        message = f"every certificate of {place} has expired, the last ({last.subject}) on {day(last.not_after)}"
+        return Problem(reasons.EXPIRED_CERTIFICATE, message), ()
+    if len(late) + len(early) == len(anchors):
+        first = min(early, key=lambda a: a.not_before)
+        begin = minute(first.not_before)
+        message = f"no certificate of {place} is valid now, the next ({first.subject}) is not valid before {begin}"
+        return Problem(reasons.NOT_YET_VALID_CERTIFICATE, message), ()
+    warnings = [f"{what} {a.subject} in {place} expired on {day(a.not_after)}" for a in late]
+    warnings += [f"{what} {a.subject} in {place} is not valid before {minute(a.not_before)}" for a in early]
+    warnings += [f"{what} {a.subject} in {place} has a {a.weakness}, which is too weak today" for a in anchors if a.weakness][
+        :SHOWN
+    ]
+    for anchor in anchors:
+        if anchor not in late and not g.before(anchor.not_after - SOON.total_seconds()):
+            warnings.append(f"{what} {anchor.subject} in {place} expires on {day(anchor.not_after)}")
+    return None, tuple(warnings)
+
+
+def pair_dates(g: Graph, secret: Key) -> str:
+    """Returns what is wrong with the dates of a usable key pair, now or soon; empty if nothing is."""
+    pair = key_pair(g, secret)
+    if not isinstance(pair, KeyPair):
+        return ""
+    if problem := pair_out_of_date(g, secret):
+        return problem.text
+    soon = not g.before(pair.not_after - SOON.total_seconds())
+    return f"{_named(pair, secret)} expires on {day(pair.not_after)}; renew it" if soon else ""
+
+
+def pair_out_of_date(g: Graph, secret: Key) -> Problem | None:
+    """Returns why a usable key pair cannot convince its peers now, if its dates are wrong."""
+    pair = key_pair(g, secret)
+    if not isinstance(pair, KeyPair):
+        return None
+    if not g.before(pair.not_after):
+        message = f"{_named(pair, secret)} expired on {day(pair.not_after)}"
+        return Problem(reasons.EXPIRED_CERTIFICATE, message, remedy="renew it", about=(secret,))
+    if g.before(pair.not_before):
+        message = f"{_named(pair, secret)} is not valid before {minute(pair.not_before)}"
+        return Problem(reasons.NOT_YET_VALID_CERTIFICATE, message, remedy="use one that is valid now", about=(secret,))
+    return None
+
+
+def _named(pair: KeyPair, secret: Key) -> str:
+    return f"certificate {pair.subject} of Secret {secret.path}"
+
+
+def day(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d")
+
+
+def minute(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,296 @@
+"""The incremental query graph: every answer remembers what it read, and is computed again only if that changed.
+
+    sources ──read by──> queries ──read by──> stages
+    (inputs, indexes,     (pure functions      (one query for each member of a domain: an index entry, a status,
+     deadlines)            f(g, *key) that      an xDS resource; see `stages.py`)
+                           are marked @query)
+
+A changed source marks its readers, transitively, as perhaps out of date. A query is recomputed only if something it read
+really changed, and a recomputed value that equals the old one stops the wave. An input that is missing is an input with the
+value None, so "the ConfigMap appears later" needs no special case.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple, cast
+
+from lasthop.engine.store.node import CLEAN, DIRTY, FEW, MAYBE, Crash, Node, NodeId, owner_of
+from lasthop.engine.store.turns import Member, Turns
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Ts = TypeVarTuple("Ts")
+
+
+class Query(Generic[*Ts, T_co]):
+    """A pure function of the graph and a key whose value is remembered, with what it read. A key has no keyword arguments: the
+    same value would have several names."""
+
+    __slots__ = ("fn",)
+
+    def __init__(self, fn: Callable[[Graph, *Ts], T_co]) -> None:
+        self.fn = fn
+
+    def __call__(self, g: Graph, /, *args: *Ts) -> T_co:
+        """Returns the value for this key. Raises what the function raises."""
+        value: T_co = g.read((self, *args))
+        if value.__class__ is Crash:
+            raise cast(Crash, value).error
+        return value
+
+    def attempt(self, g: Graph, /, *args: *Ts) -> T_co | Crash:
+        """Returns the same for readers that a crash must not reach: they put something closed in its place."""
+        value: T_co | Crash = g.read((self, *args))
+        return value
+
+    def __repr__(self) -> str:
+        """Returns a name such as `resolve.certificates.key_pair`."""
+        return f"{self.fn.__module__.removeprefix('lasthop.engine.')}.{self.fn.__name__}"
+
+
+def query(fn: Callable[[Graph, *Ts], T]) -> Query[*Ts, T]:
+    """Marks a function as a query, so that `fn(g, *key)` reads through the graph."""
+    return Query(fn)
+
+
+class _Before:
+    """Whether a deadline is still to come."""
+
+    def current(self, g: Graph, id: NodeId, /) -> bool:
+        return g.expects(id[1])
+
+    def __repr__(self) -> str:
+        return "before"
+
+
+BEFORE: Final = _Before()
+
+
+class Graph:
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+        self.reads = 0
+        """Values that queries read, an index counting once for each entry: with `recomputed`, what an edit costs."""
+        self.recomputed = 0
+        self.crashes: dict[NodeId, Crash] = {}
+        """Queries that raise by themselves, not because something that they read does."""
+        self.inputs: dict[NodeId, object] = {}
+        self.listed: dict[NodeId, dict[Member, object]] = {}
+        """By index and key: the values of members."""
+        self.nodes: dict[NodeId, Node] = {}
+        self._revision = 1
+        self._sets = 0
+        """How often an input has changed."""
+        self._running: NodeId | None = None
+        """The query that is being computed, and what it has read so far."""
+        self._reading: dict[Node, None] | None = None
+        self._unread: list[Node] = []
+        self._deadlines: list[float] = []
+
+    # --- what queries call -------------------------------------------------------------------------------------------
+
+    def read(self, id: NodeId) -> Any:
+        """Returns a value that is up to date, as one that the running query has read. Outside of a query nothing is kept."""
+        node = self.nodes.get(id)
+        if node is None:
+            node = self._create(id)
+        elif node.state != CLEAN:
+            self.refresh(node)
+        if self._reading is not None:
+            self._reading[node] = None
+        else:
+            self._unread.append(node)
+            self._drop_unread()
+        return node.value
+
+    def shielded(self, fn: Callable[[Graph, *Ts], T], *args: *Ts) -> T | Crash:
+        """Calls a plain function as a part of the query that is being computed: one of many parts, where that one's crash
+        must not take the others along."""
+        try:
+            return fn(self, *args)
+        except Exception as error:
+            crash = Crash.of(error)
+            if self._running is not None and self._reading is not None:
+                self._note(self._running, crash, self._reading)
+            return crash
+
+    def before(self, deadline: float) -> bool:
+        """Returns whether that moment is still to come. Time never enters in any other way."""
+        value: bool = self.read((BEFORE, deadline))
+        return value
+
+    # --- what changes ------------------------------------------------------------------------------------------------
+
+    def set(self, id: NodeId, value: object) -> bool:
+        if self.inputs.get(id) == value:
+            return False
+        self._sets += 1
+        if value is None:
+            del self.inputs[id]
+        else:
+            self.inputs[id] = value
+        self.touch(id, owner_of(id))
+        return True
+
+    def advance(self, now: float) -> None:
+        """Lets time pass: every deadline up to `now` is over."""
+        self.now = max(now, self.now)
+        while self._deadlines and self._deadlines[0] <= self.now:
+            self.touch((BEFORE, heapq.heappop(self._deadlines)), "")
+
+    def expects(self, deadline: float) -> bool:
+        if deadline > self.now:
+            heapq.heappush(self._deadlines, deadline)
+        return deadline > self.now
+
+    def next_deadline(self) -> float | None:
+        return self._deadlines[0] if self._deadlines else None
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Changes with every input, also with one that has not been read yet, and as time passes a deadline: while it is the
+        same and everything is settled, every value and every member is the same."""
+        return self._sets, self._revision
+
+    def touch(self, id: NodeId, owner: str) -> None:
+        """Takes in that a source has changed, by that owner's doing: its readers, and theirs, may be out of date. Those that
+        are so already, by somebody else's change, are marked once more: they need not wait until it is that one's turn."""
+        node = self.nodes.get(id)
+        if node is None:
+            return
+        self._revision += 1
+        node.state = DIRTY
+        todo = list(node.readers)
+        while todo:
+            reader = todo.pop()
+            if reader.state == CLEAN:
+                reader.state = MAYBE
+            elif reader.marked == owner:
+                continue
+            reader.marked = owner
+            if reader.pinned is not None:
+                reader.pinned.mark(reader.id[1:], owner)
+            todo.extend(reader.readers)
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def pin(self, id: NodeId, turns: Turns) -> Node:
+        """Returns a node that is up to date and stays so: `turns` hears when that member may have changed."""
+        node = self.nodes.get(id)
+        if node is None:
+            node = self._create(id)
+        elif node.state != CLEAN:
+            self.refresh(node)
+        node.pinned = turns
+        if self._unread:
+            self._drop_unread()
+        return node
+
+    def unpin(self, id: NodeId) -> None:
+        node = self.nodes.get(id)
+        if node is not None:
+            node.pinned = None
+            self._drop_if_unread(node)
+
+    def refresh(self, node: Node) -> None:
+        if node.state == MAYBE:
+            for dep in node.deps:
+                if dep.state != CLEAN:
+                    self.refresh(dep)
+                if dep.changed > node.verified:
+                    break
+            else:
+                node.state = CLEAN
+                node.verified = self._revision
+                return
+        elif node.state == CLEAN:
+            return
+        self._recompute(node)
+
+    def _create(self, id: NodeId) -> Node:
+        """Computes a value for the first time. A start does little else, so what is rare is elsewhere."""
+        source = id[0]
+        if source.__class__ is not Query:
+            node = self.nodes[id] = Node(id, source.current(self, id), (), self._revision)
+            return node
+        reads: dict[Node, None] = {}
+        value = self._compute(id, reads)
+        deps = tuple(reads)
+        node = self.nodes[id] = Node(id, value, deps, self._revision)
+        for dep in deps:
+            readers = dep.readers
+            if readers.__class__ is tuple and len(readers) < FEW:
+                dep.readers = (*readers, node)
+            else:
+                dep.add_reader(node)
+        return node
+
+    def _recompute(self, node: Node) -> None:
+        reads: dict[Node, None] = {}
+        source = node.id[0]
+        value = self._compute(node.id, reads) if source.__class__ is Query else source.current(self, node.id)
+        old, node.deps = node.deps, tuple(reads)
+        for dep in node.deps:
+            dep.add_reader(node)
+        for dep in old:
+            if dep not in reads:
+                dep.remove_reader(node)
+                if not dep.readers:
+                    self._unread.append(dep)
+        if value != node.value:
+            node.value = value
+            node.changed = self._revision
+        node.state = CLEAN
+        node.verified = self._revision
+
+    def _compute(self, id: NodeId, reads: dict[Node, None]) -> Any:
+        """Returns the value of a query as it is now; `reads` takes what it is made of."""
+        if self.crashes:
+            self.crashes.pop(id, None)
+        running, reading = self._running, self._reading
+        self._running, self._reading = id, reads
+        try:
+            return id[0].fn(self, *id[1:])
+        except Exception as error:
+            crash = Crash.of(error)
+            self._note(id, crash, reads)
+            return crash
+        finally:
+            self._running, self._reading = running, reading
+            self.recomputed += 1
+            self.reads += len(reads)
+
+    def _note(self, id: NodeId, crash: Crash, reads: Iterable[Node]) -> None:
+        """Unless it is the crash of something that was read, which is noted there."""
+        if not any(dep.value.__class__ is Crash and dep.value.error is crash.error for dep in reads):
+            self.crashes[id] = crash
+
+    def _drop_unread(self) -> None:
+        """Drops what lost its last reader, once no query runs: one that does may have read it just now, and is its reader only
+        when it is done."""
+        unread, self._unread = self._unread, []
+        for node in unread:
+            self._drop_if_unread(node)
+
+    def _drop_if_unread(self, node: Node) -> None:
+        if node.readers or node.pinned is not None or self.nodes.get(node.id) is not node:
+            return
+        del self.nodes[node.id]
+        self.crashes.pop(node.id, None)
+        for dep in node.deps:
+            dep.remove_reader(node)
+            self._drop_if_unread(dep)
+
+    # --- what recorded reads are good for ----------------------------------------------------------------------------
+
+    def reads_at(self, id: NodeId) -> tuple[NodeId, ...]:
+        """Returns what a query read when it was last computed; empty if it has not been. Sources read nothing."""
+        node = self.nodes.get(id)
+        return tuple(dep.id for dep in node.deps) if node else ()
+
+    def readers_at(self, id: NodeId) -> tuple[NodeId, ...]:
+        """Returns the way back: which queries read it when they were last computed, in no particular order."""
+        node = self.nodes.get(id)
+        return tuple(reader.id for reader in node.readers) if node else ()

@@ -1,0 +1,303 @@
+"""Stages: queries that are kept up to date for every member of a domain, in order.
+
+An `Indexer` lists what it finds of its members in indexes, an `Output` has a value for each, and `Stages.settle()` returns
+those that have changed. What an index lists under a key is itself a source for later stages, and its keys can be their domain.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple, overload
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.store.graph import Graph, Query, query
+from lasthop.engine.store.node import Crash, owner_of
+from lasthop.engine.store.sources import AnyIndex, Entry, Index
+from lasthop.engine.store.turns import Member, Turns
+
+T_co = TypeVar("T_co", covariant=True)
+Ts = TypeVarTuple("Ts")
+
+Domain = str | AnyIndex
+"""A kind, or the keys under which an index lists something."""
+
+
+class Gone:
+    """The value of an output whose key has left the domain."""
+
+    def __repr__(self) -> str:
+        return "GONE"
+
+
+GONE: Final = Gone()
+UNCHANGED: Final = object()
+
+
+class Indexer(msgspec.Struct, frozen=True):
+    """Fills indexes from the members of domains."""
+
+    name: str
+    domains: tuple[Domain, ...]
+    entries: Query[*Member, tuple[Entry, ...]]
+    keeps: bool = False
+    """A member that crashes keeps what it listed before: where absence would open something, as that of a policy's claim or of
+    a hostname's owner."""
+    patient: bool = False
+    """In a limited `settle()` its members take turns, as those of outputs do: to list thousands that one change concerns would
+    hold up everybody. Each is listed before an output of the same domain is reported of it."""
+
+
+@overload
+def indexer(
+    *kinds: str, keeps: bool = False, patient: bool = False
+) -> Callable[[Callable[[Graph, Key], Iterable[Entry]]], Indexer]: ...
+@overload
+def indexer(
+    index: Index[*Ts, Any], /, *, keeps: bool = False, patient: bool = False
+) -> Callable[[Callable[[Graph, *Ts], Iterable[Entry]]], Indexer]: ...
+def indexer(
+    *domains: Domain, keeps: bool = False, patient: bool = False
+) -> Callable[[Callable[..., Iterable[Entry]]], Indexer]:
+    """Makes an indexer of a function `f(g, *member)` that yields the entries of a member."""
+
+    def stage(fn: Callable[..., Iterable[Entry]]) -> Indexer:
+        entries = query(functools.wraps(fn)(lambda g, *member: _each_once(fn(g, *member))))
+        return Indexer(fn.__name__, domains, entries, keeps, patient)
+
+    return stage
+
+
+def _each_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Returns the entries with one for each index and key, the last. As a tuple: most members list nothing, or one thing."""
+    found = tuple(entries)
+    return found if len(found) < 2 else tuple(dict(found).items())
+
+
+class Output(msgspec.Struct, Generic[*Ts, T_co], frozen=True):
+    """One value for each member of a domain, reported by `settle()` when it changes."""
+
+    name: str
+    domain: Domain
+    value: Query[*Ts, T_co]
+    named: bool = False
+    """Outputs that set `names` refer to this one's members."""
+    names: bool = False
+    """In a limited `settle()` it is held back for those by whose changes a named output has members that are
+    not reported yet."""
+
+    beside: str = ""
+    """The name of an output of the same domain: a member is reported of both or of neither, limits or not. Where the value of
+    one leads to the other, as a cluster to its endpoints, half of it would be followed to where there is nothing yet."""
+
+    @property
+    def domains(self) -> tuple[Domain, ...]:
+        return (self.domain,)
+
+    def of(self, changes: Changes) -> Mapping[tuple[*Ts], T_co | Gone | None]:
+        """Returns what has changed, None for a value that could not be computed."""
+        return changes.get(self.name, {})
+
+
+AnyOutput = Output[*Member, Any]
+Stage = Indexer | AnyOutput
+Changes = Mapping[str, Mapping[Any, Any]]
+"""{output name: {member: value or GONE}}."""
+
+Hold = Mapping[str, Collection[object]]
+"""By output: members whose key begins with one of these."""
+NOTHING: Final[Hold] = MappingProxyType({})
+
+
+class _State:
+    """What is remembered of one stage."""
+
+    __slots__ = ("domains", "entries", "query", "stage", "told", "turns")
+
+    def __init__(self, stage: Stage, domains: tuple[set[Member], ...]) -> None:
+        self.stage = stage
+        self.query = stage.entries if isinstance(stage, Indexer) else stage.value
+        self.domains = domains
+        """The members of each, shared with other stages."""
+        self.entries: dict[Member, tuple[Entry, ...]] = {}
+        self.told: dict[Member, int] = {}
+        """The revision of each member's value that was last listed or reported."""
+        self.turns = Turns(self.told)
+
+    def __contains__(self, member: Member) -> bool:
+        for members in self.domains:  # noqa: SIM110 - asked for every member of every stage at a start
+            if member in members:
+                return True
+        return False
+
+
+class Stages:
+    def __init__(self, graph: Graph, stages: Iterable[Stage]) -> None:
+        self.graph = graph
+        self._members: dict[Domain, set[Member]] = defaultdict(set)
+        self._states = [_State(stage, tuple(self._members[domain] for domain in stage.domains)) for stage in stages]
+        self._by_name = {state.stage.name: state for state in self._states}
+        self._beside: dict[str, list[_State]] = {name: [] for name in self._by_name}
+        for state in self._states:
+            if isinstance(state.stage, Output) and state.stage.beside:
+                self._beside[state.stage.name].append(self._by_name[state.stage.beside])
+                self._beside[state.stage.beside].append(state)
+        self._domains: dict[Domain, list[_State]] = {}
+        self._patient: dict[Domain, list[tuple[_State, Indexer]]] = {}
+        for state in self._states:
+            for domain in state.stage.domains:
+                self._domains.setdefault(domain, []).append(state)
+                if isinstance(state.stage, Indexer) and state.stage.patient:
+                    self._patient.setdefault(domain, []).append((state, state.stage))
+
+    def enter(self, domain: Domain, member: Member, owner: str | None = None) -> None:
+        owner = owner_of(member) if owner is None else owner
+        self._members[domain].add(member)
+        for state in self._domains.get(domain, ()):
+            state.turns.mark(member, owner)
+
+    def leave(self, domain: Domain, member: Member, owner: str | None = None) -> None:
+        owner = owner_of(member) if owner is None else owner
+        self._members[domain].discard(member)
+        for state in self._domains.get(domain, ()):
+            state.turns.mark(member, owner)
+
+    def settle(
+        self,
+        limit: int | None = None,
+        only: Collection[str] | None = None,
+        enough: Callable[[], bool] = lambda: False,
+        hold: Hold = NOTHING,
+        aside: frozenset[str] = frozenset(),
+    ) -> Changes:
+        """Brings everything up to date; returns the outputs that have changed.
+
+        With a limit, at most that many members of each output, and once there is `enough`, one of each, by turns: call again
+        while `unsettled`. `only`: these outputs and no other. `hold`: these members not yet. `aside`: nor what follows from
+        changes of these owners, except in outputs that are named, or beside a named one.
+        """
+        changes: dict[str, dict[Member, object]] = {}
+        for _ in range(len(self._states) + 1):
+            if not self.unsettled:
+                return changes
+            introducing: frozenset[str] = frozenset()
+            reported = Counter[str]()
+            for state in self._states:
+                stage = state.stage
+                if isinstance(stage, Indexer):
+                    for member in self._taken(state, limit if stage.patient else None, enough):
+                        self._index(state, stage, member)
+                    continue
+                if only is not None and stage.name not in only:
+                    continue
+                named = stage.named or bool(self._beside[stage.name])
+                waiting = frozenset() if named else introducing | aside if stage.names else aside
+                # Those that were reported beside others count; but what changes alone does not wait for all that does not.
+                left = None if limit is None else min(limit, max(limit - reported[stage.name], limit // 4, 1))
+                for member in self._taken(state, left, enough, hold, waiting):
+                    for listing, indexer in self._patient.get(stage.domain, ()):
+                        if listing.turns.drop(member):
+                            self._index(listing, indexer, member)
+                    self._report(state, member, changes)
+                    for other in self._beside[stage.name]:
+                        if (only is None or other.stage.name in only) and other.turns.drop(member):
+                            self._report(other, member, changes)
+                            reported[other.stage.name] += 1
+                if stage.named:
+                    introducing |= state.turns.owners_of_new()
+            limited = limit is not None or only is not None
+            if limited and not any(state.turns.dirty for state in self._states if _at_once(state.stage)):
+                return changes
+        raise RuntimeError("stages feed each other in a circle")
+
+    def _taken(
+        self,
+        state: _State,
+        limit: int | None,
+        enough: Callable[[], bool],
+        hold: Hold = NOTHING,
+        waiting: Collection[str] = (),
+    ) -> Iterable[Member]:
+        if limit is None:
+            return state.turns.take_all()
+        return state.turns.take(limit, enough, hold.get(state.stage.name, ()), waiting)
+
+    @property
+    def unsettled(self) -> bool:
+        return any(state.turns.dirty for state in self._states)
+
+    def unsettled_but(self, hold: Hold) -> bool:
+        """Returns whether there is anything to do besides what is held."""
+        return any(member[0] not in hold.get(state.stage.name, ()) for state in self._states for member in state.turns.dirty)
+
+    def waiting(self, *outputs: AnyOutput) -> bool:
+        """Returns whether members of these outputs are still to be looked at."""
+        return any(self._by_name[output.name].turns.dirty for output in outputs)
+
+    def is_member(self, output: Output[*Ts, object], member: tuple[*Ts]) -> bool:
+        return member in self._members[output.domain]
+
+    def members(self, output: Output[*Ts, T_co]) -> Mapping[tuple[*Ts], T_co | Crash]:
+        nodes, found = self.graph.nodes, self._members[output.domain]
+        return {member: node.value for member in found if (node := nodes.get((output.value, *member)))}
+
+    # --- members -----------------------------------------------------------------------------------------------------
+
+    def _changed(self, state: _State, member: Member) -> object:
+        """Returns the value of a member, UNCHANGED if it is what was told, GONE if the member has left."""
+        id = (state.query, *member)
+        if member not in state:
+            self.graph.unpin(id)
+            return UNCHANGED if state.told.pop(member, None) is None else GONE
+        node = self.graph.pin(id, state.turns)
+        if state.told.get(member) == node.changed:
+            return UNCHANGED
+        state.told[member] = node.changed
+        return node.value
+
+    def _report(self, state: _State, member: Member, changes: dict[str, dict[Member, object]]) -> None:
+        value = self._changed(state, member)
+        if value is not UNCHANGED:
+            changes.setdefault(state.stage.name, {})[member] = None if isinstance(value, Crash) else value
+
+    def _index(self, state: _State, stage: Indexer, member: Member) -> None:
+        value = self._changed(state, member)
+        if value is not UNCHANGED and not (isinstance(value, Crash) and stage.keeps):
+            self._list(state, member, value if isinstance(value, tuple) else ())
+
+    def _list(self, state: _State, member: Member, new: tuple[Entry, ...]) -> None:
+        """Moves a member from where it was listed to where it is listed now."""
+        old = state.entries.pop(member, ())
+        if not old and not new:
+            return
+        touch, listed, owner = self.graph.touch, self.graph.listed, owner_of(member)
+        if new:
+            state.entries[member] = new
+        for id in dict(old).keys() - dict(new).keys() if old else ():
+            index, key = id[0], id[1:]
+            del listed[id][member]
+            touch(id, owner)
+            touch((index.sizes, *key), owner)
+            if not listed[id]:
+                del listed[id]
+                self.leave(index, key, owner)
+        for id, value in new:
+            index, key = id[0], id[1:]
+            there = listed.setdefault(id, {})
+            known = member in there
+            if known and there[member] == value:
+                continue
+            there[member] = value
+            touch(id, owner)
+            if not known:
+                touch((index.sizes, *key), owner)
+                if len(there) == 1:
+                    self.enter(index, key, owner)
+
+
+def _at_once(stage: Stage) -> bool:
+    return isinstance(stage, Indexer) and not stage.patient

@@ -1,0 +1,275 @@
+"""Rehearses an edit: what would be wrong, and how backends would be verified, if an object were written or deleted.
+
+The live engine is never touched. Beside it there is a second graph over the same objects, which are frozen and so shared, with
+the stages that judge and none of those that tell Envoy or the API server:
+
+    changes ──> a copy that keeps up ──> + the candidate ──> findings, hops ──> - the candidate ──> hops as they are
+
+Everything is a generator that yields often, so that whoever runs it may stop at any point. An edit that concerns thousands of
+hops has long steps all the same, because indexes are brought up to date at once: run it in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key, Object
+from lasthop.engine.dry_run import serve
+from lasthop.engine.engine import JUDGED
+from lasthop.engine.memory.verification import VERIFICATIONS
+from lasthop.engine.outputs.audit.hops import HopReport, hop_report, joined
+from lasthop.engine.outputs.comparison import Best, Comparison, HopChange, Place, State, compare
+from lasthop.engine.outputs.envoy.clusters import CLUSTERS
+from lasthop.engine.outputs.findings.collection import FindingCollection
+from lasthop.engine.outputs.findings.findings import FINDINGS
+from lasthop.engine.outputs.findings.root_causes import mistakes
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.profile import Refusal
+from lasthop.engine.plan.tls import Plaintext, Refused
+from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.plan.verification import STRONGER, HopVerification, Strength
+from lasthop.engine.resolve.backends.reach import PORTS
+from lasthop.engine.resolve.gateways.profiles import refused_edits
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.hops.verification import verification
+from lasthop.engine.resolve.settings import CRD_VERSIONS, HELD, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.node import Crash
+from lasthop.engine.store.stages import Changes, Gone, Stages
+from lasthop.engine.store.store import Store
+
+MEMBERS: Final = 40
+"""Of each output, at once: as `run/loop.py` has it."""
+TURN: Final = 0.01
+"""Seconds after which a step is over."""
+GATEWAYS: Final = 20
+"""Looked at in one step."""
+OPERATORS: Final = frozenset(("GatewayClass", "GatewayProfile"))
+"""What operators write is never refused: they would lock themselves out."""
+LATER: Final = frozenset(("NoEndpoints",))
+"""Findings that are so with almost everything that is new: Pods come after Services."""
+NOT_PERMITTED: Final = frozenset(
+    (
+        reasons.WAIVER_NOT_PERMITTED,
+        reasons.TLS_VERSION_NOT_PERMITTED,
+        reasons.PLAINTEXT_NOT_PERMITTED,
+        reasons.PINNED_ONLY_NOT_PERMITTED,
+        reasons.WEAK_CERTIFICATE_NOT_PERMITTED,
+        reasons.EXTERNAL_HOSTNAME_NOT_PERMITTED,
+    )
+)
+
+Steps = Generator[None, None, None]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    introduced: tuple[Finding, ...]
+    """What would be wrong that is not now, without what only follows from it."""
+    weaker: tuple[HopChange, ...]
+    """Hops that would be verified less."""
+    refused: tuple[str, ...] = ()
+    """Why an operator wants the edit refused, a sentence each."""
+    other_trust: tuple[HopChange, ...] = ()
+    """Hops that would be verified against others, neither more nor less."""
+    not_judged: tuple[str, ...] = ()
+    """What could not be compared, a sentence each: it may be verified less."""
+
+
+IN_ORDER: Final = Verdict((), ())
+
+
+class _Hop(msgspec.Struct, frozen=True):
+    """How a hop is in one of the two states."""
+
+    report: HopReport
+    not_permitted: str
+    """The reason, if a profile does not permit it."""
+    rules: frozenset[Refusal]
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """One of the two states, as far as the edit changes it."""
+
+    hops: tuple[_Hop, ...]
+    verified: dict[Place, HopVerification]
+    unknown: tuple[str, ...]
+    """What could not be computed."""
+
+    @property
+    def reports(self) -> tuple[HopReport, ...]:
+        return tuple(each.report for each in self.hops)
+
+
+class Rehearsal:
+    def __init__(self, settings: Settings, now: float = 0.0) -> None:
+        self._graph = Graph(now)
+        self._stages = Stages(self._graph, JUDGED)
+        self._store = Store(self._stages)
+        self._findings = FindingCollection()
+        self._hops: dict[Hop, None] = {}
+        """Whose clusters have changed since this was last emptied."""
+        self._places: dict[Place, None] = {}
+        """The same of how they are verified, also of those that fail closed and so have no cluster."""
+        self._live: Graph | None = None
+        self._waiting: dict[Key, Object | None] = {}
+        SETTINGS.set(self._graph, settings)
+
+    def changed(self, changes: Mapping[Key, Object | None]) -> None:
+        """Takes what has changed in the cluster; it counts from the next rehearsal on. May be called while one goes on in
+        another thread."""
+        self._waiting.update(changes)
+
+    @property
+    def behind(self) -> bool:
+        """Whether something has changed in the cluster since the last rehearsal."""
+        return bool(self._waiting)
+
+    def follow(self, live: Graph, now: float) -> None:
+        """Takes over the inputs that are no objects."""
+        self._live = live
+        self._graph.advance(now)
+        SYSTEM_STORE.set(self._graph, SYSTEM_STORE.peek(live))
+        CRD_VERSIONS.set(self._graph, CRD_VERSIONS.peek(live))
+
+    def catch_up(self) -> Steps:
+        """Brings the copy up to date with the cluster."""
+        while self._waiting:
+            for _ in range(min(MEMBERS, len(self._waiting))):
+                self._store.put(*self._waiting.popitem())
+            self._take(self._stages.settle(0))  # indexes, which take all there is at once: so it must not be all
+            yield
+        yield from self._settle()
+
+    def edit(self, key: Key, obj: Object | None) -> Generator[None, None, Verdict]:
+        """Rehearses that an object is written, or deleted (None)."""
+        yield from self.catch_up()
+        self._findings.changes()
+        self._hops.clear()
+        self._places.clear()
+        present, crashed = self._store.get(key), set(self._graph.crashes)
+        try:
+            self._store.put(key, obj)
+            yield from self._settle()
+            new = self._findings.changes().new
+            hops, places = tuple(self._hops), tuple(self._places)
+            after = yield from self._looked_at(hops, places)
+            # A part that crashes keeps what it listed before, so that nothing may seem to change.
+            crashes = [each for each in self._graph.crashes if each not in crashed or key in each]
+        finally:
+            # Also if it is stopped halfway: the next rehearsal settles what this leaves.
+            self._store.put(key, present)
+        yield from self._settle()
+        before = yield from self._looked_at(hops, places)
+        crash = (f"Lasthop failed in {crashes[0][0]}; the log of the controller says why",) if crashes else ()
+        return _verdict(key, new, before, after, crash, self._best)
+
+    def _best(self, backend: Key, port: int) -> HopVerification | None:
+        """Returns the strongest that the engine which serves remembers of a port."""
+        live = self._live
+        held = (HELD.peek(live, backend, port, each) for each in STRONGER[Strength.PLAINTEXT]) if live else ()
+        return next((each for each in held if each), None)
+
+    def _unread(self, namespace: str) -> str:
+        """Returns why the engine that serves does not know the policies of a namespace; empty if it does."""
+        live = self._live
+        found = (POLICIES_UNKNOWN.peek(live, each) for each in ("", namespace)) if live else ()
+        return next((each.why for each in found if each and not each.provable), "")
+
+    def _settle(self) -> Steps:
+        while self._stages.unsettled:
+            self._take(self._stages.settle(MEMBERS, None, _used_up(TURN)))
+            yield
+            if not self._stages.unsettled:
+                yield from self._serve()
+
+    def _serve(self) -> Steps:
+        """Says that every Gateway has its proxies, so that what remains wrong is wrong with the objects."""
+        for number, key in enumerate(self._store.keys("Gateway")):
+            serve(self._graph, key)
+            if number % GATEWAYS == 0:
+                yield
+
+    def _take(self, outputs: Changes) -> None:
+        for output in FINDINGS:
+            for key, found in output.of(outputs).items():
+                self._findings.say((output.name, key), () if found is None or isinstance(found, Gone) else found)
+        self._hops.update(dict.fromkeys(Hop(*key) for key in CLUSTERS.of(outputs)))
+        self._places.update(dict.fromkeys(VERIFICATIONS.of(outputs)))
+
+    def _looked_at(self, hops: Iterable[Hop], places: Iterable[Place]) -> Generator[None, None, _Seen]:
+        """Looks at every hop that the edit concerns: a limit would let its order decide what is compared."""
+        reached = dict.fromkeys(hops)
+        for place in places:
+            reached.update(dict.fromkeys(Hop(*place, protocol) for protocol in PORTS.of(self._graph, *place)))
+        found: list[_Hop] = []
+        verified: dict[Place, HopVerification] = {}
+        unknown: dict[str, None] = {}
+        for hop in reached:
+            if self._stages.is_member(CLUSTERS, hop):
+                (report,) = joined((hop_report(self._graph, hop),))
+                tls, rules = hop_tls.attempt(self._graph, *hop), refused_edits.attempt(self._graph, hop.gateway)
+                reason = tls.why.reason if isinstance(tls, Refused) else ""
+                known = rules if isinstance(rules, frozenset) else frozenset[Refusal]()
+                found.append(_Hop(report, reason if reason in NOT_PERMITTED else "", known))
+                if isinstance(tls, Plaintext) and hop.protocol.policed and (why := self._unread(hop.backend.namespace)):
+                    unknown[f"it is not known which BackendTLSPolicies there are: {why}"] = None
+                place = (hop.gateway, hop.backend, hop.port)
+                now = verification.attempt(self._graph, *place) if hop.protocol.policed else None
+                if isinstance(now, HopVerification):
+                    verified[place] = now
+                if isinstance(now, Crash) or isinstance(rules, Crash):
+                    unknown[f"Lasthop failed to compute how {hop.gateway} verifies {hop.backend}:{hop.port}"] = None
+                yield
+        return _Seen(tuple(found), verified, tuple(unknown))
+
+
+def _verdict(key: Key, new: Iterable[Finding], before: _Seen, after: _Seen, crashes: tuple[str, ...], best: Best) -> Verdict:
+    roots = tuple(each for each in mistakes((f for f in new if f.reason not in LATER), {}) if _concerns(key, each.finding))
+    compared = compare(
+        State("now", (), before.reports, before.verified), State("then", roots, after.reports, after.verified), best
+    )
+    return Verdict(
+        tuple(each.finding for each in compared.introduced),
+        tuple(change for change in compared.hops if change.weaker),
+        () if key.kind in OPERATORS else tuple(dict.fromkeys(_refusals(compared, before.hops, after.hops))),
+        tuple(change for change in compared.hops if change.other_trust),
+        tuple(dict.fromkeys((*crashes, *before.unknown, *after.unknown))),
+    )
+
+
+def _concerns(key: Key, finding: Finding) -> bool:
+    """Returns whether the author of an edit is told: of what is in the same namespace, or of all if it has none."""
+    return not key.namespace or finding.object is None or finding.object.namespace in ("", key.namespace)
+
+
+def _refusals(compared: Comparison, before: Sequence[_Hop], after: Sequence[_Hop]) -> Iterable[str]:
+    rules: dict[Key, frozenset[Refusal]] = {}
+    for each in (*before, *after):
+        rules[each.report.gateway] = rules.get(each.report.gateway, frozenset()) | each.rules
+    known = {each.report for each in before}
+    refused_now = {(each.report.gateway, each.report.backend, each.report.port) for each in before if each.not_permitted}
+    for change in compared.hops:
+        if change.weaker and Refusal.WEAKER in rules[change.gateway]:
+            yield f"{hop_words(change)}, and {change.gateway} refuses that (GatewayProfile, admission.refuse)"
+    for each in after:
+        report, place = each.report, f"{each.report.gateway} to {each.report.backend}:{each.report.port}"
+        new = (report.gateway, report.backend, report.port) not in refused_now
+        if each.not_permitted and new and Refusal.NOT_PERMITTED in rules[report.gateway]:
+            yield f"{place}: {report.detail}"
+        if report.waives and not report.until and report not in known and Refusal.ENDLESS_WAIVER in rules[report.gateway]:
+            yield f"{place}: {report.waiver} has no end, and needs one here; set expires"
+
+
+def hop_words(change: HopChange) -> str:
+    facts = f" ({'; '.join(change.facts)})" if change.facts else ""
+    return f"{change.gateway} to {change.backend}:{change.port} would be {change.after}; now: {change.before}{facts}"
+
+
+def _used_up(seconds: float) -> Callable[[], bool]:
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end

@@ -1,0 +1,1 @@
+"""Compositions and long-lived tasks: the controller, its fleet of proxies, and their start on a host or in a cluster."""

@@ -1,0 +1,346 @@
+"""The whole flow on one screen.
+
+source ──batch──> engine ──update──> xDS server ──> Envoy
+                    ^     ──status──> status cache, sinks ──> admin page, CLI, cluster, log
+                    ├──── fleet <──acknowledgements, refusals, reports of other replicas, time
+                    └──── observations <──what proxies have seen on the wire, time
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Histogram
+
+from lasthop.base import garbage
+from lasthop.base.api.meta import Key
+from lasthop.edge.observe.observations import MAX_PROXIES, Observations
+from lasthop.edge.observe.totals import Totals
+from lasthop.edge.sinks.sink import Sink
+from lasthop.edge.sources.source import Batch, Source
+from lasthop.edge.xds.server import Server
+from lasthop.edge.xds.session import Acked, Nacked
+from lasthop.engine.engine import Engine, Update
+from lasthop.engine.outputs.audit.changes import ChangeRecord
+from lasthop.engine.outputs.envoy.quarantine import is_built, withhold
+from lasthop.engine.outputs.envoy.resource import ROUTES, type_name
+from lasthop.engine.outputs.findings.collection import FindingCollection
+from lasthop.engine.outputs.status.status_cache import StatusCache
+from lasthop.engine.plan.finding import Finding, FindingChanges
+from lasthop.engine.plan.knowledge import Port
+from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.not_applied import NotApplied
+from lasthop.engine.plan.observation import ProxyReport
+from lasthop.engine.plan.tls import SystemStore
+from lasthop.engine.resolve.gateways.gateways import gateway
+from lasthop.engine.resolve.settings import CRD_VERSIONS, OBSERVED, OBSERVES, PROXY, SYSTEM_STORE, set_absent
+from lasthop.engine.store.node import Crash
+from lasthop.run import logs
+from lasthop.run.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
+from lasthop.run.infra.memory import Memory
+from lasthop.run.problem_log import ProblemLog
+
+PROGRAMMED_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Seconds."""
+TURN: Final = 0.03
+"""Seconds after which one member of each output is enough, where members cost more than that."""
+
+PROVING: Final = 1.0
+"""Seconds for which edits that lead to a port wait for the proof that no policy names it, which takes a few milliseconds.
+Until then what was in force stays so; after that the port is closed, and its routes report it."""
+LONGEST_DETAIL: Final = 4_000
+"""Characters of a refusal that are logged."""
+COMPLAIN: Final = 10.0
+"""Seconds between two lines of the log about a Gateway whose proxies exceed its budget."""
+
+
+class Controller:
+    """Connects one source, one engine, one xDS server and their sinks, of which one runs the proxies."""
+
+    def __init__(
+        self, source: Source, engine: Engine, system_store: Callable[[], SystemStore | None], sinks: Sequence[Sink]
+    ) -> None:
+        self.source, self.engine = source, engine
+        self.fleet, self.server, self.statuses = Fleet(), Server(self), StatusCache(engine.store)
+        self.observations, self.totals = Observations(), Totals()
+        self.exceeded: Counter[Key] = Counter()
+        """Streams and reports of each Gateway's proxies that were refused because they exceed its budget."""
+        self._complain_at: dict[Key, float] = {}
+        OBSERVES.set(engine.graph, True)
+        self.source_findings: tuple[Finding, ...] = ()
+        self.not_applied: tuple[NotApplied, ...] = ()
+        """Files whose present text is refused; for some of them an older text is in force."""
+        self.metrics = CollectorRegistry()
+        """What is counted; runtimes register what is counted in their way of running only."""
+        self.time_to_programmed = Histogram(
+            "lasthop_time_to_programmed_seconds",
+            "From a change of a Gateway's configuration until its proxies have confirmed all of it.",
+            buckets=PROGRAMMED_BUCKETS,
+            registry=self.metrics,
+        )
+        self.record = ChangeRecord()
+        """How backends were verified before, and since when they are as they are."""
+        self.loaded = asyncio.Event()
+        """The source has been read once."""
+        self.log = logs.get().bind()
+        self.dirty, self.arrived = asyncio.Event(), asyncio.Event()
+        """There is something to settle; a batch has come in."""
+        self._system_store, self._sinks, self._problems = system_store, sinks, ProblemLog(self.log)
+        self._all_read = True
+        self._awaiting: dict[tuple[Port, int], float] = {}
+        """Ports that wait for a proof, each with its occasion, and since when."""
+        self._looked_at = engine.graph.version
+        """The graph as it was when it was last settled."""
+        self._read, self._withheld = FindingCollection(), FindingCollection()
+
+    # --- in: batches, inputs, time -----------------------------------------------------------------------------------
+
+    def take(self, batch: Batch) -> None:
+        graph = self.engine.graph
+        self.engine.policies.set_unknown(batch.unknown)
+        CRD_VERSIONS.set(graph, batch.crd_versions)
+        set_absent(graph, batch.absent_kinds)
+        self.engine.apply(batch.changes)
+        self.engine.policies.proven(batch.proven)
+        for sink in self._sinks:
+            sink.objects_changed(batch.changes)
+        self.log.debug("objects read", objects_changed=len(batch.changes), files_not_applied=len(batch.not_applied))
+        self.source_findings, self.not_applied = batch.findings, batch.not_applied
+        self._read.say("source", batch.findings)
+        self._tell(self._read.changes())
+        self._all_read = batch.complete
+        self.arrived.set()
+        if self.loaded.is_set():
+            self._look()
+            return
+        SYSTEM_STORE.set(self.engine.graph, self._system_store())
+        with garbage.kept():
+            self.settle()
+        self.loaded.set()
+
+    def tick(self) -> None:
+        """Looks at the clock and at the system's trust store."""
+        SYSTEM_STORE.set(self.engine.graph, self._system_store())
+        self.engine.advance(time.time())
+        self.do(self.fleet.expire(time.monotonic()))
+        self._observe()
+        self.totals.keep_proxies(self.observations.reports)
+        self.dirty.set()
+
+    def _look(self) -> None:
+        """Has everything settled if there is anything new: many batches are only the echo of a status that was written."""
+        if self.engine.unsettled or self.engine.graph.version != self._looked_at:
+            self.dirty.set()
+
+    # --- out: configuration, statuses, findings ----------------------------------------------------------------------
+
+    def busy(self) -> set[Key]:
+        """Returns the Gateways none of whose proxies has answered to the last route table yet."""
+        return {key for key in self.fleet.gateways if self.server.busy(key)}
+
+    def settle_urgent(self, limit: int | None = None) -> bool:
+        """Sends what names refer to (a tightened policy, other endpoints) ahead of everything else; returns whether there was
+        anything."""
+        update = self.engine.settle(limit, urgent=True, enough=_used_up(TURN), overdue=self._overdue())
+        self._send(update)
+        self._sent(update)
+        self._request_proofs()
+        return bool(update.xds)
+
+    def settle(self, limit: int | None = None) -> None:
+        """Works out what has changed and hands it to the xDS server, the sinks and the log."""
+        self.dirty.clear()
+        update = self.engine.settle(limit, enough=_used_up(TURN), busy=self.busy(), overdue=self._overdue())
+        self._send(update)
+        self.statuses.take(update.status, time.time())
+        for sink in self._sinks:
+            sink.status_changed(update.status)
+        self._sync_gateways()
+        self._sent(update)
+        self.record.begin(time.time())
+        self.record.add(self.engine.verifications.edits(), time.time())
+        self._found(update.findings)
+        self._problems.crashes(self.engine.graph.crashes)
+        self._looked_at = self.engine.graph.version
+        self._request_proofs()
+
+    def _request_proofs(self) -> None:
+        awaiting = self.engine.policies.awaiting()
+        if awaiting.items() != self._awaiting.keys():
+            now = time.monotonic()
+            self._awaiting = {each: self._awaiting.get(each, now) for each in awaiting.items()}
+            self.source.prove(awaiting)
+
+    def _overdue(self) -> set[Port]:
+        now = time.monotonic()
+        return {port for (port, _), since in self._awaiting.items() if now - since >= PROVING}
+
+    @property
+    def proving(self) -> bool:
+        """Whether some edit waits for a proof, which should come in a moment."""
+        return len(self._overdue()) < len(self._awaiting)
+
+    def recall(self, known: Memory) -> None:
+        """Takes what an earlier process remembered, before anything is read."""
+        self.engine.verifications.recall(known.ports)
+        self.record.merge(known.record)
+
+    def record_lost(self, what: str) -> None:
+        """Logs and records what has happened to the stored record, as `ConfigMap a/b was deleted`."""
+        self.log.warning(f"the record of how backends were verified: {what}; it is written again from memory")
+        self.record.note(what, time.time())
+
+    def remembered(self) -> Memory:
+        """Returns what a later process is to know."""
+        return Memory(self.engine.verifications.ports(), self.record.record)
+
+    def remembered_version(self) -> tuple[int, int]:
+        """Changes whenever `remembered` does."""
+        return self.engine.verifications.version, self.record.version
+
+    def _send(self, update: Update) -> None:
+        for sink in self._sinks if update.hops else ():
+            sink.hops_changed(update.hops)
+        for key, changes in update.xds.items():
+            self.server.update(key, changes)
+        if not self.engine.building:  # or what is released would seem to be gone only because it is not built yet
+            self.do(self.fleet.served(None if self.engine.unsettled else partial(is_built, self.engine.graph)))
+
+    def _sent(self, update: Update) -> None:
+        for key, by_type in update.xds.items():
+            counts = {type_name(type_url): len(changes) for type_url, changes in by_type.items()}
+            self.log.debug("configuration changed", gateway=key.path, **counts)
+            self.do(self.fleet.updated(key, time.monotonic()))
+
+    def _sync_gateways(self) -> None:
+        """Takes in the Gateways that are ours and drops the others. One that cannot be computed stays as it was."""
+        wanted: dict[Key, Gateway] = {}
+        for key in self.engine.store.keys("Gateway"):
+            plan = gateway.attempt(self.engine.graph, key)
+            if isinstance(plan, Crash):
+                plan = known.gateway if (known := self.fleet.gateways.get(key)) else None
+            if plan is not None:
+                wanted[key] = plan
+                self.fleet.want(plan, self.server.add(key))
+        # Not before all of what it had is known to be gone: if it came back in between, the engine would tell of what is
+        # other than before, to a server that has forgotten the rest.
+        for key in () if self.engine.unsettled else self.fleet.gateways.keys() - wanted.keys():
+            self.server.remove(key)
+            self.do(self.fleet.gone(key))
+            self.observations.forget(key)
+            self.totals.forget(key)
+            self.exceeded.pop(key, None)
+            self._complain_at.pop(key, None)
+        for sink in self._sinks:
+            sink.want(wanted)
+
+    def _found(self, changes: FindingChanges) -> None:
+        """Tells of findings about objects that are there."""
+        self.statuses.find(changes)
+        self._tell(changes)
+
+    def _tell(self, changes: FindingChanges) -> None:
+        self._problems.findings(changes)
+        for sink in self._sinks if self.loaded.is_set() and changes else ():
+            sink.findings_changed(changes)
+
+    # --- back: what the proxies do -----------------------------------------------------------------------------------
+
+    def connected(self, gateway: Key) -> None:
+        self.log.debug("proxy connected", gateway=gateway.path)
+        self.do(self.fleet.connected(gateway))
+
+    def disconnected(self, gateway: Key) -> None:
+        last = self.server.state(gateway).proxies == 0
+        self.log.debug("proxy disconnected", gateway=gateway.path, last=last)
+        self.do(self.fleet.disconnected(gateway, time.monotonic(), last=last))
+
+    def acked(self, gateway: Key, event: Acked) -> None:
+        synced = self.server.synced(gateway)
+        self.log.debug("acknowledged", gateway=gateway.path, type=type_name(event.type_url), synced=synced)
+        self.do(self.fleet.acked(gateway, event, time.monotonic(), synced=synced))
+        if event.type_url == ROUTES and self.engine.unsettled:
+            self.dirty.set()
+
+    def nacked(self, gateway: Key, event: Nacked) -> None:
+        type = type_name(event.type_url)
+        detail = event.detail[:LONGEST_DETAIL]
+        self.log.error("the proxy refused configuration", gateway=gateway.path, type=type, detail=detail)
+        self.do(self.fleet.nacked(gateway, event))
+
+    def over_budget(self, gateway: Key, why: str) -> None:
+        """Takes that a proxy has sent more than its Gateway can need."""
+        self.exceeded[gateway] += 1
+        now = time.monotonic()
+        if now >= self._complain_at.get(gateway, 0.0):
+            self._complain_at[gateway] = now + COMPLAIN
+            self.log.warning("a proxy exceeds the budget of its Gateway", gateway=gateway.path, why=why)
+
+    def seen(self, report: ProxyReport) -> None:
+        """Takes what a proxy has seen on the wire."""
+        for _ in self.seeing(report):
+            pass
+
+    def seeing(self, report: ProxyReport) -> Iterator[None]:
+        """Does the same in steps, because it may be about thousands of hops. One report at a time."""
+        if report.gateway not in self.fleet.gateways:
+            return
+        if self.observations.heard(report, time.time()):
+            yield from self.totals.heard(report)
+        else:
+            self.over_budget(report.gateway, f"{MAX_PROXIES} of its proxies report already")
+        self._observe()
+        while self.observations.pending:
+            yield
+            self._observe()
+
+    def _observe(self) -> None:
+        for (hop, config), state in self.observations.step(time.time()).items():
+            if OBSERVED.set(self.engine.graph, state, *hop, config):
+                self.dirty.set()
+
+    def do(self, effects: Iterable[Effect]) -> None:
+        """Does what the fleet has decided."""
+        withheld = False
+        for effect in effects:
+            match effect:
+                case SetProxyState(key, state):
+                    PROXY.set(self.engine.graph, state, key)
+                    self.dirty.set()
+                case SetQuarantine(part, complaint):
+                    withhold(self.engine.graph, part, complaint)
+                    withheld = True
+                case Programmed(seconds):
+                    self.time_to_programmed.observe(seconds)
+                case ReportChanged():
+                    for sink in self._sinks:
+                        sink.proxies_changed()
+        if withheld:
+            self._withheld.say("fleet", tuple(self.fleet.findings()))
+            self._found(self._withheld.changes())
+            self.dirty.set()
+
+    # --- what is known -----------------------------------------------------------------------------------------------
+
+    def findings(self) -> list[Finding]:
+        return [*self.source_findings, *self.engine.findings(), *self.fleet.findings()]
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything that has come in is computed and handed to the xDS server."""
+        return self._all_read and not self.dirty.is_set() and not self.engine.unsettled
+
+    def unready(self) -> list[str]:
+        """Returns why this process is not ready, a line each. Where many share it, only what concerns all of them counts: a
+        Gateway that is not served is its owner's business, and must not take the control plane from the others."""
+        return [] if self.loaded.is_set() else ["not everything has been read yet"]
+
+
+def _used_up(seconds: float) -> Callable[[], bool]:
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end

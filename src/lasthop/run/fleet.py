@@ -1,0 +1,249 @@
+"""The proxies of every Gateway as a pure state machine: events in, effects out, time as an argument.
+
+    connected, disconnected, acked, nacked ──> Fleet ──> SetProxyState, SetQuarantine   inputs of the engine
+    heard, expire, no_proxy, updated, served         ──> ReportChanged                  for the replica that leads
+                                                     ──> Programmed                     time to programmed
+
+It is to the controller what `xds.session.Session` is to the xDS server: it decides, and the controller does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.edge.xds.acks import AckReport, AckTracker, GatewayAcks
+from lasthop.edge.xds.cache import Cache
+from lasthop.edge.xds.quarantine import Quarantine
+from lasthop.edge.xds.session import Acked, Nacked
+from lasthop.engine.outputs.envoy.listeners import listener_name
+from lasthop.engine.outputs.envoy.resource import LISTENER, ROUTES, SECRET, Part, Resource
+from lasthop.engine.outputs.envoy.routes import table_name
+from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.proxy import ProxyState
+
+
+class SetProxyState(msgspec.Struct, frozen=True):
+    """Tells the engine what is known of a Gateway's proxies, from where it reaches the status."""
+
+    gateway: Key
+    state: ProxyState
+
+
+class SetQuarantine(msgspec.Struct, frozen=True):
+    """Has the engine build without a part, or with it again. Findings follow."""
+
+    part: Part
+    complaint: str | None
+    """What Envoy said; empty while the part is one of several suspects, None when it is released."""
+
+
+class ReportChanged(msgspec.Struct, frozen=True):
+    """`Fleet.report()` has changed."""
+
+
+class Programmed(msgspec.Struct, frozen=True):
+    """All proxies of a Gateway have acknowledged everything, so long after it changed."""
+
+    seconds: float
+
+
+Effect = SetProxyState | SetQuarantine | ReportChanged | Programmed
+
+
+class GatewayProxies:
+    """What is known of the proxies of one Gateway."""
+
+    def __init__(self, gateway: Gateway, cache: Cache) -> None:
+        self.gateway = gateway
+        self.cache = cache
+        self.state: ProxyState | None = None
+        self.missing = ""
+        """Why there is no proxy, until there is one."""
+        self.changed_at: float | None = None
+        """Since when the proxies have not acknowledged everything."""
+        self.quarantine = Quarantine()
+        self.withheld: dict[Part, str] = {}
+        """What is kept from the proxies, and why; empty for what is only suspected."""
+        self.built_without: frozenset[Part] = frozenset()
+        """Of that, what this replica's own quarantine holds."""
+
+    @property
+    def problem(self) -> str:
+        return self.missing or self.quarantine.problem
+
+    @property
+    def refused(self) -> dict[Part, str]:
+        """What proxies of this replica have refused for certain."""
+        return {part: self.quarantine.detail(part) or "refused" for part in self.quarantine.convicted}
+
+    def serves(self, type_url: str, name: str) -> Resource | None:
+        change = self.cache.get(type_url, name)
+        return change if isinstance(change, Resource) else None
+
+
+class Fleet:
+    def __init__(self) -> None:
+        self.acks = AckTracker()
+        self.gateways: dict[Key, GatewayProxies] = {}
+
+    # --- Gateways ----------------------------------------------------------------------------------------------------
+
+    def want(self, gateway: Gateway, cache: Cache) -> None:
+        """Takes a Gateway in, or what it looks like now. The cache holds what its proxies are to have."""
+        if known := self.gateways.get(gateway.key):
+            known.gateway = gateway
+        else:
+            self.gateways[gateway.key] = GatewayProxies(gateway, cache)
+
+    def gone(self, key: Key) -> list[Effect]:
+        """Forgets a Gateway; what was refused is tried again if it comes back."""
+        known = self.gateways.pop(key)
+        self.acks.gone(key)
+        return [SetProxyState(key, ProxyState()), *(SetQuarantine(part, None) for part in known.withheld)]
+
+    # --- proxies of this replica -------------------------------------------------------------------------------------
+
+    def connected(self, key: Key) -> list[Effect]:
+        if not (known := self.gateways.get(key)):
+            return []
+        self.acks.connected(key)
+        known.missing = ""
+        known.quarantine.connected()
+        return [*self._state(known), ReportChanged()]
+
+    def disconnected(self, key: Key, now: float, *, last: bool) -> list[Effect]:
+        if not (known := self.gateways.get(key)):
+            return []
+        if last:
+            self.acks.disconnected(key, now)
+        return [*self._state(known), ReportChanged()]
+
+    def acked(self, key: Key, event: Acked, now: float, *, synced: bool) -> list[Effect]:
+        """Notes what a proxy has acknowledged. `synced`: with this, the Gateway's proxies have acknowledged all there is."""
+        if not (known := self.gateways.get(key)):
+            return []
+        effects: list[Effect] = []
+        if event.type_url in (LISTENER, ROUTES):
+            versions = {name: resource.version for name, resource in event.resources.items()}
+            if self.acks.acked(key, event.type_url, versions, event.removed):
+                effects += [*self._state(known), ReportChanged()]
+        if synced and known.changed_at is not None:
+            effects.append(Programmed(now - known.changed_at))
+            known.changed_at = None
+        # Every acknowledgement counts: a refusal is narrowed down to what differs from the last one.
+        problem = known.problem
+        if known.quarantine.acked(event.type_url, event.resources, event.removed):
+            effects += self._withhold(known)
+        if known.problem != problem:
+            effects += [*self._state(known), ReportChanged()]
+        return effects
+
+    def nacked(self, key: Key, event: Nacked) -> list[Effect]:
+        if not (known := self.gateways.get(key)):
+            return []
+        known.quarantine.nacked(event.type_url, event.resources, event.detail)
+        return [*self._state(known), *self._withhold(known), ReportChanged()]
+
+    def no_proxy(self, key: Key, why: str) -> list[Effect]:
+        """Takes in that there is no proxy, and that none will come before something changes."""
+        if not (known := self.gateways.get(key)):
+            return []
+        known.missing = why
+        return self._state(known)
+
+    # --- what the engine has built -----------------------------------------------------------------------------------
+
+    def updated(self, key: Key, now: float) -> list[Effect]:
+        """Takes in that the Gateway's cache has changed."""
+        if not (known := self.gateways.get(key)):
+            return []
+        if known.changed_at is None:
+            known.changed_at = now
+        return self._state(known)
+
+    def served(self, is_built: Callable[[Part], bool] | None) -> list[Effect]:
+        """Takes in that the caches hold what was built without the parts in quarantine. `is_built` tells whether a part would
+        be there if it were released; None while not everything is computed."""
+        effects: list[Effect] = []
+        for known in self.gateways.values():
+            quarantine = known.quarantine
+            changed = quarantine.served(known.cache, known.built_without)
+            edited = [part for part in quarantine.convicted if not is_built(part)] if is_built else []
+            quarantine.forget(edited)
+            if changed or edited:
+                effects += self._withhold(known)
+        return effects
+
+    # --- proxies of other replicas -----------------------------------------------------------------------------------
+
+    def heard(self, replica: str, report: AckReport, now: float) -> list[Effect]:
+        return self._elsewhere_changed(self.acks.heard(replica, report, now))
+
+    def forget_replicas(self) -> list[Effect]:
+        """Reports go to another replica from now on."""
+        return self._elsewhere_changed(self.acks.forget_replicas())
+
+    def expire(self, now: float) -> list[Effect]:
+        return self._elsewhere_changed(self.acks.expire(now))
+
+    def _elsewhere_changed(self, keys: Iterable[Key]) -> list[Effect]:
+        changed = [known for key in keys if (known := self.gateways.get(key))]
+        return [effect for known in changed for effect in (*self._withhold(known), *self._state(known))]
+
+    # --- what follows ------------------------------------------------------------------------------------------------
+
+    def _withhold(self, known: GatewayProxies) -> list[Effect]:
+        """Returns what to leave out. Other replicas build without what their proxies refuse, so this one must too, or the
+        versions would differ."""
+        reported = (entry for acks in self.acks.elsewhere(known.gateway.key) for entry in acks.refused)
+        refused = {Part(type_url, part, digest, owner): detail for type_url, part, digest, owner, detail in reported}
+        refused |= known.refused
+        own, old = known.quarantine.quarantined, known.withheld
+        new = {part: refused.get(part, "") for part in own | refused.keys()}
+        known.withheld, known.built_without = new, own
+        return [SetQuarantine(part, new.get(part)) for part in old.keys() | new.keys() if old.get(part) != new.get(part)]
+
+    def _state(self, known: GatewayProxies) -> list[Effect]:
+        key = known.gateway.key
+        problems = (known.problem, *(acks.problem for acks in self.acks.elsewhere(key)))
+        state = ProxyState.at(self._ports(known), self.acks.has_proxy(key), next(filter(None, problems), ""))
+        if state == known.state:
+            return []
+        known.state = state
+        return [SetProxyState(key, state)]
+
+    def _ports(self, known: GatewayProxies) -> set[tuple[int, str]]:
+        """Returns the ports that some proxy serves as they are written now: it has acknowledged the current listener, and the
+        route tables of the port in whatever version, without which Envoy accepts no connections."""
+        key, ports, waiting = known.gateway.key, set(), set()
+        for listener in known.gateway.listeners:
+            port, table = (listener.port, listener.transport), table_name(key, listener.table)
+            name = listener_name(key, *port)
+            current = known.serves(LISTENER, name)
+            if current and self.acks.holds(key, LISTENER, name, current.version):
+                ports.add(port)
+            if known.serves(ROUTES, table) and not self.acks.holds(key, ROUTES, table):
+                waiting.add(port)
+        return ports - waiting
+
+    def report(self) -> AckReport:
+        """Returns what the proxies connected here have acknowledged and refused, for the replica that leads."""
+        found = {}
+        for key, known in self.gateways.items():
+            versions, refused = self.acks.here(key), known.refused
+            if versions is not None or known.problem or refused:
+                entries = tuple((*part, detail) for part, detail in sorted(refused.items(), key=str))
+                found[key] = GatewayAcks(versions is not None, versions or {}, known.problem, entries)
+        return found
+
+    def findings(self) -> Iterator[Finding]:
+        for key, known in self.gateways.items():
+            for part, detail in sorted(known.withheld.items(), key=str):
+                if detail and part.type_url not in (ROUTES, SECRET):  # these have conditions, and so findings, of their own
+                    message = f"Envoy refused {part.id}, so it is withheld: {detail}"
+                    remedy = "Edit it, and please report this: Lasthop should have rejected it first."
+                    yield Finding(part.owner or key, "RefusedByProxy", message, remedy)

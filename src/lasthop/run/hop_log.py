@@ -1,0 +1,81 @@
+"""Logs what an edit changed on the way to backends, once it is in force: `shop/api:443 is now verified ...`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from lasthop.engine.outputs.audit.hops import HopReport, Manner, hop_report
+from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.plan.verification import HopVerification
+from lasthop.engine.plan.verification_change import SAME, Subject, compare
+from lasthop.engine.resolve.hops.verification import verification
+from lasthop.engine.store.graph import Graph
+
+SHOWN: Final = 10
+"""Backends that are named for one edit."""
+SHOWN_ANYWAY: Final = (Subject.STRENGTH, Subject.REFUSAL, Subject.NAME)
+
+
+class _Known(NamedTuple):
+    report: HopReport
+    verified: HopVerification | None
+    """None: no policy applies to the protocol, or it could not be computed."""
+
+
+class HopLog:
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self._known: dict[Hop, _Known] = {}
+        self._changed: dict[Hop, None] = {}
+
+    def changed(self, hops: Iterable[Hop]) -> None:
+        """Takes hops whose clusters have changed, or are gone."""
+        self._changed.update(dict.fromkeys(hops))
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._changed)
+
+    def tell(self, g: Graph, exists: Callable[[Hop], bool], *, first: bool) -> None:
+        """Logs what has become of them. `first`: one line for all of them, because nothing was known before."""
+        lines: dict[str, dict[str, str]] = {}
+        for hop in self._changed:
+            before = self._known.pop(hop, None)
+            now = _Known(hop_report(g, hop)[0], _verified(g, hop)) if exists(hop) else None
+            if now is not None:
+                self._known[hop] = now
+            if said := _said(before, now):
+                lines.setdefault(said, {"gateway": hop.gateway.path})
+        self._changed = {}
+        if first:
+            return
+        for said, fields in list(lines.items())[:SHOWN]:
+            self._log.info(said, **fields)
+        if len(lines) > SHOWN:
+            self._log.info(f"and {len(lines) - SHOWN} more backends; see: lasthop audit")
+
+    def summary(self) -> str:
+        """Returns `3 must be verified, 1 plaintext`: what is asked for, one for each Gateway and port."""
+        known = {(report.gateway, report.address): report.manner for report, _ in self._known.values()}
+        counts = Counter(manner.asked for manner in known.values())
+        return ", ".join(f"{count} {manner}" for manner, count in sorted(counts.items()))
+
+
+def _verified(g: Graph, hop: Hop) -> HopVerification | None:
+    found = verification.attempt(g, hop.gateway, hop.backend, hop.port) if hop.protocol.policed else None
+    return found if isinstance(found, HopVerification) else None
+
+
+def _said(before: _Known | None, now: _Known | None) -> str:
+    if now is None:
+        return f"{before.report.address} is no longer used by any route" if before else ""
+    report, was = now.report, before.report if before else None
+    change = compare(before.verified, now.verified) if before and before.verified and now.verified else SAME
+    facts = "; ".join(str(fact) for fact in change.facts if fact.subject not in SHOWN_ANYWAY)
+    if was and (was.manner, was.detail) == (report.manner, report.detail):
+        manner = report.manner.asked if report.manner is Manner.VERIFIED else f"is {report.manner}"
+        return f"{report.address} {manner} as before, but now: {facts}" if facts else ""
+    old = f" (was {was.manner})" if was and was.manner != report.manner else ""
+    return f"{report.address} is now {report.manner}{old}: {report.detail}{f'; {facts}' if facts else ''}"

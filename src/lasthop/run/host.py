@@ -1,0 +1,267 @@
+"""A gateway on this host: one Envoy for each Gateway, as a child process that binds the Gateway's own addresses and ports."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.base.api.status import GatewayStatus
+from lasthop.base.text.on_change import OnChange
+from lasthop.edge.proxy.access_log import SkippedLines
+from lasthop.edge.proxy.binary import Envoy
+from lasthop.edge.proxy.entry import AccessLogEntry
+from lasthop.edge.proxy.failures import UNANSWERED
+from lasthop.edge.proxy.request_feed import RequestFeed
+from lasthop.edge.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, ProxyEvent
+from lasthop.edge.sinks.sink import Sink
+from lasthop.edge.sources.source import Source
+from lasthop.engine.engine import Engine
+from lasthop.engine.outputs.audit.changes import Record
+from lasthop.engine.outputs.status.status_cache import StatusCache
+from lasthop.engine.outputs.status.urls import served_urls
+from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.messages import limited
+from lasthop.engine.plan.problem import joined
+from lasthop.engine.plan.reasons import PROGRAMMED
+from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.engine.resolve.gateways.profiles import proxy_profile
+from lasthop.engine.resolve.routing.attachment import parents
+from lasthop.engine.resolve.routing.budgets import verdict_at
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.node import Crash
+from lasthop.run import loop
+from lasthop.run.controller import Controller
+from lasthop.run.hop_log import HopLog
+from lasthop.run.infra import memory
+from lasthop.run.infra.processes import Processes
+from lasthop.run.infra.system_store import SystemStoreCopies
+
+REMEMBER_INTERVAL: Final = 1.0
+ANNOUNCE_INTERVAL: Final = 0.25
+UNREADY_AFTER: Final = 5.0
+"""Seconds after which it is said why it is not ready: of an empty folder there is no finding, and so no other line."""
+REASONS: Final = 3
+"""Why it is not ready, that are named."""
+URLS: Final = 10
+"""That are named when it is ready."""
+
+
+class HostRuntime(Sink):
+    def __init__(
+        self,
+        source: Source,
+        envoy: Envoy,
+        run_dir: Path,
+        *,
+        engine: Engine | None = None,
+        sinks: Sequence[Sink] = (),
+        entry: Callable[[AccessLogEntry], None] = lambda entry: None,
+        concurrency: int | None = None,
+        remembered: Path | None = None,
+    ) -> None:
+        """`remembered` is the file of what must survive a restart."""
+        store = SystemStoreCopies(run_dir / "system-ca").current
+        self.controller = Controller(source, engine or Engine(now=time.time()), store, (*sinks, self))
+        self._log = self.controller.log
+        self._hops = HopLog(self._log)
+        self._entry = entry
+        self._remembered = remembered
+        self._revision = 0
+        """Of what is remembered, as it was last read or written."""
+        if remembered and (stored := self._stored(remembered)):
+            self.controller.recall(stored)
+        self.processes = Processes(
+            envoy,
+            run_dir,
+            probed=self._probed,
+            proxy_event=self._proxy_event,
+            entry=self._logged,
+            skipped=self._entries_skipped,
+            seen=self.controller.seen,
+            concurrency=concurrency,
+        )
+
+    @property
+    def proxies(self) -> Mapping[Key, Proxy]:
+        return self.processes.proxies
+
+    @property
+    def requests(self) -> RequestFeed:
+        return self.processes.feed
+
+    def _logged(self, entry: AccessLogEntry) -> None:
+        told = with_reason(self.controller.engine.graph, self.controller.statuses, entry)
+        if told.failed:  # others come from the samples
+            self.requests.publish(told)
+        self._entry(told)
+
+    def want(self, gateways: Mapping[Key, Gateway]) -> None:
+        wanted: dict[Key, set[tuple[str, int, str]]] = {}
+        for key, found in gateways.items():
+            served = [listener for listener in found.listeners if listener.served and found.accepted.status]
+            wanted[key] = {(address, each.port, each.transport) for address in found.addresses for each in served}
+        profiles = {key: proxy_profile.attempt(self.controller.engine.graph, key) for key in gateways}
+        drains = {key: found.drain_seconds for key, found in profiles.items() if not isinstance(found, Crash)}
+        self.processes.want(wanted, {key: drain for key, drain in drains.items() if drain is not None})
+
+    async def run(self) -> None:
+        """Lives until `stop`, then ends the proxies with a drain and returns; or until `leave`."""
+        controller = self.controller
+        await controller.server.start(self.processes.xds_socket)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(loop.run(controller))]
+                await controller.loaded.wait()
+                self.processes.probe()
+                if controller.engine.policies.withholds:
+                    controller.engine.policies.adopt(await self.processes.plaintext_hops())
+                controller.settle()
+                # Only now does anything go out: before every kind has been read once, "no policy" is not known.
+                controller.server.open()
+                running += [tasks.create_task(work()) for work in (self._keep_remembered, self._announce)]
+                await self.processes.run()
+                for task in running:
+                    task.cancel()
+        finally:
+            await controller.server.close()
+
+    def stop(self) -> None:
+        if self.processes.stopping:
+            self._log.info("stopping immediately")
+        elif grace := max((proxy.grace for proxy in self.proxies.values()), default=0.0):
+            self._log.info(f"draining: requests in flight have up to {grace:g} s; press Ctrl-C again to stop immediately")
+        self.processes.stop()
+
+    def leave(self) -> None:
+        """Ends the controller and leaves the proxies serving, for the next Lasthop."""
+        self.processes.leave()
+
+    def hops_changed(self, hops: Sequence[Hop]) -> None:
+        self._hops.changed(hops)
+
+    async def _announce(self) -> None:
+        """Logs when it is ready and what it serves, or why it is not; and what each edit has changed once that is in force."""
+        controller, told, waited, begun = self.controller, False, False, time.monotonic()
+        while True:
+            ready = controller.settled and not self.unready()
+            if ready and self._hops.waiting:
+                self._hops.tell(controller.engine.graph, controller.engine.has_hop, first=not told)
+            if ready and not told:
+                told = True
+                urls = [url for key in sorted(controller.fleet.gateways) for url in served_urls(controller.engine.graph, key)]
+                backends = self._hops.summary() or "none"
+                self._log.info(f"ready: {', '.join(urls[:URLS])}{', ...' if len(urls) > URLS else ''}", backends=backends)
+            if not told and not waited and controller.settled and time.monotonic() - begun >= UNREADY_AFTER:
+                waited = True
+                self._log.warning(f"not ready yet: {'; '.join(self.unready()[:REASONS])}")
+            await asyncio.sleep(ANNOUNCE_INTERVAL)
+
+    def _stored(self, path: Path) -> memory.Memory | None:
+        """Returns what is saved, and reports it if that is not what it was."""
+        stored = memory.load(path)
+        if what := memory.lost(stored, self._revision):
+            self.controller.record_lost(f"{path} {what}")
+        if not isinstance(stored, memory.Memory):
+            return None
+        self._revision = max(self._revision, stored.record.revision)
+        return stored
+
+    async def _keep_remembered(self) -> None:
+        """Saves once a second, and only what is new or has been lost; with thousands of ports not as often, but in the end."""
+        path, controller, encode = self._remembered, self.controller, memory.Encoder()
+        if path is None:
+            return
+        saved: object = None
+        seen: memory.Stamp | None = None
+        problem = OnChange(lambda text: self._log.warning("cannot save how backends were verified", error=text))
+        one_at_a_time = threading.Lock()  # a save that is cancelled goes on in its thread
+
+        def save(known: memory.Memory) -> memory.Stamp | None:
+            with one_at_a_time:
+                self._revision += 1
+                record = msgspec.structs.replace(known.record, revision=self._revision)
+                return memory.save(path, memory.Memory(known.ports, record), encode)
+
+        try:
+            while True:
+                begun = time.monotonic()
+                try:
+                    if saved is not None and await asyncio.to_thread(memory.stamp, path) != seen:
+                        # Only the record: how ports were verified is better known here than in any file.
+                        stored, saved = self._stored(path), None
+                        controller.record.merge(stored.record if stored else Record())
+                    version = controller.remembered_version()
+                    if version != saved:
+                        seen = await asyncio.to_thread(save, controller.remembered())
+                        saved, problem.last = version, ""
+                except OSError as error:
+                    problem(str(error))
+                await asyncio.sleep(memory.pause(REMEMBER_INTERVAL, time.monotonic() - begun))
+        except asyncio.CancelledError:
+            if controller.remembered_version() != saved:
+                with contextlib.suppress(OSError):
+                    save(controller.remembered())
+            raise
+
+    def unready(self) -> list[str]:
+        """Returns why it is not ready: it is once some port of a Gateway is served and every proxy has acknowledged all there
+        is for it: a gateway of one owner is there to serve."""
+        if found := self.controller.unready():
+            return found
+        gateways = sorted(self.controller.fleet.gateways)
+        if not gateways:
+            return ["nothing is served: there is no Gateway of a GatewayClass of this controller"]
+        proxies = [key for key in gateways if not self.controller.server.state(key).decided]
+        waiting = [f"the proxy of {key} has not acknowledged its configuration yet" for key in proxies]
+        if not any(self._programmed(key) for key in gateways):
+            waiting.append("nothing is served: no Gateway is programmed; see: lasthop status gateway")
+        return waiting
+
+    def _programmed(self, key: Key) -> bool:
+        status = self.controller.statuses.get(key)
+        conditions = status.conditions if isinstance(status, GatewayStatus) else ()
+        return any(condition.type == PROGRAMMED and condition.status == "True" for condition in conditions)
+
+    def _probed(self, key: Key, address: str, port: int, transport: str, probe: Probe | None) -> None:
+        """Takes in whether a port can be bound; if not, that is a finding, which is logged."""
+        PROBE.set(self.controller.engine.graph, probe, key, address, port, transport)
+        self.controller.dirty.set()
+
+    def _proxy_event(self, key: Key, event: ProxyEvent | str) -> None:
+        match event:
+            case EnvoyStarted():
+                self._log.info("proxy started", gateway=key.path, pid=event.pid, adopted=event.adopted)
+            case EnvoyExited():
+                self._log.error("proxy exited", gateway=key.path, reason=event.reason, log_tail=list(event.log_tail))
+            case str():
+                self._log.error("no proxy", gateway=key.path, problem=event)
+                self.controller.do(self.controller.fleet.no_proxy(key, event))
+
+    def _entries_skipped(self, key: Key, skipped: SkippedLines) -> None:
+        counts = {"lines_skipped": skipped.lines, "bytes_skipped": skipped.bytes}
+        self._log.warning("too many failed requests to log them all", gateway=key.path, **counts)
+
+
+def with_reason(g: Graph, statuses: StatusCache, entry: AccessLogEntry) -> AccessLogEntry:
+    """Adds why there is no cluster, be it to send to or to ask: Envoy cannot know, the route's references do."""
+    asking = entry.details == UNANSWERED
+    route = statuses.key_of(entry.route or "")
+    if route is None or not (asking or "NC" in (entry.flags or "").split(",")):
+        return entry
+    attached = parents.attempt(g, route)
+    known = () if isinstance(attached, Crash) else attached
+    here = [parent for parent in known if parent.gateway.path == entry.gateway]
+    verdicts = (verdict_at(g, route, parent) for parent in here or known)
+    verdict = next((verdict for verdict in verdicts if verdict.refs), None)
+    if verdict is None or (asking and not verdict.cannot_ask):
+        return entry
+    return msgspec.structs.replace(entry, why=limited(joined(verdict.refs, fields=True).text))

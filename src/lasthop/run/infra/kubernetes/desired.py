@@ -1,0 +1,70 @@
+"""Describes the desired state of a Gateway's infrastructure: everything that its manifests are made of."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api import gateway as api
+from lasthop.base.api.addresses import with_port
+from lasthop.base.api.meta import Key, StringMap
+from lasthop.base.api.profiles import ProxySettings
+from lasthop.engine.plan.infrastructure import READY_PORT
+from lasthop.engine.plan.listener import Gateway
+
+TRANSPORT: Final = {"HTTP": "TCP", "HTTPS": "TCP", "TLS": "TCP", "TCP": "TCP", "UDP": "UDP"}
+
+
+class Site(msgspec.Struct, frozen=True):
+    """Holds what is the same for all Gateways of a controller."""
+
+    image: str
+    xds_host: str
+    """The controller's address for proxies: a Service's DNS name, or an IP address."""
+    xds_port: int
+    xds_server_name: str = ""
+    """The name in its certificate, if that is not `xds_host`."""
+
+    @property
+    def xds_address(self) -> str:
+        return with_port(self.xds_host, self.xds_port)
+
+
+class DesiredGateway(msgspec.Struct, frozen=True):
+    key: Key
+    uid: str
+    ports: tuple[tuple[int, str], ...] = ()
+    """(port, TCP or UDP). Empty: no Service."""
+    addresses: tuple[str, ...] = ()
+    """IP addresses that it requests; empty: any."""
+    labels: StringMap = StringMap()
+    annotations: StringMap = StringMap()
+    settings: ProxySettings = ProxySettings()
+    inside: tuple[str, ...] = ()
+    """Addresses that it requests with routability Cluster; an empty one is any."""
+    outside: bool = True
+    """Whether it requests any without a routability, or says nothing of addresses."""
+    hold: bool = False
+    """The Gateway is not accepted. What exists stays as it is, so that a wrong edit does not lose an address; a Gateway that
+    was never accepted gets nothing."""
+
+
+def desired_gateway(obj: api.Gateway, plan: Gateway, settings: ProxySettings) -> DesiredGateway:
+    infrastructure = obj.spec.infrastructure or api.GatewayInfrastructure()
+    # Includes ports of listeners that are not served just now, perhaps for lack of a certificate: a load balancer that is
+    # deleted and created again may get another address.
+    ports = {(listener.port, TRANSPORT[listener.protocol]) for listener in plan.listeners if listener.protocol in TRANSPORT}
+    ports.discard((READY_PORT, "TCP"))
+    return DesiredGateway(
+        plan.key,
+        obj.metadata.uid,
+        tuple(sorted(ports)),
+        tuple(filter(None, plan.requested.outside)),
+        infrastructure.labels,
+        infrastructure.annotations,
+        settings,
+        inside=plan.requested.inside,
+        outside=bool(plan.requested.outside) or not plan.requested.inside,
+        hold=not plan.accepted.status,
+    )

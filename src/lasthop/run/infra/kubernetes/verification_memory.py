@@ -1,0 +1,184 @@
+"""Keeps what is remembered of verification in a ConfigMap of the controller's namespace. Every replica reads it when it
+starts; the leader writes it, merged with what the one before has written, and looks every few seconds whether it is still
+there: one that was deleted, damaged or replaced by an old copy is reported and written again."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.documents import Json
+from lasthop.base.text.on_change import OnChange
+from lasthop.edge.kubernetes.client import path_of
+from lasthop.edge.kubernetes.errors import ApiError
+from lasthop.engine.outputs.audit.changes import Record, joined
+from lasthop.run.infra import memory
+from lasthop.run.infra.kubernetes.api import Api, find
+from lasthop.run.infra.kubernetes.manifests import encoded
+from lasthop.run.infra.kubernetes.names import MANAGED_BY, MANAGER
+from lasthop.run.infra.memory import Damaged, Memory
+
+CONFIG_MAP: Final = "lasthop-verification"
+"""RBAC refers to it."""
+DATA: Final = "memory"
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""Asks for an object without its content."""
+WRITE_INTERVAL: Final = 5.0
+LAST_WRITE: Final = 2.0
+"""Seconds for a write before the end."""
+RETRY: Final = 1.0
+MAX_PORTS: Final = 5000
+"""Some 100 bytes each, of the 1 MiB that an object may have."""
+
+
+RESOURCE: Final = ("", "v1", "configmaps")
+
+
+def config_map(namespace: str) -> str:
+    """Returns the API path of the ConfigMap."""
+    return path_of(*RESOURCE, namespace, CONFIG_MAP)
+
+
+class VerificationConfigMap:
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        *,
+        version: Callable[[], object],
+        current: Callable[[], Memory],
+        may_write: Callable[[], bool],
+        problem: Callable[[str], None],
+        lost: Callable[[str], None],
+    ) -> None:
+        """`version` changes whenever `current()` does; `may_write` returns whether this replica leads. `lost` records what has
+        happened to the ConfigMap, so that `current()` has it."""
+        self._api, self._namespace, self._version, self._current = api, namespace, version, current
+        self._may_write, self._problem, self._lost = may_write, OnChange(problem), lost
+        self._written: object = None
+        self._stored: Json | None = None
+        """The ConfigMap as it was last read or written here; the server says if somebody has written it since."""
+        self._record = Record()
+        """What is in it."""
+        self._revision = 0
+        """The highest that was read or written here."""
+        self._reported: str | None = None
+        """The resourceVersion of the content that was last reported."""
+        self._gap = False
+        self._took, self._encode = 0.0, memory.Encoder()
+
+    async def load(self) -> Memory:
+        """Returns what is stored, as soon as the API server answers; empty if it holds none or does not let us read it."""
+        while True:
+            try:
+                return self._readable(await find(self._api, config_map(self._namespace)))
+            except ApiError as error:
+                self._report(error)
+                if error.status == 403:
+                    self._gap = True
+                    return Memory()
+            await asyncio.sleep(RETRY)
+
+    def _readable(self, document: Json | None) -> Memory:
+        """Returns what is stored, and reports it if that is not what it was, once for each content."""
+        stored, version = content(document), document["metadata"].get("resourceVersion") if document else None
+        if (what := memory.lost(stored, self._revision)) and (document is None or version != self._reported):
+            self._lost(f"ConfigMap {self._namespace}/{CONFIG_MAP} {what}")
+        self._reported = version
+        found = stored if isinstance(stored, Memory) else Memory()
+        self._revision = max(self._revision, found.record.revision)
+        return found
+
+    async def run(self) -> None:
+        while True:
+            await self.refresh()
+            await asyncio.sleep(memory.pause(WRITE_INTERVAL, self._took))
+
+    async def refresh(self) -> None:
+        """Writes what is new, or what has been lost, if this replica leads."""
+        if not self._may_write():
+            return
+        try:
+            if await self._overwritten():
+                self._stored, self._written = None, None
+            version = self._version()
+            if version != self._written:
+                await self.write()
+                # Of what was reported while writing the next round tells.
+                self._written, self._problem.last = version, ""
+        except ApiError as error:
+            self._report(error)
+
+    async def _overwritten(self) -> bool:
+        """Returns whether the ConfigMap is not the one that was last read or written here."""
+        if self._stored is None:
+            return False
+        try:
+            now = await self._api.get(config_map(self._namespace), accept=METADATA)
+        except ApiError as error:
+            if error.not_found:
+                return True
+            raise
+        known, found = (each["metadata"] for each in (self._stored, now))
+        return (known.get("uid"), known["resourceVersion"]) != (found.get("uid"), found["resourceVersion"])
+
+    async def finish(self) -> None:
+        """Writes what is new before the end, unless the API server takes long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WRITE):
+                await self.refresh()
+
+    async def write(self) -> None:
+        for _ in range(5):
+            if self._stored is None:
+                self._stored = await find(self._api, config_map(self._namespace))
+                self._record = self._readable(self._stored).record
+            document, current = self._stored, self._current()
+            record = joined(self._record, current.record)
+            # What was not read at the start is not continued: nothing tells what has changed in between.
+            since = current.record.since if self._gap else record.since
+            record = msgspec.structs.replace(record, since=since, revision=self._revision + 1)
+            begun = time.monotonic()
+            packed = await asyncio.to_thread(memory.pack, Memory(current.ports, record), MAX_PORTS, self._encode)
+            data = encoded({DATA: packed})
+            self._took = time.monotonic() - begun
+            try:
+                if document is None:
+                    self._stored = await self._api.create(path_of(*RESOURCE, self._namespace), self._document(data))
+                else:
+                    self._stored = await self._api.put(config_map(self._namespace), {**document, "binaryData": data})
+                self._record, self._revision = record, record.revision
+                return
+            except ApiError as error:
+                self._stored = None
+                deleted = document is not None and error.not_found
+                if not (error.conflict or deleted):
+                    raise
+        raise ApiError(409, "Conflict", f"ConfigMap {self._namespace}/{CONFIG_MAP} keeps changing")
+
+    def _document(self, data: dict[str, str]) -> Json:
+        metadata = {"name": CONFIG_MAP, "namespace": self._namespace, "labels": {MANAGED_BY: MANAGER}}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": data}
+
+    def _report(self, error: ApiError) -> None:
+        self._problem(f"the record of how backends were verified (ConfigMap {self._namespace}/{CONFIG_MAP}): {error}")
+
+
+def content(document: Json | None) -> Memory | Damaged | None:
+    """Returns what a ConfigMap holds; None if there is no ConfigMap."""
+    if document is None:
+        return None
+    data = document.get("binaryData")
+    packed = data.get(DATA) if isinstance(data, dict) else None
+    if not isinstance(packed, str):
+        return Damaged(f"has no {DATA} in binaryData")
+    try:
+        return memory.unpack(base64.b64decode(packed, validate=True))
+    except ValueError as error:
+        return Damaged(f"is no base64: {error}")

@@ -1,0 +1,122 @@
+"""Tests whether an address and port of this host can be bound, and explains why not.
+
+Envoy sets SO_REUSEPORT, so two Envoys of one user would silently share a port; a plain bind detects it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from lasthop.base.api.addresses import with_port
+
+HeldPort = socket.socket
+"""Keeps a port until it is closed."""
+
+
+class BindProblem(NamedTuple):
+    message: str
+    in_use: bool
+    """Some process has the port."""
+
+
+def problem(address: str, port: int, transport: str = "TCP") -> BindProblem | None:
+    """Returns why the port cannot be bound; None if it is free."""
+    found = _take(address, port, transport)
+    if isinstance(found, BindProblem):
+        return found
+    found.close()
+    return None
+
+
+def hold(address: str, port: int) -> HeldPort | BindProblem:
+    """Returns a socket that keeps a TCP port, until it is closed, for the Envoys of this user; or why it cannot be bound.
+
+    Otherwise two Lasthops that start at the same time would both find the port free, and their Envoys would share it.
+    """
+    found = _take(address, port, "TCP")
+    if isinstance(found, socket.socket):
+        # As long as it listens nobody else can bind the port. From here on those can who use SO_REUSEPORT, as Envoy does and
+        # `_take` does not; and it is only bound, so that no connection is given to it.
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        found.shutdown(socket.SHUT_RD)
+    return found
+
+
+def covers(address: str, other: str) -> bool:
+    """Returns whether who has a port of `address` has that of `other`, too."""
+    return address == other or address == ("::" if ":" in other else "0.0.0.0")
+
+
+def _take(address: str, port: int, transport: str) -> socket.socket | BindProblem:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    taken = socket.socket(family, socket.SOCK_DGRAM if transport == "UDP" else socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_INET6:
+            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as Envoy does
+        if transport == "TCP":
+            # Ignores closed connections in TIME_WAIT. For UDP the same option would let two processes share the port.
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind((address, port))
+        if transport == "TCP":
+            taken.listen(1)
+    except OSError as error:
+        taken.close()
+        return BindProblem(_sentence(address, port, transport, error), error.errno == errno.EADDRINUSE)
+    return taken
+
+
+def _sentence(address: str, port: int, transport: str, error: OSError) -> str:
+    place = f"{with_port(address, port)}{' (UDP)' if transport == 'UDP' else ''}"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"{place} is in use by {_holder(port, transport)}; stop it, or give the listener another port"
+        case errno.EADDRNOTAVAIL:
+            return f"{address} is not an address of this machine; correct the Gateway's addresses"
+        case errno.EACCES:
+            return f"{place} needs more privileges; run as root, or use port 1024 or higher"
+        case _:
+            return f"{place} cannot be bound: {error.strerror}"
+
+
+def _holder(port: int, transport: str) -> str:
+    for pid in holders(port, transport):
+        with contextlib.suppress(OSError):
+            return f"{Path(f'/proc/{pid}/comm').read_text().strip()} (pid {pid})"
+    return "another process"
+
+
+LISTENING = {"TCP": "0A", "UDP": "07"}
+"""The state of such a socket in the kernel's tables."""
+
+
+def holders(port: int, transport: str = "TCP") -> Iterator[int]:
+    """Yields the processes that listen on a port, as far as /proc shows them."""
+    tables = (transport.lower(), f"{transport.lower()}6")
+    inodes = {inode for table in tables for inode in _listening(Path("/proc/net") / table, port, LISTENING[transport])}
+    for process in Path("/proc").glob("[0-9]*"):
+        if not inodes.isdisjoint(_sockets(process)):
+            yield int(process.name)
+
+
+def _sockets(process: Path) -> Iterator[str]:
+    """Yields the inodes of a process's sockets. A descriptor that is closed meanwhile hides none of the others."""
+    with contextlib.suppress(OSError):
+        for descriptor in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                target = str(descriptor.readlink())
+                if target.startswith("socket:["):
+                    yield target[8:-1]
+
+
+def _listening(table: Path, port: int, state: str) -> list[str]:
+    try:
+        rows = [line.split() for line in table.read_text().splitlines()[1:]]
+    except OSError:
+        return []
+    return [row[9] for row in rows if row[3] == state and int(row[1].rpartition(":")[2], 16) == port]

@@ -1,0 +1,50 @@
+"""Configures logs: text on a terminal, JSON lines elsewhere; always on standard error. Standard output is for access logs."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, Final
+
+import structlog
+
+from lasthop.base.text import terminal as terminals
+from lasthop.base.text.printable import clean
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+FORMATS: Final = ("text", "json")
+
+
+def configure(format: str = "", level: str = "info") -> None:
+    """Configures the log of this process. `format` is one of `FORMATS`; empty: text on a terminal, JSON elsewhere."""
+    structlog.configure(
+        processors=processors(terminal=is_text(format, sys.stderr.isatty()), colours=terminals.coloured(sys.stderr)),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def is_text(format: str, terminal: bool) -> bool:
+    return format == "text" if format else terminal
+
+
+def processors(*, terminal: bool, colours: bool = False) -> list[Any]:
+    """Returns structlog's processors. JSON escapes untrusted text by itself; for a terminal it has to be made printable."""
+    stamp = structlog.processors.TimeStamper(fmt="%H:%M:%S" if terminal else "iso", utc=not terminal)
+    renderers = (
+        [_cleaned, structlog.dev.ConsoleRenderer(pad_event_to=0, colors=colours)]
+        if terminal
+        else [structlog.processors.JSONRenderer()]
+    )
+    return [structlog.processors.add_log_level, stamp, *renderers]
+
+
+def _cleaned(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Makes everything printable. Leaves out the object of a finding, which has a reason, and names the object in its text."""
+    kept = {name: value for name, value in event.items() if not (name == "object" and "reason" in event)}
+    return {name: value if name == "exc_info" else clean(value) for name, value in kept.items()}
+
+
+def get() -> Any:
+    return structlog.get_logger()

@@ -1,0 +1,1 @@
+"""The command : reads files or a cluster, writes objects and reports."""

@@ -1,0 +1,276 @@
+"""`lasthop import`: reads what another gateway is configured with, and writes it as Gateway API objects, with a report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from lasthop.base import garbage
+from lasthop.base.text.suggestions import closest
+from lasthop.cli.args import target
+from lasthop.cli.render.progress import ProgressLine
+from lasthop.cli.render.terminal import note
+from lasthop_import.model import ObjectName
+from lasthop_import.registry import AUTO, SYSTEMS
+from lasthop_import.settings import Flag, Settings
+
+if TYPE_CHECKING:
+    from lasthop_import.command.sources import Input
+    from lasthop_import.result import Result
+    from lasthop_import.run import Reading
+    from lasthop_import.settings import System
+
+FLAGS: Final = tuple(flag for system in SYSTEMS.values() for flag in system.flags)
+
+
+class NamespacedName(click.ParamType[ObjectName]):
+    name = "ns/name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ObjectName:
+        if isinstance(value, ObjectName):
+            return value
+        namespace, slash, name = value.partition("/")
+        if not slash or not namespace or not name or "/" in name:
+            self.fail(f"{value!r} must be NAMESPACE/NAME", param, ctx)
+        return ObjectName(namespace, name)
+
+
+class SystemName(click.Choice[str]):
+    """The name of a system; a mistyped one gets the name that is probably meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.choices and (close := closest(str(value), self.choices)):
+            self.fail(f"there is no system {value}; did you mean {close}?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def _systems_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the systems' own options; they arrive as keyword arguments."""
+    for flag in reversed(FLAGS):
+        command = _flag_option(flag)(command)
+    return command
+
+
+def _flag_option(flag: Flag) -> Callable[..., Any]:
+    if flag.metavar is None:
+        return click.option(flag.name, is_flag=True, help=flag.help)
+    kind = click.Path(exists=True, dir_okay=False, path_type=Path) if flag.file else None
+    default = f"  [default: {flag.default}]" if flag.default else ""
+    return click.option(flag.name, metavar=flag.metavar, multiple=flag.multiple, type=kind, help=f"{flag.help}{default}")
+
+
+@click.command("import")
+@click.argument("system", type=SystemName([*SYSTEMS, AUTO]), metavar="SYSTEM")
+@click.argument("paths", nargs=-1, metavar="[PATH...]")
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write decisions.yaml, the report and objects/*.yaml there.  [default: objects to standard output]",
+)
+@click.option(
+    "--decisions",
+    "decisions_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Read decisions from FILE.  [default: decisions.yaml in DIR]",
+)
+@click.option(
+    "--unverified",
+    type=click.Choice(["todo", "waive"]),
+    default="todo",
+    show_default=True,
+    help="For backends whose certificates were not verified: fail closed, or a waiver for each; needs --reason.",
+)
+@click.option(
+    "--chain-only",
+    type=click.Choice(["todo", "strict", "waive"]),
+    default="todo",
+    show_default=True,
+    help="For backends whose names were not checked: fail closed, check them, or a waiver for each; needs --reason.",
+)
+@click.option("--reason", metavar="TEXT", default="", help="Why, for the waivers that the two options above write.")
+@click.option("--waiver-days", type=click.IntRange(0), default=90, show_default=True, help="Days until they end; 0: never.")
+@click.option("--allow-waivers", is_flag=True, help="Allow waivers in the GatewayProfile, which is the operator's to do.")
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="NAME",
+    help="Do not exit with 3 because of this category or reason (access-control, limit-rps).  [may be repeated]",
+)
+@click.option("--strict", is_flag=True, help="Exit with 3 also if something changed, is unknown or has no equivalent.")
+@click.option("--gateway", default="imported", show_default=True, metavar="NAME", help="Name of the Gateway to write.")
+@click.option("--gateway-namespace", default="gateways", show_default=True, metavar="NS", help="Namespace of that Gateway.")
+@click.option("--gateway-class", default="lasthop", show_default=True, metavar="NAME", help="Its GatewayClass.")
+@click.option("--parent", metavar="NS/NAME[:LISTENER]", help="Write only routes, attached to this existing Gateway.")
+@click.option(
+    "--ingress-class", multiple=True, metavar="NAME", help="Import Ingresses of this class, or all.  [may be repeated]"
+)
+@click.option("--domain", default="", metavar="DOMAIN", help="The domain of hosts that the old gateway makes up.")
+@click.option("--default-certificate", type=NamespacedName(), metavar="NS/SECRET", help="For hosts without a certificate.")
+@click.option("--ca", "cas", multiple=True, metavar="PATH=FILE", help="The CA that the old proxy reads from PATH.")
+@click.option("--only", multiple=True, metavar="NS[/NAME]", help="Import only objects of this name.  [may be repeated]")
+@click.option("--split-conflicts", is_flag=True, help="Where routes disagree on a port: write a second Service for some.")
+@click.option("--with-secrets", is_flag=True, help="Write private keys too, as Secrets.")
+@click.option("--experimental/--standard", default=True, show_default=True, help="The channel of Gateway API to write for.")
+@click.option("--probe", is_flag=True, help="Connect to the backends in question and propose answers, as comments.")
+@target.output("text", "json", "markdown", "sarif", help="The report's format. Other than text: to standard output.")
+@_systems_options
+@target.options
+def command(
+    system: str,
+    paths: tuple[str, ...],
+    folder: Path | None,
+    decisions_file: Path | None,
+    accepted: tuple[str, ...],
+    strict: bool,
+    probe: bool,
+    output: str,
+    cluster: target.ClusterOptions,
+    **options: Any,
+) -> None:
+    """Import the configuration of another gateway: routes, listeners, and above all how backends are verified.
+
+    SYSTEM is one of those below, or auto, which finds out by itself. PATH is a file or a folder; - is standard input. Without
+    PATH, reads the cluster of --context, with your permissions: what you may not read is named, and only the Secrets
+    that are referred to are read.
+
+    Objects go to standard output, or to DIR/objects; the report to standard error. For each backend it says what the old
+    gateway checked, what its configuration seems to say, and what is checked now. A backend that had TLS always gets a
+    BackendTLSPolicy. If its certificate was not verified, the policy fails closed until you decide, in decisions.yaml:
+    a CA and a name, a pin, or a waiver with a reason. Keep that file in git; the next import reads it.
+
+    Exits with 0 if nothing is left to do, with 3 if decisions are open, something is not as it seems or access control is
+    lost, with 1 if not everything could be read.
+
+    \b
+    Examples:
+      lasthop import ingress-nginx manifests --to gateway     a folder
+      helm template shop | lasthop import auto -              standard input
+      lasthop import ingress-nginx -A --context prod --to gateway
+      lasthop import auto manifests -o json | jq .summary
+    """
+    from lasthop_import.command import output as import_output
+    from lasthop_import.command import report as import_report
+    from lasthop_import.run import write
+    from lasthop_import.writer.text import render
+
+    settings = _settings(options, in_cluster=not paths)
+    decisions = import_output.load_decisions(decisions_file, folder)
+    with ProgressLine() as progress, garbage.not_collected():
+        systems, found = _read(system, paths, settings, cluster, progress)
+        assert found.reading is not None
+        names = [each.name for each in systems]
+        result = write(
+            names, found.reading, found.documents, settings, decisions, found.problems, found.hidden, progress=progress
+        )
+        seen: dict[str, tuple[str, ...]] = {}
+        if probe:
+            from lasthop_import.check import way_of
+            from lasthop_import.command.probe import proposals
+
+            progress("Probing backends", 0, len(result.questions))
+            seen = proposals(result, found.documents, settings.now, way_of(settings))
+        result = import_output.with_check(import_output.with_probes(result, seen), settings)
+    code = result.exit_code(accepted, strict=strict)
+    report = import_report.ImportReport.of(result, code, accepted)
+    if folder:
+        import_output.write_folder(folder, result, report, decisions_file, settings, seen)
+    if output == "text":
+        if not folder:
+            click.echo(render(result.objects), nl=False)
+        click.echo(import_report.text(report), err=True)
+    else:
+        renderers = {"json": import_report.as_json, "markdown": import_report.markdown, "sarif": import_report.as_sarif}
+        click.echo(renderers[output](report))
+    for line in _next(result, folder, paths):
+        note(line)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _read(
+    system: str, paths: tuple[str, ...], settings: Settings, cluster: target.ClusterOptions, progress: Any
+) -> tuple[list[System], Input]:
+    """Returns the systems to import from, and the input with what they have read of it."""
+    from lasthop_import.command.sources import from_cluster, from_paths
+    from lasthop_import.registry import detected
+    from lasthop_import.run import read
+
+    wanted = list(SYSTEMS.values()) if system == AUTO else [SYSTEMS[system]]
+    chosen = list(wanted)
+
+    def interpret(found: Input) -> Reading:
+        if system == AUTO:
+            chosen[:] = detected(found.documents)
+        return read(chosen, found.documents, settings, found.hidden)
+
+    if paths:
+        if cluster.named:
+            raise click.UsageError("both files and a cluster are given; remove one of them")
+        found = from_paths(paths, cluster.namespace or "default", progress)
+        if not found.documents and not found.problems:
+            raise click.ClickException(f"there is no object in {', '.join(paths)}")
+        progress("Importing", 0, 1)
+        found = found._replace(reading=interpret(found))
+    else:
+        if not cluster.named and not target.configured():
+            raise click.UsageError("give files, a folder or - for standard input; or a cluster, with --context")
+        from lasthop.cli.views import cluster as clusters
+
+        found = clusters.run(cluster, lambda client, ns: from_cluster(client, ns, wanted, interpret, progress))
+    if system == AUTO and not found.documents and found.problems:
+        file, line, message = found.problems[0]
+        raise click.ClickException(f"there is nothing to import: {file}{f':{line}' if line else ''} {message}")
+    if system == AUTO and not chosen:
+        known = ", ".join(SYSTEMS)
+        raise click.ClickException(f"no object is of a known system; if you know which it is, name it: {known}")
+    return chosen, found
+
+
+def _settings(options: dict[str, Any], *, in_cluster: bool) -> Settings:
+    flags: dict[str, Any] = {}
+    for flag in FLAGS:
+        value = options.pop(flag.key.replace("-", "_"))
+        flags[flag.key] = value.read_bytes() if flag.file and value else value or flag.default
+    waives = "waive" in (options["unverified"], options["chain_only"])
+    if waives and not options["reason"].strip():
+        raise click.UsageError("a waiver needs a reason: add --reason TEXT")
+    files: dict[str, bytes] = {}
+    for each in options.pop("cas"):
+        path, equals, file = each.partition("=")
+        if not equals or not Path(file).is_file():
+            raise click.BadParameter(f"{each!r} must be PATH=FILE, with a file that exists", param_hint="--ca")
+        files[path] = Path(file).read_bytes()
+    parent = options.pop("parent") or ""
+    name, _, listener = parent.partition(":")
+    gateway = ObjectName(options.pop("gateway_namespace"), options.pop("gateway"))
+    return Settings(
+        now=time.time(),
+        gateway=gateway,
+        parent=NamespacedName().convert(name, None, None) if parent else None,
+        parent_listener=listener,
+        ingress_classes=options.pop("ingress_class"),
+        ca_files=files,
+        in_cluster=in_cluster,
+        flags=flags,
+        **options,
+    )
+
+
+def _next(result: Result, folder: Path | None, paths: tuple[str, ...]) -> list[str]:
+    if not sys.stderr.isatty():
+        return []
+    if folder is None:
+        return ["", "To keep decisions and write files: add --to DIR"] if result.questions else []
+    lines = ["", f"wrote {folder}/objects, {folder}/decisions.yaml, {folder}/REPORT.md"]
+    if result.questions:
+        lines.append(f"Answer the questions in {folder}/decisions.yaml, then run the same command again.")
+    return [*lines, f"See what is left: lasthop check {folder}/objects"]

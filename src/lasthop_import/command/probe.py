@@ -1,0 +1,110 @@
+"""Tries the backends that an import has questions about, and proposes answers. It never decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from lasthop.base.api.meta import Key
+from lasthop.base.pki import parse
+from lasthop.base.pki.parse import Unreadable
+from lasthop.base.text.printable import printable
+from lasthop.edge.probe.certificate_view import describe
+from lasthop.edge.probe.checks import holds_name
+from lasthop.edge.probe.handshake import Expectation, NoHandshake, fetch, handshake
+from lasthop.engine.plan.tls import Anchors, BackendTLS, San, SanType, Trust
+from lasthop.engine.plan.upstream import Endpoint
+from lasthop.engine.resolve.backends import backends
+from lasthop.engine.resolve.settings import Settings
+from lasthop.run.infra.system_store import host_store
+from lasthop_import.check import engine_of
+from lasthop_import.decisions import Question
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.result import Result
+
+TIMEOUT: Final = 5.0
+AT_ONCE: Final = 8
+MOST_CAS: Final = 8
+"""CAs of the input that are tried with each backend, besides the system's."""
+
+
+class Candidate(NamedTuple):
+    answer: str
+    """As decisions.yaml has it."""
+    trust: Trust
+
+
+def proposals(result: Result, documents: Sequence[Document], now: float, way: Settings) -> dict[str, tuple[str, ...]]:
+    """Connects to one endpoint of each port in question; returns what was seen there, in lines, by port."""
+    engine = engine_of(result, now, way)
+    inputs = Inputs(documents)
+    outside = {
+        f"{each.key[0]}/{each.key[2]}": str(each.document["spec"]["externalHostname"]["hostname"])
+        for each in result.objects
+        if each.kind == "XBackend" and "externalHostname" in each.document["spec"]
+    }
+
+    def places(question: Question) -> Sequence[Endpoint]:
+        path, _, number = question.port.rpartition(":")
+        if path in outside:
+            return (Endpoint(outside[path], int(number)),)
+        key = Key("Service", *path.split("/"))
+        return backends.endpoints(engine.graph, key, int(number), "TCP").endpoints
+
+    def one(question: Question, found: Sequence[Endpoint]) -> tuple[str, ...]:
+        if not found:
+            return ("not probed: no endpoint is known",)
+        namespace = question.port.partition("/")[0]
+        return _probed(found[0].address, found[0].port, question.hostname, _candidates(inputs, namespace))
+
+    endpoints = list(map(places, result.questions))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        answers = pool.map(one, result.questions, endpoints)
+        return dict(zip((each.port for each in result.questions), answers, strict=True))
+
+
+def _candidates(inputs: Inputs, namespace: str) -> list[Candidate]:
+    store = host_store()
+    found = [Candidate("{system: true}", store)] if store else []
+    for document in inputs.documents:
+        if document.kind in ("ConfigMap", "Secret") and document.namespace == namespace and len(found) <= MOST_CAS:
+            pem = (inputs.data(document.kind, namespace, document.bare_name) or {}).get("ca.crt", b"")
+            if not isinstance(parse.certificates(pem), Unreadable):
+                kind = "configMap" if document.kind == "ConfigMap" else "secret"
+                found.append(Candidate(f"{{{kind}: {document.bare_name}}}", Anchors(pem)))
+    return found
+
+
+def _probed(address: str, port: int, hostname: str, candidates: Iterable[Candidate]) -> tuple[str, ...]:
+    try:
+        seen = fetch(address, port, hostname, TIMEOUT)
+        leaf = describe(seen.chain[0])
+        own = parse.certificate(seen.chain[0])
+    except (NoHandshake, ValueError) as error:
+        return (f"probed {address}:{port}: {printable(str(error))}",)
+    names = [name.removeprefix("DNS ") for name in leaf.names if name.startswith("DNS ")]
+    issuer = "itself" if leaf.self_signed else leaf.issuer
+    said = [f"probed {address}:{port}: {leaf.subject}, issued by {issuer}, until {leaf.not_after[:10]}"]
+    said.append(f"its names: {', '.join(leaf.names) or 'none, so only a pin or a waiver of names can hold'}")
+    extensions = (
+        parse.Extensions() if isinstance(own, Unreadable) or isinstance(own.extensions, Unreadable) else own.extensions
+    )
+    fits = holds_name(San(SanType.DNS, hostname), extensions)
+    name = hostname if fits else next((each for each in names if not each.startswith("*.")), "")
+    holding = [each.answer for each in candidates if _holds(address, port, name or hostname, each.trust)]
+    if name and holding:
+        said.append(f"would hold today: ca: {holding[0]}, hostname: {name}")
+    elif not holding:
+        said.append(f"no CA of the input or the system holds; a pin would: lasthop pin {address}:{port}")
+    return tuple(printable(line) for line in said)
+
+
+def _holds(address: str, port: int, hostname: str, trust: Trust) -> bool:
+    tls = BackendTLS(Key("BackendTLSPolicy", "", "proposal"), hostname, trust, ())
+    try:
+        seen = handshake((address, port), Expectation(tls, ("h2", "http/1.1"), None), TIMEOUT)
+    except NoHandshake:
+        return False
+    return bool(seen.chain) and not seen.chain_errors

@@ -1,0 +1,224 @@
+"""Renders the report of an import: one model as text, JSON, Markdown and SARIF. Private keys are in none of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import click
+
+from lasthop.base.text.printable import printable
+from lasthop.cli.render import sarif
+from lasthop.cli.render.report import count
+from lasthop.cli.render.terminal import wrapped
+from lasthop.engine.plan.finding import with_remedy
+from lasthop_import.levels import NewLevel
+from lasthop_import.notes import SEVERITIES, Category, Note, Severity, Source
+from lasthop_import.result import Result, Row
+
+MEANING: Final = {
+    Category.DECISION: "Decisions needed: these backends fail closed until decisions.yaml says more",
+    Category.TODO: "To do: something is missing, and a placeholder is written",
+    Category.BELIEVED: "Not as it seems: the old gateway did less than its configuration says",
+    Category.ACCESS_CONTROL: "Access control that is not carried over",
+    Category.LOOSENED: "Loosened: the new gateway accepts what the old one refused",
+    Category.TIGHTENED: "Tightened: the new gateway refuses what the old one accepted",
+    Category.CANNOT: "Without an equivalent",
+    Category.UNKNOWN: "Not known to this importer",
+    Category.CHANGED: "Changed: the same purpose, another behaviour",
+    Category.SKIPPED: "Skipped: not of this gateway",
+}
+COLOURS: Final = {Severity.ERROR: "red", Severity.HIGH: "red", Severity.WARNING: "yellow"}
+SARIF_LEVELS: Final = {Severity.ERROR: "error", Severity.HIGH: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+SARIF_SEVERITIES: Final = {Severity.ERROR: "7.0", Severity.HIGH: "8.0", Severity.WARNING: "4.0", Severity.INFO: "1.0"}
+
+
+class Place(NamedTuple):
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else ""
+
+
+class ImportReport(NamedTuple):
+    result: Result
+    places: dict[Source, Place]
+    exit_code: int
+    accepted: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, result: Result, exit_code: int, accepted: Iterable[str] = ()) -> ImportReport:
+        sources = {note.source for note in result.notes if note.source} | {row.source for row in result.rows}
+        # One document after the other: the lines of only one are kept.
+        ordered = sorted(sources, key=lambda each: (each.document.text.name, each.document.span))
+        places = {each: Place(each.document.text.name, each.document.line(each.path)) for each in ordered}
+        return cls(result, places, exit_code, tuple(accepted))
+
+    def place(self, source: Source | None) -> Place:
+        return self.places[source] if source else Place("", 0)
+
+    @property
+    def conclusion(self) -> str:
+        hops = ", ".join(f"{key} {number}" for key, number in self.result.summary.items())
+        written = count(len(self.result.objects), "object")
+        return f"{written}, {count(len(self.result.rows), 'hop')}{': ' if hops else ''}{hops}"
+
+
+# --- for a terminal --------------------------------------------------------------------------------------------------
+
+
+def text(report: ImportReport) -> str:
+    result = report.result
+    blocks = [[f"{each.file}{f':{each.line}' if each.line else ''}: {printable(each.message)}"] for each in result.problems]
+    blocks = [["Could not be read", *(f"  {line}" for lines in blocks for line in lines)]] if blocks else []
+    for category, notes in itertools.groupby(result.notes, key=lambda note: note.category):
+        lines = [click.style(MEANING[category], bold=True)]
+        for note in notes:
+            lines += _note_lines(report, note)
+        blocks.append(lines)
+    if result.rows:
+        blocks.append(list(_table(report)))
+    blocks.append([click.style(report.conclusion, bold=True, fg="red" if report.exit_code else None)])
+    return "\n\n".join("\n".join(lines) for lines in blocks)
+
+
+def _note_lines(report: ImportReport, note: Note) -> Iterator[str]:
+    place = str(report.place(note.source))
+    severity = click.style(f"{note.level:7}", fg=COLOURS.get(note.level))
+    yield f"  {severity} {printable(_where(note))}{f'  ({place})' if place else ''}"
+    said = f"{note.reason}: {with_remedy(printable(note.text), note.remedy)}"
+    target = f" -> {note.target}" if note.target else ""
+    yield from wrapped(f"{said}{target}", " " * 10, " " * 10)
+
+
+def _where(note: Note) -> str:
+    if note.source is None:
+        return note.target
+    field = f" {note.source.field}" if note.source.field else ""
+    return f"{note.source.object}{field}{f' = {note.value}' if note.value else ''}"
+
+
+HEADINGS: Final = ("BACKEND", "ROUTE", "WAS", "SEEMED", "IS NOW", "BY")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    role = f" ({row.role})" if row.role != "backend" else ""
+    seemed = row.believed if row.misled else ""
+    return tuple(
+        printable(str(cell)) for cell in (row.backend + role, row.source.object, row.old, seemed, row.new, row.target)
+    )
+
+
+def _table(report: ImportReport) -> Iterator[str]:
+    rows = [_cells(row) for row in report.result.rows]
+    widths = [max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)]
+
+    def line(cells: Iterable[str]) -> str:
+        return "  ".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+    yield click.style(line(HEADINGS), bold=True)
+    for row, cells in zip(report.result.rows, rows, strict=True):
+        alarming = row.new is NewLevel.TODO or row.misled
+        yield click.style(line(cells), fg="red") if alarming else line(cells)
+
+
+# --- for programs ----------------------------------------------------------------------------------------------------
+
+
+def as_json(report: ImportReport) -> str:
+    result = report.result
+    document = {
+        "systems": result.systems,
+        "exitCode": report.exit_code,
+        "accepted": report.accepted,
+        "summary": result.summary,
+        "hops": [_row_json(report, row) for row in result.rows],
+        "notes": [_note_json(report, note) for note in result.notes],
+        "decisions": [{"port": each.port, "reason": each.reason, "was": each.was} for each in result.questions],
+        "objects": [each.name for each in result.objects],
+        "problems": [each._asdict() for each in result.problems],
+    }
+    return json.dumps(document, indent=2)
+
+
+def _row_json(report: ImportReport, row: Row) -> dict[str, Any]:
+    place = report.place(row.source)
+    return {
+        "backend": row.backend,
+        "role": row.role,
+        "route": row.route,
+        "source": {"object": row.source.object, "field": row.source.field, **place._asdict()},
+        "old": row.old,
+        "believed": row.believed,
+        "new": row.new,
+        "why": row.why,
+        "target": row.target,
+        "detail": row.detail,
+    }
+
+
+def _note_json(report: ImportReport, note: Note) -> dict[str, Any]:
+    source = note.source
+    found = {"object": source.object, "field": source.field, **report.place(source)._asdict()} if source else None
+    return {
+        "category": note.category,
+        "severity": note.level,
+        "reason": note.reason,
+        "message": note.text,
+        "remedy": note.remedy,
+        "value": note.value,
+        "target": note.target,
+        "source": found,
+    }
+
+
+# --- for a pull request ----------------------------------------------------------------------------------------------
+
+
+def markdown(report: ImportReport) -> str:
+    result = report.result
+    lines = [f"# Import from {', '.join(result.systems)}", "", f"{report.conclusion}.", ""]
+    if result.problems:
+        lines += ["## Could not be read", ""]
+        lines += [f"- `{each.file}:{each.line}` {_escaped(each.message)}" for each in result.problems] + [""]
+    lines += ["## Hops", "", "| backend | route | was | seemed | is now | by |", "|---|---|---|---|---|---|"]
+    lines += [f"| {' | '.join(_escaped(cell) for cell in _cells(row))} |" for row in result.rows] + [""]
+    for category, notes in itertools.groupby(result.notes, key=lambda note: note.category):
+        lines += [f"## {MEANING[category]}", ""]
+        for note in notes:
+            place = str(report.place(note.source))
+            where = f"{_escaped(_where(note))}{f' ({place})' if place else ''}"
+            said = with_remedy(_escaped(note.text), _escaped(note.remedy))
+            lines.append(f"- **{note.reason}** ({note.level}) {where}: {said}{f' → {note.target}' if note.target else ''}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _escaped(value: str) -> str:
+    shown = printable(value)
+    for character in "\\|*_`<>[]":
+        shown = shown.replace(character, f"\\{character}")
+    return shown
+
+
+# --- for code scanners -----------------------------------------------------------------------------------------------
+
+
+def as_sarif(report: ImportReport) -> str:
+    rules = {
+        str(category): sarif.Rule(
+            title, "See the message.", SARIF_LEVELS[SEVERITIES[category]], SARIF_SEVERITIES[SEVERITIES[category]]
+        )
+        for category, title in MEANING.items()
+    }
+    results = []
+    for note in report.result.notes:
+        place = report.place(note.source)
+        where = f"{note.source.object} {note.source.field} {note.reason}" if note.source else note.target
+        said = f"{_where(note)}: {note.reason}: {with_remedy(note.text, note.remedy)}"
+        file = place.file if place.line else ""
+        results.append(sarif.result(rules, note.category, SARIF_LEVELS[note.level], printable(said), where, file, place.line))
+    return sarif.document(rules, results, [f"{each.file}:{each.line}: {each.message}" for each in report.result.problems])

@@ -1,0 +1,143 @@
+"""Reads the input of an import: files and folders, standard input, or a cluster with the rights of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import click
+
+from lasthop.base.api.kinds import Kind
+from lasthop.base.api.meta import Key
+from lasthop.cli.stdin import read_stdin
+from lasthop.edge.kubernetes.client import Client, path_of
+from lasthop.edge.kubernetes.errors import ApiError
+from lasthop.edge.sources.files.folder import FilesError, TooLarge, Unreadable, read, scan
+from lasthop.edge.sources.kubernetes.snapshot import look, plain
+from lasthop_import.documents import Document, ReadTexts, SourceText, Unparsable, read_texts
+from lasthop_import.inputs import SHARED
+from lasthop_import.run import Progress, Reading
+from lasthop_import.settings import System
+
+STDIN: Final = "-"
+MAX_FILE: Final = 512 * 1024 * 1024
+"""Bytes of a file. More than files mode takes: it is read once, and nobody else waits."""
+ROUNDS: Final = 4
+"""How often a cluster is asked for more Secrets: what one says may name another."""
+PLURALS: Final = {"Secret": "secrets", "ConfigMap": "configmaps"}
+
+
+class Input(NamedTuple):
+    documents: tuple[Document, ...]
+    problems: tuple[Unparsable, ...] = ()
+    hidden: Mapping[Key, str] = MappingProxyType({})
+    """Objects that may not be read, and why."""
+    reading: Reading | None = None
+    """What the systems have read of a cluster, where single objects were fetched for it."""
+
+
+def from_paths(paths: Sequence[str], namespace: str, progress: Progress) -> Input:
+    """Reads files, folders (recursive) and standard input. What cannot be read is a problem, not the end."""
+    texts: list[SourceText] = []
+    problems: list[Unparsable] = []
+    files = [each for path in paths for each in _files(path, problems)]
+    for number, file in enumerate(files, 1):
+        progress("Reading files", number, len(files))
+        if file == STDIN:
+            text = read_stdin(MAX_FILE + 1)
+            if len(text) > MAX_FILE:
+                problems.append(Unparsable("standard input", 0, f"is not read: it is larger than {MAX_FILE} bytes; split it"))
+            else:
+                texts.append(SourceText("standard input", text))
+            continue
+        try:
+            texts.append(SourceText(file, read(Path(file), MAX_FILE)[0]))
+        except FileNotFoundError:
+            problems.append(Unparsable(file, 0, "does not exist"))
+        except TooLarge as error:
+            problems.append(Unparsable(file, 0, f"is not read: {error}; split it"))
+        except Unreadable as error:
+            problems.append(Unparsable(file, 0, f"cannot be read: {error}"))
+    progress("Parsing", 0, len(texts))
+    found = _parsed(texts, namespace, progress)
+    return Input(found.documents, (*problems, *found.problems))
+
+
+def _parsed(texts: Sequence[SourceText], namespace: str, progress: Progress) -> ReadTexts:
+    def told() -> Iterable[SourceText]:
+        for number, text in enumerate(texts, 1):
+            progress("Parsing", number, len(texts))
+            yield text
+
+    return read_texts(told(), namespace)
+
+
+def _files(path: str, problems: list[Unparsable]) -> list[str]:
+    if path == STDIN or not Path(path).is_dir():
+        return [path]
+    try:
+        found = scan(Path(path))
+    except FilesError as error:
+        raise click.ClickException(str(error)) from None
+    problems += [Unparsable(f"{path}/{below}", 0, f"cannot be read: {why}") for below, why in found.closed.items()]
+    return [str(Path(path) / below) for below in found.files]
+
+
+async def from_cluster(
+    client: Client,
+    namespace: str,
+    systems: Sequence[System],
+    interpret: Callable[[Input], Reading],
+    progress: Progress,
+) -> Input:
+    """Lists the systems' kinds, then gets the ConfigMaps and Secrets that they refer to, one by one."""
+    kinds = {(kind.group, kind.kind): kind for system in systems for kind in (*system.kinds, *SHARED)}
+    progress("Listing the cluster", 0, len(kinds))
+    listed = await look(client, kinds.values(), namespace, beyond=False)
+    text = SourceText(client.access.name)
+    documents: list[Document] = []
+    problems: list[Unparsable] = []
+    for result in listed.values():
+        if result.refusal is not None and not result.items:
+            where = f"in namespace {namespace}" if namespace else "in the cluster"
+            message = f"you may not list {result.kind.plural} {where}, so they are not imported"
+            problems.append(Unparsable(text.name, 0, message))
+        documents += [Document(_versioned(result.kind, result.path, plain(result.kind, item)), text) for item in result.items]
+    hidden: dict[Key, str] = {}
+    fetched: set[Key] = set()
+    found = Input(tuple(documents), tuple(problems), hidden)
+    for _ in range(ROUNDS):
+        reading = interpret(found)
+        wanted = sorted(reading.wanted - fetched)
+        if not wanted:
+            return found._replace(reading=reading)
+        for number, key in enumerate(wanted, 1):
+            progress("Getting Secrets and ConfigMaps", number, len(wanted))
+            fetched.add(key)
+            document = await _get(client, key, text, hidden)
+            documents += [document] if document else []
+        found = Input(tuple(documents), tuple(problems), hidden)
+    return found._replace(reading=interpret(found))
+
+
+def _versioned(kind: Kind, path: str, document: dict[str, object]) -> dict[str, object]:
+    """Sets the version that was listed, where the items of the list do not say it."""
+    version = path.split("/")[3 if kind.group else 2]
+    return {**document, "apiVersion": f"{kind.group}/{version}" if kind.group else version}
+
+
+async def _get(client: Client, key: Key, text: SourceText, hidden: dict[Key, str]) -> Document | None:
+    try:
+        found = await client.get(path_of("", "v1", PLURALS[key.kind], key.namespace, key.name))
+    except ApiError as error:
+        if error.status == 403:
+            hidden[key] = "may not be read with your rights"
+        elif not error.not_found:
+            raise
+        else:
+            hidden[key] = "does not exist"
+        return None
+    found.get("metadata", {}).pop("managedFields", None)
+    return Document({"apiVersion": "v1", "kind": key.kind, **found}, text)

@@ -1,0 +1,58 @@
+"""Copies Gateway API objects of the input, without what admission refuses."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from lasthop.base.api.documents import Json
+from lasthop.edge.admission.chain import admit
+from lasthop.edge.admission.problem import Path, field
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.reader import IGNORED_ANNOTATIONS
+
+OLD: Final = ("gateway.envoyproxy.io/", "networking.gke.io/", "cloud.google.com/", "ingress.gcp.kubernetes.io/")
+"""Prefixes of annotations that only the old gateways know."""
+
+
+def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
+    """Returns an object with a changed spec. Fields that nobody knows are listed and left out; an object that admission
+    refuses all the same is listed, and is not written."""
+    metadata: Json = {"name": document.bare_name, "namespace": document.namespace}
+    if isinstance(labels := document.metadata.get("labels"), dict):
+        metadata["labels"] = labels
+    if annotations := _annotations(document):
+        metadata["annotations"] = annotations
+    found: Json = {"apiVersion": document.api_version, "kind": document.kind, "metadata": metadata, "spec": spec}
+    problems = admit(found)[1]
+    unknown = [each for each in problems if each.reason == "UnknownField"]
+    for each in unknown:
+        text = "Gateway API does not know the field, and it is not carried over"
+        inputs.notes.append(Note(Category.UNKNOWN, "unread-field", text, Source(document, each.path)))
+        found = _without(found, each.path)
+    refused = admit(found)[1] if unknown else problems
+    for each in refused:
+        text = f"the object is not copied, because Gateway API refuses it: {field(each.path)}: {each.message}"
+        note = Note(Category.CANNOT, "rule-refused", text, Source(document, each.path), severity=Severity.HIGH)
+        inputs.notes.append(note)
+    return None if refused else found
+
+
+def _annotations(document: Document) -> dict[str, str]:
+    """Returns what others than the old gateway read: cert-manager and external-dns, for instance."""
+    found = document.metadata.get("annotations")
+    return {
+        name: value
+        for name, value in (found.items() if isinstance(found, dict) else ())
+        if isinstance(value, str) and not name.startswith((*IGNORED_ANNOTATIONS, *OLD))
+    }
+
+
+def _without(value: Any, path: Path) -> Any:
+    step, rest = path[0], path[1:]
+    if not rest:
+        return {key: below for key, below in value.items() if key != step}
+    if isinstance(value, dict):
+        return {key: _without(below, rest) if key == step else below for key, below in value.items()}
+    return [_without(below, rest) if number == step else below for number, below in enumerate(value)]

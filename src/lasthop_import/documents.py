@@ -1,0 +1,179 @@
+"""Reads texts as documents that know their place: several in a file, Lists, JSON, and OpenShift's Templates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from lasthop.base.api.documents import Json
+from lasthop.edge.admission.problem import Path
+from lasthop.edge.admission.yaml import Mistake, Span, field_lines, parse
+
+MAX_VALUES: Final = 10_000_000
+"""Mappings, lists and scalars in a text: 100,000 objects. More than files mode takes, because nobody else waits for it."""
+CLUSTER_SCOPED: Final = frozenset(("Namespace", "IngressClass", "GatewayClass", "ClusterTrustBundle", "ClusterRole"))
+_PARAMETER = re.compile(r"\$\{\{?([A-Za-z0-9_]+)\}?\}")
+
+
+NOWHERE: Final = Span(0, 0, 0)
+
+
+class SourceText(NamedTuple):
+    """A file, standard input, or (without content) a cluster."""
+
+    name: str
+    content: bytes = b""
+
+
+class Document:
+    """An object of the input. Compared by identity: two files may hold the same text."""
+
+    __slots__ = (
+        "api_version",
+        "bare_name",
+        "base",
+        "group",
+        "kind",
+        "metadata",
+        "name",
+        "namespace",
+        "path",
+        "span",
+        "text",
+        "value",
+    )
+
+    def __init__(
+        self, value: Json, text: SourceText, span: Span = NOWHERE, base: Path = (), namespace: str = "default"
+    ) -> None:
+        """`namespace`: what it is in if it does not say."""
+        self.value = value
+        self.text = text
+        self.span = span
+        self.base = base
+        self.api_version = _text(value.get("apiVersion"))
+        self.group = self.api_version.rpartition("/")[0]
+        self.kind = _text(value.get("kind"))
+        found = value.get("metadata")
+        self.metadata: Json = found if isinstance(found, dict) else {}
+        self.namespace = _text(self.metadata.get("namespace")) or ("" if self.kind in CLUSTER_SCOPED else namespace)
+        self.bare_name = _text(self.metadata.get("name"))
+        self.path = f"{self.namespace}/{self.bare_name}" if self.namespace else self.bare_name
+        self.name = f"{self.kind} {self.path}"
+
+    @property
+    def created(self) -> str:
+        return _text(self.metadata.get("creationTimestamp"))
+
+    @property
+    def age(self) -> tuple[str, str]:
+        """Sorts oldest first, then by name, as most gateways do."""
+        return (self.created or "1970-01-01T00:00:00Z", self.path)
+
+    def line(self, path: Path) -> int:
+        """Returns the line of a field, or of its nearest parent; 0 if it is of no file."""
+        if not self.text.content:
+            return 0
+        lines = field_lines(self.text.content, self.span)
+        whole = (*self.base, *path)
+        for length in range(len(whole), -1, -1):
+            if whole[:length] in lines:
+                return lines[whole[:length]]
+        return self.span.line
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+class Unparsable(NamedTuple):
+    """Something in a text that is no object."""
+
+    file: str
+    line: int
+    message: str
+
+
+class ReadTexts(NamedTuple):
+    documents: tuple[Document, ...]
+    problems: tuple[Unparsable, ...]
+
+
+def read_texts(texts: Iterable[SourceText], namespace: str = "default") -> ReadTexts:
+    """Parses texts. What cannot be read is listed, and the rest is used; each object is used once, where it is first.
+
+    `namespace`: what objects are in that do not say, as those of `helm template`.
+    """
+    documents: dict[tuple[str, str, str, str], Document] = {}
+    problems: list[Unparsable] = []
+    for text in texts:
+        as_json = text.name.endswith(".json") or text.content.lstrip()[:1] in (b"{", b"[")
+        parsed = parse(text.content, as_json=as_json, max_values=MAX_VALUES)
+        if parsed.mistakes and as_json and not text.name.endswith(".json"):
+            parsed = parse(text.content, max_values=MAX_VALUES)
+        problems += [_problem(text, mistake) for mistake in parsed.mistakes]
+        for value, span in zip(parsed.documents, parsed.spans, strict=True):
+            for base, item in _items(value, ()):
+                document = _document(text, span, base, item, namespace)
+                if isinstance(document, Unparsable):
+                    problems.append(document)
+                    continue
+                key = (document.group, document.kind, document.namespace, document.bare_name)
+                first = documents.setdefault(key, document)
+                if first is not document and first.value != document.value:
+                    line = document.line(("metadata", "name"))
+                    message = f"{document.name} is there twice, and differs; the one in {first.text.name} is used"
+                    problems.append(Unparsable(text.name, line, message))
+    return ReadTexts(tuple(documents.values()), tuple(problems))
+
+
+def _document(text: SourceText, span: Span, base: Path, item: Any, namespace: str) -> Document | Unparsable:
+    if not isinstance(item, dict):
+        line = Document({}, text, span, base).line(())
+        return Unparsable(text.name, line, "this is no object: write apiVersion, kind and metadata")
+    document = Document(item, text, span, base, namespace)
+    for field, found in (("apiVersion", document.api_version), ("kind", document.kind), ("metadata.name", document.bare_name)):
+        if not found:
+            return Unparsable(text.name, document.line(()), f"{field} is missing or no text, so this is no object")
+    return document
+
+
+def _items(value: Any, base: Path) -> Iterator[tuple[Path, Any]]:
+    """Yields the objects in a document: itself, or those of a List or Template, in which there may be Lists again."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind == "Template" and isinstance(value.get("objects"), list):
+        defaults = {
+            each["name"]: str(each["value"])
+            for each in value.get("parameters") or ()
+            if isinstance(each, dict) and "name" in each and "value" in each
+        }
+        for number, item in enumerate(value["objects"]):
+            yield from _items(_substituted(item, defaults), (*base, "objects", number))
+    elif isinstance(kind, str) and kind.endswith("List") and isinstance(value.get("items"), list):
+        implied = {} if kind == "List" else {"apiVersion": value.get("apiVersion"), "kind": kind[: -len("List")]}
+        for number, item in enumerate(value["items"]):
+            completed = {**implied, **item} if isinstance(item, dict) else item
+            yield from _items(completed, (*base, "items", number))
+    else:
+        yield base, value
+
+
+def _substituted(value: Any, parameters: dict[str, str]) -> Any:
+    """Fills a Template's parameters in; one without a default value stays as it is written."""
+    match value:
+        case str():
+            return _PARAMETER.sub(lambda found: parameters.get(found[1], found[0]), value)
+        case dict():
+            return {key: _substituted(below, parameters) for key, below in value.items()}
+        case list():
+            return [_substituted(below, parameters) for below in value]
+        case _:
+            return value
+
+
+def _problem(text: SourceText, mistake: Mistake) -> Unparsable:
+    return Unparsable(text.name, mistake.line, mistake.message)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,160 @@
+"""Answers an importer's questions about the input: objects by kind, Services and their ports, certificates in Secrets.
+
+It remembers what was asked for and is not there, so that the command can get exactly these Secrets from a cluster.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from lasthop.base.api.kinds import KINDS, Kind
+from lasthop.base.api.meta import Key, Object
+from lasthop_import.documents import Document
+from lasthop_import.notes import Category, Note, Severity, Source, shown_value
+from lasthop_import.reader import Account, Reader
+
+INGRESS: Final = Kind("Ingress", "networking.k8s.io", ("v1",), "ingresses", Object)
+INGRESS_CLASS: Final = Kind("IngressClass", "networking.k8s.io", ("v1",), "ingressclasses", Object, namespaced=False)
+SHARED: Final = (KINDS["Service"], KINDS["EndpointSlice"], INGRESS_CLASS)
+"""What every importer may ask about."""
+FETCHED: Final = ("Secret", "ConfigMap")
+"""Kinds of which a cluster is asked for single objects only."""
+
+
+class PortOfService(NamedTuple):
+    number: int
+    name: str = ""
+    app_protocol: str = ""
+    target: int | str = 0
+
+
+class Inputs:
+    def __init__(self, documents: Iterable[Document], hidden: Mapping[Key, str] | None = None) -> None:
+        """`hidden`: objects that exist, perhaps, and may not be read, and why."""
+        self.documents = tuple(sorted(documents, key=lambda each: (each.kind, *each.age)))
+        self.notes: list[Note] = []
+        self.wanted: set[Key] = set()
+        """ConfigMaps and Secrets that were asked for and are not there."""
+        self.hidden = hidden or {}
+        self._accounts: dict[Document, Account] = {}
+        self._by_key: dict[tuple[str, str, str, str], Document] = {}
+        self._by_kind: dict[tuple[str, str], list[Document]] = {}
+        for each in self.documents:
+            self._by_key.setdefault((each.group, each.kind, each.namespace or "", each.bare_name), each)
+            self._by_kind.setdefault((each.group, each.kind), []).append(each)
+
+    # --- objects of the system ---------------------------------------------------------------------------------------
+
+    def of(self, kind: Kind) -> list[Document]:
+        """Returns the objects of a kind, oldest first, in the versions that are read."""
+        return [each for each in self._by_kind.get((kind.group, kind.kind), ()) if each.api_version in kind.api_versions]
+
+    def open(self, document: Document) -> Reader:
+        """Returns a reader of an object. All of its fields must be read, ignored or listed: what is not, is unknown."""
+        account = self._accounts.get(document)
+        if account is None:
+            account = self._accounts[document] = Account(document, self.notes)
+        return Reader(account, document.value)
+
+    def accounts(self) -> Iterable[tuple[Document, Account]]:
+        return self._accounts.items()
+
+    def opened(self, document: Document) -> bool:
+        return document in self._accounts
+
+    def skip(self, document: Document, reason: str, text: str) -> None:
+        """Lists an object as one that is not of this gateway."""
+        self.notes.append(Note(Category.SKIPPED, reason, text, Source(document)))
+
+    def unknown(self) -> list[Note]:
+        """Lists every field of an opened object that nothing has read."""
+        return [
+            Note(
+                Category.UNKNOWN,
+                "unread-field",
+                "this importer does not know the field, and it is not carried over",
+                Source(document, path),
+                "" if document.kind == "Secret" else shown_value(_value(document, path)),
+            )
+            for document, account in self._accounts.items()
+            for path in account.unread()
+        ]
+
+    # --- lookups -----------------------------------------------------------------------------------------------------
+
+    def find(self, kind: str, namespace: str, name: str, group: str = "") -> Document | None:
+        found = self._by_key.get((group, kind, namespace, name))
+        if found is None and kind in FETCHED and not group and name:
+            self.wanted.add(Key(kind, namespace, name))
+        return found
+
+    def absence(self, kind: str, namespace: str, name: str) -> str:
+        """Continues a sentence about an object that `find` does not find."""
+        return self.hidden.get(Key(kind, namespace, name), "is not in the input")
+
+    def data(self, kind: str, namespace: str, name: str) -> dict[str, bytes] | None:
+        """Returns the content of a ConfigMap or Secret; None if it is not there."""
+        found = self.find(kind, namespace, name)
+        if found is None:
+            return None
+        content: dict[str, bytes] = {}
+        for field in ("data", "binaryData", "stringData"):
+            encoded = field == "binaryData" or (field == "data" and kind == "Secret")
+            values = found.value.get(field)
+            for key, value in (values if isinstance(values, dict) else {}).items():
+                if isinstance(value, str):
+                    try:
+                        content[key] = base64.b64decode(value, validate=True) if encoded else value.encode()
+                    except (binascii.Error, ValueError):
+                        text = f"data.{key} is not base64, and counts as missing"
+                        note = Note(Category.TODO, "bad-base64", text, Source(found, (field, key)), severity=Severity.WARNING)
+                        if note not in self.notes:
+                            self.notes.append(note)
+        return content
+
+    def ports(self, namespace: str, name: str) -> tuple[PortOfService, ...] | None:
+        """Returns the TCP ports of a Service; None if it is not there."""
+        found = self.find("Service", namespace, name)
+        if found is None:
+            return None
+        spec = found.value.get("spec")
+        ports = spec.get("ports") if isinstance(spec, dict) else None
+        return tuple(
+            PortOfService(
+                each["port"],
+                _text(each.get("name")),
+                _text(each.get("appProtocol")),
+                each.get("targetPort") or each["port"],
+            )
+            for each in (ports if isinstance(ports, list) else ())
+            if isinstance(each, dict) and isinstance(each.get("port"), int) and each.get("protocol", "TCP") == "TCP"
+        )
+
+    def port(self, namespace: str, name: str, port: int | str | None) -> PortOfService | None:
+        """Returns a port of a Service by number or name, or its only one. Without the Service, only a number is known."""
+        ports = self.ports(namespace, name)
+        if ports is None:
+            return PortOfService(port) if isinstance(port, int) and 0 < port < 65536 else None
+        if port is None:
+            return ports[0] if len(ports) == 1 else None
+        return next((each for each in ports if port in (each.number, each.name)), None)
+
+    def annotations(self, kind: str, namespace: str, name: str) -> dict[str, str]:
+        """Returns the annotations of an object that is not accounted for, as a Service."""
+        found = self.find(kind, namespace, name)
+        values = found.metadata.get("annotations") if found else None
+        return {k: v for k, v in values.items() if isinstance(v, str)} if isinstance(values, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _value(document: Document, path: tuple[str | int, ...]) -> Any:
+    value: Any = document.value
+    for step in path:
+        value = value[step]
+    return value

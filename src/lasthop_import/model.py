@@ -1,0 +1,365 @@
+"""The common model: what every importer reduces its input to, and all that the writers see.
+
+    Listener   where clients connect, with which certificate
+    Rule       which requests, what is done to them, and the hops that they take
+    Hop        a connection to a backend, with the level of its TLS
+
+Filters, timeouts, retries and sessions are the structs of `base/api/routes.py`: what the target can say.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.routes import HTTPRouteFilter, HTTPRouteRetry, HTTPRouteTimeouts, SessionPersistence
+from lasthop.engine.plan.tls_options import TLSOptions
+from lasthop_import.levels import Level
+from lasthop_import.notes import Source
+
+
+class ObjectName(NamedTuple):
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+# --- trust -----------------------------------------------------------------------------------------------------------
+
+
+class TrustRef(msgspec.Struct, frozen=True):
+    """CA certificates in a ConfigMap, Secret or ClusterTrustBundle."""
+
+    kind: str
+    namespace: str
+    name: str
+    key: str = "ca.crt"
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {where}"
+
+
+class InlineTrust(msgspec.Struct, frozen=True):
+    pem: str
+    origin: str
+    """Where it was written, for a comment."""
+
+
+class FileTrust(msgspec.Struct, frozen=True):
+    """A file in the old proxy; `--ca PATH=FILE` supplies it."""
+
+    path: str
+
+
+class ServiceCA(msgspec.Struct, frozen=True):
+    """The CA of OpenShift's serving certificates."""
+
+
+class SystemTrust(msgspec.Struct, frozen=True):
+    """The store of the host or image. Only ever written if the old gateway trusted it."""
+
+
+class MissingTrust(msgspec.Struct, frozen=True):
+    """What the source names does not exist, or holds no CA."""
+
+    what: str
+
+
+Trust = TrustRef | InlineTrust | FileTrust | ServiceCA | SystemTrust | MissingTrust
+
+
+# --- hops ------------------------------------------------------------------------------------------------------------
+
+
+class ServiceBackend(msgspec.Struct, frozen=True):
+    namespace: str
+    name: str
+    port: int | str | None
+    """As it is written: a number, or the name of a port; None: the only one."""
+
+
+class HostBackend(msgspec.Struct, frozen=True):
+    """A host outside, which becomes an XBackend."""
+
+    namespace: str
+    name: str
+    """Of the object to write."""
+    hostname: str
+    port: int
+    protocol: str = ""
+    """As XBackend has it: HTTP11, H2C, GRPC."""
+
+
+class AddressBackend(msgspec.Struct, frozen=True):
+    """IP addresses, which become a Service without a selector and an EndpointSlice."""
+
+    namespace: str
+    name: str
+    port: int
+    port_name: str
+    addresses: tuple[tuple[str, int], ...]
+    app_protocol: str = ""
+
+
+Backend = ServiceBackend | HostBackend | AddressBackend
+
+
+class NameKind(StrEnum):
+    DNS = "Hostname"
+    URI = "URI"
+
+
+class Name(msgspec.Struct, frozen=True, order=True):
+    """A name that the certificate may have."""
+
+    value: str
+    kind: NameKind = NameKind.DNS
+
+
+class HopTLS(msgspec.Struct, frozen=True):
+    level: Level
+    why: str
+    """What in the source decides it, as `proxy-ssl-verify is off`."""
+    believed: Level | None = None
+    """What its author will think, where that is more."""
+    believed_reason: str = ""
+    """In kebab-case, as `grpc-not-verified`: goes with `believed`."""
+    names: tuple[Name, ...] = ()
+    """Any one suffices. Of HOST_NAME the hostnames of the route, which may be wildcards."""
+    sni: str = ""
+    """What was sent, if it was fixed; empty: none, or the request's Host."""
+    trust: tuple[Trust, ...] = ()
+    """What the certificate's chain was checked against. Where nothing was checked: a CA that was configured all the same,
+    which the report offers."""
+    client_certificate: ObjectName | None = None
+    options: TLSOptions = TLSOptions()
+    was_plaintext: bool = False
+    """Nothing was encrypted although the configuration asks for it, or nobody can know: plaintext may be decided on."""
+    cn_fallback: bool = False
+    """The old gateway accepted a certificate whose only name is the CN."""
+    sni_of_host: bool = False
+    """Of SNI: the request's Host was sent, as for HOST_NAME it always is."""
+    revocation: tuple[TrustRef | FileTrust, ...] = ()
+    """Revocation lists that certificates were looked up in."""
+    shown_to_all: bool = False
+    """Of the client certificate: the old gateway showed it to all of its TLS backends, as a Gateway does."""
+
+    @property
+    def meaning(self) -> tuple[object, ...]:
+        """Equal for hops of which one policy can be made."""
+        names = tuple(sorted(self.names))
+        return (self.level, names, self.sni, self.trust, self.revocation, self.options)
+
+
+class RetryBudget(msgspec.Struct, frozen=True, order=True):
+    """How many of the requests to a backend may be retries."""
+
+    percent: int
+    at_least: int
+    """Retries at a time that are always allowed."""
+
+
+class Hop(msgspec.Struct, frozen=True):
+    source: Source
+    backend: Backend
+    tls: HopTLS | None = None
+    """None: plaintext."""
+    weight: int = 1
+    h2c: bool = False
+    filters: tuple[HTTPRouteFilter, ...] = ()
+    permitted: bool = True
+    """Whether the old gateway permitted the reference, if it leads to another namespace."""
+    budget: RetryBudget | None = None
+
+    @property
+    def level(self) -> Level:
+        return self.tls.level if self.tls else Level.PLAINTEXT
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+
+class PathKind(StrEnum):
+    EXACT = "exact"
+    SEGMENT = "segment"
+    """A prefix of whole segments, as PathPrefix."""
+    STRING = "string"
+    """A prefix of characters: /foo also matches /foobar."""
+    REGEX = "regex"
+    """RE2, matched against the whole path."""
+
+
+class PathMatch(msgspec.Struct, frozen=True):
+    kind: PathKind
+    value: str
+
+
+class ValueMatch(msgspec.Struct, frozen=True):
+    name: str
+    value: str
+    regex: bool = False
+
+
+class Match(msgspec.Struct, frozen=True):
+    path: PathMatch | None = None
+    headers: tuple[ValueMatch, ...] = ()
+    query: tuple[ValueMatch, ...] = ()
+    method: str = ""
+
+
+class Mirror(msgspec.Struct, frozen=True):
+    hop: Hop
+    percent: int = 100
+
+
+class Auth(msgspec.Struct, frozen=True):
+    """A server that is asked before each request."""
+
+    hop: Hop
+    grpc: bool = False
+    path: str = ""
+    """A prefix of the request's own path."""
+    headers: tuple[str, ...] = ()
+    response_headers: tuple[str, ...] = ()
+    body_bytes: int = 0
+
+
+class RouteKind(StrEnum):
+    HTTP = "HTTPRoute"
+    GRPC = "GRPCRoute"
+    TLS = "TLSRoute"
+    TCP = "TCPRoute"
+    UDP = "UDPRoute"
+
+
+class ListenerKey(NamedTuple):
+    gateway: ObjectName | None
+    """None: the one that the command names."""
+    port: int
+    protocol: str
+    hostname: str
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One rule of a route. Rules with the same kind, namespace, route, hostnames and listeners become one object, in order."""
+
+    source: Source
+    namespace: str
+    route: str
+    """The name of the route object."""
+    listeners: tuple[ListenerKey, ...]
+    hostnames: tuple[str, ...] = ()
+    kind: RouteKind = RouteKind.HTTP
+    matches: tuple[Match, ...] = ()
+    filters: tuple[HTTPRouteFilter, ...] = ()
+    hops: tuple[Hop, ...] = ()
+    mirrors: tuple[Mirror, ...] = ()
+    auth: Auth | None = None
+    timeouts: HTTPRouteTimeouts = HTTPRouteTimeouts()
+    retry: HTTPRouteRetry | None = None
+    persistence: SessionPersistence | None = None
+    name: str = ""
+    refused: str = ""
+    """Why it cannot be written, as `the condition is negated`: its hops are listed, and nothing leads there."""
+
+    @property
+    def all_hops(self) -> tuple[Hop, ...]:
+        return (*self.hops, *(mirror.hop for mirror in self.mirrors), *((self.auth.hop,) if self.auth else ()))
+
+
+# --- listeners -------------------------------------------------------------------------------------------------------
+
+
+class Withheld:
+    """A private key, which no message shows."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, content: str) -> None:
+        self._content = content
+
+    def reveal(self) -> str:
+        return self._content
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Withheld) and other._content == self._content
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+    def __repr__(self) -> str:
+        return "(not shown)"
+
+
+class SecretCertificate(msgspec.Struct, frozen=True):
+    namespace: str
+    name: str
+
+
+class InlineCertificate(msgspec.Struct, frozen=True):
+    """A certificate with its key in the object itself: a Secret is written only with --with-secrets."""
+
+    namespace: str
+    name: str
+    """Of the Secret to write."""
+    chain: str
+    key: Withheld
+
+
+class ForeignCertificate(msgspec.Struct, frozen=True):
+    """One that cannot be had: it is somebody else's, or the old gateway's own default."""
+
+    what: str
+
+
+Certificate = SecretCertificate | InlineCertificate | ForeignCertificate
+
+
+class ClientValidation(msgspec.Struct, frozen=True):
+    """How clients are verified. A Gateway does so for a whole port."""
+
+    trust: tuple[TrustRef, ...]
+    optional: bool = False
+    revocation: tuple[TrustRef | FileTrust, ...] = ()
+    """Revocation lists that their certificates were looked up in."""
+
+
+class Listener(msgspec.Struct, frozen=True):
+    source: Source
+    port: int
+    protocol: str
+    """HTTP, HTTPS, TLS, TCP or UDP."""
+    hostname: str = ""
+    certificates: tuple[Certificate, ...] = ()
+    passthrough: bool = False
+    clients: ClientValidation | None = None
+    gateway: ObjectName | None = None
+    """None: the one that the command names."""
+    routes_from: tuple[str, ...] = ()
+    """Namespaces whose routes may attach; empty: those that have any."""
+
+    @property
+    def key(self) -> ListenerKey:
+        return ListenerKey(self.gateway, self.port, self.protocol, self.hostname)
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """What an importer returns. Notes are in the Inputs."""
+
+    listeners: tuple[Listener, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    hops: tuple[Hop, ...] = ()
+    """Of routes that are not made from rules, because they are copied as they are."""
+    objects: tuple[tuple[Source, Json], ...] = ()
+    """Gateway API objects of the input, changed where they must be."""
+    gateways: tuple[ObjectName, ...] = ()
+    """Gateways in `objects`, whose client certificate the writer may set."""
+
+    def joined(self, other: Imported) -> Imported:
+        return Imported(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))

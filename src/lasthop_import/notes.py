@@ -1,0 +1,118 @@
+"""Describes what the import has to say: one note for each difference, loss, question and unread field."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from lasthop.edge.admission.problem import Path, field
+from lasthop_import.documents import Document
+
+
+class Category(StrEnum):
+    """In the order of the report."""
+
+    DECISION = "decision"
+    """The import cannot choose; the hop fails closed until somebody does."""
+    TODO = "todo"
+    """Work for the reader of the report: something is missing from the output, and a placeholder is written."""
+    BELIEVED = "believed"
+    """The old gateway did less than its configuration seems to say."""
+    ACCESS_CONTROL = "access-control"
+    """Authentication, authorization, IP lists, WAF or rate limits that are not carried over."""
+    LOOSENED = "loosened"
+    """The new gateway accepts what the old one refused."""
+    TIGHTENED = "tightened"
+    """The new gateway refuses what the old one accepted."""
+    CANNOT = "cannot"
+    """There is no equivalent."""
+    UNKNOWN = "unknown"
+    """A field or annotation that the importer does not know."""
+    CHANGED = "changed"
+    """The same purpose, another behaviour."""
+    SKIPPED = "skipped"
+    """The object is not of this gateway."""
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    HIGH = "high"
+    WARNING = "warning"
+    INFO = "info"
+
+
+SEVERITIES: Final = {
+    Category.DECISION: Severity.ERROR,
+    Category.TODO: Severity.ERROR,
+    Category.BELIEVED: Severity.HIGH,
+    Category.ACCESS_CONTROL: Severity.HIGH,
+    Category.LOOSENED: Severity.HIGH,
+    Category.TIGHTENED: Severity.HIGH,
+    Category.CANNOT: Severity.WARNING,
+    Category.UNKNOWN: Severity.WARNING,
+    Category.CHANGED: Severity.WARNING,
+    Category.SKIPPED: Severity.INFO,
+}
+ORDER: Final = {category: number for number, category in enumerate(Category)}
+MAX_VALUE: Final = 120
+"""Characters of a value that a note shows."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Locates a value of the input."""
+
+    document: Document
+    path: Path = ()
+
+    @property
+    def object(self) -> str:
+        return self.document.name
+
+    @property
+    def field(self) -> str:
+        return field(self.path)
+
+    def below(self, *steps: str | int) -> Source:
+        return Source(self.document, (*self.path, *steps))
+
+    @property
+    def order(self) -> tuple[str, str]:
+        """Sorts by identity, not by place in a file: shuffled input gives the same report."""
+        return (self.object, self.field)
+
+
+class Note(msgspec.Struct, frozen=True):
+    category: Category
+    reason: str
+    """In kebab-case, for scripts."""
+    text: str
+    source: Source | None = None
+    value: str = ""
+    """What the field says, shortened; never a secret."""
+    remedy: str = ""
+    target: str = ""
+    """The object that is written, as `BackendTLSPolicy obs/grafana`."""
+    severity: Severity | None = None
+
+    @property
+    def level(self) -> Severity:
+        return self.severity or SEVERITIES[self.category]
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        return (ORDER[self.category], *(self.source.order if self.source else ("", "")), self.reason, self.target, self.text)
+
+
+def shown_value(value: Any) -> str:
+    """Formats a value of the input: as JSON, shortened, and without keys."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()
+    if "PRIVATE KEY" in text:
+        return "(a private key, not shown)"
+    if len(text) <= MAX_VALUE:
+        return text
+    return f"{text[:MAX_VALUE]}... (sha256 {hashlib.sha256(text.encode()).hexdigest()[:8]})"

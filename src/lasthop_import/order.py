@@ -1,0 +1,75 @@
+"""Finds rules whose order changes: Gateway API tries the more specific match first, other gateways what is written first.
+
+For importers of systems that go by list order or priority: give the rules of a host in the old order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from lasthop.engine.plan import routing
+from lasthop_import.model import Match, PathKind, PathMatch, Rule, ValueMatch
+from lasthop_import.notes import Category, Note
+
+MOST: Final = 300
+"""Rules of a host that are compared, each with each."""
+_TYPES: Final = {PathKind.EXACT: routing.PathType.EXACT, PathKind.REGEX: routing.PathType.REGEX}
+ROOT: Final = PathMatch(PathKind.SEGMENT, "/")
+
+
+def order_notes(rules: Iterable[Rule]) -> Iterator[Note]:
+    """Yields a note for each rule that an overlapping later one overtakes."""
+    by_host: dict[tuple[str, ...], list[Rule]] = {}
+    for rule in rules:
+        by_host.setdefault(rule.hostnames, []).append(rule)
+    for host, found in by_host.items():
+        if len(found) > MOST:
+            text = f"{', '.join(host) or 'all hosts'} has {len(found)} rules, too many to compare their order"
+            yield Note(Category.CHANGED, "order-not-compared", text, found[0].source)
+            continue
+        for earlier, later in itertools.combinations(found, 2):
+            if _overtakes(later, earlier):
+                text = (
+                    f"was tried before {later.source.object} {later.source.field}, which is more specific and comes first now"
+                )
+                yield Note(Category.CHANGED, "order-changed", text, earlier.source)
+
+
+def _overtakes(later: Rule, earlier: Rule) -> bool:
+    pairs = itertools.product(later.matches or (Match(),), earlier.matches or (Match(),))
+    return any(_precedence(one) < _precedence(other) and _overlap(one, other) for one, other in pairs)
+
+
+def _precedence(match: Match) -> tuple[int, ...]:
+    path = match.path or ROOT
+    kind = _TYPES.get(path.kind, routing.PathType.PREFIX)
+    values = [tuple(routing.ValueMatch(v.name, v.value, v.regex) for v in each) for each in (match.headers, match.query)]
+    return routing.Match(path.value, kind, values[0], values[1], match.method).precedence
+
+
+def _overlap(one: Match, other: Match) -> bool:
+    """Returns whether some request may match both; regular expressions are not looked into."""
+    if one.method and other.method and one.method != other.method:
+        return False
+    if _exclude(one.headers, other.headers) or _exclude(one.query, other.query):
+        return False
+    return _paths_overlap(one.path or ROOT, other.path or ROOT)
+
+
+def _exclude(some: tuple[ValueMatch, ...], others: tuple[ValueMatch, ...]) -> bool:
+    wanted = {each.name.lower(): each.value for each in some if not each.regex}
+    return any(not each.regex and wanted.get(each.name.lower(), each.value) != each.value for each in others)
+
+
+def _paths_overlap(one: PathMatch, other: PathMatch) -> bool:
+    if PathKind.REGEX in (one.kind, other.kind):
+        return True
+    if one.kind is PathKind.EXACT and other.kind is PathKind.EXACT:
+        return one.value == other.value
+    if PathKind.EXACT in (one.kind, other.kind):
+        exact, prefix = (one, other) if one.kind is PathKind.EXACT else (other, one)
+        return f"{exact.value.rstrip('/')}/".startswith(f"{prefix.value.rstrip('/')}/")
+    shorter, longer = sorted((one.value.rstrip("/"), other.value.rstrip("/")), key=len)
+    return f"{longer}/".startswith(f"{shorter}/")

@@ -1,0 +1,250 @@
+"""Reads the fields of an object and keeps account of them: what is never read is listed as unknown.
+
+A getter consumes the field with everything below it; `child` and `children` consume nothing by themselves, so that each field
+of a mapping is accounted for. `cannot` and its siblings consume a field and list it. A field of the wrong type is listed, and
+the default is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
+
+from lasthop.edge.admission.problem import Path, field
+from lasthop_import.documents import Document
+from lasthop_import.notes import Category, Note, Severity, Source, shown_value
+
+IGNORED_ANNOTATIONS: Final = (
+    "kubectl.kubernetes.io/",
+    "meta.helm.sh/",
+    "helm.sh/",
+    "argocd.argoproj.io/",
+    "kustomize.toolkit.fluxcd.io/",
+    "app.kubernetes.io/",
+    "deployment.kubernetes.io/",
+    "field.cattle.io/",
+)
+"""Prefixes of annotations by which tools keep their own accounts."""
+T = TypeVar("T")
+D = TypeVar("D")
+_TYPES: Final = {str: "a text", bool: "true or false", int: "a number", dict: "a mapping", list: "a list"}
+
+
+class Account:
+    """Records which fields of one object were read, and what there is to say about it."""
+
+    def __init__(self, document: Document, notes: list[Note]) -> None:
+        self.document = document
+        self.read: set[Path] = set()
+        self.asked: set[Path] = set()
+        """Mappings of which some field was asked for, also one that is not there: hundreds are not."""
+        self.notes = notes
+
+    def unread(self) -> list[Path]:
+        """Returns the topmost fields of which nothing was read."""
+        entered = {path[:length] for path in self.read for length in range(len(path))}
+        entered |= {path[:length] for path in self.asked for length in range(len(path) + 1)}
+        return list(self._unread(self.document.value, (), entered))
+
+    def _unread(self, value: Any, path: Path, entered: set[Path]) -> Iterator[Path]:
+        if path in self.read or value is None or _exempt(path):
+            return
+        inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        if len(path) < 1 or path in entered or path in (("metadata",), ("metadata", "annotations")):
+            for step, below in inside:
+                yield from self._unread(below, (*path, step), entered)
+        else:
+            yield path
+
+
+def _exempt(path: Path) -> bool:
+    """Returns whether a field needs no account: metadata but for annotations says nothing about a gateway, and others write
+    the status."""
+    match path:
+        case ("apiVersion" | "kind" | "status",):
+            return True
+        case ("metadata", name):
+            return name != "annotations"
+        case ("metadata", "annotations", str() as name):
+            return name.startswith(IGNORED_ANNOTATIONS)
+        case _:
+            return False
+
+
+class Reader:
+    """Reads one mapping of an object."""
+
+    def __init__(self, account: Account, value: dict[str, Any], path: Path = ()) -> None:
+        self._account = account
+        self.value = value
+        self.path = path
+
+    @property
+    def document(self) -> Document:
+        return self._account.document
+
+    @property
+    def namespace(self) -> str:
+        return self.document.namespace
+
+    def __contains__(self, key: str) -> bool:
+        return self.value.get(key) is not None
+
+    def source(self, *steps: str | int) -> Source:
+        return Source(self.document, (*self.path, *steps))
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def raw(self, key: str) -> Any:
+        """Returns a field as it is, and consumes all of it."""
+        self._account.asked.add(self.path)
+        if key in self.value:
+            self._account.read.add((*self.path, key))
+        return self.value.get(key)
+
+    def text(self, key: str, default: str = "") -> str:
+        return self._typed(key, str, default)
+
+    def integer(self, key: str, default: int | None = None) -> int | None:
+        return self._typed(key, int, default)
+
+    def boolean(self, key: str, default: bool = False) -> bool:
+        return self._typed(key, bool, default)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        found: list[Any] = self._typed(key, list, [])
+        for number, each in enumerate(found):
+            if not isinstance(each, str):
+                self._wrong_type((key, number), each, str)
+        return tuple(each for each in found if isinstance(each, str))
+
+    def mapping(self, key: str) -> dict[str, Any]:
+        """Returns a mapping as it is, and consumes all of it."""
+        return self._typed(key, dict, {})
+
+    def text_map(self, key: str) -> dict[str, str]:
+        """Returns a mapping of texts, as labels or headers; what is no text is listed."""
+        return self._map(key, str)
+
+    def number_map(self, key: str) -> dict[str, int]:
+        return self._map(key, int)
+
+    def _map(self, key: str, wanted: type[T]) -> dict[str, T]:
+        found = self.mapping(key)
+        good = {name: each for name, each in found.items() if isinstance(each, wanted) and not isinstance(each, bool)}
+        for name in found:
+            if name not in good:
+                self._wrong_type((key, name), found[name], wanted)
+        return good
+
+    def port(self, key: str) -> int | str | None:
+        """Returns an IntOrString: a number, also where it is written as a text, or a name."""
+        found = self.raw(key)
+        if isinstance(found, bool) or not isinstance(found, int | str | None):
+            self._wrong_type((key,), found, int)
+            return None
+        return int(found) if isinstance(found, str) and found.isascii() and found.isdigit() else found
+
+    # --- below -------------------------------------------------------------------------------------------------------
+
+    def child(self, key: str) -> Reader:
+        """Returns the mapping in a field; an empty one if there is none."""
+        found = self.value.get(key)
+        if found is not None and not isinstance(found, dict):
+            self._wrong_type((key,), found, dict)
+        if not found or not isinstance(found, dict):
+            self._account.read.add((*self.path, key))
+            return Reader(self._account, {}, (*self.path, key))
+        return Reader(self._account, found, (*self.path, key))
+
+    def children(self, key: str) -> list[Reader]:
+        """Returns the mappings in a list."""
+        found = self.value.get(key)
+        if found is not None and not isinstance(found, list):
+            self._wrong_type((key,), found, list)
+        if not found or not isinstance(found, list):
+            self._account.read.add((*self.path, key))
+            return []
+        for number, each in enumerate(found):
+            if not isinstance(each, dict):
+                self._wrong_type((key, number), each, dict)
+            elif not each:
+                self._account.read.add((*self.path, key, number))
+        return [
+            Reader(self._account, each, (*self.path, key, number))
+            for number, each in enumerate(found)
+            if isinstance(each, dict)
+        ]
+
+    def annotations(self) -> Reader:
+        """Returns the annotations. Values that are no texts, which an API server refuses, are listed and read as YAML meant
+        them: `on` without quotes is true."""
+        found = self.document.metadata.get("annotations")
+        path = ("metadata", "annotations")
+        if not isinstance(found, dict):
+            return Reader(self._account, {}, path)
+        texts = {}
+        for name, value in found.items():
+            if value is not None and not isinstance(value, str):
+                text = f"is {shown_value(value)}, not a text, so an API server refuses the object; put it in quotes"
+                self._account.notes.append(
+                    Note(Category.CANNOT, "not-a-text", text, Source(self.document, (*path, name)), shown_value(value))
+                )
+                value = shown_value(value)
+            texts[name] = value
+        return Reader(self._account, texts, path)
+
+    # --- accounts ----------------------------------------------------------------------------------------------------
+
+    def ignore(self, *keys: str) -> None:
+        """Consumes fields that mean nothing to the new gateway, and whose absence nobody would notice."""
+        self._account.read.update((*self.path, key) for key in keys)
+
+    def note(
+        self,
+        category: Category,
+        reason: str,
+        text: str,
+        key: str | None = None,
+        *,
+        remedy: str = "",
+        severity: Severity | None = None,
+    ) -> None:
+        """Lists something about a field, or about this mapping."""
+        path = self.path if key is None else (*self.path, key)
+        value = "" if key is None else shown_value(self.value.get(key))
+        if key is not None:
+            self._account.read.add(path)
+        self._account.notes.append(Note(category, reason, text, Source(self.document, path), value, remedy, "", severity))
+
+    def cannot(self, key: str, text: str, reason: str = "no-equivalent", *, remedy: str = "") -> None:
+        """Consumes a field, if it is there, and lists it as one without an equivalent."""
+        if key in self:
+            self.note(Category.CANNOT, reason, text, key, remedy=remedy)
+
+    def access_control(self, key: str, text: str, *, remedy: str = "") -> None:
+        """Consumes a field, if it is there, and lists it as access control that is not carried over."""
+        if key in self:
+            self.note(Category.ACCESS_CONTROL, key.rpartition("/")[2], text, key, remedy=remedy)
+
+    # --- underneath --------------------------------------------------------------------------------------------------
+
+    def _typed(self, key: str, wanted: type[T], default: D) -> T | D:
+        found = self.raw(key)
+        if found is None:
+            return default
+        if not isinstance(found, wanted) or (wanted is int and isinstance(found, bool)):
+            self._wrong_type((key,), found, wanted)
+            return default
+        return found
+
+    def _wrong_type(self, steps: Path, value: Any, wanted: type) -> None:
+        path = (*self.path, *steps)
+        self._account.read.add(path)
+        text = f"must be {_TYPES[wanted]}; it is not used"
+        self._account.notes.append(
+            Note(Category.CANNOT, "wrong-type", text, Source(self.document, path), shown_value(value), "Correct it.")
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.document.name} {field(self.path)}>"

@@ -1,0 +1,91 @@
+"""The result of an import: objects, a row for each hop, notes and open questions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from lasthop.edge.admission.chain import AdmittedObject
+from lasthop_import.decisions import Question
+from lasthop_import.documents import Unparsable
+from lasthop_import.levels import Level, NewLevel, over_believed
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.writer.objects import File, Written
+
+OPEN: Final = 3
+"""The exit code if something needs a decision; 1: not everything could be read or written."""
+OPEN_CATEGORIES: Final = (Category.DECISION, Category.TODO, Category.BELIEVED, Category.ACCESS_CONTROL)
+SERIOUS: Final = (Severity.ERROR, Severity.HIGH)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What happened to one hop: what the old gateway checked, what its author believes, what is checked now."""
+
+    source: Source
+    route: str
+    """The route that is written, as `HTTPRoute obs/grafana`; empty: a copied one."""
+    backend: str
+    """`Service obs/grafana:443`."""
+    role: str
+    """backend, mirror or auth."""
+    old: Level
+    believed: Level
+    new: NewLevel
+    why: str = ""
+    target: str = ""
+    detail: str = ""
+
+    @property
+    def misled(self) -> bool:
+        return over_believed(self.old, self.believed)
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        urgency = (self.new is not NewLevel.TODO, not self.misled, self.new is NewLevel.PLAINTEXT)
+        return (*urgency, self.backend, *self.source.order, self.role)
+
+
+class Result(msgspec.Struct, frozen=True):
+    systems: tuple[str, ...]
+    objects: tuple[Written, ...]
+    """Sorted by namespace, kind and name."""
+    admitted: tuple[AdmittedObject, ...]
+    """The same, decoded."""
+    context: tuple[AdmittedObject, ...]
+    """Objects of the input that the others refer to and that are not written."""
+    rows: tuple[Row, ...]
+    notes: tuple[Note, ...]
+    questions: tuple[Question, ...]
+    entries: tuple[str, ...]
+    """Decisions that the command line has made, as they go into decisions.yaml."""
+    problems: tuple[Unparsable, ...] = ()
+    inadmissible: int = 0
+    """Objects that were left out because our own admission refuses them."""
+
+    def of_file(self, file: File) -> list[Written]:
+        return [each for each in self.objects if each.file is file]
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """Hops by old and new level, as `unverified -> TODO`."""
+        counted = Counter((row.old, row.new) for row in self.rows)
+        ordered = sorted(counted.items(), key=lambda item: (list(Level).index(item[0][0]), list(NewLevel).index(item[0][1])))
+        return {f"{old} -> {new}": number for (old, new), number in ordered}
+
+    def open(self, accepted: Collection[str] = (), *, strict: bool = False) -> list[Note]:
+        """Returns the notes that somebody must act on. `accepted`: categories or reasons."""
+        more = (Category.CHANGED, Category.CANNOT, Category.UNKNOWN) if strict else ()
+        return [
+            note
+            for note in self.notes
+            if (note.category in OPEN_CATEGORIES and note.level in SERIOUS) or note.category in more
+            if note.category not in accepted and note.reason not in accepted
+        ]
+
+    def exit_code(self, accepted: Collection[str] = (), *, strict: bool = False) -> int:
+        if self.problems or self.inadmissible:
+            return 1
+        return OPEN if self.open(accepted, strict=strict) else 0

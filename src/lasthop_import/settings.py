@@ -1,0 +1,82 @@
+"""The settings of one import, and the interface of a system's importer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from lasthop.base.api.kinds import Kind
+from lasthop_import.documents import Document
+from lasthop_import.model import Imported, ObjectName
+
+if TYPE_CHECKING:
+    from lasthop_import.inputs import Inputs
+
+DAY = 86400.0
+
+
+class Settings(msgspec.Struct, frozen=True):
+    now: float
+    gateway: ObjectName = ObjectName("gateways", "imported")
+    gateway_class: str = "lasthop"
+    parent: ObjectName | None = None
+    """An existing Gateway to attach routes to; then none is written."""
+    parent_listener: str = ""
+    ingress_classes: tuple[str, ...] = ()
+    """Empty: what IngressClass objects say, or all."""
+    domain: str = ""
+    default_certificate: ObjectName | None = None
+    ca_files: Mapping[str, bytes] = {}
+    """By the path in the old proxy."""
+    unverified: str = "todo"
+    """Or waive."""
+    chain_only: str = "todo"
+    """Or strict, or waive."""
+    reason: str = ""
+    """Of waivers by these two."""
+    waiver_days: int = 90
+    allow_waivers: bool = False
+    split_conflicts: bool = False
+    with_secrets: bool = False
+    experimental: bool = True
+    in_cluster: bool = False
+    """The input is a cluster: what is in it need not be written again."""
+    only: tuple[str, ...] = ()
+    """`namespace/name` of the objects to import, or `namespace`; empty: all."""
+    flags: Mapping[str, Any] = {}
+    """The systems' own options: by name, without the dashes."""
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """An option of one system, as `--traefik-entrypoint NAME=PORT`."""
+
+    name: str
+    """With the dashes."""
+    help: str
+    metavar: str | None = None
+    """None: it takes no value, and arrives as a bool."""
+    multiple: bool = False
+    """It arrives as a tuple."""
+    file: bool = False
+    """The value is a path; what arrives is the content as bytes, or b""."""
+    default: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.name.lstrip("-")
+
+
+class System(msgspec.Struct, frozen=True):
+    name: str
+    """As it is typed: `ingress-nginx`."""
+    title: str
+    kinds: tuple[Kind, ...]
+    """What it reads besides Services, EndpointSlices, ConfigMaps, Secrets and IngressClasses."""
+    read: Callable[[Inputs, Settings], Imported]
+    claims: Callable[[Document], bool]
+    """For `auto`: whether an object, of one of the kinds, is of this system."""
+    flags: tuple[Flag, ...] = ()
+    controllers: tuple[str, ...] = ()
+    """Of IngressClasses, whose Ingresses are always its own."""

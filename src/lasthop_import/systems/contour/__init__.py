@@ -1,0 +1,53 @@
+"""Imports Contour: HTTPProxies with everything that they include, ExtensionServices, and Ingresses.
+
+Read at projectcontour/contour 31c4bb38.
+
+    kinds.py         kinds, classes, delegations, the controller's configuration
+    backend_tls.py   protocols of Services, and what Envoy verifies of them
+    conditions.py    which requests
+    filters.py       what is done to them
+    proxies.py       HTTPProxies as listeners and rules
+    ingresses.py     Ingresses likewise
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop_import.documents import Document
+from lasthop_import.inputs import INGRESS, Inputs
+from lasthop_import.model import Imported
+from lasthop_import.settings import Flag, Settings, System
+from lasthop_import.systems.contour.backend_tls import Backends
+from lasthop_import.systems.contour.ingresses import IngressReader
+from lasthop_import.systems.contour.kinds import GROUP, KINDS, PREFIXES, Delegations, class_of, read_config
+from lasthop_import.systems.contour.proxies import ProxyReader
+
+
+def read(inputs: Inputs, settings: Settings) -> Imported:
+    """Reads all HTTPProxies and Ingresses of the class."""
+    delegations = Delegations(inputs)
+    backends = Backends(inputs, delegations, read_config(inputs, settings))
+    proxies = ProxyReader(inputs, settings, delegations, backends)
+    proxies.read()
+    ingresses = IngressReader(inputs, settings, delegations, backends)
+    ingresses.read()
+    return Imported(tuple((*proxies.listeners, *ingresses.listeners)), tuple((*proxies.rules, *ingresses.rules)))
+
+
+def _claims(document: Document) -> bool:
+    if document.kind != INGRESS.kind:
+        return document.group == GROUP
+    annotations = document.metadata.get("annotations")
+    own = isinstance(annotations, dict) and any(str(name).startswith(PREFIXES[0]) for name in annotations)
+    return own or class_of(document) == "contour"
+
+
+SYSTEM: Final = System(
+    name="contour",
+    title="Contour",
+    kinds=(*KINDS, INGRESS),
+    read=read,
+    claims=_claims,
+    flags=(Flag("--contour-config", "The controller's contour.yaml.", "FILE", file=True),),
+)

@@ -1,0 +1,180 @@
+"""Says what Contour verifies of a backend: nothing, unless `validation` stands beside the protocol tls or h2.
+
+The protocol is that of the HTTPProxy, else the Service port's appProtocol, else an annotation of the Service. `validation`
+beside another protocol is silently not used. [internal/dag/httpproxy_processor.go, accessors.go, internal/envoy/v3/auth.go]
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.engine.plan.tls_options import TLSOptions
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import Backend, Hop, HopTLS, HostBackend, MissingTrust, Name, ServiceBackend, Trust, TrustRef
+from lasthop_import.names import shortened
+from lasthop_import.notes import Category, Severity
+from lasthop_import.reader import Reader
+from lasthop_import.systems.contour.kinds import EXTENSION_SERVICE, Config, Delegations, secret_name
+
+TLS = ("tls", "h2")
+PLAIN = ("", "h2c")
+UNKNOWN = "unknown"
+"""The Service, which would say it, is not in the input."""
+APP_PROTOCOLS = {"https": "tls", "kubernetes.io/h2c": "h2c"}
+
+
+class Backends:
+    def __init__(self, inputs: Inputs, delegations: Delegations, config: Config) -> None:
+        self._inputs = inputs
+        self._delegations = delegations
+        self._config = config
+
+    def hop(self, reader: Reader, sni: str) -> Hop | None:
+        """Returns the hop of an entry of `services`; `sni`: the Host that requests get, if that is fixed."""
+        name, port = reader.text("name"), reader.integer("port") or 0
+        spoken = reader.text("protocol") or self.protocol(reader.namespace, name, port)
+        backend = self.backend(reader.namespace, name, port)
+        reader.cannot("healthPort", "endpoints are not probed")
+        sni = sni or (backend.hostname if isinstance(backend, HostBackend) else "")
+        tls = self._tls(reader, spoken, sni)
+        return self._made(reader, backend, tls, spoken)
+
+    def _made(self, reader: Reader, backend: Backend, tls: HopTLS | None, spoken: str) -> Hop:
+        if isinstance(backend, HostBackend):
+            wire = {"h2c": "H2C", "tls": "HTTP11"}.get(spoken, "")
+            backend = msgspec.structs.replace(backend, protocol=wire)
+            if tls is not None:
+                tls = msgspec.structs.replace(tls, options=msgspec.structs.replace(tls.options, alpn=()))
+        return Hop(reader.source(), backend, tls, h2c=spoken == "h2c")
+
+    def backend(self, namespace: str, name: str, port: int | str | None) -> Backend:
+        document = self._inputs.find("Service", namespace, name)
+        spec = document.value.get("spec") if document else None
+        if isinstance(spec, dict) and spec.get("type") == "ExternalName" and isinstance(port, int):
+            return HostBackend(namespace, shortened(f"{name}-{port}"), str(spec.get("externalName", "")).lower(), port)
+        return ServiceBackend(namespace, name, port or None)
+
+    def protocol(self, namespace: str, name: str, port: int | str | None) -> str:
+        """Returns the protocol that the Service gives its port."""
+        found = self._inputs.port(namespace, name, port)
+        if self._inputs.ports(namespace, name) is None:
+            return UNKNOWN
+        if found is None:
+            return ""
+        if found.app_protocol:
+            return APP_PROTOCOLS.get(found.app_protocol, "")
+        annotations = self._inputs.annotations("Service", namespace, name)
+        listed = {
+            protocol: [
+                each.strip() for each in annotations.get(f"projectcontour.io/upstream-protocol.{protocol}", "").split(",")
+            ]
+            for protocol in ("tls", "h2c", "h2")
+        }
+        for wanted in (found.name, str(found.number)):
+            for protocol, ports in listed.items():
+                if wanted and wanted in ports:
+                    return protocol
+        return ""
+
+    def ingress_tls(self, spoken: str) -> HopTLS | None:
+        """Returns the TLS of an Ingress's backend, of which nothing can be verified."""
+        if spoken == UNKNOWN:
+            return _unknown()
+        if spoken in PLAIN:
+            return None
+        why = f"the Service's protocol is {spoken}; an Ingress cannot verify backends"
+        client, options = self._config.client, self._options(spoken)
+        return HopTLS(Level.UNVERIFIED, why, client_certificate=client, shown_to_all=True, options=options)
+
+    def extension(self, reference: Reader, namespace: str) -> Hop | None:
+        """Returns the hop to an ExtensionService: h2 over TLS, not verified, unless it says otherwise."""
+        owner, name = reference.text("namespace") or namespace, reference.text("name")
+        reference.ignore("apiVersion")
+        document = self._inputs.find("ExtensionService", owner, name, EXTENSION_SERVICE.group)
+        if document is None:
+            return None
+        spec = self._inputs.open(document).child("spec")
+        services = spec.children("services")
+        for key in ("loadBalancerPolicy", "timeoutPolicy", "protocolVersion", "circuitBreakerPolicy"):
+            spec.cannot(key, "has no equivalent")
+        for each in services:
+            each.ignore("weight")
+        for each in services[1:]:
+            each.note(Category.CANNOT, "extension-services", "only the first of several is asked")
+            each.ignore("name", "port")
+        if not services:
+            spec.ignore("protocol", "validation")
+            return None
+        spoken = spec.text("protocol") or "h2"
+        names = spec.child("validation").texts("subjectNames") or (spec.child("validation").text("subjectName"),)
+        backend = self.backend(document.namespace, services[0].text("name"), services[0].integer("port") or 0)
+        tls = self._tls(spec, spoken, names[0])
+        return self._made(services[0], backend, tls, spoken)
+
+    # --- levels ------------------------------------------------------------------------------------------------------
+
+    def _tls(self, reader: Reader, spoken: str, sni: str) -> HopTLS | None:
+        validated = "validation" in reader
+        validation = reader.child("validation")
+        names = tuple(dict.fromkeys(n for n in (validation.text("subjectName"), *validation.texts("subjectNames")) if n))
+        base = HopTLS(
+            Level.NAME,
+            f"protocol {spoken} with validation",
+            names=tuple(map(Name, names)),
+            sni=sni,
+            client_certificate=self._config.client,
+            shown_to_all=True,
+            options=self._options(spoken),
+        )
+        secret = validation.text("caSecret")
+        trust, problem = self._trust(secret, reader) if validated else ((), "")
+        base = msgspec.structs.replace(base, trust=trust)
+        if validated and not names:
+            problem = problem or "validation has no subjectName"
+        if spoken == UNKNOWN and validated and not problem:
+            text = "the Service is not in the input, and decides whether TLS was used at all; it is taken to say so"
+            reader.note(Category.TODO, "protocol-unknown", text, remedy="Add it to the input.", severity=Severity.WARNING)
+            return msgspec.structs.replace(base, why="validation, if the Service asks for TLS")
+        if spoken == UNKNOWN:
+            return _unknown()
+        if spoken not in (*TLS, *PLAIN):
+            why = f"protocol {spoken!r} is none of Contour's, so that the route was not served"
+            return HopTLS(Level.BROKEN, why, names=base.names, trust=base.trust)
+        if spoken in PLAIN:
+            if not validated:
+                return None
+            why = "validation is not used without the protocol tls or h2: nothing was encrypted"
+            rest = {"believed": Level.NAME, "believed_reason": "validation-without-tls", "was_plaintext": True}
+            return msgspec.structs.replace(base, level=Level.BROKEN, why=why, **rest)
+        if not validated:
+            why = f"protocol {spoken} without validation, which accepts any certificate"
+            return msgspec.structs.replace(base, level=Level.UNVERIFIED, why=why)
+        if problem:
+            why = f"{problem}, so that the HTTPProxy was not served"
+            return msgspec.structs.replace(base, level=Level.BROKEN, why=why)
+        return base
+
+    def _trust(self, text: str, reader: Reader) -> tuple[tuple[Trust, ...], str]:
+        namespace = reader.namespace
+        if not text:
+            return (MissingTrust("validation has no caSecret"),), "validation has no caSecret"
+        secret = secret_name(text, namespace)
+        data = self._inputs.data("Secret", *secret)
+        problem = ""
+        if not self._delegations.permit(secret, namespace):
+            problem = f"no TLSCertificateDelegation lets namespace {namespace} use Secret {secret}"
+        elif data is None:
+            text = f"Secret {secret} {self._inputs.absence('Secret', *secret)}; it is taken to have a ca.crt"
+            reader.note(Category.TODO, "secret-missing", text, severity=Severity.WARNING)
+        elif "ca.crt" not in data:
+            problem = f"Secret {secret} has no ca.crt"
+        return (TrustRef("Secret", *secret),), problem
+
+    def _options(self, spoken: str) -> TLSOptions:
+        return msgspec.structs.replace(self._config.options, alpn=("h2",) if spoken == "h2" else ("http/1.1",))
+
+
+def _unknown() -> HopTLS:
+    why = "the Service is not in the input, and its annotations and appProtocol decide whether TLS was used"
+    return HopTLS(Level.BROKEN, why, was_plaintext=True)

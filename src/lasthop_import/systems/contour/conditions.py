@@ -1,0 +1,63 @@
+"""Translates conditions: those of includes and routes add up. One that cannot be written leaves its route out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from lasthop_import.model import Match, PathKind, PathMatch, ValueMatch
+from lasthop_import.reader import Reader
+from lasthop_import.values import value_match
+
+_KINDS: Final = ("exact", "prefix", "suffix", "contains", "regex")
+_NEGATIONS: Final = ("notpresent", "notcontains", "notexact", "treatMissingAsEmpty")
+
+
+class Conditions(NamedTuple):
+    prefix: str = ""
+    kind: PathKind = PathKind.STRING
+    headers: tuple[ValueMatch, ...] = ()
+    query: tuple[ValueMatch, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def match(self) -> Match:
+        return Match(PathMatch(self.kind, self.prefix or "/"), self.headers, self.query)
+
+
+def joined(outer: Conditions, entries: Sequence[Reader]) -> Conditions:
+    """Returns the conditions of an include or route below others: prefixes are put one after the other."""
+    prefix, kind = outer.prefix, outer.kind
+    headers, query, problems = list(outer.headers), list(outer.query), list(outer.problems)
+    for each in entries:
+        for key, found in (("prefix", PathKind.STRING), ("exact", PathKind.EXACT), ("regex", PathKind.REGEX)):
+            if value := each.text(key):
+                before = re.escape(prefix) if found is PathKind.REGEX else prefix
+                prefix, kind = (
+                    re.sub("/+", "/", f"{before}{value}") if found is not PathKind.REGEX else f"{before}{value}",
+                    found,
+                )
+        for key, collected in (("header", headers), ("queryParameter", query)):
+            if key in each:
+                match = _value(each.child(key))
+                if match is None:
+                    problems.append(f"a condition of a {key}")
+                else:
+                    collected.append(match)
+    return Conditions(prefix, kind, tuple(headers), tuple(query), tuple(problems))
+
+
+def _value(reader: Reader) -> ValueMatch | None:
+    """Returns the match of a header or query parameter; None for negations, which have no equivalent."""
+    name, insensitive = reader.text("name"), reader.boolean("ignoreCase")
+    kind, value = next(((each, reader.text(each)) for each in _KINDS if each in reader), ("", ""))
+    if reader.boolean("present") and not kind:
+        kind = "present"
+    negated = any(key in reader for key in _NEGATIONS)
+    reader.ignore(*_NEGATIONS, *_KINDS)
+    found = value_match(name, kind, value) if kind and not negated else None
+    if found is None or not insensitive or kind == "regex":
+        return found
+    pattern = found.value if found.regex else re.escape(found.value)
+    return ValueMatch(name, f"(?i){pattern}", regex=True)

@@ -1,0 +1,139 @@
+"""The kinds of Contour, which objects are its own, who may use whose Secrets, and the controller's configuration."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from lasthop.base.api.kinds import Kind
+from lasthop.base.api.meta import Object
+from lasthop.edge.admission.yaml import parse
+from lasthop.engine.plan.tls_options import CIPHER_SUITES, VERSIONS, TLSOptions
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import ObjectName
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.settings import Settings
+
+GROUP = "projectcontour.io"
+HTTP_PROXY: Final = Kind("HTTPProxy", GROUP, ("v1",), "httpproxies", Object)
+DELEGATION: Final = Kind("TLSCertificateDelegation", GROUP, ("v1",), "tlscertificatedelegations", Object)
+EXTENSION_SERVICE: Final = Kind("ExtensionService", GROUP, ("v1alpha1",), "extensionservices", Object)
+CONFIGURATION: Final = Kind("ContourConfiguration", GROUP, ("v1alpha1",), "contourconfigurations", Object)
+KINDS: Final = (HTTP_PROXY, DELEGATION, EXTENSION_SERVICE, CONFIGURATION)
+PREFIXES: Final = ("projectcontour.io/", "ingress.kubernetes.io/", "kubernetes.io/ingress.")
+CLASS_ANNOTATIONS: Final = ("projectcontour.io/ingress.class", "kubernetes.io/ingress.class")
+
+
+def class_of(document: Document) -> str:
+    """Returns the class of an HTTPProxy or Ingress: of an annotation, or of the field."""
+    annotations, spec = document.metadata.get("annotations"), document.value.get("spec")
+    values = [annotations.get(name) for name in CLASS_ANNOTATIONS] if isinstance(annotations, dict) else []
+    values.append(spec.get("ingressClassName") if isinstance(spec, dict) else None)
+    return next((each for each in values if isinstance(each, str) and each), "")
+
+
+def is_ours(document: Document, settings: Settings) -> bool:
+    """Returns whether an object is of the class: the one that is asked for, or contour, or none."""
+    wanted = settings.ingress_classes
+    return "all" in wanted or class_of(document) in (wanted or ("", "contour"))
+
+
+class Delegations:
+    """Says which Secrets other namespaces may use."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._granted: set[tuple[str, str, str]] = set()
+        for document in inputs.of(DELEGATION):
+            for each in inputs.open(document).child("spec").children("delegations"):
+                for target in each.texts("targetNamespaces"):
+                    self._granted.add((document.namespace, each.text("secretName"), target))
+                each.ignore("secretName")
+
+    def permit(self, secret: ObjectName, namespace: str) -> bool:
+        granted = self._granted & {(secret.namespace, secret.name, each) for each in (namespace, "*")}
+        return secret.namespace == namespace or bool(granted)
+
+
+def secret_name(text: str, namespace: str) -> ObjectName:
+    """Reads `[namespace/]name`."""
+    owner, _, name = text.rpartition("/")
+    return ObjectName(owner or namespace, name)
+
+
+class Config(msgspec.Struct, frozen=True):
+    client: ObjectName | None = None
+    """Shown to every backend with TLS."""
+    options: TLSOptions = TLSOptions()
+
+
+def read_config(inputs: Inputs, settings: Settings) -> Config:
+    """Returns the configuration: of the file that is given, of the ConfigMap `contour`, or of a ContourConfiguration."""
+    content = settings.flags.get("contour-config")
+    source: Source | None = None
+    if not isinstance(content, bytes) or not content:
+        document = next((e for e in inputs.documents if e.kind == "ConfigMap" and e.bare_name == "contour"), None)
+        document = document or inputs.find("ConfigMap", "projectcontour", "contour")
+        source = Source(document, ("data", "contour.yaml")) if document else None
+        content = (inputs.data("ConfigMap", document.namespace, "contour") or {}).get("contour.yaml", b"") if document else b""
+    found = Config()
+    parsed = parse(content).documents if content else []
+    if parsed and isinstance(parsed[0], dict):
+        found = _of_file(inputs, parsed[0], source)
+    for document in inputs.of(CONFIGURATION):
+        spec = inputs.open(document).child("spec")
+        envoy = spec.child("envoy")
+        certificate = envoy.child("clientCertificate")
+        name, namespace = certificate.text("name"), certificate.text("namespace")
+        tls = envoy.child("cluster").child("upstreamTLS")
+        options = _options(tls.text("minimumProtocolVersion"), tls.text("maximumProtocolVersion"), tls.texts("cipherSuites"))
+        tls.cannot("ecdhCurves", "curves are the new gateway's own")
+        for key in sorted({*envoy.value} - {"clientCertificate", "cluster"}):
+            envoy.cannot(key, "a setting of the whole controller that has no equivalent")
+        for key in sorted({*spec.value} - {"envoy"}):
+            if key in ("globalExtAuth", "rateLimitService"):
+                spec.access_control(key, "checked every request; nothing does now")
+            else:
+                spec.cannot(key, "a setting of the whole controller that has no equivalent")
+        found = Config(ObjectName(namespace, name) if name else found.client, options)
+    return found
+
+
+def _of_file(inputs: Inputs, values: dict[str, Any], source: Source | None) -> Config:
+    tls, cluster = (_below(values, key) for key in ("tls", "cluster"))
+    certificate, upstream = _below(tls, "envoy-client-certificate"), _below(cluster, "upstream-tls")
+    for key in ("globalExtAuth", "rateLimitService"):
+        if values.get(key):
+            text = f"{key} of contour.yaml checked every request; nothing does now"
+            inputs.notes.append(Note(Category.ACCESS_CONTROL, key, text, source))
+    others = sorted({*values} - {"tls", "cluster", "globalExtAuth", "rateLimitService"})
+    if others:
+        text = f"settings of the whole controller are not carried over: {', '.join(map(str, others))[:200]}"
+        inputs.notes.append(Note(Category.CANNOT, "controller-settings", text, source, severity=Severity.INFO))
+    name, namespace = certificate.get("name"), certificate.get("namespace")
+    client = ObjectName(namespace, name) if isinstance(name, str) and isinstance(namespace, str) and name else None
+    ciphers = upstream.get("cipher-suites")
+    return Config(
+        client,
+        _options(
+            str(upstream.get("minimum-protocol-version", "")),
+            str(upstream.get("maximum-protocol-version", "")),
+            [each for each in ciphers if isinstance(each, str)] if isinstance(ciphers, list) else [],
+        ),
+    )
+
+
+def _below(values: dict[str, Any], key: str) -> dict[str, Any]:
+    found = values.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _options(lowest: str, highest: str, ciphers: list[str] | tuple[str, ...]) -> TLSOptions:
+    """Returns the settings for all backends; groups of ciphers (`[A|B]`) are taken apart."""
+    names = [name for each in ciphers for name in each.strip("[]").split("|") if name in CIPHER_SUITES]
+    return TLSOptions(
+        min_version=lowest if lowest in VERSIONS and lowest != "1.2" else None,
+        max_version=highest if highest in VERSIONS else VERSIONS[-1],
+        cipher_suites=tuple(dict.fromkeys(names)),
+    )

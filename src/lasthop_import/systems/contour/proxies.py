@@ -1,0 +1,343 @@
+"""Turns HTTPProxies into listeners and rules. A root includes others, whose routes become routes in their own namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter, HTTPRouteTimeouts
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import (
+    Auth,
+    Certificate,
+    ClientValidation,
+    ForeignCertificate,
+    Hop,
+    HopTLS,
+    Listener,
+    Mirror,
+    RouteKind,
+    Rule,
+    SecretCertificate,
+    TrustRef,
+)
+from lasthop_import.notes import Category, Severity
+from lasthop_import.reader import Reader
+from lasthop_import.settings import Settings
+from lasthop_import.systems.contour import filters
+from lasthop_import.systems.contour.backend_tls import Backends
+from lasthop_import.systems.contour.conditions import Conditions, joined
+from lasthop_import.systems.contour.kinds import CLASS_ANNOTATIONS, HTTP_PROXY, Delegations, is_ours, secret_name
+from lasthop_import.values import TOKEN, is_host
+
+HTTP, HTTPS = 80, 443
+CRL_KEY: Final = "crl.pem"
+ACCESS: Final = {
+    "rateLimitPolicy": "requests were limited; they are not any more",
+    "jwtProviders": "requests needed a token (JWT); they need none now",
+    "jwtVerificationPolicy": "requests needed a token (JWT); they need none now",
+    "ipAllowPolicy": "only these addresses were let in; everybody is now",
+    "ipDenyPolicy": "these addresses were refused; they are let in now",
+}
+CANNOT: Final = {
+    "healthCheckPolicy": "endpoints are not probed",
+    "cookieRewritePolicies": "cookies are not rewritten",
+    "internalRedirectPolicy": "redirects of backends are passed on",
+    "slowStartPolicy": "new endpoints get requests at once",
+}
+UNUSED: Final = ("services", "pathRewritePolicy", "timeoutPolicy", "retryPolicy", "loadBalancerPolicy")
+"""Beside a redirect or a direct response."""
+HTTPS_REDIRECT: Final = HTTPRouteFilter(
+    "RequestRedirect", request_redirect=HTTPRequestRedirectFilter("https", status_code=301)
+)
+
+
+class Root(NamedTuple):
+    """A virtual host."""
+
+    hostname: str
+    plain: Listener
+    secure: Listener | None
+    auth: Auth | None
+    cors: tuple[HTTPRouteFilter, ...]
+
+
+class ProxyReader:
+    def __init__(self, inputs: Inputs, settings: Settings, delegations: Delegations, backends: Backends) -> None:
+        self._inputs = inputs
+        self._settings = settings
+        self._delegations = delegations
+        self._backends = backends
+        self._included: set[Document] = set()
+        self.listeners: list[Listener] = []
+        self.rules: list[Rule] = []
+
+    def read(self) -> None:
+        found = []
+        for document in self._inputs.of(HTTP_PROXY):
+            if is_ours(document, self._settings):
+                found.append(document)
+            else:
+                self._inputs.skip(document, "other-class", "its class is another one; see --ingress-class")
+        for document in found:
+            reader = self._inputs.open(document)
+            reader.annotations().ignore(*CLASS_ANNOTATIONS)
+            reader.child("spec").ignore("ingressClassName")
+            if "virtualhost" in reader.child("spec"):
+                self._root(reader.child("spec"))
+        for document in found:
+            spec = self._inputs.open(document).child("spec")
+            if "virtualhost" not in spec and document not in self._included:
+                text = "no root HTTPProxy includes it, so that it was not used"
+                self._inputs.open(document).note(Category.SKIPPED, "orphaned", text, "spec")
+
+    # --- virtual hosts -----------------------------------------------------------------------------------------------
+
+    def _root(self, spec: Reader) -> None:
+        host = spec.child("virtualhost")
+        fqdn = host.text("fqdn").lower()
+        if not is_host(fqdn):
+            text = f"{fqdn[:100]!r} cannot be the hostname of a listener; the HTTPProxy is left out"
+            host.note(Category.CANNOT, "host", text, "fqdn", severity=Severity.HIGH)
+            spec.ignore(*spec.value)
+            spec.note(Category.SKIPPED, "left-out", "has no valid fqdn")
+            return
+        for key, text in ACCESS.items():
+            host.access_control(key, text)
+        root = Root(
+            fqdn,
+            Listener(host.source(), HTTP, "HTTP", fqdn),
+            self._secure(host, fqdn, "tcpproxy" in spec),
+            self._auth(host),
+            filters.cors_filter(host),
+        )
+        if "tcpproxy" in spec:
+            self._stream(spec, root)
+        self._proxy(spec, root, Conditions(), (spec.document,))
+
+    def _secure(self, host: Reader, fqdn: str, stream: bool) -> Listener | None:
+        tls = host.child("tls")
+        if "tls" not in host:
+            return None
+        passed, named = tls.boolean("passthrough"), tls.text("secretName")
+        for key in ("minimumProtocolVersion", "maximumProtocolVersion"):
+            tls.cannot(key, "TLS versions for clients cannot be set by host")
+        if tls.boolean("enableFallbackCertificate"):
+            text = "clients without SNI got the fallback certificate; they reach no host now"
+            tls.note(Category.CANNOT, "fallback-certificate", text, "enableFallbackCertificate")
+        clients = self._clients(tls) if "clientValidation" in tls else None
+        if passed:
+            return Listener(tls.source(), HTTPS, "TLS", fqdn, passthrough=True)
+        certificate: Certificate = ForeignCertificate("tls has no secretName")
+        if named:
+            secret = secret_name(named, host.namespace)
+            certificate = SecretCertificate(*secret)
+            if not self._delegations.permit(secret, host.namespace):
+                text = f"no TLSCertificateDelegation lets namespace {host.namespace} use Secret {secret}; it was not served"
+                tls.note(Category.CHANGED, "not-delegated", text, "secretName", severity=Severity.HIGH)
+                certificate = ForeignCertificate(f"Secret {secret} is not delegated to namespace {host.namespace}")
+        if stream and clients is not None:
+            text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
+            tls.note(Category.ACCESS_CONTROL, "client-certificates", text, "clientValidation")
+            clients = None
+        return Listener(tls.source(), HTTPS, "TLS" if stream else "HTTPS", fqdn, (certificate,), clients=clients)
+
+    def _clients(self, tls: Reader) -> ClientValidation:
+        reader = tls.child("clientValidation")
+        secret = secret_name(reader.text("caSecret") or "client-ca-todo", tls.namespace)
+        optional = reader.boolean("optionalClientCertificate") or reader.boolean("skipClientCertValidation")
+        reader.ignore("optionalClientCertificate", "skipClientCertValidation")
+        if optional:
+            text = "clients without a valid certificate are let in, and the backend is not told which they are"
+            reader.note(Category.CHANGED, "client-validation-optional", text)
+        reader.cannot("forwardClientCertificate", "the client's certificate is not passed on")
+        listed = secret_name(reader.text("crlSecret"), tls.namespace) if "crlSecret" in reader else None
+        if reader.boolean("crlOnlyVerifyLeafCert") and listed:
+            text = "only clients' own certificates were looked up in the list; if it is a root's, those of their CAs are too"
+            reader.note(Category.TIGHTENED, "crl-of-chain", text, "crlOnlyVerifyLeafCert", severity=Severity.WARNING)
+        revocation = (TrustRef("Secret", *listed, CRL_KEY),) if listed else ()
+        return ClientValidation((TrustRef("Secret", *secret),), optional, revocation)
+
+    def _auth(self, host: Reader) -> Auth | None:
+        if "authorization" not in host:
+            return None
+        reader = host.child("authorization")
+        http, body = reader.child("httpSettings"), reader.child("withRequestBody")
+        hop = self._backends.extension(reader.child("extensionRef"), host.namespace)
+        kind = reader.text("serviceType", "grpc")
+        path, allowed = (
+            http.text("pathPrefix"),
+            {
+                key: tuple(each.text("exact") for each in http.children(key) if TOKEN.fullmatch(each.text("exact")))[:64]
+                for key in ("allowedAuthorizationHeaders", "allowedUpstreamHeaders")
+            },
+        )
+        size = max(0, min(body.integer("maxRequestBytes") or 0, 65535))
+        body.ignore("allowPartialMessage", "packAsBytes")
+        reader.cannot("responseTimeout", "a server that does not answer refuses the request, with 503")
+        if reader.boolean("failOpen"):
+            text = "let requests through when the server did not answer; they are refused now"
+            reader.note(Category.TIGHTENED, "fail-open", text, "failOpen")
+        reader.child("authPolicy").cannot("context", "the server is not told more about a route")
+        reader.child("authPolicy").ignore("disabled")
+        if hop is None:
+            text = "the ExtensionService is not in the input, or names no Service; nobody is asked now"
+            reader.note(Category.ACCESS_CONTROL, "authorization", text, "extensionRef")
+            return None
+        grpc = kind != "http"
+        return Auth(
+            hop,
+            grpc=grpc,
+            path="" if grpc else path,
+            headers=() if grpc else allowed["allowedAuthorizationHeaders"],
+            response_headers=() if grpc else allowed["allowedUpstreamHeaders"],
+            body_bytes=size,
+        )
+
+    # --- routes ------------------------------------------------------------------------------------------------------
+
+    def _proxy(self, spec: Reader, root: Root, outer: Conditions, above: Sequence[Document]) -> None:
+        """Adds the routes of an HTTPProxy and of all that it includes, which come first."""
+        for include in spec.children("includes"):
+            conditions = joined(outer, include.children("conditions"))
+            namespace, name = include.text("namespace") or spec.namespace, include.text("name")
+            document = self._inputs.find("HTTPProxy", namespace, name, HTTP_PROXY.group)
+            if document is None or document in above or not is_ours(document, self._settings):
+                why = "includes itself" if document in above else "is not in the input"
+                text = f"HTTPProxy {namespace}/{name} {why}; its routes are left out"
+                include.note(Category.TODO, "include", text, "name")
+                continue
+            self._included.add(document)
+            below = self._inputs.open(document).child("spec")
+            if "virtualhost" in below:
+                include.note(Category.CANNOT, "include", "another root cannot be included; its routes are left out", "name")
+                continue
+            self._proxy(below, root, conditions, (*above, document))
+        for route in spec.children("routes"):
+            self._route(route, root, joined(outer, route.children("conditions")))
+
+    def _route(self, route: Reader, root: Root, conditions: Conditions) -> None:
+        for key, text in ACCESS.items():
+            route.access_control(key, text)
+        for key, text in CANNOT.items():
+            route.cannot(key, text)
+        route.ignore("enableWebsockets")
+        insecure = route.boolean("permitInsecure")
+        auth = None if route.child("authPolicy").boolean("disabled") else root.auth
+        route.child("authPolicy").cannot("context", "the server is not told more about a route")
+        edits = filters.headers(route)
+        match = conditions.match
+        assert match.path is not None
+        steps = [*edits.filters, *root.cors]
+        answered = "requestRedirectPolicy" in route or "directResponsePolicy" in route
+        hops: tuple[Hop, ...] = ()
+        mirrors: tuple[Mirror, ...] = ()
+        if "requestRedirectPolicy" in route:
+            steps.append(filters.redirect(route.child("requestRedirectPolicy"), match.path))
+        else:
+            hops, mirrors = ((), ()) if answered else self._hops(route, edits.host)
+            steps += filters.rewrite(route, match.path, edits.host)
+        if "directResponsePolicy" in route:
+            text = "has no equivalent; these requests get 500"
+            route.note(Category.CANNOT, "direct-response", text, "directResponsePolicy", severity=Severity.HIGH)
+        for key in UNUSED if answered else ():
+            if key in route:
+                route.note(Category.SKIPPED, "not-used", "has no effect beside a redirect or an answer of its own", key)
+        timeouts = HTTPRouteTimeouts() if answered else filters.timeouts(route)
+        retry = None if answered else filters.retry(route)
+        sessions = None if answered else filters.sessions(route)
+        if conditions.problems:
+            text = (
+                f"the route is left out, because it has {', and '.join(conditions.problems)}, for which there is no equivalent"
+            )
+            route.note(Category.CANNOT, "route-left-out", text, severity=Severity.HIGH)
+            return
+        secure = root.secure if root.secure is not None and root.secure.protocol == "HTTPS" else None
+        direct = [root.plain] if root.secure is None or insecure else []
+        listeners = [*direct, *([secure] if secure else [])]
+        rule = Rule(
+            source=route.source(),
+            namespace=route.namespace,
+            route=route.document.bare_name,
+            listeners=tuple(each.key for each in listeners),
+            hostnames=(root.hostname,),
+            matches=(match,),
+            filters=tuple(steps),
+            hops=hops,
+            mirrors=mirrors,
+            auth=auth,
+            timeouts=timeouts,
+            retry=retry,
+            persistence=sessions,
+        )
+        self.listeners += listeners
+        if listeners:
+            self.rules.append(rule)
+        else:
+            route.note(Category.SKIPPED, "no-listener", "the host passes TLS on, and the route does not permit plaintext")
+        if secure and not direct:
+            self.listeners.append(root.plain)
+            self.rules.append(
+                Rule(
+                    source=route.source(),
+                    namespace=route.namespace,
+                    route=f"{route.document.bare_name}-https-redirect",
+                    listeners=(root.plain.key,),
+                    hostnames=(root.hostname,),
+                    matches=(match,),
+                    filters=(HTTPS_REDIRECT,),
+                )
+            )
+
+    def _hops(self, reader: Reader, host: str) -> tuple[tuple[Hop, ...], tuple[Mirror, ...]]:
+        hops: list[Hop] = []
+        mirrors: list[Mirror] = []
+        entries = reader.children("services")
+        weighted = any(each.value.get("weight") for each in entries if not each.value.get("mirror"))
+        for each in entries:
+            weight = max(0, each.integer("weight") or 0)
+            for key, text in CANNOT.items():
+                each.cannot(key, text)
+            edits = filters.headers(each)
+            hop = self._backends.hop(each, edits.host or host)
+            if hop is None:
+                continue
+            if each.boolean("mirror"):
+                mirrors.append(Mirror(hop, min(weight, 100) or 100))
+            else:
+                steps = (*edits.filters, *filters.host_rewrite(edits.host))
+                hops.append(msgspec.structs.replace(hop, weight=weight if weighted else 1, filters=steps))
+        return tuple(hops), tuple(mirrors)
+
+    def _stream(self, spec: Reader, root: Root) -> None:
+        """Adds the route of whole connections; its own include leads to another HTTPProxy."""
+        reader = spec.child("tcpproxy")
+        for key in ("healthCheckPolicy", "loadBalancerPolicy"):
+            reader.cannot(key, "has no equivalent")
+        for key in ("include", "includes"):
+            if key in reader:
+                text = "connections are not handed on to another HTTPProxy; write its services here"
+                reader.note(Category.CANNOT, "tcpproxy-include", text, key, severity=Severity.HIGH)
+        hops, _ = self._hops(reader, "")
+        if root.secure is None:
+            reader.note(Category.CANNOT, "tcpproxy", "needs tls; it was not served", severity=Severity.HIGH)
+            return
+        if root.secure.passthrough:
+            passed = HopTLS(Level.PASSTHROUGH, "tls.passthrough")
+            hops = tuple(msgspec.structs.replace(hop, tls=passed) for hop in hops)
+        self.listeners.append(root.secure)
+        self.rules.append(
+            Rule(
+                source=reader.source(),
+                namespace=spec.namespace,
+                route=spec.document.bare_name,
+                listeners=(root.secure.key,),
+                hostnames=(root.hostname,),
+                kind=RouteKind.TLS,
+                hops=hops,
+            )
+        )

@@ -1,0 +1,52 @@
+"""Imports Emissary-ingress (Ambassador): Mappings, Hosts, Listeners, TLSContexts, TCPMappings and AuthServices.
+
+Read at emissary-ingress/emissary 3ebe0f46.
+
+    kinds.py         kinds, which instance an object is of, what is only listed
+    services.py      `service: https://name.namespace:port` as a backend
+    backend_tls.py   TLSContexts, and what Envoy verifies of a backend
+    hosts.py         Hosts and Listeners as listeners
+    mappings.py      Mappings and TCPMappings as rules
+    filters.py       what is done to requests
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import Imported
+from lasthop_import.settings import Flag, Settings, System
+from lasthop_import.systems.emissary.backend_tls import read_contexts
+from lasthop_import.systems.emissary.hosts import Front
+from lasthop_import.systems.emissary.kinds import GROUPS, KINDS, Objects
+from lasthop_import.systems.emissary.mappings import MappingReader
+from lasthop_import.systems.emissary.services import Services
+
+
+def read(inputs: Inputs, settings: Settings) -> Imported:
+    """Reads the objects of one instance."""
+    objects = Objects(inputs, str(settings.flags.get("emissary-id") or "default"))
+    contexts = read_contexts(inputs, objects)
+    front = Front(inputs, objects)
+    reader = MappingReader(inputs, objects, contexts, front, Services(inputs, objects.module_namespace()))
+    reader.read()
+    objects.list_others()
+    contexts.note_unused()
+    front.note_unused()
+    return Imported(tuple(front.listeners), tuple((*front.redirects, *reader.rules)))
+
+
+def _claims(document: Document) -> bool:
+    return document.group in GROUPS
+
+
+SYSTEM: Final = System(
+    name="emissary",
+    title="Emissary-ingress (Ambassador)",
+    kinds=KINDS,
+    read=read,
+    claims=_claims,
+    flags=(Flag("--emissary-id", "The instance: AMBASSADOR_ID.", "ID", default="default"),),
+)

@@ -1,0 +1,207 @@
+"""Says what Emissary verifies of a backend: the chain at most, and only where a TLSContext has a certificate of its own.
+
+There is no check of names at all. A TLSContext with a CA and without a certificate is refused ("cannot validate client certs
+without TLS termination"), and then Envoy uses none: what its author believes to be verified is not, or not even encrypted.
+[ir/ircluster, ir/irtlscontext and envoy/v3/v3tls in its Python part]
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, VERSIONS, TLSOptions
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import FileTrust, HopTLS, MissingTrust, Name, ObjectName, Trust, TrustRef
+from lasthop_import.notes import Category, Severity
+from lasthop_import.reader import Reader
+from lasthop_import.systems.emissary.kinds import Objects
+from lasthop_import.systems.emissary.services import scheme
+
+CURVES = next(option.values for option in OPTIONS if option.field == "curves")
+ROOT_KEY = "root-cert.pem"
+CRL_KEY = "crl.pem"
+
+
+class Context(msgspec.Struct, frozen=True):
+    """A TLSContext."""
+
+    reader: Reader
+    problem: str
+    """Why Emissary does not use it."""
+    trust: tuple[Trust, ...]
+    revocation: tuple[TrustRef, ...]
+    client: ObjectName | None
+    client_file: str
+    sni: str
+    options: TLSOptions
+
+
+class Contexts:
+    def __init__(self, contexts: dict[str, Context]) -> None:
+        self._contexts = contexts
+        self._used: set[str] = set()
+
+    def find(self, name: str) -> Context | None:
+        self._used.add(name)
+        return self._contexts.get(name)
+
+    def note_unused(self) -> None:
+        for name, each in self._contexts.items():
+            if name not in self._used:
+                each.reader.note(Category.SKIPPED, "context-not-used", "no Mapping or Host names it", "spec")
+
+    # --- hops --------------------------------------------------------------------------------------------------------
+
+    def hop_tls(self, reader: Reader, key: str, *, grpc: bool = False) -> tuple[HopTLS | None, bool]:
+        """Returns the TLS of a mapping whose service is under `key`, and whether its port is 443 by default."""
+        spoken, named = scheme(reader.text(key)), reader.raw("tls")
+        if spoken not in ("", "http", "https"):
+            text = "has a scheme that Emissary does not know; it used plaintext, or TLS if there is a TLSContext"
+            reader.note(Category.CHANGED, "unknown-scheme", text, key)
+        if named is not None and not isinstance(named, str | bool):
+            reader.note(Category.CANNOT, "wrong-type", "must be the name of a TLSContext", "tls", severity=Severity.HIGH)
+        alpn = TLSOptions(alpn=("h2",)) if grpc else TLSOptions()
+        if named is True:
+            return HopTLS(Level.UNVERIFIED, "tls is true, which is TLS without any settings", options=alpn), True
+        if not isinstance(named, str) or not named:
+            if spoken != "https":
+                return None, False
+            why = "the service is https:// without a TLSContext: no SNI, and any certificate is accepted"
+            return HopTLS(Level.UNVERIFIED, why, Level.CHAIN, "https-not-verified", options=alpn), True
+        context = self.find(named)
+        if context is None or context.problem:
+            return _unusable(spoken, named, context, alpn), spoken == "https"
+        if spoken == "http":
+            reader.note(Category.CHANGED, "tls-despite-http", "TLS is used all the same, because of tls", key)
+        return _used(context, named, alpn if grpc else None), True
+
+
+def _unusable(spoken: str, named: str, context: Context | None, alpn: TLSOptions) -> HopTLS:
+    """Returns what is left without the TLSContext: with https:// still TLS, else nothing."""
+    what = context.problem if context else "does not exist"
+    reason = "ca-was-ignored" if context and context.trust else "unknown-tlscontext"
+    trust = context.trust if context else ()
+    sni = context.sni if context else ""
+    names = (Name(sni),) if sni else ()
+    if spoken == "https":
+        why = f"TLSContext {named} {what}, so that it is not used, and nothing is verified"
+        return HopTLS(Level.UNVERIFIED, why, Level.CHAIN, reason, names, trust=trust, options=alpn)
+    why = f"TLSContext {named} {what}, and the service is not https://, so that nothing was encrypted"
+    if reason == "unknown-tlscontext":
+        reason = "unknown-tlscontext-plaintext"
+    return HopTLS(Level.BROKEN, why, Level.CHAIN, reason, names, trust=trust, was_plaintext=True)
+
+
+def _used(context: Context, named: str, grpc: TLSOptions | None) -> HopTLS:
+    options = context.options
+    if grpc is not None and not options.alpn:
+        options = msgspec.structs.replace(options, alpn=grpc.alpn)
+    names = (Name(context.sni),) if context.sni else ()
+    why = f"TLSContext {named} has no CA"
+    base = HopTLS(
+        Level.UNVERIFIED,
+        why,
+        names=names,
+        sni=context.sni,
+        trust=context.trust,
+        revocation=context.revocation,
+        client_certificate=context.client,
+        options=options,
+    )
+    if context.client_file:
+        text = f"the client certificate is in a file of Emissary ({context.client_file[:100]}); no Secret is known"
+        remedy = "Create a Secret with tls.crt and tls.key, and name it as clientCertificate in decisions.yaml."
+        context.reader.child("spec").note(Category.TODO, "client-certificate-file", text, "cert_chain_file", remedy=remedy)
+    if not context.trust:
+        return base
+    why = f"TLSContext {named} has a CA; Emissary never checks names"
+    believed, reason = (Level.NAME, "names-never-checked") if context.sni else (None, "")
+    return msgspec.structs.replace(base, level=Level.CHAIN, why=why, believed=believed, believed_reason=reason)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_contexts(inputs: Inputs, objects: Objects) -> Contexts:
+    """Reads all TLSContexts; they are found by name, whatever their namespace."""
+    found: dict[str, Context] = {}
+    for reader in objects.of("TLSContext"):
+        context = _context(inputs, reader)
+        first = found.setdefault(reader.document.bare_name, context)
+        if first is not context:
+            text = f"{first.reader.document.name} has the same name; of the two, Emissary uses one, and that is taken here"
+            reader.note(Category.CHANGED, "same-name", text, "spec", severity=Severity.HIGH)
+    return Contexts(found)
+
+
+def _context(inputs: Inputs, reader: Reader) -> Context:
+    spec = reader.child("spec")
+    crossing = spec.boolean("secret_namespacing", True)
+    secret, ca, crl = (_secret(spec.text(key), reader.namespace, crossing) for key in ("secret", "ca_secret", "crl_secret"))
+    files = [spec.text(key) for key in ("cert_chain_file", "private_key_file", "cacert_chain_file")]
+    spec.ignore("hosts", "cert_required", "redirect_cleartext_from")
+    data = inputs.data("Secret", *secret) if secret else None
+    trust: tuple[Trust, ...] = ()
+    problem = ""
+    if secret and files[0]:
+        problem = "has both a secret and a cert_chain_file"
+    elif secret and data is not None and not data.keys() >= {"tls.crt", "tls.key"}:
+        problem = f"names Secret {secret}, which has no certificate with its key"
+    elif files[0] and not files[1]:
+        problem = "has a cert_chain_file without a private_key_file"
+    if secret and data is None:
+        text = f"Secret {secret} {inputs.absence('Secret', *secret)}; it is taken to have a certificate with its key"
+        remedy = "Add it to the input: without it the TLSContext is not used, and with root-cert.pem it has a CA."
+        spec.note(Category.TODO, "secret-missing", text, "secret", remedy=remedy, severity=Severity.WARNING)
+    if ca:
+        trust = (TrustRef("Secret", *ca, "tls.crt"),)
+        content = inputs.data("Secret", *ca)
+        if content is not None and "tls.crt" not in content:
+            trust = (MissingTrust(f"Secret {ca} has no tls.crt, where Emissary reads the CA"),)
+            problem = problem or f"names Secret {ca} as CA, which has no tls.crt"
+    elif secret and data is not None and ROOT_KEY in data:
+        trust = (TrustRef("Secret", *secret, ROOT_KEY),)
+    elif files[2]:
+        trust = (FileTrust(files[2]),)
+    if trust and not secret and not files[0]:
+        problem = "has a CA and no certificate of its own, which Emissary refuses"
+    revocation = (TrustRef("Secret", *crl, CRL_KEY),) if crl and trust else ()
+    client_file = "" if secret else files[0]
+    return Context(reader, problem, trust, revocation, secret, client_file, spec.text("sni"), _options(spec))
+
+
+def _secret(text: str, namespace: str, crossing: bool) -> ObjectName | None:
+    if not text:
+        return None
+    name, dot, other = text.rpartition(".")
+    return ObjectName(other, name) if dot and crossing else ObjectName(namespace, text)
+
+
+def _options(spec: Reader) -> TLSOptions:
+    versions = [spec.text(key).lower().removeprefix("v") for key in ("min_tls_version", "max_tls_version")]
+    for key, version in zip(("min_tls_version", "max_tls_version"), versions, strict=True):
+        if version and version not in VERSIONS:
+            spec.note(Category.CANNOT, "tls-version", "is no version of TLS, and is left out", key)
+    lowest, highest = (each if each in VERSIONS else "" for each in versions)
+    if lowest and highest and lowest > highest:
+        spec.note(Category.CANNOT, "contradiction", "is higher than max_tls_version, and is left out", "min_tls_version")
+        lowest = ""
+    if highest and highest < (lowest or "1.2"):
+        lowest = highest
+    alpn = spec.text("alpn_protocols").strip()
+    if alpn and alpn not in ("h2", "http/1.1"):
+        text = "was sent as one protocol with this very name, which no backend knows; both are offered now"
+        spec.note(Category.CHANGED, "alpn", text, "alpn_protocols")
+        alpn = ""
+    ciphers, curves = spec.texts("cipher_suites"), spec.texts("ecdh_curves")
+    for key, wanted, known in (("cipher_suites", ciphers, CIPHER_SUITES), ("ecdh_curves", curves, CURVES)):
+        if any(each not in known for each in wanted):
+            spec.note(Category.CANNOT, "ciphers", "some of these cannot be chosen, and are left out", key)
+    return TLSOptions(
+        min_version=lowest or None,
+        max_version=highest or VERSIONS[-1],
+        cipher_suites=tuple(each for each in ciphers if each in CIPHER_SUITES),
+        curves=tuple(each for each in curves if each in CURVES),
+        alpn=(alpn,) if alpn else (),
+    )

@@ -1,0 +1,228 @@
+"""Turns Hosts and Listeners into listeners: for each host one with TLS, and one that redirects, routes or rejects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
+from lasthop.engine.resolve.routing.hostnames import intersection
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import Certificate, ForeignCertificate, Listener, Match, PathKind, PathMatch, Rule, SecretCertificate
+from lasthop_import.notes import Category, Severity, Source
+from lasthop_import.reader import Reader
+from lasthop_import.systems.emissary.kinds import Objects
+from lasthop_import.values import is_host
+
+ROOT: Final = Match(PathMatch(PathKind.SEGMENT, "/"))
+ACTIONS: Final = ("Redirect", "Reject", "Route")
+
+
+class Host(msgspec.Struct, frozen=True):
+    source: Source
+    namespace: str
+    name: str
+    hostname: str
+    """Empty: any."""
+    certificate: Certificate | None
+    action: str
+    """What happens to requests without TLS."""
+    selector: Mapping[str, str]
+    """Labels of the Mappings that it takes; empty: all."""
+
+
+class Port(msgspec.Struct, frozen=True):
+    """A Listener."""
+
+    source: Source
+    number: int
+    """Of the Service in front of it, if that is known."""
+    inner: int
+    protocol: str
+    """HTTP, HTTPS, TCP or TLS."""
+    always_secure: bool
+
+
+class Front:
+    def __init__(self, inputs: Inputs, objects: Objects) -> None:
+        self._inputs = inputs
+        self._hosts = [host for each in objects.of("Host") if (host := _host(each))]
+        self._ports = [port for each in objects.of("Listener") if (port := _port(inputs, each))]
+        self.listeners: list[Listener] = []
+        self.redirects: list[Rule] = []
+        self._redirected: set[tuple[str, int]] = set()
+
+    def note_unused(self) -> None:
+        """Writes the listeners of hosts without Mappings too, so that their names are served as before."""
+        for host in self._hosts:
+            self._listeners(host, host.source)
+
+    def http(self, source: Source, hostname: str, labels: Mapping[str, Any]) -> list[Listener]:
+        """Returns the listeners that take the requests of a Mapping."""
+        return [
+            listener
+            for host in self._of(source)
+            if intersection(host.hostname, hostname) is not None
+            if all(labels.get(key) == value for key, value in host.selector.items())
+            for listener in self._listeners(host, source)
+        ]
+
+    def stream(self, source: Source, port: int, hostname: str) -> Listener:
+        """Returns the listener of a TCPMapping: with a host, TLS ends there."""
+        number = next((each.number for each in self._ports if each.inner == port), port)
+        if not hostname:
+            listener = Listener(source, number, "TCP")
+        else:
+            host = next((each for each in self._hosts if each.hostname == hostname and each.certificate), None)
+            certificate = host.certificate if host else None
+            missing = ForeignCertificate("no Host has a certificate for it")
+            listener = Listener(source, number, "TLS", hostname, (certificate or missing,))
+        self.listeners.append(listener)
+        return listener
+
+    def _of(self, source: Source) -> Iterable[Host]:
+        """Returns the Hosts; without any, Emissary takes all hosts, in plaintext too."""
+        return self._hosts or [Host(source, source.document.namespace, "all", "", None, "Route", {})]
+
+    def _ports_of(self, source: Source) -> Iterable[Port]:
+        return self._ports or [Port(source, 80, 8080, "HTTP", False), Port(source, 443, 8443, "HTTPS", False)]
+
+    def _listeners(self, host: Host, source: Source) -> list[Listener]:
+        """Returns the listeners of a host that its Mappings attach to."""
+        found = []
+        for port in self._ports_of(source):
+            if port.protocol == "HTTPS" and host.certificate is not None:
+                listener = Listener(host.source, port.number, "HTTPS", host.hostname, (host.certificate,))
+            elif port.protocol == "HTTP":
+                listener = Listener(host.source, port.number, "HTTP", host.hostname)
+                if not port.always_secure and host.action != "Route":
+                    self._insecure(host, listener)
+                    continue
+            else:
+                continue
+            self.listeners.append(listener)
+            found.append(listener)
+        return found
+
+    def _insecure(self, host: Host, listener: Listener) -> None:
+        """Adds the redirect to HTTPS; of a rejected host nothing is served."""
+        key = (host.hostname, listener.port)
+        if host.action != "Redirect" or key in self._redirected:
+            return
+        self._redirected.add(key)
+        self.listeners.append(listener)
+        redirect = HTTPRequestRedirectFilter("https", status_code=301)
+        rule = Rule(
+            source=host.source,
+            namespace=host.namespace,
+            route=f"{host.name}-https-redirect",
+            listeners=(listener.key,),
+            matches=(ROOT,),
+            filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
+        )
+        self.redirects.append(rule)
+
+
+def _host(reader: Reader) -> Host | None:
+    spec = reader.child("spec")
+    hostname = spec.text("hostname", "*").lower()
+    secret, context = spec.child("tlsSecret"), spec.child("tlsContext")
+    name, namespace = secret.text("name"), secret.text("namespace") or reader.namespace
+    certificate: Certificate | None = SecretCertificate(namespace, name) if name else None
+    if context.text("name"):
+        text = f"settings of TLSContext {context.text('name')[:100]} for clients are not carried over"
+        spec.note(Category.CANNOT, "tls-context", text, "tlsContext")
+        certificate = certificate or ForeignCertificate(f"it is in TLSContext {context.text('name')[:100]}")
+    if "tls" in spec:
+        tls = spec.child("tls")
+        for key in _CLIENTS:
+            tls.access_control(key, "clients had to have a certificate; they need none now")
+        for key in sorted({*tls.value} - {*_CLIENTS}):
+            tls.cannot(key, "settings of TLS for clients cannot be set by host")
+    acme = spec.child("acmeProvider")
+    if "acmeProvider" in spec:
+        served = acme.value.get("authority") != "none"
+        text = "certificates are not requested from an ACME server"
+        spec.note(
+            Category.CANNOT,
+            "acme",
+            text,
+            "acmeProvider",
+            remedy="Use cert-manager.",
+            severity=None if served else Severity.INFO,
+        )
+        if served and certificate is None:
+            certificate = ForeignCertificate("Emissary gets it by ACME")
+    insecure = spec.child("requestPolicy").child("insecure")
+    action = insecure.text("action", "Redirect")
+    insecure.cannot("additionalPort", "ports are those of the Listeners")
+    if action not in ACTIONS:
+        insecure.note(Category.CHANGED, "action", "is none of Redirect, Reject and Route; Reject is used", "action")
+        action = "Reject"
+    spec.cannot("previewUrl", "there is no such feature")
+    if hostname != "*" and not is_host(hostname):
+        spec.note(
+            Category.CANNOT, "host", f"{hostname[:100]} cannot be the hostname of a listener; it is left out", "hostname"
+        )
+        return None
+    selector = _selector(spec)
+    name = "" if hostname == "*" else hostname
+    return Host(spec.source(), reader.namespace, reader.document.bare_name, name, certificate, action, selector)
+
+
+_CLIENTS: Final = ("ca_secret", "cacert_chain_file", "crl_secret", "cert_required")
+
+
+def _selector(spec: Reader) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for key in ("selector", "mappingSelector"):
+        below = spec.child(key)
+        found = below.text_map("matchLabels") or found
+        below.cannot("matchExpressions", "is not evaluated: the Host takes all Mappings with these labels and its hostname")
+    return found
+
+
+def _port(inputs: Inputs, reader: Reader) -> Port | None:
+    spec = reader.child("spec")
+    number, model = spec.integer("port") or 0, spec.text("securityModel")
+    stack = spec.texts("protocolStack")
+    protocol = spec.text("protocol").upper() or ("HTTPS" if "TLS" in stack and "HTTP" in stack else "".join(stack[:1]))
+    spec.ignore("statsPrefix")
+    binding = spec.child("hostBinding")
+    binding.cannot("selector", "which Hosts use a Listener cannot be chosen: all do")
+    origin = binding.child("namespace")
+    if origin.text("from", "ALL").upper() != "ALL":
+        origin.note(Category.CHANGED, "host-binding", "Hosts of all namespaces use the Listener", "from")
+    origin.ignore("selector")
+    if protocol in ("HTTPPROXY", "HTTPSPROXY"):
+        spec.note(
+            Category.CANNOT,
+            "proxy-protocol",
+            "the PROXY protocol is not expected from clients",
+            "protocol",
+            severity=Severity.HIGH,
+        )
+        protocol = protocol.removesuffix("PROXY")
+    if protocol not in ("HTTP", "HTTPS", "TCP", "TLS") or not 0 < number < 65536:
+        spec.note(
+            Category.CANNOT, "listener", "has no valid port and protocol, and is left out", "port", severity=Severity.HIGH
+        )
+        return None
+    outer = _service_port(inputs, reader.namespace, number)
+    if outer != number:
+        text = f"is port {outer} of the Service in front of it, which is the listener's"
+        spec.note(Category.CHANGED, "listener-port", text, "port", severity=Severity.INFO)
+    return Port(spec.source(), outer, number, protocol, model == "SECURE")
+
+
+def _service_port(inputs: Inputs, namespace: str, number: int) -> int:
+    """Returns the port of a Service in the Listener's namespace that leads to it."""
+    for document in inputs.documents:
+        named = "emissary" in document.bare_name or "ambassador" in document.bare_name
+        if document.kind == "Service" and document.namespace == namespace and named:
+            for port in inputs.ports(namespace, document.bare_name) or ():
+                if port.target == number:
+                    return port.number
+    return number

@@ -1,0 +1,326 @@
+"""Turns Mappings and TCPMappings into rules. Mappings that match the same are one rule, and share its requests by weight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from lasthop.base.api.routes import HTTPRouteTimeouts
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import Auth, Hop, HostBackend, Match, Mirror, Name, PathKind, PathMatch, RouteKind, Rule, ValueMatch
+from lasthop_import.notes import Category, Severity
+from lasthop_import.reader import Reader
+from lasthop_import.systems.emissary import filters
+from lasthop_import.systems.emissary.backend_tls import Contexts
+from lasthop_import.systems.emissary.hosts import Front
+from lasthop_import.systems.emissary.kinds import Objects
+from lasthop_import.systems.emissary.services import Services
+from lasthop_import.values import TOKEN, exact_path, is_host, methods, string_prefix, value_match
+
+CANNOT: Final = {
+    "circuit_breakers": "limits of connections are the new gateway's own",
+    "outlier_detection": "an endpoint is ejected only because connections to it keep failing",
+    "health_checks": "endpoints are not probed",
+    "keepalive": "keep-alive of connections is the new gateway's own",
+    "error_response_overrides": "the backend's error pages are passed on",
+    "idle_timeout_ms": "idle timeouts are the new gateway's own",
+    "connect_timeout_ms": "the connect timeout is the new gateway's own",
+    "cluster_idle_timeout_ms": "idle timeouts are the new gateway's own",
+    "cluster_max_connection_lifetime_ms": "connections have no longest lifetime",
+    "add_linkerd_headers": "headers of Linkerd are not added",
+    "auth_context_extensions": "the authorization server is not told more about a route",
+    "modules": "settings of modules by route have no equivalent",
+    "priority": "requests have no priority",
+}
+HIGH: Final = {"envoy_override": "changes Envoy's configuration in any way, and is not carried over"}
+IGNORED: Final = (
+    *("bypass_error_response_overrides", "cluster_tag", "dns_type", "respect_dns_ttl", "docs", "stats_name", "use_websocket"),
+    *("allow_upgrade", "v2BoolHeaders", "v2BoolQueryParameters", "v2ExplicitTLS", "v3StatsName", "v3health_checks"),
+)
+"""Whose absence nobody notices: upgrades to WebSocket always work."""
+
+
+class Matched(msgspec.Struct, frozen=True):
+    """A Mapping with what it matches."""
+
+    spec: Reader
+    hostname: str
+    """Empty: any."""
+    path: PathMatch
+    matches: tuple[Match, ...]
+    precedence: int
+    key: tuple[object, ...]
+
+
+class MappingReader:
+    def __init__(self, inputs: Inputs, objects: Objects, contexts: Contexts, front: Front, services: Services) -> None:
+        self._inputs = inputs
+        self._objects = objects
+        self._contexts = contexts
+        self._front = front
+        self._services = services
+        self.rules: list[Rule] = []
+
+    def read(self) -> None:
+        auth = self._auth()
+        groups: dict[tuple[object, ...], list[Matched]] = {}
+        for reader in self._objects.of("Mapping"):
+            if (matched := _matched(reader.child("spec"))) is not None:
+                groups.setdefault(matched.key, []).append(matched)
+        for group in groups.values():
+            self._rule(group, auth)
+        for reader in self._objects.of("TCPMapping"):
+            self._stream(reader.child("spec"))
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def _rule(self, group: Sequence[Matched], auth: Auth | None) -> None:
+        first = next((each for each in group if not each.spec.value.get("shadow")), group[0])
+        spec = first.spec
+        labels = spec.document.metadata.get("labels")
+        listeners = self._front.http(spec.source(), first.hostname, labels if isinstance(labels, Mapping) else {})
+        redirected = spec.boolean("host_redirect")
+        steps = [*filters.headers(spec), *filters.cors_filter(spec)]
+        hops, mirrors = ((), ()) if redirected else self._hops(group)
+        if redirected:
+            steps += filters.redirect(spec, first.path)
+            spec.ignore("tls", "weight", "resolver", "grpc", "rewrite", "regex_rewrite", "host_rewrite", "auto_host_rewrite")
+        else:
+            steps += filters.rewrite(spec, first.path, self._auto_host(spec, hops))
+            spec.ignore("redirect_response_code", "path_redirect", "prefix_redirect", "regex_redirect")
+        bypassed = spec.boolean("bypass_auth")
+        timeouts, retry = filters.timeouts(spec), filters.retry(spec)
+        sessions = filters.sessions(spec)
+        for other in group:
+            _settle(other.spec, first.spec)
+        if not listeners:
+            spec.note(Category.SKIPPED, "no-host", "no Host takes its hostname and labels, so that it was not used")
+            return
+        if first.precedence:
+            text = "Mappings with a higher precedence were tried first; now the more specific match is"
+            spec.note(Category.CHANGED, "order-changed", text, "precedence")
+        grpc = spec.boolean("grpc")
+        self.rules.append(
+            Rule(
+                source=spec.source(),
+                namespace=spec.namespace,
+                route=spec.document.bare_name,
+                listeners=tuple(dict.fromkeys(each.key for each in listeners)),
+                hostnames=(first.hostname,) if first.hostname else (),
+                kind=RouteKind.GRPC if grpc and not redirected else RouteKind.HTTP,
+                matches=first.matches,
+                filters=tuple(steps),
+                hops=hops,
+                mirrors=mirrors,
+                auth=None if bypassed or redirected else auth,
+                timeouts=HTTPRouteTimeouts() if redirected else timeouts,
+                retry=None if redirected else retry,
+                persistence=None if redirected else sessions,
+            )
+        )
+
+    def _hops(self, group: Sequence[Matched]) -> tuple[tuple[Hop, ...], tuple[Mirror, ...]]:
+        """Returns the hops of all Mappings of a rule; those without a weight share what the others leave of 100."""
+        real = [each.spec for each in group if not each.spec.boolean("shadow")]
+        given = [spec.integer("weight") for spec in real]
+        left = max(0, 100 - sum(max(0, each) for each in given if each is not None))
+        others = given.count(None)
+        hops: list[Hop] = []
+        for spec, weight in zip(real, given, strict=True):
+            share = left // others if weight is None else max(0, weight)
+            if (hop := self._hop(spec, "service")) is not None:
+                hops.append(msgspec.structs.replace(hop, weight=1 if len(real) == 1 else share))
+        mirrors: list[Mirror] = []
+        for spec in (each.spec for each in group if each.spec.boolean("shadow")):
+            weight = spec.integer("weight")
+            if (hop := self._hop(spec, "service")) is not None:
+                mirrors.append(Mirror(hop, 100 if weight is None else max(1, min(weight, 100))))
+        return tuple(hops), tuple(mirrors)
+
+    def _hop(self, spec: Reader, key: str) -> Hop | None:
+        grpc = spec.boolean("grpc") or spec.value.get("proto") == "grpc"
+        tls, secure = self._contexts.hop_tls(spec, key, grpc=grpc)
+        place = self._services.find(spec, key, secure)
+        if place is None:
+            return None
+        backend = place.backend
+        if spec.text("resolver") not in ("", "kubernetes-service", "kubernetes-endpoint", "endpoint"):
+            text = "another resolver than those of Kubernetes; the service is taken to be one of Kubernetes"
+            spec.note(Category.TODO, "resolver", text, "resolver")
+        if isinstance(backend, HostBackend) and tls is not None:
+            options = msgspec.structs.replace(tls.options, alpn=())
+            tls = msgspec.structs.replace(tls, options=options, names=tls.names or (Name(backend.hostname),))
+        elif isinstance(backend, HostBackend) and grpc:
+            backend = msgspec.structs.replace(backend, protocol="H2C")
+        return Hop(spec.source(key), backend, tls, h2c=grpc and (tls is None or tls.level is Level.PLAINTEXT))
+
+    def _auto_host(self, spec: Reader, hops: Sequence[Hop]) -> str:
+        if not spec.boolean("auto_host_rewrite"):
+            return ""
+        hosts = {hop.backend.hostname for hop in hops if isinstance(hop.backend, HostBackend)}
+        if len(hosts) == 1 and all(isinstance(hop.backend, HostBackend) for hop in hops):
+            return hosts.pop()
+        spec.note(Category.CANNOT, "auto-host-rewrite", "only a single host outside can be the new Host", "auto_host_rewrite")
+        return ""
+
+    # --- authorization and connections -------------------------------------------------------------------------------
+
+    def _auth(self) -> Auth | None:
+        """Returns the server that is asked about every request; of several, the first."""
+        found: Auth | None = None
+        for reader in self._objects.of("AuthService"):
+            spec = reader.child("spec")
+            hop = self._hop(spec, "auth_service")
+            body = spec.child("include_body")
+            auth = None
+            if hop is not None:
+                auth = Auth(
+                    hop,
+                    grpc=spec.text("proto") == "grpc",
+                    path=spec.text("path_prefix"),
+                    headers=tuple(each for each in spec.texts("allowed_request_headers") if TOKEN.fullmatch(each))[:64],
+                    response_headers=tuple(
+                        each for each in spec.texts("allowed_authorization_headers") if TOKEN.fullmatch(each)
+                    )[:64],
+                    body_bytes=max(0, min(body.integer("max_bytes") or 0, 65535)),
+                )
+            body.ignore("allow_partial")
+            for key in (
+                "proto",
+                "path_prefix",
+                "allowed_request_headers",
+                "allowed_authorization_headers",
+                "protocol_version",
+            ):
+                spec.ignore(key)
+            for key in ("failure_mode_allow", "status_on_error", "timeout_ms", "add_auth_headers", "add_linkerd_headers"):
+                spec.cannot(key, "a server that does not answer refuses the request, with 503")
+            for key in ("circuit_breakers", "allow_request_body", "stats_name"):
+                spec.cannot(key, "has no equivalent")
+            if found is not None or auth is None:
+                text = "only one server can be asked about a request; this one is not asked any more"
+                spec.note(Category.ACCESS_CONTROL, "auth-service", text, "auth_service")
+            else:
+                found = auth
+        return found
+
+    def _stream(self, spec: Reader) -> None:
+        for key in ("circuit_breakers", "idle_timeout_ms", "address"):
+            spec.cannot(key, "has no equivalent")
+        spec.ignore("cluster_tag", "stats_name", "enable_ipv4", "enable_ipv6", "grpc", "weight")
+        port, host = spec.integer("port") or 0, spec.text("host").lower()
+        hop = self._hop(spec, "service")
+        if not 0 < port < 65536 or (host not in ("", "*") and not is_host(host)):
+            spec.note(
+                Category.CANNOT, "listener", "has no valid port and host, and is left out", "port", severity=Severity.HIGH
+            )
+            return
+        listener = self._front.stream(spec.source(), port, "" if host == "*" else host)
+        self.rules.append(
+            Rule(
+                source=spec.source(),
+                namespace=spec.namespace,
+                route=spec.document.bare_name,
+                listeners=(listener.key,),
+                hostnames=(host,) if listener.hostname else (),
+                kind=RouteKind.TLS if listener.hostname else RouteKind.TCP,
+                hops=() if hop is None else (hop,),
+            )
+        )
+
+
+def _settle(spec: Reader, first: Reader) -> None:
+    """Lists what a Mapping has without an equivalent, and what only the first of several decides."""
+    for key, text in CANNOT.items():
+        spec.cannot(key, text)
+    for key, text in HIGH.items():
+        if key in spec:
+            spec.note(Category.CANNOT, key, text, key, severity=Severity.HIGH)
+    spec.access_control("labels", "requests with these labels were limited by a RateLimitService; they are not any more")
+    spec.ignore(*IGNORED, "grpc", "resolver", "tls", "weight", "shadow", "host_redirect", "service", "auto_host_rewrite")
+    if spec.document is first.document:
+        return
+    text = f"another Mapping matches the same: what {first.document.name} says holds for both"
+    for key in sorted(_OF_FIRST & spec.value.keys()):
+        if spec.value.get(key) != first.value.get(key):
+            spec.note(Category.CHANGED, "first-mapping-decides", text, key)
+        else:
+            spec.ignore(key)
+
+
+_OF_FIRST: Final = {
+    *("add_request_headers", "add_response_headers", "remove_request_headers", "remove_response_headers", "cors", "rewrite"),
+    *("regex_rewrite", "host_rewrite", "timeout_ms", "retry_policy", "load_balancer", "bypass_auth", "path_redirect"),
+    *("prefix_redirect", "regex_redirect", "redirect_response_code"),
+}
+
+
+# --- matches ---------------------------------------------------------------------------------------------------------
+
+
+def _matched(spec: Reader) -> Matched | None:
+    """Returns what a Mapping matches; None if that cannot be written, because it would match more."""
+    problems: list[str] = []
+    hostname = _hostname(spec, problems)
+    prefix = spec.text("prefix")
+    insensitive = spec.value.get("case_sensitive") is False
+    spec.boolean("case_sensitive", True)
+    if spec.boolean("prefix_regex"):
+        path = PathMatch(PathKind.REGEX, f"(?i){prefix}" if insensitive else prefix)
+    elif spec.boolean("prefix_exact"):
+        path = exact_path(prefix, ignore_case=insensitive)
+    else:
+        path = string_prefix(prefix, ignore_case=insensitive)
+    spec.ignore("prefix_exact")
+    if not prefix:
+        problems.append("no prefix")
+    method = spec.text("method")
+    verbs = methods(method, regex=spec.boolean("method_regex")) if method else ("",)
+    if verbs is None:
+        problems.append("a method that cannot be listed")
+    headers = _values(spec, "headers", "regex_headers", problems)
+    query = _values(spec, "query_parameters", "regex_query_parameters", problems)
+    precedence = spec.integer("precedence") or 0
+    if problems or verbs is None:
+        text = f"the Mapping is left out, because it has {', and '.join(problems)}, for which there is no equivalent"
+        spec.note(Category.CANNOT, "mapping-left-out", text, severity=Severity.HIGH)
+        spec.ignore(*spec.value)
+        return None
+    matches = tuple(Match(path, headers, query, verb) for verb in verbs)
+    redirected = spec.document.path if spec.value.get("host_redirect") else ""
+    return Matched(spec, hostname, path, matches, precedence, (hostname, matches, precedence, redirected))
+
+
+def _hostname(spec: Reader, problems: list[str]) -> str:
+    pattern = spec.boolean("host_regex")
+    headers = spec.value.get("headers")
+    authority = headers.get(":authority", "") if isinstance(headers, dict) else ""
+    old, new = spec.text("host"), spec.text("hostname")
+    if not new and old and pattern:
+        problems.append("host_regex")
+    found = (new or old or (authority if isinstance(authority, str) else "")).lower()
+    if found in ("", "*"):
+        return ""
+    if not is_host(found) and (new or not pattern):
+        problems.append(f"the hostname {found[:100]}")
+    return found
+
+
+def _values(spec: Reader, exact: str, regex: str, problems: list[str]) -> tuple[ValueMatch, ...]:
+    found: list[ValueMatch] = []
+    for key, kind in ((exact, "exact"), (regex, "regex")):
+        values: dict[str, Any] = spec.mapping(key)
+        for name, value in sorted(values.items()):
+            if key == "headers" and name == ":authority":
+                continue
+            match = value_match(name, "present", "") if value is True else None
+            if isinstance(value, str):
+                match = value_match(name, kind, value)
+            if match is None:
+                problems.append(f"{key}: {name[:60]}")
+            else:
+                found.append(match)
+    return tuple(found)

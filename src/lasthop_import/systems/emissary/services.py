@@ -1,0 +1,64 @@
+"""Reads `service`: [http[s]://]name[.namespace][:port], a Service or a host outside."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from lasthop.base.api.addresses import is_ip
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import AddressBackend, Backend, HostBackend, ServiceBackend
+from lasthop_import.names import slug
+from lasthop_import.notes import Category, Severity
+from lasthop_import.reader import Reader
+
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+class Place(NamedTuple):
+    backend: Backend
+    hostname: str
+    """As it is written, without namespace or port added."""
+
+
+class Services:
+    def __init__(self, inputs: Inputs, own_namespace: bool) -> None:
+        """`own_namespace`: names without a namespace are in Emissary's own."""
+        self._inputs = inputs
+        self._own_namespace = own_namespace
+
+    def find(self, reader: Reader, key: str, tls: bool) -> Place | None:
+        """Returns where a service leads; the port is 443 with TLS, else 80, if it is not written."""
+        text = _SCHEME.sub("", reader.text(key).strip(), count=1)
+        rest, extra, _ = text.partition("/")
+        host, _, number = rest.rpartition(":") if re.fullmatch(r".*:[0-9]{1,5}", rest) else (rest, "", "")
+        port = int(number) if number else 443 if tls else 80
+        host = host.strip("[]").lower()
+        if extra:
+            reader.note(Category.CHANGED, "service-path", "what comes after host and port is ignored", key)
+        if not host or not 0 < port < 65536:
+            reader.note(
+                Category.CANNOT, "service", "names no host and port; the reference is left out", key, severity=Severity.HIGH
+            )
+            return None
+        return Place(self._backend(reader, key, host, port), host)
+
+    def _backend(self, reader: Reader, key: str, host: str, port: int) -> Backend:
+        namespace = reader.namespace
+        if is_ip(host):
+            return AddressBackend(namespace, f"address-{slug(host)}-{port}", port, "port", ((host, port),))
+        labels = host.removesuffix(".").split(".")
+        if len(labels) == 1:
+            if self._own_namespace:
+                text = "is in the namespace of Emissary itself, which is not known; that of the Mapping is assumed"
+                reader.note(Category.TODO, "service-namespace", text, key, remedy="Write name.namespace.")
+            return ServiceBackend(namespace, host, port)
+        if len(labels) == 2 or labels[2:] in (["svc"], ["svc", "cluster", "local"]):
+            return ServiceBackend(labels[1], labels[0], port)
+        return HostBackend(namespace, f"{host}.{port}", host, port)
+
+
+def scheme(text: str) -> str:
+    """Returns http, https, another scheme as it is written, or nothing."""
+    found = _SCHEME.match(text.strip())
+    return found["scheme"].lower() if found else ""

@@ -1,0 +1,54 @@
+"""Imports Envoy Gateway: Gateway API objects are copied, its own kinds (Backend, policies, EnvoyProxy) translated.
+
+Read at envoyproxy/gateway d32f2829.
+
+    kinds.py         kinds
+    backend_tls.py   BackendTLSPolicies and the tls of Backends: what Envoy verifies of a backend
+    backends.py      Backends as XBackends and Services
+    proxies.py       EnvoyProxies, and what is only listed
+    policies.py      BackendTrafficPolicy, SecurityPolicy, ClientTrafficPolicy
+    classes.py       which GatewayClasses are its own
+    copies.py        Gateways, ListenerSets and routes
+    grants.py        ReferenceGrants
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import Imported
+from lasthop_import.settings import Settings, System
+from lasthop_import.systems.envoy_gateway import policies
+from lasthop_import.systems.envoy_gateway.backend_tls import Policies
+from lasthop_import.systems.envoy_gateway.backends import Backends
+from lasthop_import.systems.envoy_gateway.copies import Copies
+from lasthop_import.systems.envoy_gateway.copies import Policies as AllPolicies
+from lasthop_import.systems.envoy_gateway.kinds import CONTROLLER, GROUP, KINDS, OWN
+from lasthop_import.systems.envoy_gateway.proxies import list_others, read_proxies
+
+
+def read(inputs: Inputs, settings: Settings) -> Imported:
+    """Reads all Gateways of Envoy Gateway, and their routes."""
+    options, certificates = read_proxies(inputs)
+    verified = Policies(inputs)
+    backends = Backends(inputs, verified, options)
+    attached = AllPolicies(policies.read_traffic(inputs), policies.read_security(inputs), policies.read_clients(inputs))
+    copies = Copies(inputs, settings, backends, attached, certificates)
+    copies.copy()
+    list_others(inputs)
+    verified.skip_unused()
+    for document in inputs.of(OWN["Backend"]):
+        if not inputs.opened(document):
+            inputs.skip(document, "unused", "no route that is imported uses it")
+    return Imported(hops=tuple(copies.hops), objects=tuple(copies.objects), gateways=tuple(sorted(copies.gateways)))
+
+
+def _claims(document: Document) -> bool:
+    spec = document.value.get("spec")
+    own_class = document.kind == "GatewayClass" and isinstance(spec, dict) and spec.get("controllerName") == CONTROLLER
+    return document.group == GROUP or own_class
+
+
+SYSTEM: Final = System(name="envoy-gateway", title="Envoy Gateway", kinds=KINDS, read=read, claims=_claims)

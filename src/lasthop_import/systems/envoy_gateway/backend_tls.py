@@ -1,0 +1,204 @@
+"""Says what Envoy Gateway verifies of a backend: by a BackendTLSPolicy, by a Backend's own tls, or by both, merged.
+
+The trap: `insecureSkipVerify` of a Backend stays in force beside a policy that is accepted.
+[internal/gatewayapi/backendtlspolicy.go, internal/xds/translator/translator.go]
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from lasthop.base.api.kinds import KINDS
+from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, TLSOptions
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import HopTLS, MissingTrust, Name, NameKind, ObjectName, SystemTrust, Trust, TrustRef
+from lasthop_import.notes import Category, Severity
+from lasthop_import.reader import Reader
+from lasthop_import.systems.envoy_gateway.kinds import GROUP
+
+_CURVES: Final = next(option.values for option in OPTIONS if option.name == "curves")
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """The validation of one BackendTLSPolicy."""
+
+    label: str
+    hostname: str
+    names: tuple[Name, ...]
+    trust: tuple[Trust, ...]
+    problem: str = ""
+    """Why it is not accepted, so that its routes answer 500."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The tls of one Backend, or of an EnvoyProxy."""
+
+    skip: bool = False
+    sni: str = ""
+    from_endpoint: bool = False
+    trust: tuple[Trust, ...] = ()
+    problem: str = ""
+    client: ObjectName | None = None
+    options: TLSOptions = TLSOptions()
+    seems_checked: bool = False
+
+
+class Policies:
+    """BackendTLSPolicies by what they are about."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
+        self._by_target: dict[tuple[str, str, str, str], Policy] = {}
+        self._used: set[str] = set()
+        for document in inputs.of(KINDS["BackendTLSPolicy"]):
+            reader = inputs.open(document)
+            spec = reader.child("spec")
+            found = self._policy(reader, spec.child("validation"))
+            spec.cannot("options", "options of Envoy Gateway's policies are not read")
+            for target in spec.children("targetRefs"):
+                group, kind = target.text("group"), target.text("kind")
+                key = (kind, reader.namespace, target.text("name"), target.text("sectionName"))
+                if (group, kind) not in (("", "Service"), (GROUP, "Backend")):
+                    text = f"a policy for kind {kind[:60]} cannot be carried over"
+                    target.note(Category.CANNOT, "target-kind", text, None, severity=Severity.HIGH)
+                elif self._by_target.setdefault(key, found) is not found:
+                    text = f"{self._by_target[key].label} is older and holds for the same port"
+                    target.note(Category.SKIPPED, "conflicted", text, None)
+
+    def of(self, kind: str, namespace: str, name: str, section: str) -> Policy | None:
+        """Returns the policy of a port: the one that names it, else the one of all ports."""
+        found = self._by_target.get((kind, namespace, name, section)) or self._by_target.get((kind, namespace, name, ""))
+        if found is not None:
+            self._used.add(found.label)
+        return found
+
+    def skip_unused(self) -> None:
+        """Lists the policies of ports to which no route leads: they are not written."""
+        for document in self._inputs.of(KINDS["BackendTLSPolicy"]):
+            if document.name not in self._used:
+                self._inputs.skip(document, "unused", "no route that is imported leads to what it is about; it is not written")
+
+    def _policy(self, reader: Reader, validation: Reader) -> Policy:
+        hostname = validation.text("hostname").lower()
+        names = []
+        for each in validation.children("subjectAltNames"):
+            kind = each.text("type")
+            uri, host = each.text("uri"), each.text("hostname")
+            names.append(Name(uri, NameKind.URI) if kind == "URI" else Name(host))
+        trust, problem = trust_of(self._inputs, validation)
+        if not trust and not problem:
+            problem = "it names no CA"
+        return Policy(reader.document.name, hostname, tuple(names) or (Name(hostname),), trust, problem)
+
+
+def trust_of(inputs: Inputs, reader: Reader) -> tuple[tuple[Trust, ...], str]:
+    """Reads caCertificateRefs and wellKnownCACertificates."""
+    found: list[Trust] = []
+    for ref in reader.children("caCertificateRefs"):
+        group, kind, name = ref.text("group"), ref.text("kind"), ref.text("name")
+        if kind == "ClusterTrustBundle":
+            found.append(TrustRef(kind, "", name))
+            continue
+        if group or kind not in ("ConfigMap", "Secret"):
+            return (), f"it refers to a CA of kind {kind[:60]}"
+        data = inputs.data(kind, reader.namespace, name)
+        if data is None:
+            absent = inputs.absence(kind, reader.namespace, name)
+            text, remedy = f"{kind} {reader.namespace}/{name} {absent}; it is taken to have a ca.crt", "Add it to the input."
+            ref.note(Category.TODO, "ca-not-in-the-input", text, None, remedy=remedy, severity=Severity.WARNING)
+            found.append(TrustRef(kind, reader.namespace, name))
+            continue
+        key = next((each for each in ("ca.crt", "tls.crt") if data.get(each)), "")
+        if not key and len(data) == 1:
+            key = next(iter(data))
+        if not key:
+            return (), f"{kind} {reader.namespace}/{name} has neither ca.crt nor tls.crt"
+        found.append(TrustRef(kind, reader.namespace, name, key))
+    system = reader.text("wellKnownCACertificates")
+    if system and system != "System":
+        return (), f"wellKnownCACertificates is {system[:60]}"
+    return (SystemTrust(),) if system and not found else tuple(found), ""
+
+
+def read_settings(inputs: Inputs, tls: Reader) -> Settings:
+    """Reads the tls of a Backend, or the backendTLS of an EnvoyProxy."""
+    trust, problem = trust_of(inputs, tls)
+    ref = tls.child("clientCertificateRef")
+    name = ref.text("name")
+    ref.ignore("kind", "group", "namespace")
+    client = ObjectName(tls.namespace, name) if name else None
+    skip = tls.boolean("insecureSkipVerify")
+    tls.cannot("signatureAlgorithms", "signature algorithms cannot be chosen")
+    return Settings(
+        skip,
+        tls.text("sni").lower(),
+        tls.boolean("autoSNIFromEndpointHostname"),
+        trust,
+        problem,
+        client,
+        _options(tls),
+        seems_checked=bool(trust or problem),
+    )
+
+
+def _options(tls: Reader) -> TLSOptions:
+    lowest, highest = tls.text("minVersion"), tls.text("maxVersion")
+    if lowest in ("1.0", "1.1") or highest in ("1.0", "1.1"):
+        tls.note(Category.TIGHTENED, "tls-1.0-gone", "TLS below 1.2 was permitted, and is refused now", "minVersion")
+    ciphers, curves, alpn = tls.texts("ciphers"), tls.texts("ecdhCurves"), tls.texts("alpnProtocols")
+    if any(each not in CIPHER_SUITES for each in ciphers):
+        tls.note(Category.CANNOT, "ciphers", "some ciphers cannot be written; the new gateway uses its own", "ciphers")
+        ciphers = ()
+    if any(each not in _CURVES for each in curves):
+        tls.note(Category.CANNOT, "curves", "some curves cannot be written; the new gateway uses its own", "ecdhCurves")
+        curves = ()
+    if tls.value.get("alpnProtocols") == [] or any(each not in ("h2", "http/1.1") for each in alpn):
+        tls.note(Category.CANNOT, "alpn", "this ALPN cannot be written; the new gateway uses its own", "alpnProtocols")
+        alpn = ()
+    minimum = lowest if lowest == "1.3" else None
+    return TLSOptions(minimum, highest if highest in ("1.2", "1.3") else "1.3", ciphers, curves, alpn)
+
+
+def by_policy(policy: Policy, options: TLSOptions) -> HopTLS:
+    """Returns the TLS of a hop to a Service with a policy."""
+    if policy.problem:
+        why = f"{policy.label} is not accepted, because {policy.problem}; its routes answered 500"
+        return HopTLS(Level.BROKEN, why, None, "", policy.names, policy.hostname, options=options)
+    uri = all(each.kind is NameKind.URI for each in policy.names)
+    why = f"{policy.label} verifies it"
+    level = Level.URI if uri else Level.NAME
+    return HopTLS(level, why, None, "", policy.names, policy.hostname, policy.trust, options=options)
+
+
+def by_backend(
+    label: str, tls: Settings | None, policy: Policy | None, endpoint: str, hosts: tuple[str, ...]
+) -> HopTLS | None:
+    """Returns the TLS of a hop to a Backend. `endpoint`: its hostname, if it has one; `hosts`: what the Host may be."""
+    if tls is None:
+        return by_policy(policy, TLSOptions()) if policy else None
+    if policy is not None and not tls.skip:
+        return msgspec.structs.replace(by_policy(policy, tls.options), client_certificate=tls.client)
+    sni = policy.hostname if policy else tls.sni or (endpoint if tls.from_endpoint else "")
+    names = policy.names if policy else ((Name(sni),) if sni else tuple(Name(each) for each in hosts))
+    trust = policy.trust if policy else tls.trust
+    found = HopTLS(Level.BROKEN, "", None, "", names, sni, trust, tls.client, tls.options)
+
+    def level(wanted: Level, why: str, **more: Any) -> HopTLS:
+        return msgspec.structs.replace(found, level=wanted, why=why, **more)
+
+    if tls.skip:
+        if policy is not None:
+            why = f"{label} has insecureSkipVerify, which holds in spite of {policy.label}"
+            return level(Level.UNVERIFIED, why, believed=Level.NAME, believed_reason="skip-beats-policy")
+        return level(Level.UNVERIFIED, f"{label} has insecureSkipVerify")
+    if tls.problem or not tls.trust:
+        why = tls.problem or "its tls names no CA, and no policy does"
+        return level(Level.BROKEN, f"{label}: {why}; its routes answered 500", trust=(MissingTrust(why),))
+    if sni:
+        return level(Level.NAME, f"{label} verifies the name {sni}")
+    if not hosts:
+        return level(Level.HOST_NAME, f"{label} has no sni, so the name is the request's Host, which may be any")
+    return level(Level.HOST_NAME, f"{label} has no sni, so the name is the request's Host")

@@ -1,0 +1,89 @@
+"""Finds out which GatewayClasses are Envoy Gateway's: by their controller, else by what refers to its own kinds.
+
+A folder often has no GatewayClass. Then a class is Envoy Gateway's if one of its Gateways has an EnvoyProxy, is the target of
+one of its policies, or has a route that uses one of its kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import KINDS
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import ObjectName
+from lasthop_import.systems.envoy_gateway.kinds import CONTROLLER, GROUP, OWN, ROUTES
+
+
+def own_classes(inputs: Inputs) -> dict[str, Json] | None:
+    """Returns Envoy Gateway's classes with their parametersRef; None if nothing shows which are, so that all are taken."""
+    found = {}
+    foreign: set[str] = set()
+    for document in inputs.of(KINDS["GatewayClass"]):
+        spec = inputs.open(document).child("spec")
+        controller = spec.text("controllerName")
+        spec.ignore("description")
+        reference = spec.mapping("parametersRef")
+        if controller == CONTROLLER:
+            found[document.bare_name] = reference
+        else:
+            foreign.add(document.bare_name)
+            inputs.skip(document, "other-class", f"its controller is {controller[:100]}")
+    if not foreign or found:
+        return found or _evident(inputs) or None
+    named = {str(_spec(each).get("gatewayClassName")) for each in inputs.of(KINDS["Gateway"])}
+    return _evident(inputs) or {name: {} for name in named - foreign}
+
+
+def _evident(inputs: Inputs) -> dict[str, Json]:
+    gateways = {ObjectName(each.namespace, each.bare_name): _spec(each) for each in inputs.of(KINDS["Gateway"])}
+    targets = set(_targets(inputs))
+    shown = {name for kind, name in targets if kind == "Gateway"}
+    shown |= {name for name, spec in gateways.items() if any(_groups(spec.get("infrastructure")))}
+    for kind in ROUTES:
+        for document in inputs.of(KINDS[kind]):
+            spec = _spec(document)
+            named = (document.kind, ObjectName(document.namespace, document.bare_name)) in targets
+            if named or any(_groups(spec.get("rules"))):
+                shown |= set(parents(document))
+    return {str(gateways[name].get("gatewayClassName")): {} for name in shown if name in gateways}
+
+
+def parents(document: Document) -> list[ObjectName]:
+    """Returns what a route is attached to."""
+    refs = _spec(document).get("parentRefs")
+    return [
+        ObjectName(str(each.get("namespace") or document.namespace), str(each.get("name")))
+        for each in (refs if isinstance(refs, list) else ())
+        if isinstance(each, dict)
+    ]
+
+
+def _targets(inputs: Inputs) -> Iterator[tuple[str, ObjectName]]:
+    """Yields the kind and name of what Envoy Gateway's policies target."""
+    for kind in OWN.values():
+        for document in inputs.of(kind):
+            spec = _spec(document)
+            several = spec.get("targetRefs")
+            for each in [*(several if isinstance(several, list) else ()), spec.get("targetRef")]:
+                if isinstance(each, dict):
+                    yield str(each.get("kind")), ObjectName(document.namespace, str(each.get("name")))
+
+
+def _groups(value: Any) -> Iterator[bool]:
+    """Yields a value for each reference to a kind of Envoy Gateway."""
+    if isinstance(value, dict):
+        if value.get("group") == GROUP:
+            yield True
+        for below in value.values():
+            yield from _groups(below)
+    elif isinstance(value, list):
+        for below in value:
+            yield from _groups(below)
+
+
+def _spec(document: Document) -> Json:
+    spec = document.value.get("spec")
+    return spec if isinstance(spec, dict) else {}

@@ -1,0 +1,359 @@
+"""Copies Gateways, routes and grants, changed where they refer to kinds of Envoy Gateway."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any, NamedTuple
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop_import.copies import copied
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import Hop, HopTLS, ObjectName
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.settings import Settings
+from lasthop_import.systems.envoy_gateway.backends import Backends
+from lasthop_import.systems.envoy_gateway.classes import own_classes
+from lasthop_import.systems.envoy_gateway.grants import granted
+from lasthop_import.systems.envoy_gateway.kinds import GROUP, OWN, ROUTES
+from lasthop_import.systems.envoy_gateway.policies import Attached, Effect, Place
+
+_API = "gateway.networking.k8s.io/v1"
+_MOST_WEIGHT = 1_000_000
+
+
+class Policies(NamedTuple):
+    traffic: Attached
+    security: Attached
+    clients: Attached
+
+
+class Copies:
+    def __init__(
+        self,
+        inputs: Inputs,
+        settings: Settings,
+        backends: Backends,
+        policies: Policies,
+        certificates: dict[tuple[str, str], ObjectName],
+    ) -> None:
+        """`certificates`: the client certificates of EnvoyProxies."""
+        self._inputs = inputs
+        self._settings = settings
+        self._backends = backends
+        self._policies = policies
+        self._certificates = certificates
+        self.objects: list[tuple[Source, Json]] = []
+        self.hops: list[Hop] = []
+        self.gateways: dict[ObjectName, Json] = {}
+        """Those that are copied, as they are in the input."""
+        self._sets: dict[ObjectName, ObjectName] = {}
+        """The Gateway of each ListenerSet."""
+        self._listeners: dict[ObjectName, list[Any]] = {}
+        """Of each ListenerSet."""
+        self._others: set[ObjectName] = set()
+        self._used_filters: set[tuple[str, str]] = set()
+
+    def copy(self) -> None:
+        classes = own_classes(self._inputs)
+        for document in self._inputs.of(KINDS["Gateway"]):
+            self._gateway(document, classes)
+        for document in self._inputs.of(KINDS["ListenerSet"]):
+            self._listener_set(document)
+        for kind in ROUTES:
+            for document in self._inputs.of(KINDS[kind]):
+                self._route(document)
+        for document in self._inputs.of(KINDS["ReferenceGrant"]):
+            if (spec := granted(self._inputs, self._backends, document, _spec(document))) is not None:
+                self._keep(document, spec)
+            else:
+                self._inputs.skip(document, "not-needed", "it is about kinds of Envoy Gateway only")
+        self._list_filters()
+
+    # --- Gateways ----------------------------------------------------------------------------------------------------
+
+    def _gateway(self, document: Document, classes: dict[str, Json] | None) -> None:
+        spec = _spec(document)
+        name = str(spec.get("gatewayClassName") or "")
+        key = ObjectName(document.namespace, document.bare_name)
+        if classes is not None and name not in classes:
+            self._others.add(key)
+            self._inputs.skip(document, "other-class", f"its class {name[:100]} is not Envoy Gateway's")
+            return
+        infrastructure = spec.get("infrastructure")
+        own = infrastructure.pop("parametersRef", None) if isinstance(infrastructure, dict) else None
+        if not infrastructure:
+            spec.pop("infrastructure", None)
+        spec["gatewayClassName"] = self._settings.gateway_class
+        reference = own if isinstance(own, dict) else (classes or {}).get(name) or {}
+        namespace = str(reference.get("namespace") or document.namespace)
+        if client := self._certificates.get((namespace, str(reference.get("name") or ""))):
+            self._show_certificate(spec, document, client)
+        effect = self._policies.clients.find([("Gateway", *key, "")])
+        if effect is not None and effect.frontend:
+            tls = spec.setdefault("tls", {})
+            if isinstance(tls, dict):
+                tls.setdefault("frontend", {"default": {"validation": effect.frontend}})
+        if self._keep(document, spec):
+            self.gateways[key] = spec
+            if len(self.gateways) == 1:
+                written = {"name": self._settings.gateway_class}
+                gateway_class: Json = {"apiVersion": _API, "kind": "GatewayClass", "metadata": written}
+                gateway_class["spec"] = {"controllerName": CONTROLLER_NAME}
+                self.objects.append((Source(document), gateway_class))
+
+    def _listener_set(self, document: Document) -> None:
+        spec = _spec(document)
+        reference = spec.get("parentRef")
+        parent = reference if isinstance(reference, dict) else {}
+        gateway = ObjectName(str(parent.get("namespace") or document.namespace), str(parent.get("name")))
+        key, listeners = ObjectName(document.namespace, document.bare_name), spec.get("listeners")
+        self._sets[key] = gateway
+        self._listeners[key] = listeners if isinstance(listeners, list) else []
+        if gateway in self._others:
+            self._inputs.skip(document, "other-gateway", "its Gateway is not Envoy Gateway's")
+        else:
+            self._keep(document, spec)
+
+    def _show_certificate(self, spec: Json, document: Document, client: ObjectName) -> None:
+        reference: Json = {"group": "", "kind": "Secret", "name": client.name}
+        if client.namespace != document.namespace:
+            reference["namespace"] = client.namespace
+            self._permit(document, client)
+        tls = spec.setdefault("tls", {})
+        if isinstance(tls, dict):
+            tls.setdefault("backend", {"clientCertificateRef": reference})
+
+    def _permit(self, document: Document, client: ObjectName) -> None:
+        """Writes the grant that an EnvoyProxy's Secret needs, which Envoy Gateway did not."""
+        group = _API.partition("/")[0]
+        metadata = {"name": f"{document.bare_name}-client-certificate", "namespace": client.namespace}
+        spec = {
+            "from": [{"group": group, "kind": "Gateway", "namespace": document.namespace}],
+            "to": [{"group": "", "kind": "Secret", "name": client.name}],
+        }
+        grant = {"apiVersion": _API, "kind": "ReferenceGrant", "metadata": metadata, "spec": spec}
+        self.objects.append((Source(document), grant))
+
+    # --- routes ------------------------------------------------------------------------------------------------------
+
+    def _route(self, document: Document) -> None:
+        spec = _spec(document)
+        parents = [each for each in spec.get("parentRefs") or () if isinstance(each, dict)]
+        names = [self._gateway_of(document, each) for each in parents]
+        if parents and all(name in self._others for name in names):
+            self._inputs.skip(document, "other-gateway", "its Gateways are not Envoy Gateway's")
+            return
+        hosts = tuple(str(each).lower() for each in spec.get("hostnames") or ())
+        before, rules = len(self.hops), spec.get("rules")
+        passthrough = document.kind == "TLSRoute" and self._passes_through(document, parents)
+        kept = []
+        for number, rule in enumerate(rules if isinstance(rules, list) else ()):
+            source = Source(document, ("spec", "rules", number))
+            if isinstance(rule, dict):
+                places = self._places(document, rule, names, parents)
+                if self._rule(document, rule, source, hosts, places, passthrough):
+                    kept.append(rule)
+            else:
+                kept.append(rule)
+        if isinstance(rules, list):
+            spec["rules"] = kept
+        if not self._keep(document, spec):
+            del self.hops[before:]
+
+    def _gateway_of(self, document: Document, parent: Json) -> ObjectName:
+        """Returns the Gateway that a parentRef leads to, directly or by a ListenerSet."""
+        name = _parent(document, parent)
+        return self._sets.get(name, name) if parent.get("kind") == "ListenerSet" else name
+
+    def _passes_through(self, document: Document, parents: list[Json]) -> bool:
+        """Returns whether the listeners of a TLSRoute pass TLS through; so do those that nobody knows."""
+        for parent in parents:
+            name = _parent(document, parent)
+            of_gateway = self.gateways.get(name, {}).get("listeners") or ()
+            for each in self._listeners.get(name, ()) if parent.get("kind") == "ListenerSet" else of_gateway:
+                tls = each.get("tls") if isinstance(each, dict) else None
+                wanted = parent.get("sectionName") in (None, each.get("name")) if isinstance(each, dict) else False
+                if wanted and each.get("protocol") == "TLS" and (tls or {}).get("mode") != "Passthrough":
+                    return False
+        return True
+
+    def _places(self, document: Document, rule: Json, names: list[ObjectName], parents: list[Json]) -> list[Place]:
+        own = (document.kind, document.namespace, document.bare_name)
+        sections = [(*own, str(rule["name"]))] if rule.get("name") else []
+        listeners = [("Gateway", *name, str(ref.get("sectionName") or "")) for name, ref in zip(names, parents, strict=True)]
+        return [*sections, (*own, ""), *listeners, *(("Gateway", *name, "") for name in names)]
+
+    def _rule(
+        self, document: Document, rule: Json, source: Source, hosts: tuple[str, ...], places: list[Place], passthrough: bool
+    ) -> bool:
+        """Changes a rule; returns False if it cannot be kept."""
+        if not self._filters(document, rule, source, hosts):
+            return False
+        rewritten = [each["urlRewrite"].get("hostname") for each in _filters(rule) if isinstance(each.get("urlRewrite"), dict)]
+        hosts = tuple(str(each).lower() for each in rewritten if each) or hosts
+        refs = rule.get("backendRefs")
+        if isinstance(refs, list):
+            rule["backendRefs"] = self._references(document, refs, source.below("backendRefs"), hosts, passthrough)
+        if document.kind in ("HTTPRoute", "GRPCRoute"):
+            self._apply(document, rule, places)
+        return True
+
+    def _references(
+        self,
+        document: Document,
+        refs: list[Any],
+        source: Source,
+        hosts: tuple[str, ...],
+        passthrough: bool,
+        *,
+        single: bool = False,
+    ) -> list[Any]:
+        written: list[tuple[Any, int]] = []
+        for number, ref in enumerate(refs):
+            if not isinstance(ref, dict):
+                written.append((ref, 1))
+                continue
+            targets = self._backends.targets(ref, document.namespace, source.below(number), hosts)
+            if single and len(targets) > 1:
+                text = "a mirror or authorization server is one host; only the first of the Backend's is used"
+                self._inputs.notes.append(Note(Category.CHANGED, "first-host", text, source.below(number)))
+                targets = targets[:1]
+            if self._backends.is_own(ref):
+                if not targets:
+                    self._note_lost(source.below(number))
+                rest = {key: value for key, value in ref.items() if key not in ("group", "kind", "name", "port")}
+                written += [({**each.reference, **rest}, len(targets)) for each in targets]
+            else:
+                written.append((ref, 1))
+            for each in targets:
+                tls = HopTLS(Level.PASSTHROUGH, "the listener passes TLS through") if passthrough else each.hop.tls
+                if document.kind != "UDPRoute":
+                    self.hops.append(Hop(each.hop.source, each.hop.backend, tls, h2c=each.hop.h2c))
+        scale = math.lcm(*(count for _, count in written)) if written else 1
+        if scale > 1:
+            for ref, count in written:
+                weight = ref.get("weight", 1) if isinstance(ref, dict) else None
+                if isinstance(weight, int) and not isinstance(weight, bool):
+                    ref["weight"] = min(weight * scale // count, _MOST_WEIGHT)
+        return [ref for ref, _ in written]
+
+    def _note_lost(self, source: Source) -> None:
+        text = "the Backend is not in the input, or has no endpoint that can be written; the reference is left out"
+        self._inputs.notes.append(Note(Category.CANNOT, "backend-lost", text, source, severity=Severity.HIGH))
+
+    def _filters(self, document: Document, rule: Json, source: Source, hosts: tuple[str, ...]) -> bool:
+        """Changes the filters of a rule: references to Backends, and to HTTPRouteFilters."""
+        kept: list[Any] = []
+        for number, each in enumerate(rule.get("filters") or ()):
+            at = source.below("filters", number)
+            extension = each.get("extensionRef") if isinstance(each, dict) else None
+            if isinstance(extension, dict) and extension.get("group") == GROUP:
+                if not self._extension(document, extension, at):
+                    return False
+                continue
+            for key in ("requestMirror", "externalAuth"):
+                inner = each.get(key) if isinstance(each, dict) else None
+                if isinstance(inner, dict) and isinstance(inner.get("backendRef"), dict):
+                    found = self._references(
+                        document, [inner["backendRef"]], at.below(key, "backendRef"), hosts, False, single=True
+                    )
+                    if not found and key == "externalAuth":
+                        return False
+                    if not found:
+                        break
+                    inner["backendRef"] = {name: value for name, value in found[0].items() if name != "weight"}
+            else:
+                kept.append(each)
+        if "filters" in rule:
+            rule["filters"] = kept
+        return True
+
+    def _extension(self, document: Document, reference: Json, at: Source) -> bool:
+        name = str(reference.get("name"))
+        found = self._inputs.find("HTTPRouteFilter", document.namespace, name, GROUP)
+        spec = found.value.get("spec") if found else None
+        self._used_filters.add((document.namespace, name))
+        if isinstance(spec, dict) and "directResponse" not in spec:
+            return True
+        text = "the rule is left out: it answers by itself, or its HTTPRouteFilter is not in the input"
+        self._inputs.notes.append(Note(Category.CANNOT, "rule-left-out", text, at, severity=Severity.HIGH))
+        return False
+
+    def _list_filters(self) -> None:
+        for document in self._inputs.of(OWN["HTTPRouteFilter"]):
+            if (document.namespace, document.bare_name) not in self._used_filters:
+                self._inputs.skip(document, "unused", "no route that is imported uses it")
+                continue
+            spec = self._inputs.open(document).child("spec")
+            for key in sorted(spec.value):
+                spec.note(
+                    Category.CANNOT, "route-filter", "has no equivalent, and is not applied", key, severity=Severity.HIGH
+                )
+
+    def _apply(self, document: Document, rule: Json, places: list[Place]) -> None:
+        """Adds what policies say about the rule."""
+        traffic, security = self._policies.traffic.find(places), self._policies.security.find(places)
+        for key, value in (traffic.rule if traffic else {}).items():
+            session = key == "sessionPersistence"
+            if (session and len(rule.get("backendRefs") or ()) == 1) or (not session and document.kind == "HTTPRoute"):
+                rule.setdefault(key, copy.deepcopy(value))
+        effect = security or Effect()
+        filters = list(rule.get("filters") or ())
+        if document.kind == "HTTPRoute" and not any(_type(each) == "CORS" for each in filters):
+            filters += copy.deepcopy(list(effect.filters))
+        if effect.auth is not None:
+            filters += self._auth(document, effect)
+        if filters:
+            rule["filters"] = filters
+
+    def _auth(self, document: Document, effect: Effect) -> list[Json]:
+        auth = effect.auth
+        assert auth is not None
+        reference = {"namespace": auth.namespace, **auth.reference} if auth.namespace != document.namespace else auth.reference
+        found: list[Any] = []
+        if document.kind == "HTTPRoute":
+            found = self._references(document, [reference], auth.source, (), False, single=True)
+        if not found:
+            text = f"{document.name} cannot ask the authorization server; nobody is asked now"
+            self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "extAuth", text, auth.source))
+            return []
+        backend = {key: value for key, value in found[0].items() if key != "weight"}
+        return [{"type": "ExternalAuth", "externalAuth": {"backendRef": backend, **copy.deepcopy(auth.settings)}}]
+
+    # --- all ---------------------------------------------------------------------------------------------------------
+
+    def _keep(self, document: Document, spec: Json) -> bool:
+        """Adds the copy, if an API server would take it."""
+        reader = self._inputs.open(document)
+        reader.ignore("spec")
+        annotations = reader.annotations()
+        for name in annotations.value:
+            if name.startswith(f"{GROUP}/"):
+                annotations.cannot(name, "an annotation for Envoy Gateway, which means nothing to the new gateway")
+            else:
+                annotations.ignore(name)
+        written = copied(self._inputs, document, spec)
+        if written is not None:
+            self.objects.append((Source(document), written))
+        return written is not None
+
+
+def _parent(document: Document, reference: Json) -> ObjectName:
+    return ObjectName(str(reference.get("namespace") or document.namespace), str(reference.get("name")))
+
+
+def _spec(document: Document) -> Json:
+    spec = document.value.get("spec")
+    return copy.deepcopy(spec) if isinstance(spec, dict) else {}
+
+
+def _filters(rule: Json) -> list[Json]:
+    return [each for each in rule.get("filters") or () if isinstance(each, dict)]
+
+
+def _type(value: Any) -> str:
+    return str(value.get("type")) if isinstance(value, dict) else ""

@@ -1,0 +1,229 @@
+"""Reads the policies for traffic, security and clients, by what they are attached to: the most specific one wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import plain
+from lasthop_import.inputs import Inputs
+from lasthop_import.notes import Category, Severity, Source
+from lasthop_import.reader import Reader
+from lasthop_import.systems.envoy_gateway.kinds import OWN
+from lasthop_import.values import TOKEN, cors, duration, milliseconds
+
+Place = tuple[str, str, str, str]
+"""Kind, namespace, name and section."""
+_TARGETS: Final = ("targetRef", "targetRefs", "targetSelectors", "mergeType")
+
+
+class ExternalAuth(NamedTuple):
+    reference: Json
+    source: Source
+    namespace: str
+    settings: Json
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What a policy adds to the rules of routes, or to a Gateway."""
+
+    rule: Json = {}
+    filters: tuple[Json, ...] = ()
+    auth: ExternalAuth | None = None
+    frontend: Json = {}
+
+
+class Attached:
+    """The effects of all policies of one kind."""
+
+    def __init__(self) -> None:
+        self._by_place: dict[Place, Effect] = {}
+
+    def add(self, reader: Reader, effect: Effect) -> None:
+        spec = reader.child("spec")
+        targets = [*spec.children("targetRefs"), *([spec.child("targetRef")] if "targetRef" in spec else [])]
+        spec.cannot("targetSelectors", "targets by labels are not read; nothing of this policy is in force there")
+        spec.cannot("mergeType", "policies are not merged; the most specific one holds")
+        for each in targets:
+            each.ignore("group")
+            place = (each.text("kind"), reader.namespace, each.text("name"), each.text("sectionName"))
+            if place in self._by_place:
+                each.note(Category.SKIPPED, "conflicted", "an older policy has the same target", None)
+            self._by_place.setdefault(place, effect)
+
+    def find(self, places: Iterable[Place]) -> Effect | None:
+        """Returns the effect at the first place that has one."""
+        return next((self._by_place[each] for each in places if each in self._by_place), None)
+
+
+def read_traffic(inputs: Inputs) -> Attached:
+    found = Attached()
+    for document in inputs.of(OWN["BackendTrafficPolicy"]):
+        reader = inputs.open(document)
+        spec = reader.child("spec")
+        rule: Json = {}
+        http = spec.child("timeout").child("http")
+        if wanted := _duration(http, "requestTimeout"):
+            rule["timeouts"] = {"request": wanted}
+        for key in ("maxConnectionDuration", "connectionIdleTimeout", "maxStreamDuration"):
+            http.cannot(key, "connections have no such limit")
+        spec.child("timeout").cannot("tcp", "connect timeouts are the gateway's own")
+        if "retry" in spec:
+            rule["retry"] = _retry(spec.child("retry"))
+        if "loadBalancer" in spec and (session := _session(spec.child("loadBalancer"))):
+            rule["sessionPersistence"] = session
+        for key in sorted(spec.value):
+            if key == "rateLimit":
+                spec.access_control(key, "requests were limited")
+            elif key not in ("timeout", "retry", "loadBalancer", *_TARGETS):
+                spec.cannot(key, "has no equivalent")
+        found.add(reader, Effect(rule))
+    return found
+
+
+def _duration(reader: Reader, key: str) -> str:
+    text = reader.text(key)
+    found = milliseconds(text) if text else None
+    if text and found is None:
+        reader.note(Category.CANNOT, "not-a-duration", "is no duration", key)
+    return duration(found) if found else ""
+
+
+def _retry(reader: Reader) -> Json:
+    attempts = reader.integer("numRetries")
+    on = reader.child("retryOn")
+    found = on.raw("httpStatusCodes")
+    codes = [each for each in found if isinstance(each, int) and 400 <= each <= 599] if isinstance(found, list) else []
+    on.cannot("triggers", "retries are by status and by connection failures")
+    each_retry = reader.child("perRetry")
+    each_retry.cannot("timeout", "for that, write timeouts.backendRequest")
+    each_retry.child("backOff").cannot("maxInterval", "the longest wait between retries is the gateway's own")
+    backoff = _duration(each_retry.child("backOff"), "baseInterval")
+    reader.cannot("numAttemptsPerPriority", "backends have no priorities")
+    return {
+        "attempts": attempts if attempts is not None and 0 <= attempts <= 100 else 2,
+        **({"codes": list(dict.fromkeys(codes))} if codes else {}),
+        **({"backoff": backoff} if backoff else {}),
+    }
+
+
+def _session(balancer: Reader) -> Json | None:
+    hashed = balancer.child("consistentHash")
+    cookie = hashed.child("cookie")
+    for key in sorted(balancer.value):
+        if key not in ("consistentHash", "type"):
+            balancer.cannot(key, "the new gateway balances in its own way")
+    for key in sorted(hashed.value):
+        if key not in ("cookie", "type"):
+            hashed.cannot(key, "only cookies keep sessions")
+    hashed.ignore("type")
+    balancer.ignore("type")
+    if "cookie" not in hashed:
+        return None
+    name = cookie.text("name")
+    cookie.ignore("ttl")
+    cookie.cannot("attributes", "the cookie's attributes cannot be set")
+    if not TOKEN.fullmatch(name):
+        return None
+    return {"type": "Cookie", "cookie": {"name": name}}
+
+
+def read_security(inputs: Inputs) -> Attached:
+    found = Attached()
+    for document in inputs.of(OWN["SecurityPolicy"]):
+        reader = inputs.open(document)
+        spec = reader.child("spec")
+        filters = _cors(spec.child("cors")) if "cors" in spec else ()
+        auth = _external_auth(spec.child("extAuth")) if "extAuth" in spec else None
+        for key in sorted(spec.value):
+            if key not in ("cors", "extAuth", *_TARGETS):
+                spec.access_control(key, "clients were checked by this, and are not any more")
+        found.add(reader, Effect(filters=filters, auth=auth))
+    return found
+
+
+def _cors(reader: Reader) -> tuple[Json, ...]:
+    names = ("allowOrigins", "allowMethods", "allowHeaders", "exposeHeaders")
+    origins, methods, headers, exposed = (reader.texts(key) for key in names)
+    age = milliseconds(reader.text("maxAge")) if "maxAge" in reader else None
+    found = cors(origins, methods, headers, exposed, None if age is None else age // 1000, reader.boolean("allowCredentials"))
+    if found.refused:
+        text = f"cannot be written: {', '.join(each[:60] for each in found.refused)}"
+        reader.note(Category.CANNOT, "cors", text, None)
+    return (plain(found.filter),) if found.filter else ()
+
+
+def _external_auth(reader: Reader) -> ExternalAuth | None:
+    grpc = "grpc" in reader
+    server = reader.child("grpc" if grpc else "http")
+    single = server.raw("backendRef")
+    several = server.raw("backendRefs")
+    references = [single] if isinstance(single, dict) else several if isinstance(several, list) else []
+    headers = [each for each in reader.texts("headersToExtAuth") if TOKEN.fullmatch(each)][:64]
+    size = reader.child("bodyToExtAuth").integer("maxRequestBytes") or 0
+    back = [each for each in server.texts("headersToBackend") if TOKEN.fullmatch(each)][:64]
+    path = server.text("path")
+    for key in ("timeout", "recomputeRoute", "statusOnError", "contextExtensions", "includeTLSPeerCertificate"):
+        reader.cannot(key, "has no equivalent in the request to the authorization server")
+    server.cannot("backendSettings", "settings of the connection to the authorization server are not carried over")
+    if reader.boolean("failOpen"):
+        text = "requests were let in when the authorization server failed; they are refused now"
+        reader.note(Category.TIGHTENED, "fail-open", text, "failOpen")
+    if len(references) != 1 or not isinstance(references[0], dict):
+        text = "exactly one authorization server can be asked; nobody is now"
+        reader.note(Category.ACCESS_CONTROL, "extAuth", text, None)
+        return None
+    settings: Json = {"allowedHeaders": headers} if headers else {}
+    if not grpc:
+        settings |= {"path": path} if path.startswith("/") else {}
+        settings |= {"allowedResponseHeaders": back} if back else {}
+    external: Json = {"protocol": "GRPC" if grpc else "HTTP", "grpc" if grpc else "http": settings}
+    if 0 < size <= 65535:
+        external["forwardBody"] = {"maxSize": size}
+    key = "backendRef" if isinstance(single, dict) else "backendRefs"
+    return ExternalAuth(references[0], server.source(key), reader.namespace, external)
+
+
+def read_clients(inputs: Inputs) -> Attached:
+    found = Attached()
+    for document in inputs.of(OWN["ClientTrafficPolicy"]):
+        reader = inputs.open(document)
+        spec = reader.child("spec")
+        tls = spec.child("tls")
+        frontend = _validation(tls.child("clientValidation"), reader.namespace) if "clientValidation" in tls else {}
+        for key in sorted(tls.value):
+            if key != "clientValidation":
+                tls.cannot(key, "TLS for clients is the gateway's own")
+        for key in sorted(spec.value):
+            if key not in ("tls", *_TARGETS):
+                spec.cannot(key, "connections of clients are treated in the gateway's own way")
+        found.add(reader, Effect(frontend=frontend))
+    return found
+
+
+def _validation(reader: Reader, namespace: str) -> Json:
+    refs: list[Any] = []
+    for each in reader.children("caCertificateRefs"):
+        group, kind, name = each.text("group"), each.text("kind") or "ConfigMap", each.text("name")
+        if each.text("namespace") not in ("", namespace) or group or kind not in ("ConfigMap", "Secret"):
+            each.note(Category.ACCESS_CONTROL, "client-ca", "this CA of clients cannot be carried over", None)
+        else:
+            refs.append({"group": "", "kind": kind, "name": name})
+    mode, optional = reader.text("mode"), reader.boolean("optional")
+    for key in ("spkiHashes", "certificateHashes", "subjectAltNames", "crl"):
+        reader.access_control(key, "narrowed which client certificates are accepted; all of the CAs are now")
+    if reader.boolean("allowExpiredCertificate"):
+        text = "expired client certificates were accepted, and are refused now"
+        reader.note(Category.TIGHTENED, "expired-clients", text, "allowExpiredCertificate")
+    if not refs:
+        text = "without a CA that can be carried over, clients are not asked for a certificate any more"
+        reader.note(Category.ACCESS_CONTROL, "clientValidation", text, None)
+        return {}
+    lenient = optional or mode in ("Request", "VerifyIfGiven", "Optional")
+    if lenient:
+        text = "clients with an invalid certificate are let in as those without one"
+        reader.note(Category.LOOSENED, "client-validation-optional", text, None, severity=Severity.WARNING)
+    return {"caCertificateRefs": refs, **({"mode": "AllowInsecureFallback"} if lenient else {})}

@@ -1,0 +1,45 @@
+"""Reads EnvoyProxies, as far as they are about backends, and lists what is of Envoy Gateway alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop.engine.plan.tls_options import TLSOptions
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import ObjectName
+from lasthop_import.notes import Category, Severity
+from lasthop_import.systems.envoy_gateway.backend_tls import read_settings
+from lasthop_import.systems.envoy_gateway.kinds import OWN
+
+_LISTED: Final = {
+    "EnvoyPatchPolicy": "patches of Envoy's configuration have no equivalent",
+    "EnvoyExtensionPolicy": "extensions (Wasm, Lua, external processing) have no equivalent, and may restrict access",
+}
+
+
+def list_others(inputs: Inputs) -> None:
+    for kind, text in _LISTED.items():
+        for document in inputs.of(OWN[kind]):
+            reader = inputs.open(document)
+            category = Category.ACCESS_CONTROL if kind == "EnvoyExtensionPolicy" else Category.CANNOT
+            reader.note(category, "extension", text, "spec", severity=Severity.HIGH)
+
+
+def read_proxies(inputs: Inputs) -> tuple[TLSOptions, dict[tuple[str, str], ObjectName]]:
+    """Returns the options for all backends, and the client certificate of each EnvoyProxy."""
+    options, clients = TLSOptions(), {}
+    documents = inputs.of(OWN["EnvoyProxy"])
+    for document in documents:
+        spec = inputs.open(document).child("spec")
+        if "backendTLS" in spec:
+            found = read_settings(inputs, spec.child("backendTLS"))
+            if found.client:
+                clients[document.namespace, document.bare_name] = found.client
+            if found.options != TLSOptions() and len(documents) > 1:
+                text = "one of several EnvoyProxies has options, which hold for the backends of all Gateways now"
+                spec.note(Category.CHANGED, "options-widened", text, None)
+            options = found.options if found.options != TLSOptions() else options
+        for key in sorted(spec.value):
+            if key != "backendTLS":
+                spec.cannot(key, "belongs to Envoy Gateway's own proxies")
+    return options, clients

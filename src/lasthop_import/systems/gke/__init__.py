@@ -1,0 +1,53 @@
+"""Imports GKE: Ingresses of its load balancers, and Gateways of the classes `gke-*`.
+
+What the load balancers verify is taken from reading about them; none of it was tried on one.
+
+    backend_tls.py    what a load balancer verifies of a backend: nothing, but by a BackendTLSPolicy
+    ingresses.py      Ingresses, with FrontendConfigs; backend_configs.py has what a BackendConfig says
+    gateways.py       Gateways and routes, which are copied
+    policies.py       Google's policies for Gateways
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop_import.documents import Document
+from lasthop_import.ingresses import annotations_of, class_of
+from lasthop_import.inputs import INGRESS, Inputs
+from lasthop_import.model import Imported
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.settings import Settings, System
+from lasthop_import.systems.gke.gateways import is_gke, read_gateways
+from lasthop_import.systems.gke.ingresses import CLASSES, CONTROLLER, PREFIXES, read_ingresses
+from lasthop_import.systems.gke.kinds import CLOUD_GROUP, GATEWAY, GATEWAY_KINDS, GROUP, MULTI_CLUSTER, OWN_KINDS
+
+
+def _claims(document: Document) -> bool:
+    if document.kind == INGRESS.kind:
+        named = any(str(name).startswith(PREFIXES) for name in annotations_of(document))
+        return class_of(document) in CLASSES or (not class_of(document) and named)
+    if document.kind == GATEWAY.kind:
+        return is_gke(document)
+    return document.group in (GROUP, CLOUD_GROUP, "net.gke.io")
+
+
+def read(inputs: Inputs, settings: Settings) -> Imported:
+    """Reads all Ingresses and Gateways of GKE."""
+    for kind in MULTI_CLUSTER:
+        for document in inputs.of(kind):
+            text = f"{kind.kind} joins several clusters, and cannot be imported; its backends are not in the report"
+            inputs.skip(document, "multi-cluster", text)
+            note = Note(Category.CANNOT, "multi-cluster", text, Source(document), severity=Severity.HIGH)
+            inputs.notes.append(note)
+    return read_ingresses(inputs, settings).joined(read_gateways(inputs, settings))
+
+
+SYSTEM: Final = System(
+    name="gke",
+    title="GKE Ingress and GKE Gateway",
+    kinds=(*OWN_KINDS, *GATEWAY_KINDS, INGRESS),
+    read=read,
+    claims=_claims,
+    controllers=(CONTROLLER,),
+)

@@ -1,0 +1,198 @@
+"""Copies Gateways of the classes `gke-*` and their routes, and finds the hops of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import CONTROLLER_NAME, GATEWAY_API
+from lasthop_import.copies import OLD, copied
+from lasthop_import.documents import Document
+from lasthop_import.ingresses import annotations_of
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import Hop, HopTLS, Imported, ObjectName, ServiceBackend
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.settings import Settings
+from lasthop_import.systems.gke.backend_tls import gateway_tls
+from lasthop_import.systems.gke.kinds import GATEWAY, GRANT, ROUTES
+from lasthop_import.systems.gke.policies import Policies
+from lasthop_import.values import duration
+
+PREFIX: Final = "gke-"
+CERTIFICATE_MAP: Final = "networking.gke.io/certmap"
+TODO_CERTIFICATE: Final = "certificate-todo"
+
+
+def is_gke(document: Document) -> bool:
+    """Returns whether a Gateway has one of GKE's classes."""
+    spec = document.value.get("spec")
+    return isinstance(spec, dict) and str(spec.get("gatewayClassName") or "").startswith(PREFIX)
+
+
+def read_gateways(inputs: Inputs, settings: Settings) -> Imported:
+    """Reads Gateways, routes and policies."""
+    policies = Policies(inputs)
+    copier = _Copier(inputs, settings, policies)
+    return copier.read()
+
+
+class _Copier:
+    def __init__(self, inputs: Inputs, settings: Settings, policies: Policies) -> None:
+        self._inputs = inputs
+        self._settings = settings
+        self._policies = policies
+        self._gateways: set[ObjectName] = set()
+        self._grants = [each for each in inputs.of(GRANT)]
+        self._objects: list[tuple[Source, Json]] = []
+        self._hops: list[Hop] = []
+
+    def read(self) -> Imported:
+        for document in self._inputs.of(GATEWAY):
+            if is_gke(document):
+                self._gateway(document)
+            else:
+                self._inputs.skip(document, "other-class", "its gatewayClassName is none of GKE's")
+        for kind in ROUTES:
+            for document in self._inputs.of(kind):
+                if self._is_attached(document):
+                    self._route(document)
+                else:
+                    self._inputs.skip(document, "other-gateway", "it is attached to no Gateway of GKE's in the input")
+        for document in self._grants if self._gateways else ():
+            self._copy(document, self._inputs.open(document).mapping("spec"))
+        gateways = tuple(sorted(self._gateways))
+        return Imported(hops=tuple(self._hops), objects=tuple(self._objects), gateways=gateways)
+
+    def _copy(self, document: Document, spec: Json) -> bool:
+        found = copied(self._inputs, document, spec)
+        annotations = self._inputs.open(document).annotations()
+        annotations.ignore(*(name for name in annotations.value if not name.startswith(OLD)))
+        if found is not None:
+            self._objects.append((Source(document), found))
+        return found is not None
+
+    # --- Gateways ----------------------------------------------------------------------------------------------------
+
+    def _gateway(self, document: Document) -> None:
+        reader = self._inputs.open(document)
+        spec = dict(reader.mapping("spec"))
+        spec["gatewayClassName"] = self._settings.gateway_class
+        if CERTIFICATE_MAP in annotations_of(document):
+            reader.annotations().ignore(CERTIFICATE_MAP)
+        listeners = spec.get("listeners")
+        if isinstance(listeners, list):
+            spec["listeners"] = [self._listener(each, number, document) for number, each in enumerate(listeners)]
+        if spec.pop("addresses", None):
+            text = "the addresses are Google's; give the Gateway one of its own"
+            self._inputs.notes.append(Note(Category.CANNOT, "addresses", text, Source(document, ("spec", "addresses"))))
+        if self._copy(document, spec):
+            self._gateways.add(ObjectName(document.namespace, document.bare_name))
+            name = self._settings.gateway_class
+            class_ = {"apiVersion": f"{GATEWAY_API}/v1", "kind": "GatewayClass", "metadata": {"name": name}}
+            self._objects.append((Source(document), {**class_, "spec": {"controllerName": CONTROLLER_NAME}}))
+
+    def _listener(self, listener: Any, number: int, document: Document) -> Any:
+        """Returns a listener with a certificate that is to come, where it was Google's."""
+        tls = listener.get("tls") if isinstance(listener, dict) else None
+        mapped = CERTIFICATE_MAP in annotations_of(document) and isinstance(listener, dict)
+        if mapped and listener.get("protocol") == "HTTPS" and tls is None:
+            tls = {}
+        if not isinstance(tls, dict) or tls.get("mode") == "Passthrough":
+            return listener
+        kept = {key: value for key, value in tls.items() if key != "options"}
+        where = Source(document, ("spec", "listeners", number, "tls"))
+        if isinstance(options := tls.get("options"), dict):
+            for key in options:
+                text = "an option of GKE's, which the new gateway does not have"
+                self._inputs.notes.append(Note(Category.CANNOT, "listener-option", text, where.below("options", key)))
+        if not kept.get("certificateRefs"):
+            text = f"the certificate is Google's; the listener waits for Secret {document.namespace}/{TODO_CERTIFICATE}"
+            remedy = "Get a certificate for its hosts, as with cert-manager."
+            self._inputs.notes.append(Note(Category.TODO, "default-certificate", text, where, remedy=remedy))
+            kept["certificateRefs"] = [{"name": TODO_CERTIFICATE}]
+        return {**listener, "tls": kept}
+
+    # --- routes ------------------------------------------------------------------------------------------------------
+
+    def _is_attached(self, document: Document) -> bool:
+        spec = document.value.get("spec")
+        parents = spec.get("parentRefs") if isinstance(spec, dict) else None
+        return any(
+            isinstance(each, dict)
+            and each.get("kind", "Gateway") == "Gateway"
+            and ObjectName(str(each.get("namespace") or document.namespace), str(each.get("name"))) in self._gateways
+            for each in (parents if isinstance(parents, list) else ())
+        )
+
+    def _route(self, document: Document) -> None:
+        spec = dict(self._inputs.open(document).mapping("spec"))
+        rules = spec.get("rules")
+        if isinstance(rules, list):
+            spec["rules"] = [self._with_timeout(each, document) for each in rules]
+        if self._copy(document, spec):
+            self._hops += self._backends(spec.get("rules"), ("spec", "rules"), document)
+
+    def _with_timeout(self, rule: Any, document: Document) -> Any:
+        """Returns a rule with the timeout of its Services' policies, if they agree and it has none itself."""
+        if not isinstance(rule, dict) or document.kind != "HTTPRoute" or rule.get("timeouts"):
+            return rule
+        refs = rule.get("backendRefs")
+        found = {
+            self._policies.timeout(str(each.get("namespace") or document.namespace), str(each.get("name")))
+            for each in (refs if isinstance(refs, list) else ())
+            if isinstance(each, dict)
+        }
+        seconds = found.pop() if len(found) == 1 else 0
+        return {**rule, "timeouts": {"request": duration(seconds * 1000)}} if seconds else rule
+
+    def _backends(self, value: Any, path: tuple[str | int, ...], document: Document) -> Iterator[Hop]:
+        """Yields the hop of every backendRef of a route, those of mirrors included."""
+        if isinstance(value, list):
+            for number, each in enumerate(value):
+                yield from self._backends(each, (*path, number), document)
+        elif isinstance(value, dict):
+            for key, below in value.items():
+                if key == "backendRefs" and isinstance(below, list):
+                    for number, each in enumerate(below):
+                        yield from self._hop(each, (*path, key, number), document)
+                        yield from self._backends(each.get("filters"), (*path, key, number, "filters"), document)
+                elif key == "backendRef" and isinstance(below, dict):
+                    yield from self._hop(below, (*path, key), document)
+                else:
+                    yield from self._backends(below, (*path, key), document)
+
+    def _hop(self, ref: Json, path: tuple[str | int, ...], document: Document) -> Iterator[Hop]:
+        source = Source(document, path)
+        kind, name = ref.get("kind", "Service"), str(ref.get("name"))
+        namespace = str(ref.get("namespace") or document.namespace)
+        if kind != "Service" or ref.get("group"):
+            text = f"a {kind} is no backend of the new gateway; its share of the requests gets 500"
+            self._inputs.notes.append(Note(Category.CANNOT, "backend-kind", text, source, severity=Severity.HIGH))
+            return
+        if namespace != document.namespace and not self._is_granted(document, namespace, name):
+            text = f"no ReferenceGrant lets it refer to Service {namespace}/{name}, so its requests get 500, as before"
+            self._inputs.notes.append(Note(Category.CHANGED, "reference-not-permitted", text, source))
+            return
+        number = ref.get("port")
+        backend = ServiceBackend(namespace, name, number if isinstance(number, int) else None)
+        port = self._inputs.port(namespace, name, backend.port)
+        if document.kind == "TLSRoute":
+            yield Hop(source, backend, HopTLS(Level.PASSTHROUGH, "a TLSRoute"))
+            return
+        tls = self._policies.tls(namespace, name, port.name if port else "")
+        yield Hop(source, backend, tls or gateway_tls(port))
+
+    def _is_granted(self, route: Document, namespace: str, name: str) -> bool:
+        for grant in self._grants:
+            spec = grant.value.get("spec")
+            if grant.namespace != namespace or not isinstance(spec, dict):
+                continue
+            froms, tos = spec.get("from"), spec.get("to")
+            if not isinstance(froms, list) or not isinstance(tos, list):
+                continue
+            given = any(f.get("kind") == route.kind and f.get("namespace") == route.namespace for f in froms)
+            if given and any(t.get("kind") == "Service" and t.get("name") in (None, "", name) for t in tos):
+                return True
+        return False

@@ -1,0 +1,214 @@
+"""Turns Ingresses of GKE's load balancers into listeners and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
+from lasthop_import.documents import Document
+from lasthop_import.ingresses import IngressObject, PathOf, ingresses_of, read_ingress
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import (
+    Certificate,
+    ForeignCertificate,
+    Hop,
+    Imported,
+    Listener,
+    Match,
+    ObjectName,
+    PathKind,
+    PathMatch,
+    Rule,
+    SecretCertificate,
+)
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.reader import Reader
+from lasthop_import.settings import Settings
+from lasthop_import.systems.gke.backend_configs import BackendConfig, BackendConfigs
+from lasthop_import.systems.gke.backend_tls import ingress_tls
+from lasthop_import.systems.gke.kinds import FRONTEND_CONFIG, MANAGED_CERTIFICATE
+
+CONTROLLER: Final = "k8s.io/ingress-gce"
+CLASSES: Final = ("gce", "gce-internal", "gce-regional-external")
+PREFIXES: Final = ("ingress.gcp.kubernetes.io/", "networking.gke.io/", "kubernetes.io/ingress.allow-http")
+PRE_SHARED: Final = "ingress.gcp.kubernetes.io/pre-shared-cert"
+MANAGED: Final = ("networking.gke.io/managed-certificates", "networking.gke.io/v1beta1.ManagedCertificate")
+FRONTEND: Final = "networking.gke.io/v1beta1.FrontendConfig"
+ALLOW_HTTP: Final = "kubernetes.io/ingress.allow-http"
+ADDRESSES: Final = (
+    "kubernetes.io/ingress.global-static-ip-name",
+    "kubernetes.io/ingress.regional-static-ip-name",
+    "networking.gke.io/static-ip",
+)
+STATUS: Final = tuple(
+    f"ingress.kubernetes.io/{name}"
+    for name in (
+        *("backends", "forwarding-rule", "https-forwarding-rule", "target-proxy", "https-target-proxy", "url-map"),
+        *("ssl-cert", "static-ip", "redirect-url-map"),
+    )
+)
+"""What the controller writes itself."""
+CODES: Final = {
+    "MOVED_PERMANENTLY_DEFAULT": 301,
+    "FOUND": 302,
+    "SEE_OTHER": 303,
+    "TEMPORARY_REDIRECT": 307,
+    "PERMANENT_REDIRECT": 308,
+}
+
+
+def read_ingresses(inputs: Inputs, settings: Settings) -> Imported:
+    """Reads all Ingresses of the classes of GKE; one without a class is GKE's, too."""
+    importer = _Importer(inputs, settings)
+    for document in ingresses_of(inputs, settings, CONTROLLER, known=(*CLASSES, "")):
+        importer.ingress(read_ingress(inputs, document))
+    return Imported(tuple(importer.listeners), tuple(importer.rules))
+
+
+class _Importer:
+    def __init__(self, inputs: Inputs, settings: Settings) -> None:
+        self._inputs = inputs
+        self._settings = settings
+        self._configs = BackendConfigs(inputs)
+        self._frontends = {
+            (e.namespace, e.bare_name): _frontend(inputs.open(e).child("spec")) for e in inputs.of(FRONTEND_CONFIG)
+        }
+        for document in inputs.of(MANAGED_CERTIFICATE):
+            inputs.open(document).child("spec").texts("domains")
+        self._taken: dict[tuple[str, PathMatch], Document] = {}
+        self.listeners: list[Listener] = []
+        self.rules: list[Rule] = []
+
+    def ingress(self, ingress: IngressObject) -> None:
+        annotations = ingress.annotation_reader
+        for key in ADDRESSES:
+            annotations.cannot(key, "the address is Google's; give the Gateway one of its own")
+        annotations.ignore(*STATUS)
+        paths = [(at, _path(at)) for at in (*ingress.paths, *_defaults(ingress))]
+        gateway = self._gateway(ingress, [(at.host, match) for at, match in paths])
+        secure = self._secure(ingress, gateway)
+        redirect = self._redirect(ingress) if secure else None
+        plain = None
+        if annotations.text(ALLOW_HTTP, "true").strip().lower() != "false":
+            plain = Listener(Source(ingress.document), 80, "HTTP", gateway=gateway)
+        served = [each for each in (None if redirect else plain, secure) if each]
+        self.listeners += [each for each in (plain, secure) if each]
+        if not served:
+            text = "HTTP is not allowed and there is no certificate, so nothing was served"
+            annotations.note(Category.CHANGED, "not-served", text, ALLOW_HTTP, severity=Severity.HIGH)
+        for at, match in paths:
+            self.rules.append(self._rule(ingress, at, match, served))
+        if plain and redirect:
+            for host in dict.fromkeys(at.host for at, _ in paths):
+                self.rules.append(self._redirection(ingress, host, plain, redirect))
+        text = "a load balancer ends requests after 30 s unless a BackendConfig says otherwise; the new gateway does not"
+        note = Note(Category.CHANGED, "default-timeout", text, Source(ingress.document), severity=Severity.INFO)
+        self._inputs.notes.append(note)
+
+    def _gateway(self, ingress: IngressObject, paths: list[tuple[str, PathMatch]]) -> ObjectName | None:
+        """Returns a Gateway of its own for an Ingress that has a path which another has: each had its own address."""
+        owners = [self._taken.setdefault(each, ingress.document) for each in paths]
+        other = next((each for each in owners if each is not ingress.document), None)
+        if other is None:
+            return None
+        namespace, name = self._settings.gateway
+        own = ObjectName(namespace, f"{name}-{ingress.namespace}-{ingress.name}")
+        text = f"has hosts and paths of {other.name}, at another address, so it gets a Gateway of its own"
+        remedy = "In a folder, give it an address of its own in spec.addresses."
+        note = Note(Category.CHANGED, "own-gateway", text, Source(ingress.document), remedy=remedy, target=f"Gateway {own}")
+        self._inputs.notes.append(note)
+        return own
+
+    def _secure(self, ingress: IngressObject, gateway: ObjectName | None) -> Listener | None:
+        """Returns the listener for HTTPS. The load balancer chooses among all certificates by SNI, whatever `hosts` says."""
+        annotations = ingress.annotation_reader
+        certificates: list[Certificate] = [SecretCertificate(ingress.namespace, name) for _, name, _ in ingress.tls if name]
+        for key in (PRE_SHARED, *MANAGED):
+            if annotations.text(key).strip():
+                text = "the certificate is Google's, and its key cannot be had"
+                if certificates:
+                    remedy = "Get certificates for these hosts, as with cert-manager."
+                    annotations.note(Category.TODO, "foreign-certificate", text, key, remedy=remedy)
+                else:
+                    annotations.note(Category.CHANGED, "foreign-certificate", text, key)
+                    certificates = [ForeignCertificate(f"{key} is a certificate of Google's")]
+        if not certificates:
+            return None
+        source = ingress.tls[0][2] if ingress.tls else Source(ingress.document)
+        return Listener(source, 443, "HTTPS", certificates=tuple(certificates), gateway=gateway)
+
+    def _redirect(self, ingress: IngressObject) -> HTTPRequestRedirectFilter | None:
+        name = ingress.annotation_reader.text(FRONTEND).strip()
+        if not name:
+            return None
+        key = (ingress.namespace, name)
+        if key not in self._frontends:
+            text = f"FrontendConfig {ingress.namespace}/{name} is not in the input; whether HTTP is redirected is not known"
+            ingress.annotation_reader.note(
+                Category.TODO, "frontend-config-missing", text, FRONTEND, remedy="Add it to the input."
+            )
+            return None
+        return self._frontends[key]
+
+    def _rule(self, ingress: IngressObject, at: PathOf, match: PathMatch, served: list[Listener]) -> Rule:
+        hops: tuple[Hop, ...] = ()
+        config = BackendConfig()
+        if at.backend is not None:
+            hops = (Hop(at.source, at.backend, ingress_tls(self._inputs, at.backend)),)
+            config = self._configs.of(at.backend, at.source)
+        return Rule(
+            source=at.source,
+            namespace=ingress.namespace,
+            route=ingress.name,
+            listeners=tuple(each.key for each in served),
+            hostnames=(at.host,) if at.host else (),
+            matches=(Match(match),),
+            filters=config.filters,
+            hops=hops,
+            timeouts=config.timeouts,
+            persistence=config.persistence,
+            refused="" if served else "nothing was served",
+        )
+
+    def _redirection(self, ingress: IngressObject, host: str, plain: Listener, redirect: HTTPRequestRedirectFilter) -> Rule:
+        return Rule(
+            source=ingress.annotation_reader.source(FRONTEND),
+            namespace=ingress.namespace,
+            route=f"{ingress.name}-https-redirect",
+            listeners=(plain.key,),
+            hostnames=(host,) if host else (),
+            matches=(Match(PathMatch(PathKind.SEGMENT, "/")),),
+            filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
+        )
+
+
+def _frontend(spec: Reader) -> HTTPRequestRedirectFilter | None:
+    spec.cannot("sslPolicy", "versions and ciphers for clients are the gateway's own")
+    redirect = spec.child("redirectToHttps")
+    enabled, name = redirect.boolean("enabled"), redirect.text("responseCodeName") or "MOVED_PERMANENTLY_DEFAULT"
+    if name not in CODES:
+        redirect.note(Category.CANNOT, "redirect-code", f"{name} is none of GKE's; it is 301 now", "responseCodeName")
+    return HTTPRequestRedirectFilter("https", status_code=CODES.get(name, 301)) if enabled else None
+
+
+def _defaults(ingress: IngressObject) -> Iterator[PathOf]:
+    """Yields the default backend for all hosts, and for each host that has not all paths itself."""
+    if ingress.default is None:
+        return
+    source = Source(ingress.document, ("spec", "defaultBackend"))
+    whole = {at.host for at in ingress.paths if _path(at) == PathMatch(PathKind.SEGMENT, "/")}
+    for host in ("", *(host for host in ingress.hosts if host)):
+        if host not in whole:
+            yield PathOf(host, "/", "Prefix", ingress.default, source)
+
+
+def _path(at: PathOf) -> PathMatch:
+    """Returns the match of a path: without a type, only `/*` at the end makes it a prefix."""
+    if at.path_type in ("Exact", "Prefix"):
+        return PathMatch(PathKind.EXACT if at.path_type == "Exact" else PathKind.SEGMENT, at.path)
+    if at.path in ("/", "/*"):
+        return PathMatch(PathKind.SEGMENT, "/")
+    if at.path.endswith("/*"):
+        return PathMatch(PathKind.STRING, at.path[:-1])
+    return PathMatch(PathKind.EXACT, at.path)

@@ -1,0 +1,124 @@
+"""Reads policies for Gateways: BackendTLSPolicies, and Google's own."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import HopTLS, MissingTrust, Name, NameKind, SystemTrust, Trust, TrustRef
+from lasthop_import.notes import Category
+from lasthop_import.reader import Reader
+from lasthop_import.systems.gke.kinds import AUTHZ_POLICY, BACKEND_POLICY, CLIENT_TLS, OTHER_POLICIES, TLS_POLICY
+
+
+class _Target(msgspec.Struct, frozen=True):
+    namespace: str
+    kind: str
+    name: str
+    section: str
+
+
+class Policies:
+    """What policies say of Services; of several the oldest, and one for a port before one for all."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._tls: dict[_Target, HopTLS] = {}
+        self._mesh: dict[_Target, HopTLS | None] = {}
+        self._timeouts: dict[tuple[str, str], int] = {}
+        for document in inputs.of(TLS_POLICY):
+            spec = inputs.open(document).child("spec")
+            tls = _tls(spec, document)
+            for target in _targets(spec, document):
+                self._tls.setdefault(target, tls)
+        for document in inputs.of(CLIENT_TLS):
+            self._client_tls(inputs.open(document).child("spec"), document)
+        for document in inputs.of(BACKEND_POLICY):
+            self._backend(inputs.open(document).child("spec"), document)
+        for document in inputs.of(AUTHZ_POLICY):
+            reader = inputs.open(document)
+            reader.access_control("spec", "some requests were refused; all are let in now")
+        for kind in OTHER_POLICIES:
+            for document in inputs.of(kind):
+                inputs.open(document).cannot("spec", f"a {kind.kind} has no equivalent")
+
+    def tls(self, namespace: str, service: str, port: str) -> HopTLS | None:
+        """Returns the TLS of a port by policy; None if there is none."""
+        places = [_Target(namespace, "Service", service, section) for section in (port, "")]
+        for target in places if port else places[1:]:
+            if target in self._tls:
+                return self._tls[target]
+        for target in (*places, _Target(namespace, "Namespace", namespace, "")):
+            if target in self._mesh:
+                return self._mesh[target]
+        return None
+
+    def timeout(self, namespace: str, service: str) -> int:
+        """Returns the seconds of a GCPBackendPolicy; 0: none is said."""
+        return self._timeouts.get((namespace, service), 0)
+
+    def _client_tls(self, spec: Reader, document: Document) -> None:
+        default = spec.child("default")
+        mode = default.text("tlsMode") or spec.text("tlsMode") or "MutualTLS"
+        uris = [each.text("uri") for where in (spec, default) for each in where.children("subjectAltNames")]
+        named = f" (names {', '.join(filter(None, uris))})" if any(uris) else ""
+        tls = None
+        if mode != "Disable":
+            tls = HopTLS(Level.MESH, f"{document.name}: mutual TLS with certificates of Google's mesh{named}")
+        for target in _targets(spec, document):
+            self._mesh.setdefault(target, tls)
+
+    def _backend(self, spec: Reader, document: Document) -> None:
+        default = spec.child("default")
+        seconds = default.integer("timeoutSec") or 0
+        for key, text in (("iap", "users had to log in at Google"), ("securityPolicy", "Cloud Armor looked at requests")):
+            default.access_control(key, f"{text}; nothing does now")
+        for key in ("logging", "sessionAffinity", "connectionDraining", "maxRatePerEndpoint", "backendPreference", "scopes"):
+            default.cannot(key, "has no equivalent")
+        for target in _targets(spec, document):
+            if 0 < seconds < 10**8:
+                self._timeouts.setdefault((target.namespace, target.name), seconds)
+
+
+def _targets(spec: Reader, document: Document) -> list[_Target]:
+    readers = [*([spec.child("targetRef")] if "targetRef" in spec else []), *spec.children("targetRefs")]
+    found = []
+    for each in readers:
+        kind, name, section = each.text("kind"), each.text("name"), each.text("sectionName")
+        each.ignore("group", "namespace")
+        if kind in ("Service", "Namespace"):
+            found.append(_Target(document.namespace, kind, name, section))
+        else:
+            each.note(Category.CANNOT, "target", f"a {kind} cannot be a target", "kind")
+    return found
+
+
+def _tls(spec: Reader, document: Document) -> HopTLS:
+    validation = spec.child("validation")
+    hostname = validation.text("hostname")
+    trust: list[Trust] = []
+    for each in validation.children("caCertificateRefs"):
+        kind, name = each.text("kind"), each.text("name")
+        each.ignore("group")
+        known = kind in ("ConfigMap", "Secret", "ClusterTrustBundle")
+        namespace = "" if kind == "ClusterTrustBundle" else document.namespace
+        trust.append(
+            TrustRef(kind, namespace, name) if known else MissingTrust(f"{kind} {name} is no kind of CA certificates")
+        )
+    if validation.text("wellKnownCACertificates") == "System":
+        trust.append(SystemTrust())
+    names = []
+    for each in validation.children("subjectAltNames"):
+        uri, dns = each.text("uri"), each.text("hostname")
+        each.ignore("type")
+        if uri or dns:
+            names.append(Name(uri, NameKind.URI) if uri else Name(dns))
+    for key in sorted(spec.child("options").value):
+        text = "an option of another implementation, which the new gateway ignores"
+        spec.child("options").cannot(key, text)
+    level = Level.URI if names and all(each.kind is NameKind.URI for each in names) else Level.NAME
+    found = tuple(names) or ((Name(hostname),) if hostname else ())
+    if not trust or not hostname:
+        return HopTLS(Level.BROKEN, f"{document.name} has no CA certificates or no hostname, so it is invalid", names=found)
+    return HopTLS(level, f"{document.name}", names=found, sni=hostname, trust=tuple(trust))

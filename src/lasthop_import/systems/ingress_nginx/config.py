@@ -1,0 +1,93 @@
+"""Reads the controller's ConfigMap, which has the defaults of all Ingresses."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop_import.documents import Document
+from lasthop_import.ingresses import FALSE, TRUE
+from lasthop_import.inputs import Inputs
+from lasthop_import.settings import Settings
+
+CONFIG_MAP: Final = "ingress-nginx-controller"
+_READ: Final = (
+    "ssl-redirect",
+    "force-ssl-redirect",
+    "hsts",
+    "hsts-max-age",
+    "hsts-include-subdomains",
+    "hsts-preload",
+    "http-redirect-code",
+    "proxy-ssl-location-only",
+    "allow-cross-namespace-resources",
+    "proxy-body-size",
+)
+_ACCESS: Final = (
+    "whitelist-source-range",
+    "denylist-source-range",
+    "global-auth-url",
+    "enable-modsecurity",
+    "enable-owasp-modsecurity-crs",
+    "modsecurity-snippet",
+    "block-cidrs",
+    "block-user-agents",
+    "block-referers",
+    "limit-req-status-code",
+)
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The controller's ConfigMap, as far as it changes what an Ingress means."""
+
+    ssl_redirect: bool = True
+    force_ssl_redirect: bool = False
+    hsts: str = "max-age=31536000; includeSubDomains"
+    """The header; empty: none."""
+    redirect_code: int = 308
+    location_only: bool = False
+    cross_namespace: bool = False
+    body_size: str = "1m"
+
+
+def read_config(inputs: Inputs, settings: Settings) -> Config:
+    """Returns the controller's settings; those without an equivalent are listed one by one."""
+    document = _config_map(inputs, settings)
+    if document is None:
+        return Config()
+    data = inputs.open(document).child("data")
+    values = {key: data.text(key).strip() for key in _READ if key in data}
+
+    def boolean(key: str, default: bool) -> bool:
+        value = values.get(key, "")
+        return value in TRUE if value in (*TRUE, *FALSE) else default
+
+    for key in sorted(data.value):
+        if key in _ACCESS:
+            data.access_control(key, "a setting of the whole controller that is not carried over")
+        elif key not in _READ:
+            data.cannot(key, "a setting of the whole controller that has no equivalent")
+    age = values.get("hsts-max-age") or "31536000"
+    parts = [f"max-age={age}"]
+    parts += ["includeSubDomains"] if boolean("hsts-include-subdomains", True) else []
+    parts += ["preload"] if boolean("hsts-preload", False) else []
+    code = values.get("http-redirect-code", "")
+    return Config(
+        ssl_redirect=boolean("ssl-redirect", True),
+        force_ssl_redirect=boolean("force-ssl-redirect", False),
+        hsts="; ".join(parts) if boolean("hsts", True) else "",
+        redirect_code=int(code) if code in ("301", "302", "307", "308") else 308,
+        location_only=boolean("proxy-ssl-location-only", False),
+        cross_namespace=boolean("allow-cross-namespace-resources", False),
+        body_size=values.get("proxy-body-size") or "1m",
+    )
+
+
+def _config_map(inputs: Inputs, settings: Settings) -> Document | None:
+    named = str(settings.flags.get("ingress-nginx-configmap") or "")
+    if named:
+        namespace, _, name = named.rpartition("/")
+        return inputs.find("ConfigMap", namespace or "default", name)
+    found = [each for each in inputs.documents if each.kind == "ConfigMap" and each.bare_name == CONFIG_MAP]
+    return found[0] if found else inputs.find("ConfigMap", "ingress-nginx", CONFIG_MAP)

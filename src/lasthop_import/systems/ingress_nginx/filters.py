@@ -1,0 +1,174 @@
+"""Translates what is done to requests on the way: headers, CORS, redirects, sessions, mirrors, external authentication."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from lasthop.base.api.routes import (
+    CookieConfig,
+    HTTPCORSFilter,
+    HTTPHeader,
+    HTTPHeaderFilter,
+    HTTPPathModifier,
+    HTTPRouteFilter,
+    HTTPRouteRetry,
+    HTTPURLRewriteFilter,
+    SessionPersistence,
+)
+from lasthop_import.ingresses import Annotations
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import Auth, Hop, HopTLS, Mirror
+from lasthop_import.notes import Category
+from lasthop_import.systems.ingress_nginx.ingresses import Ingress
+from lasthop_import.urls import Place, redirect_to, service_url
+
+CORS_METHODS: Final = "GET, PUT, POST, DELETE, PATCH, OPTIONS"
+CORS_HEADERS: Final = (
+    "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization"
+)
+KNOWN_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "*")
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_ORIGIN: Final = re.compile(r"\*|https?://(?:(?:\*\.)?(?:[A-Za-z0-9-]+\.)*[A-Za-z0-9-]+|\*)(?::[0-9]{1,5})?")
+
+
+def rewrite(annotations: Annotations, modifier: HTTPPathModifier | None) -> list[HTTPRouteFilter]:
+    """Returns the rewrite of path and Host, which are one filter."""
+    hostname = annotations.text("upstream-vhost").lower()
+    if "$" in hostname:
+        annotations.note(Category.CANNOT, "upstream-vhost", "nginx variables have no equivalent", "upstream-vhost")
+        hostname = ""
+    if not hostname and modifier is None:
+        return []
+    return [HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(hostname, modifier))]
+
+
+def headers(inputs: Inputs, ingress: Ingress, hsts: str) -> list[HTTPRouteFilter]:
+    """Returns the headers that are set on requests and responses."""
+    annotations = ingress.annotations
+    found: list[HTTPRouteFilter] = []
+    if prefix := annotations.text("x-forwarded-prefix"):
+        edit = HTTPHeaderFilter(set=(HTTPHeader("X-Forwarded-Prefix", prefix),))
+        found.append(HTTPRouteFilter("RequestHeaderModifier", request_header_modifier=edit))
+    added = [HTTPHeader("Strict-Transport-Security", hsts)] if hsts else []
+    if named := annotations.text("custom-headers"):
+        namespace, _, name = named.rpartition("/")
+        data = inputs.data("ConfigMap", namespace or ingress.namespace, name)
+        if data is None:
+            absent = inputs.absence("ConfigMap", namespace or ingress.namespace, name)
+            text = f"the ConfigMap {absent}, so the headers are not known"
+            annotations.note(Category.TODO, "custom-headers", text, "custom-headers", remedy="Add it to the input.")
+        else:
+            added += [HTTPHeader(key, value.decode(errors="replace")) for key, value in sorted(data.items())]
+    if added:
+        edit = HTTPHeaderFilter(set=tuple(added[:16]))
+        found.append(HTTPRouteFilter("ResponseHeaderModifier", response_header_modifier=edit))
+    return found
+
+
+def cors(annotations: Annotations) -> list[HTTPRouteFilter]:
+    names = ("origin", "methods", "headers")
+    origin, methods, allowed = (annotations.text(f"cors-allow-{name}") for name in names)
+    credentials = annotations.boolean("cors-allow-credentials", True)
+    exposed, age = annotations.text("cors-expose-headers"), annotations.number("cors-max-age", 1728000)
+    if not annotations.boolean("enable-cors"):
+        return []
+    origins = _listed(origin or "*", _ORIGIN)
+    if "*" in origins:
+        origins = ("*",)
+    if len(origins) < len(_split(origin)):
+        annotations.note(
+            Category.CANNOT, "cors-origin", "some origins cannot be written, and are left out", "cors-allow-origin"
+        )
+    verbs = tuple(each for each in _split(methods or CORS_METHODS) if each in KNOWN_METHODS)
+    found = HTTPCORSFilter(
+        allow_origins=origins,
+        allow_credentials=credentials,
+        allow_methods=("*",) if "*" in verbs else verbs,
+        allow_headers=_listed(allowed or CORS_HEADERS, _TOKEN),
+        expose_headers=_listed(exposed, _TOKEN),
+        max_age=max(1, min(age, 2**31 - 1)),
+    )
+    return [HTTPRouteFilter("CORS", cors=found)]
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
+
+
+def _listed(text: str, wanted: re.Pattern[str]) -> tuple[str, ...]:
+    return tuple(each for each in _split(text) if wanted.fullmatch(each))[:64]
+
+
+def redirect(annotations: Annotations) -> list[HTTPRouteFilter]:
+    """Returns the redirect that an Ingress makes of all its paths."""
+    for name, code_name, default in (
+        ("permanent-redirect", "permanent-redirect-code", 301),
+        ("temporal-redirect", "temporal-redirect-code", 302),
+    ):
+        code = annotations.number(code_name, default)
+        if name not in annotations:
+            continue
+        url = annotations.text(name)
+        found = redirect_to(url, code if code in (301, 302, 303, 307, 308) else default)
+        if found is not None:
+            return [HTTPRouteFilter("RequestRedirect", request_redirect=found)]
+        annotations.note(Category.CANNOT, name, "the address has variables, a query or no host, and cannot be written", name)
+    return []
+
+
+def retry(annotations: Annotations) -> HTTPRouteRetry | None:
+    """Returns that nothing is tried at another Pod, if that is what is written."""
+    off = annotations.text("proxy-next-upstream") == "off"
+    return HTTPRouteRetry(attempts=0) if off else None
+
+
+def sessions(annotations: Annotations) -> SessionPersistence | None:
+    """Returns the affinity by a cookie."""
+    kind = annotations.text("affinity")
+    name = annotations.text("session-cookie-name", "INGRESSCOOKIE")
+    path, age = annotations.text("session-cookie-path", "/"), annotations.number("session-cookie-max-age", 0)
+    if kind != "cookie":
+        return None
+    if not _TOKEN.fullmatch(name):
+        annotations.note(Category.CANNOT, "affinity-dropped", "the cookie's name cannot be written", "session-cookie-name")
+        return None
+    if age <= 0:
+        return SessionPersistence("Cookie", CookieConfig(name, path))
+    return SessionPersistence("Cookie", CookieConfig(name, path, "Permanent"), absolute_timeout=f"{min(age, 99999)}s")
+
+
+def mirrors(annotations: Annotations) -> tuple[Mirror, ...]:
+    if "mirror-target" not in annotations:
+        return ()
+    url = annotations.text("mirror-target")
+    place = service_url(url.removesuffix("$request_uri"))
+    if place is None or place.path not in ("", "/"):
+        annotations.note(
+            Category.CANNOT, "mirror-target", "only a Service, with the request's own path, can be a mirror", "mirror-target"
+        )
+        return ()
+    return (Mirror(_hop(annotations, "mirror-target", place)),)
+
+
+def external_auth(annotations: Annotations) -> Auth | None:
+    """Returns the server that authorizes requests. One outside the cluster cannot be carried over."""
+    response_headers = annotations.text("auth-response-headers")
+    if "auth-url" not in annotations:
+        return None
+    place = service_url(annotations.text("auth-url"))
+    if place is None:
+        text = "only a Service of the cluster can authorize requests; nobody is asked now"
+        annotations.note(Category.ACCESS_CONTROL, "auth-url", text, "auth-url")
+        return None
+    if place.path not in ("", "/"):
+        text = f"the server was asked for {place.path}; now that is put before the request's own path"
+        annotations.note(Category.CHANGED, "auth-path", text, "auth-url", remedy="Let the server accept all paths below it.")
+    hop = _hop(annotations, "auth-url", place)
+    return Auth(hop, path=place.path if place.path != "/" else "", response_headers=_listed(response_headers, _TOKEN))
+
+
+def _hop(annotations: Annotations, name: str, place: Place) -> Hop:
+    tls = HopTLS(Level.UNVERIFIED, f"nginx never verifies the server of {name}") if place.tls else None
+    return Hop(annotations.source(name), place.backend, tls)

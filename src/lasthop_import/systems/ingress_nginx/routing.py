@@ -1,0 +1,315 @@
+"""Turns hosts and locations into listeners and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.routes import HTTPPathModifier, HTTPRequestRedirectFilter, HTTPRouteFilter
+from lasthop_import.ingresses import Annotations
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import (
+    ClientValidation,
+    ForeignCertificate,
+    Hop,
+    HopTLS,
+    Imported,
+    Listener,
+    ListenerKey,
+    Match,
+    PathKind,
+    PathMatch,
+    RouteKind,
+    Rule,
+    SecretCertificate,
+    ServiceBackend,
+    TrustRef,
+)
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.settings import Settings
+from lasthop_import.systems.ingress_nginx import filters
+from lasthop_import.systems.ingress_nginx.backend_tls import GRPC, GRPC_TLS, Asked, hop_tls, protocol
+from lasthop_import.systems.ingress_nginx.canaries import canary_rules
+from lasthop_import.systems.ingress_nginx.config import Config, read_config
+from lasthop_import.systems.ingress_nginx.ingresses import Ingress, read_ingresses
+from lasthop_import.systems.ingress_nginx.locations import Host, Location, hosts
+from lasthop_import.systems.ingress_nginx.rewrites import Rewritten, location, rewritten
+from lasthop_import.systems.ingress_nginx.unsupported import list_unsupported
+
+HTTP, HTTPS = 80, 443
+ROOT: Final = Match(PathMatch(PathKind.SEGMENT, "/"))
+
+
+def read(inputs: Inputs, settings: Settings) -> Imported:
+    """Reads all Ingresses of the controller."""
+    config = read_config(inputs, settings)
+    ingresses = read_ingresses(inputs, settings)
+    for ingress in ingresses:
+        list_unsupported(ingress.annotations)
+    found, wanted = hosts(inputs, ingresses, config)
+    importer = _Importer(inputs, config, wanted)
+    for host in found:
+        importer.host(host)
+    for ingress in ingresses:
+        importer.rest(ingress)
+    if ingresses:
+        _note_defaults(inputs, config, ingresses[0])
+    return Imported(tuple(importer.listeners), tuple(importer.rules))
+
+
+def _note_defaults(inputs: Inputs, config: Config, first: Ingress) -> None:
+    if config.body_size != "0":
+        text = f"requests with a body of more than {config.body_size} were refused on every host; they are passed on now"
+        note = Note(Category.LOOSENED, "body-limit-dropped", text, Source(first.document), severity=Severity.WARNING)
+        inputs.notes.append(note)
+
+
+class _Importer:
+    def __init__(self, inputs: Inputs, config: Config, wanted: dict[str, Asked]) -> None:
+        self._inputs = inputs
+        self._config = config
+        self._wanted = wanted
+        self.listeners: list[Listener] = []
+        self.rules: list[Rule] = []
+
+    def host(self, host: Host) -> None:
+        main = host.locations[0]
+        if main.ingress.annotations.boolean("ssl-passthrough"):
+            self._passthrough(host, main)
+            return
+        source = Source(main.ingress.document)
+        plain = Listener(source, HTTP, "HTTP")
+        forced = [each for each in host.locations if self._forces_tls(each.ingress)]
+        secure = self._secure(host, bool(forced))
+        redirected = [each for each in host.locations if secure and self._redirects(each.ingress, host)]
+        self.listeners += [plain, *secure]
+        names = (host.name, *host.aliases) if host.name else ()
+        for each in host.locations:
+            clear = () if each in redirected else (plain.key,)
+            self.rules += self._location(each, host, names, (*clear, *(listener.key for listener in secure)), bool(secure))
+        if redirected and len(redirected) == len(host.locations):
+            self.rules.append(self._https_redirect(main, names, plain, (ROOT,)))
+        else:
+            self.rules += [self._https_redirect(each, names, plain, (self._path(each, host).match,)) for each in redirected]
+        self._www(host, plain, secure)
+
+    def rest(self, ingress: Ingress) -> None:
+        """Reads what had no effect before either: of a canary the main Ingress decides, of a host the first one."""
+        annotations = ingress.annotations
+        for name in _WITH_OTHERS:
+            annotations.reader.ignore(annotations.key(name))
+
+    # --- listeners ---------------------------------------------------------------------------------------------------
+
+    def _secure(self, host: Host, forced: bool) -> list[Listener]:
+        if host.secret is None and not forced:
+            return []
+        namespace, secret, source = host.secret or ("", "", Source(host.locations[0].ingress.document))
+        certificate = (
+            SecretCertificate(namespace, secret)
+            if secret
+            else ForeignCertificate("spec.tls has no secretName, so nginx used its default certificate")
+        )
+        clients = self._clients(host)
+        return [Listener(source, HTTPS, "HTTPS", name, (certificate,), clients=clients) for name in (host.name, *host.aliases)]
+
+    def _clients(self, host: Host) -> ClientValidation | None:
+        for each in host.locations:
+            annotations = each.ingress.annotations
+            secret, mode = annotations.text("auth-tls-secret"), annotations.text("auth-tls-verify-client", "on")
+            depth = "auth-tls-verify-depth"
+            if not secret or mode == "off":
+                continue
+            namespace, _, name = secret.rpartition("/")
+            if not namespace:
+                text = "must be namespace/name, so the locations answered 503"
+                annotations.note(Category.ACCESS_CONTROL, "auth-tls-secret", text, "auth-tls-secret")
+                continue
+            if depth in annotations:
+                text = "how long the chain of a client's certificate may be is not limited any more"
+                annotations.note(Category.LOOSENED, "depth-dropped", text, depth)
+            if mode in ("optional", "optional_no_ca"):
+                text = f"{mode}: clients without a valid certificate are let in, and the backend is not told which they are"
+                annotations.note(Category.CHANGED, "client-validation-optional", text, "auth-tls-verify-client")
+            return ClientValidation((TrustRef("Secret", namespace, name),), mode != "on")
+        return None
+
+    def _forces_tls(self, ingress: Ingress) -> bool:
+        return ingress.annotations.boolean("force-ssl-redirect", self._config.force_ssl_redirect)
+
+    def _redirects(self, ingress: Ingress, host: Host) -> bool:
+        usual = ingress.annotations.boolean("ssl-redirect", self._config.ssl_redirect)
+        return (usual and host.secret is not None) or self._forces_tls(ingress)
+
+    def _passthrough(self, host: Host, main: Location) -> None:
+        annotations = main.ingress.annotations
+        if not host.name:
+            annotations.note(Category.CANNOT, "ssl-passthrough", "needs a host", "ssl-passthrough")
+            return
+        listener = Listener(annotations.source("ssl-passthrough"), HTTPS, "TLS", host.name, passthrough=True)
+        self.listeners.append(listener)
+        text = "the controller passes TLS through only if it runs with --enable-ssl-passthrough; otherwise it terminates it"
+        annotations.note(Category.CHANGED, "ssl-passthrough", text, "ssl-passthrough")
+        if len(host.locations) > 1:
+            text = f"{host.name} is passed through, so only its first path has a meaning"
+            annotations.note(Category.CHANGED, "paths-ignored", text, "ssl-passthrough")
+        for each in host.locations:
+            self._consume(each)
+        if main.at.backend is None:
+            return
+        hop = Hop(main.at.source, main.at.backend, HopTLS(Level.PASSTHROUGH, "ssl-passthrough"))
+        self.rules.append(
+            Rule(
+                main.at.source,
+                main.ingress.namespace,
+                main.ingress.name,
+                (listener.key,),
+                (host.name,),
+                RouteKind.TLS,
+                hops=(hop,),
+            )
+        )
+
+    def _consume(self, each: Location) -> None:
+        """Reads the annotations of a path that is passed through, which have no effect there."""
+        annotations = each.ingress.annotations
+        for name in ("rewrite-target", "use-regex", "ssl-redirect", "force-ssl-redirect", "backend-protocol"):
+            annotations.reader.ignore(annotations.key(name))
+
+    # --- rules -------------------------------------------------------------------------------------------------------
+
+    def _path(self, each: Location, host: Host) -> _Path:
+        annotations = each.ingress.annotations
+        target = annotations.text("rewrite-target")
+        if target and target != each.at.path:
+            found = rewritten(each.at.path, each.at.path_type, target)
+        else:
+            found = location(each.at.path, each.at.path_type, host.regex)
+        return _Path(Match(found.path), found)
+
+    def _location(
+        self, each: Location, host: Host, names: tuple[str, ...], listeners: tuple[ListenerKey, ...], secure: bool
+    ) -> Iterator[Rule]:
+        ingress, annotations = each.ingress, each.ingress.annotations
+        path = self._path(each, host)
+        if path.found.reason:
+            self._inputs.notes.append(Note(Category.CHANGED, path.found.reason, path.found.text, each.at.source))
+        if path.found.lost:
+            annotations.note(Category.CANNOT, "rewrite-target", path.found.lost, "rewrite-target", severity=Severity.HIGH)
+        spoken = protocol(annotations)
+        redirect = filters.redirect(annotations)
+        steps = [*filters.headers(self._inputs, ingress, self._config.hsts if secure else ""), *filters.cors(annotations)]
+        sessions, mirrors, auth = (
+            filters.sessions(annotations),
+            filters.mirrors(annotations),
+            filters.external_auth(annotations),
+        )
+        steps += redirect or filters.rewrite(annotations, path.found.modifier)
+        rule = Rule(
+            source=each.at.source,
+            namespace=ingress.namespace,
+            route=ingress.name,
+            listeners=listeners,
+            hostnames=names,
+            kind=RouteKind.GRPC if spoken in (GRPC, GRPC_TLS) else RouteKind.HTTP,
+            matches=(path.match,),
+            filters=tuple(steps),
+            hops=() if redirect else self._hops(each, host, spoken),
+            mirrors=() if redirect else mirrors,
+            auth=auth,
+            retry=None if redirect else filters.retry(annotations),
+            persistence=None if redirect else sessions,
+        )
+        if root := annotations.text("app-root"):
+            yield self._app_root(rule, annotations, root)
+        yield from canary_rules(each, rule)
+
+    def _hops(self, each: Location, host: Host, spoken: str) -> tuple[Hop, ...]:
+        if spoken == "FCGI":
+            text = "FastCGI has no equivalent; the path answers 500"
+            each.ingress.annotations.note(Category.CANNOT, "fastcgi", text, "backend-protocol", severity=Severity.HIGH)
+            return ()
+        if each.at.backend is None:
+            return ()
+        return (self._hop(each.at.backend, each.at.source, each, host, spoken),)
+
+    def _hop(self, backend: ServiceBackend, source: Source, each: Location, host: Host, spoken: str) -> Hop:
+        tls = hop_tls(spoken, self._wanted[each.ingress.document.path], host.ssl)
+        return Hop(source, backend, tls, h2c=spoken == GRPC)
+
+    def _app_root(self, rule: Rule, annotations: Annotations, root: str) -> Rule:
+        if not root.startswith("/"):
+            annotations.note(Category.CANNOT, "app-root", "must begin with a slash", "app-root")
+        path = HTTPPathModifier("ReplaceFullPath", replace_full_path=root)
+        redirect = HTTPRouteFilter("RequestRedirect", request_redirect=HTTPRequestRedirectFilter(path=path, status_code=302))
+        return msgspec.structs.replace(
+            rule,
+            source=annotations.source("app-root"),
+            kind=RouteKind.HTTP,
+            matches=(Match(PathMatch(PathKind.EXACT, "/")),),
+            filters=(redirect,),
+            hops=(),
+            mirrors=(),
+            auth=None,
+            persistence=None,
+        )
+
+    def _https_redirect(self, each: Location, names: tuple[str, ...], plain: Listener, matches: tuple[Match, ...]) -> Rule:
+        redirect = HTTPRequestRedirectFilter("https", status_code=self._config.redirect_code)
+        return Rule(
+            source=each.at.source,
+            namespace=each.ingress.namespace,
+            route=f"{each.ingress.name}-https-redirect",
+            listeners=(plain.key,),
+            hostnames=names,
+            matches=matches,
+            filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
+        )
+
+    def _www(self, host: Host, plain: Listener, secure: list[Listener]) -> None:
+        """Adds the redirect between a host and its www. twin."""
+        owner = next((e for e in host.locations if e.ingress.annotations.boolean("from-to-www-redirect")), None)
+        if owner is None or not host.name or host.name.startswith("*."):
+            return
+        twin = host.name.removeprefix("www.") if host.name.startswith("www.") else f"www.{host.name}"
+        source = owner.ingress.annotations.source("from-to-www-redirect")
+        listeners = [plain]
+        if secure:
+            own = msgspec.structs.replace(secure[0], hostname=twin, source=source)
+            self.listeners.append(own)
+            listeners.append(own)
+        redirect = HTTPRequestRedirectFilter(hostname=host.name, status_code=self._config.redirect_code)
+        self.rules.append(
+            Rule(
+                source=source,
+                namespace=owner.ingress.namespace,
+                route=f"{owner.ingress.name}-www-redirect",
+                listeners=tuple(each.key for each in listeners),
+                hostnames=(twin,),
+                matches=(ROOT,),
+                filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
+            )
+        )
+
+
+class _Path(msgspec.Struct, frozen=True):
+    match: Match
+    found: Rewritten
+
+
+_WITH_OTHERS: Final = (
+    *(f"canary{rest}" for rest in ("", "-weight", "-by-header", "-by-header-value", "-by-header-pattern", "-by-cookie")),
+    "canary-weight-total",
+    *(f"proxy-ssl-{rest}" for rest in ("name", "server-name", "verify", "secret")),
+    *("rewrite-target", "use-regex", "ssl-redirect", "force-ssl-redirect", "app-root", "server-alias", "backend-protocol"),
+    *("from-to-www-redirect", "ssl-passthrough", "auth-tls-secret", "auth-tls-verify-client", "auth-tls-verify-depth"),
+    *("permanent-redirect", "permanent-redirect-code", "temporal-redirect", "temporal-redirect-code"),
+    *("upstream-vhost", "x-forwarded-prefix", "custom-headers", "affinity", "mirror-target", "auth-url"),
+    *(f"session-cookie-{rest}" for rest in ("name", "path", "max-age")),
+    *("auth-response-headers", "enable-cors", "cors-expose-headers", "cors-max-age"),
+    *(f"cors-allow-{rest}" for rest in ("origin", "methods", "headers", "credentials")),
+)
+"""Annotations that are read where they have an effect."""

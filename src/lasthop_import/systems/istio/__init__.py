@@ -1,0 +1,66 @@
+"""Imports Istio: Gateways, VirtualServices, DestinationRules and ServiceEntries, as a gateway's proxy reads them.
+
+Read at istio/istio 86c9f01f and istio/api b8f8791d. Sidecars are out of scope.
+
+    kinds.py               kinds, hosts, what is exported to whom, the mesh's own settings
+    gateways.py            servers as listeners
+    destination_rules.py   which rule applies to a host and port
+    destinations.py        hosts of destinations: Services and ServiceEntries
+    backend_tls.py         what the proxy verifies of a backend
+    virtual_services.py    routes as rules
+    hops.py                their destinations as hops
+    matches.py             which requests
+    filters.py             what is done to them
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import Imported
+from lasthop_import.order import order_notes
+from lasthop_import.settings import Flag, Settings, System
+from lasthop_import.systems.istio.destination_rules import read_rules
+from lasthop_import.systems.istio.destinations import read_destinations
+from lasthop_import.systems.istio.gateways import read_gateways
+from lasthop_import.systems.istio.hops import HopReader
+from lasthop_import.systems.istio.kinds import GROUPS, READ_KINDS, list_others, read_mesh
+from lasthop_import.systems.istio.virtual_services import VirtualServiceReader
+
+
+def read(inputs: Inputs, settings: Settings) -> Imported:
+    """Reads what the gateways of the mesh do."""
+    mesh = read_mesh(inputs, settings)
+    gateways = read_gateways(inputs, settings, mesh)
+    rules = read_rules(inputs)
+    hops = HopReader(inputs, mesh, rules, read_destinations(inputs))
+    reader = VirtualServiceReader(inputs, mesh, gateways, hops)
+    reader.read()
+    list_others(inputs)
+    rules.note_unused(inputs)
+    inputs.notes += order_notes(reader.rules)
+    return Imported(
+        tuple((*gateways.listeners, *reader.listeners)),
+        tuple((*gateways.redirects, *reader.rules)),
+        objects=tuple(hops.services.values()),
+    )
+
+
+def _claims(document: Document) -> bool:
+    return document.group in GROUPS
+
+
+SYSTEM: Final = System(
+    name="istio",
+    title="Istio (gateways, not sidecars)",
+    kinds=READ_KINDS,
+    read=read,
+    claims=_claims,
+    flags=(
+        Flag("--istio-version", "The version, as 1.20: before 1.21, SIMPLE without a CA verified nothing.", "VERSION"),
+        Flag("--istio-namespace", "The root namespace of the mesh.", "NS", default="istio-system"),
+        Flag("--istio-gateway-namespace", "Where the gateways' Pods run.  [default: that of their Service]", "NS"),
+    ),
+)

@@ -1,0 +1,247 @@
+"""Says what an Istio gateway verifies of a backend.
+
+Three traps: a missing `mode` is DISABLE; `sni` without subjectAltNames switches the check of names off, because names are
+taken from the Host only together with the SNI; and before 1.21 SIMPLE without a CA verified nothing.
+[pilot/pkg/networking/core/cluster_tls.go: constructUpstreamTLS, setAutoSniAndAutoSanValidation]
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from lasthop.engine.plan.tls_options import TLSOptions
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import FileTrust, HopTLS, MissingTrust, Name, NameKind, ObjectName, SystemTrust, Trust, TrustRef
+from lasthop_import.notes import Category, Note, Severity
+from lasthop_import.systems.istio.destination_rules import ClientTLS, Effective
+from lasthop_import.systems.istio.kinds import CRL_KEYS, Mesh
+from lasthop_import.values import is_host
+
+CA_KEYS = ("cacert", "ca.crt")
+CONFIG_MAP = "configmap://"
+
+
+class Way(NamedTuple):
+    """How requests reach a backend, besides its DestinationRule."""
+
+    http: bool
+    """Requests, which have a Host; else connections."""
+    hosts: tuple[str, ...]
+    """The Host of requests, after a rewrite; empty: any."""
+    http2: bool
+    tls_port: bool
+    """The port's name or appProtocol says HTTPS or TLS."""
+    external: bool
+    """A ServiceEntry."""
+    external_names: tuple[str, ...]
+    """Its subjectAltNames."""
+    namespace: str
+    """Of the Service or ServiceEntry."""
+    gateway_namespace: str
+
+
+def hop_tls(inputs: Inputs, found: Effective, way: Way, mesh: Mesh) -> HopTLS | None:
+    """Returns the TLS of a hop."""
+    tls = found.tls
+    if tls is None or not tls.starts:
+        return _without(inputs, found, way, mesh)
+    if tls.mode == "ISTIO_MUTUAL":
+        return HopTLS(Level.MESH, "tls.mode is ISTIO_MUTUAL: certificates of the mesh, which the new gateway does not have")
+    if tls.mode not in ("SIMPLE", "MUTUAL"):
+        return HopTLS(Level.BROKEN, f"tls.mode {tls.mode!r} is none of Istio's")
+    return _verified(inputs, tls, way, mesh)
+
+
+def _without(inputs: Inputs, found: Effective, way: Way, mesh: Mesh) -> HopTLS | None:
+    """Returns what is to be said where the gateway starts no TLS of its own."""
+    tls = found.tls
+    if tls is not None and not tls.mode and _says_more(tls):
+        seems = _verified(inputs, msgspec.structs.replace(tls, mode="SIMPLE"), way, mesh)
+        why = "tls has no mode, which is DISABLE: all of its other fields are ignored, and nothing was encrypted"
+        return HopTLS(Level.BROKEN, why, seems.level, "mode-missing", seems.names, seems.sni, seems.trust, was_plaintext=True)
+    if found.lost is not None:
+        meant = found.lost.mode in ("SIMPLE", "MUTUAL")
+        believed = _verified(inputs, found.lost, way, mesh).level if meant else Level.MESH
+        return HopTLS(Level.PLAINTEXT, found.why_lost, believed, found.reason)
+    if tls is None and not way.external and (reason := mesh.meshed(way.namespace)):
+        why = f"no DestinationRule says otherwise, so it was mesh mTLS to Pods with a proxy, and {reason}"
+        return HopTLS(Level.MESH, why, was_plaintext=True)
+    if way.http and way.tls_port:
+        why = "the port says HTTPS or TLS, but only a DestinationRule makes a gateway start TLS, so it sent plaintext"
+        level = Level.BROKEN if way.external else Level.PLAINTEXT
+        return HopTLS(level, why, Level.HOST_NAME, "https-port-without-tls", was_plaintext=True)
+    return None
+
+
+def _says_more(tls: ClientTLS) -> bool:
+    return bool(tls.sni or tls.names or tls.credential or tls.ca_file or any(tls.client_files) or tls.skip)
+
+
+def _verified(inputs: Inputs, tls: ClientTLS, way: Way, mesh: Mesh) -> HopTLS:
+    names = tuple(_name(each) for each in tls.names or (way.external_names if way.external else ()))
+    base = HopTLS(
+        Level.NAME,
+        "",
+        names=names,
+        sni=tls.sni,
+        sni_of_host=way.http and not mesh.old,
+        trust=(trust := _trust(inputs, tls, way)),
+        revocation=_revocation(inputs, tls, trust),
+        client_certificate=_client(inputs, tls, way),
+        options=_options(way, mesh),
+    )
+    if tls.mode == "MUTUAL" and not tls.credential and not all(tls.client_files):
+        why = "tls.mode is MUTUAL without a client certificate and key, with which Istio starts no TLS at all"
+        return _but(base, Level.BROKEN, why, was_plaintext=True)
+    seems = _level_of_names(names) or (Level.NAME if tls.sni else Level.HOST_NAME)
+    known = names or ((Name(tls.sni),) if tls.sni else tuple(map(Name, way.hosts)))
+    if tls.skip:
+        contradicted = bool(tls.names or tls.ca_file)
+        return _but(
+            base,
+            Level.UNVERIFIED,
+            "tls.insecureSkipVerify is true",
+            seems if contradicted else None,
+            "skip-beats-names" if contradicted else "",
+            names=known,
+        )
+    system = not tls.credential and tls.ca_file in ("", "system")
+    if mesh.old and not tls.credential and not tls.ca_file:
+        why = "tls.caCertificates is not set, and before Istio 1.21 nothing was verified without it"
+        return _but(base, Level.UNVERIFIED, why, seems, "no-ca-before-1.21", names=known, trust=())
+    if any(isinstance(each, MissingTrust) and "no CA" in each.what for each in base.trust):
+        why = f"the Secret of credentialName {tls.credential} has no CA, with which no connection comes about"
+        return _but(base, Level.BROKEN, why, names=known)
+    if system and not mesh.version and not (tls.ca_file and (names or tls.sni)):
+        _note_version(inputs, tls)
+    if names:
+        return _named(inputs, base, tls, way, mesh)
+    if tls.sni:
+        why = f"tls.sni is {tls.sni} without subjectAltNames, which leaves only the chain to be checked"
+        return _but(base, Level.CHAIN, why, Level.NAME, "sni-disables-name-check", names=known)
+    if not way.http:
+        why = "a connection has no Host, so that without sni and subjectAltNames only the chain is checked"
+        return _but(base, Level.CHAIN, why, Level.NAME, "no-name-for-connections", names=known)
+    if mesh.old:
+        why = "before Istio 1.21 neither SNI nor names were taken from the request's Host"
+        return _but(base, Level.CHAIN, why, Level.HOST_NAME, "no-auto-san-before-1.21", names=known)
+    return _but(base, Level.HOST_NAME, f"tls.mode is {tls.mode}: SNI and name are the request's Host", names=known)
+
+
+def _named(inputs: Inputs, base: HopTLS, tls: ClientTLS, way: Way, mesh: Mesh) -> HopTLS:
+    level = _level_of_names(base.names) or Level.NAME
+    for each in base.names:
+        if each.kind is NameKind.DNS and not is_host(each.value.lower()):
+            text = f"subjectAltNames: {each.value[:100]} is neither a DNS name nor a URI, and cannot be checked"
+            inputs.notes.append(Note(Category.CANNOT, "name-not-writable", text, tls.source, severity=Severity.HIGH))
+    if tls.names:
+        return _but(base, level, "tls.subjectAltNames are checked")
+    if way.http and not tls.sni and not mesh.old:
+        text = "the certificate needed a name of the ServiceEntry and the request's Host; now only one of the former"
+        inputs.notes.append(Note(Category.LOOSENED, "and-became-or", text, tls.source))
+    return _but(base, level, "subjectAltNames of the ServiceEntry are checked")
+
+
+def _but(
+    base: HopTLS,
+    level: Level,
+    why: str,
+    believed: Level | None = None,
+    reason: str = "",
+    *,
+    names: tuple[Name, ...] | None = None,
+    trust: tuple[Trust, ...] | None = None,
+    was_plaintext: bool = False,
+) -> HopTLS:
+    return msgspec.structs.replace(
+        base,
+        level=level,
+        why=why,
+        believed=believed,
+        believed_reason=reason,
+        names=base.names if names is None else names,
+        trust=base.trust if trust is None else trust,
+        was_plaintext=was_plaintext,
+    )
+
+
+def _name(value: str) -> Name:
+    return Name(value, NameKind.URI if "://" in value else NameKind.DNS)
+
+
+def _level_of_names(names: tuple[Name, ...]) -> Level | None:
+    if not names:
+        return None
+    return Level.URI if all(each.kind is NameKind.URI for each in names) else Level.NAME
+
+
+def _options(way: Way, mesh: Mesh) -> TLSOptions:
+    """Returns ALPN h2 for HTTP/2 and gRPC ports. Else none was offered, to which backends answer with HTTP/1.1."""
+    alpn = (("h2",) if way.http2 else ("http/1.1",)) if way.http else ()
+    return msgspec.structs.replace(mesh.options, alpn=alpn)
+
+
+def _note_version(inputs: Inputs, tls: ClientTLS) -> None:
+    if tls.ca_file:
+        text = "names are those of the request's Host since Istio 1.21, which is assumed; before, only the chain was verified"
+    else:
+        text = "without a CA, Istio trusts the system's store since 1.21, which is assumed; before, nothing was verified"
+    remedy = "If it is older, pass --istio-version."
+    inputs.notes.append(Note(Category.CHANGED, "version-assumed", text, tls.source, remedy=remedy))
+
+
+def _trust(inputs: Inputs, tls: ClientTLS, way: Way) -> tuple[Trust, ...]:
+    if tls.credential.startswith(CONFIG_MAP):
+        return (_config_map(inputs, tls),)
+    if not tls.credential:
+        return (SystemTrust(),) if tls.ca_file in ("", "system") else (FileTrust(tls.ca_file),)
+    namespace = way.gateway_namespace
+    tried = (f"{tls.credential}-cacert", tls.credential)
+    found = {name: inputs.data("Secret", namespace, name) for name in tried}
+    for name, data in found.items():
+        for key in CA_KEYS:
+            if data is not None and key in data:
+                return (TrustRef("Secret", namespace, name, key),)
+    if any(data is not None for data in found.values()):
+        return (MissingTrust(f"Secret {namespace}/{tls.credential} has no CA: neither cacert nor ca.crt"),)
+    absent = inputs.absence("Secret", namespace, tls.credential)
+    return (MissingTrust(f"Secret {namespace}/{tls.credential}, or {tried[0]}, {absent}"),)
+
+
+def _config_map(inputs: Inputs, tls: ClientTLS) -> Trust:
+    namespace, name = tls.source.document.namespace, tls.credential.removeprefix(CONFIG_MAP).rpartition("/")[2]
+    data = inputs.data("ConfigMap", namespace, name) or {}
+    key = next((each for each in CA_KEYS if each in data), "ca.crt")
+    return TrustRef("ConfigMap", namespace, name, key)
+
+
+def _revocation(inputs: Inputs, tls: ClientTLS, trust: tuple[Trust, ...]) -> tuple[TrustRef | FileTrust, ...]:
+    """Returns the revocation lists: a file of the proxy, and those beside the CA."""
+    found: list[TrustRef | FileTrust] = [FileTrust(tls.crl)] if tls.crl else []
+    for each in trust:
+        if isinstance(each, TrustRef):
+            data = inputs.data(each.kind, each.namespace, each.name) or {}
+            keys = [key for key in CRL_KEYS if key in data][:1]
+            found += [TrustRef(each.kind, each.namespace, each.name, key) for key in keys]
+    return tuple(found)
+
+
+def _client(inputs: Inputs, tls: ClientTLS, way: Way) -> ObjectName | None:
+    if tls.mode != "MUTUAL":
+        return None
+    if not tls.credential or tls.credential.startswith(CONFIG_MAP):
+        if all(tls.client_files):
+            text = f"the client certificate is in files of the proxy ({tls.client_files[0][:100]}); no Secret is known"
+            remedy = "Create a Secret with tls.crt and tls.key, and name it as clientCertificate in decisions.yaml."
+            inputs.notes.append(Note(Category.TODO, "client-certificate-file", text, tls.source, remedy=remedy))
+        return None
+    name = ObjectName(way.gateway_namespace, tls.credential)
+    data = inputs.data("Secret", *name)
+    if data is not None and "tls.crt" not in data:
+        text = f"Secret {name} has the client certificate under other keys than tls.crt and tls.key"
+        remedy = "Write these keys into the Secret."
+        inputs.notes.append(Note(Category.TODO, "secret-keys", text, tls.source, remedy=remedy))
+    return name

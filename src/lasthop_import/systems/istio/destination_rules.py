@@ -1,0 +1,265 @@
+"""Finds the DestinationRule that a gateway uses for a host and port, as pilot does.
+
+Looked up in the gateway's namespace, the Service's, then the root one; the most specific host wins. Rules for one host in one
+namespace merge: subsets add up, the oldest trafficPolicy wins whole. An entry of portLevelSettings replaces everything above
+it, so that one without `tls` switches TLS off. [pilot/pkg/model/push_context.go, destination_rule.go, networking/util/util.go]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from lasthop.engine.resolve.routing.hostnames import specificity
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import RetryBudget
+from lasthop_import.notes import Category, Severity, Source
+from lasthop_import.reader import Reader
+from lasthop_import.systems.istio.kinds import DESTINATION_RULE, exported, fqdn
+
+
+class ClientTLS(msgspec.Struct, frozen=True):
+    """A `tls` of a DestinationRule, as it is written."""
+
+    source: Source
+    mode: str
+    """Empty: not written, which is DISABLE."""
+    sni: str = ""
+    names: tuple[str, ...] = ()
+    credential: str = ""
+    ca_file: str = ""
+    client_files: tuple[str, str] = ("", "")
+    skip: bool = False
+    crl: str = ""
+
+    @property
+    def starts(self) -> bool:
+        return self.mode not in ("", "DISABLE")
+
+
+class Policy(msgspec.Struct, frozen=True):
+    tls: ClientTLS | None = None
+    upgrade: bool = False
+    """h2UpgradePolicy: UPGRADE."""
+    budget: RetryBudget | None = None
+    ports: Mapping[int, Policy] = {}
+
+    def of(self, port: int) -> tuple[Policy, bool]:
+        """Returns what holds for a port, and whether an entry of its own says so."""
+        return (self.ports[port], True) if port in self.ports else (self, False)
+
+
+class DestinationRule(msgspec.Struct, frozen=True):
+    document: Document
+    host: str
+    export_to: tuple[str, ...]
+    policy: Policy | None
+    subsets: Mapping[str, tuple[Mapping[str, str], Policy | None]]
+    """Labels and policy by name."""
+    workloads: Mapping[str, str] | None
+    """Labels of the proxies it is for; None: all."""
+
+    @property
+    def namespace(self) -> str:
+        return self.document.namespace
+
+
+class Effective(msgspec.Struct, frozen=True):
+    """What holds for one host, port and subset."""
+
+    tls: ClientTLS | None = None
+    upgrade: bool = False
+    budget: RetryBudget | None = None
+    lost: ClientTLS | None = None
+    """A `tls` that its author expects here, and that does not apply."""
+    why_lost: str = ""
+    reason: str = ""
+
+
+class Rules:
+    def __init__(self, rules: Iterable[DestinationRule]) -> None:
+        self._rules = tuple(rules)
+        self._used: set[Document] = set()
+
+    def effective(
+        self,
+        host: str,
+        service_namespace: str,
+        port: int,
+        subset: str,
+        gateway_namespace: str,
+        root: str,
+        labels: Mapping[str, str],
+    ) -> Effective:
+        """Returns what the gateway with these labels, in this namespace, does for a port of a host."""
+        rules = self._applicable(host, service_namespace, gateway_namespace, root, labels)
+        self._used |= {each.document for each in rules}
+        if not rules:
+            return self._hidden(host, port, gateway_namespace)
+        whole = next((each.policy for each in rules if each.policy), None)
+        top, own = whole.of(port) if whole else (Policy(), False)
+        lost = whole.tls if whole and own and not top.tls and whole.tls and whole.tls.starts else None
+        found = top
+        narrowed = next((each.subsets[subset][1] for each in rules if subset in each.subsets), None) if subset else None
+        if narrowed:
+            below, ported = narrowed.of(port)
+            tls = below.tls if below.tls or ported else top.tls
+            if ported and not below.tls:
+                lost = next((each for each in (narrowed.tls, top.tls) if each and each.starts), lost)
+            found = Policy(tls, below.upgrade or top.upgrade, below.budget or top.budget)
+        if lost and not found.tls:
+            why = f"portLevelSettings has an entry for port {port} without tls, which replaces the tls above it"
+            return Effective(None, found.upgrade, found.budget, lost, why, "port-level-disables-tls")
+        return Effective(found.tls, found.upgrade, found.budget)
+
+    def labels_of(self, host: str, subset: str) -> Mapping[str, str] | None:
+        """Returns the labels of a subset; None if no rule defines it."""
+        return next((each.subsets[subset][0] for each in self._rules if each.host == host and subset in each.subsets), None)
+
+    def note_unused(self, inputs: Inputs) -> None:
+        for each in self._rules:
+            if each.document not in self._used:
+                text = "no route of a gateway leads to its host, or it does not apply there"
+                inputs.skip(each.document, "rule-not-used", text)
+
+    def _applicable(
+        self, host: str, service: str, gateway: str, root: str, labels: Mapping[str, str]
+    ) -> list[DestinationRule]:
+        """Returns the rules of the first namespace that has any: a rule for these workloads before the others."""
+        places: list[list[DestinationRule]] = []
+        if gateway != root:
+            places.append([each for each in self._rules if each.namespace == gateway])
+        else:
+            places.append([each for each in self._rules if each.namespace == root and each.export_to == (".",)])
+        for namespace in (service, root):
+            places.append([e for e in self._rules if e.namespace == namespace and exported(e.export_to, e.namespace, gateway)])
+        for rules in places:
+            fitting = [each for each in rules if _covers(each.host, host) and _is_for(each, gateway, labels)]
+            if fitting:
+                best = min(specificity_of(each.host) for each in fitting)
+                found = [each for each in fitting if specificity_of(each.host) == best]
+                return sorted(found, key=lambda each: (each.workloads is None, each.document.age))
+        return []
+
+    def _hidden(self, host: str, port: int, gateway: str) -> Effective:
+        """Returns a `tls` that somebody has written for the host, where the gateway does not see it."""
+        for each in sorted(self._rules, key=lambda rule: (specificity_of(rule.host), rule.document.age)):
+            policy = each.policy.of(port)[0] if each.policy and _covers(each.host, host) else None
+            if policy and policy.tls and policy.tls.starts:
+                self._used.add(each.document)
+                where = "its workloadSelector selects other proxies"
+                if each.workloads is None:
+                    where = f"a gateway in namespace {gateway} does not see it"
+                why = f"{each.document.name} does not apply: {where}"
+                return Effective(None, False, None, policy.tls, why, "rule-not-seen")
+        return Effective()
+
+
+def _covers(pattern: str, host: str) -> bool:
+    return pattern in ("*", host) or (pattern.startswith("*.") and host.endswith(pattern[1:]))
+
+
+def specificity_of(pattern: str) -> tuple[int, int]:
+    return specificity("" if pattern == "*" else pattern)
+
+
+def _is_for(rule: DestinationRule, gateway: str, labels: Mapping[str, str]) -> bool:
+    """Returns whether a workloadSelector may select the gateway. Labels that the Gateway's selector does not name are not
+    known; the rule then counts, because it may start TLS."""
+    if rule.workloads is None:
+        return True
+    return rule.namespace == gateway and all(labels.get(key, value) == value for key, value in rule.workloads.items())
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_rules(inputs: Inputs) -> Rules:
+    return Rules(_rule(inputs.open(document)) for document in inputs.of(DESTINATION_RULE))
+
+
+def _rule(reader: Reader) -> DestinationRule:
+    spec = reader.child("spec")
+    selector = spec.child("workloadSelector") if "workloadSelector" in spec else None
+    subsets: dict[str, tuple[Mapping[str, str], Policy | None]] = {}
+    for each in spec.children("subsets"):
+        labels = each.text_map("labels")
+        policy = _policy(each.child("trafficPolicy")) if "trafficPolicy" in each else None
+        subsets.setdefault(each.text("name"), (labels, policy))
+    host = spec.text("host")
+    return DestinationRule(
+        document=reader.document,
+        host=fqdn(host, reader.namespace),
+        export_to=spec.texts("exportTo"),
+        policy=_policy(spec.child("trafficPolicy")) if "trafficPolicy" in spec else None,
+        subsets=subsets,
+        workloads=_labels(selector) if selector is not None else None,
+    )
+
+
+def _labels(selector: Reader) -> Mapping[str, str]:
+    found = selector.text_map("matchLabels")
+    text = "applies only to some proxies; it counts if it may select the gateway"
+    selector.note(Category.CHANGED, "workload-selector", text)
+    return found
+
+
+_DROPPED = {
+    "loadBalancer": "the new gateway balances in its own way",
+    "outlierDetection": "an endpoint is ejected only because connections to it keep failing",
+    "tunnel": "tunnels have no equivalent",
+    "proxyProtocol": "the PROXY protocol is not sent to backends",
+}
+
+
+def _policy(reader: Reader) -> Policy:
+    for key, text in _DROPPED.items():
+        reader.cannot(key, text)
+    pool = reader.child("connectionPool")
+    http = pool.child("http")
+    upgrade = http.text("h2UpgradePolicy") == "UPGRADE"
+    for key in sorted(http.value):
+        if key != "h2UpgradePolicy":
+            http.cannot(key, "limits of connections are the new gateway's own")
+    pool.cannot("tcp", "limits and timeouts of connections are the new gateway's own")
+    ports: dict[int, Policy] = {}
+    for each in reader.children("portLevelSettings"):
+        number = each.child("port").integer("number")
+        below = _policy(each)
+        if number is not None:
+            ports.setdefault(number, below)
+    budget = _budget(reader.child("retryBudget")) if "retryBudget" in reader else None
+    return Policy(_tls(reader.child("tls")) if "tls" in reader else None, upgrade, budget, ports)
+
+
+def _budget(reader: Reader) -> RetryBudget:
+    """Returns a retry budget; Istio's defaults are 20 % and 3 at a time."""
+    percent, at_least = reader.raw("percent"), reader.integer("minRetryConcurrency", 3)
+    known = isinstance(percent, int | float) and not isinstance(percent, bool) and 0 <= percent <= 100
+    if percent is not None and not known:
+        reader.note(Category.CANNOT, "retry-budget", "is no percentage; 20 is taken", "percent")
+    return RetryBudget(int(percent) if known else 20, min(max(at_least or 0, 0), 1_000_000))
+
+
+def _tls(reader: Reader) -> ClientTLS:
+    skip = reader.raw("insecureSkipVerify")
+    if skip not in (None, True, False):
+        text = "must be true or false; an API server refuses it, and it counts as true here, which verifies nothing"
+        reader.note(Category.CANNOT, "not-a-boolean", text, "insecureSkipVerify", severity=Severity.HIGH)
+    found = ClientTLS(
+        source=reader.source(),
+        mode=reader.text("mode"),
+        sni=reader.text("sni"),
+        names=reader.texts("subjectAltNames"),
+        credential=reader.text("credentialName"),
+        ca_file=reader.text("caCertificates"),
+        client_files=(reader.text("clientCertificate"), reader.text("privateKey")),
+        skip=skip not in (None, False),
+        crl=reader.text("caCrl"),
+    )
+    if found.skip and (found.names or found.ca_file):
+        text = "contradicts caCertificates and subjectAltNames, which then verify nothing; Istio refuses both together"
+        reader.note(Category.CANNOT, "contradiction", text, "insecureSkipVerify", severity=Severity.HIGH)
+    return found

@@ -1,0 +1,156 @@
+"""Finds what the host of a destination is: a Service, a ServiceEntry, or nothing that the gateway knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api.addresses import is_ip
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import AddressBackend, Backend, HostBackend, ServiceBackend
+from lasthop_import.names import shortened, slug
+from lasthop_import.notes import Category, Severity
+from lasthop_import.reader import Reader
+from lasthop_import.systems.istio.kinds import SERVICE_ENTRY, exported, service_of
+
+HTTP2: Final = ("http2", "grpc", "grpc-web")
+TLS: Final = ("https", "tls")
+
+
+class Target(NamedTuple):
+    """What a destination leads to."""
+
+    backend: Backend
+    namespace: str
+    """Of the Service or ServiceEntry, for its DestinationRule."""
+    host: str
+    """By which the DestinationRule is found."""
+    port: int
+    protocol: str
+    """In lower case, as http, http2, grpc, https, tls, tcp; empty: not said."""
+    external: bool = False
+    names: tuple[str, ...] = ()
+
+
+class _Port(msgspec.Struct, frozen=True):
+    number: int
+    name: str
+    protocol: str
+    target: int
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A ServiceEntry."""
+
+    document: Document
+    hosts: tuple[str, ...]
+    ports: tuple[_Port, ...]
+    resolution: str
+    endpoints: tuple[tuple[str, Mapping[str, int]], ...]
+    """Addresses, with ports by name."""
+    export_to: tuple[str, ...]
+    names: tuple[str, ...]
+    problem: str
+    """Why it cannot be a backend."""
+
+
+class Destinations:
+    def __init__(self, inputs: Inputs, entries: tuple[Entry, ...]) -> None:
+        self._inputs = inputs
+        self._entries = entries
+
+    def find(self, host: str, port: int | None, listener_port: int, gateway_namespace: str) -> Target | str:
+        """Returns what a host leads to, or why nothing does. Without a port it is the only one, or the listener's."""
+        entry = next(
+            (e for e in self._entries if host in e.hosts and exported(e.export_to, e.document.namespace, gateway_namespace)),
+            None,
+        )
+        if entry is not None:
+            return self._entry(entry, host, port, listener_port)
+        service = service_of(host)
+        if service is not None:
+            return self._service(*service, host, port, listener_port)
+        if any(host in each.hosts for each in self._entries):
+            return f"the ServiceEntry of {host} is not exported to namespace {gateway_namespace}"
+        return f"no Service and no ServiceEntry of the input has the host {host}"
+
+    def _service(self, namespace: str, name: str, host: str, port: int | None, listener_port: int) -> Target:
+        ports = self._inputs.ports(namespace, name)
+        number = port or (ports[0].number if ports and len(ports) == 1 else listener_port)
+        found = self._inputs.port(namespace, name, number)
+        protocol = found.app_protocol.lower().removeprefix("kubernetes.io/") if found else ""
+        protocol = {"h2c": "http2", "ws": "http", "wss": "https"}.get(protocol, protocol)
+        if not protocol and found:
+            protocol = "grpc-web" if found.name.startswith("grpc-web") else found.name.partition("-")[0].lower()
+        backend: Backend = ServiceBackend(namespace, name, number)
+        document = self._inputs.find("Service", namespace, name)
+        spec = document.value.get("spec") if document else None
+        if isinstance(spec, dict) and spec.get("type") == "ExternalName":
+            backend = HostBackend(namespace, shortened(f"{name}-{number}"), str(spec.get("externalName", "")).lower(), number)
+        return Target(backend, namespace, host, number, protocol)
+
+    def _entry(self, entry: Entry, host: str, port: int | None, listener_port: int) -> Target | str:
+        if entry.problem:
+            return f"{entry.document.name} {entry.problem}"
+        number = port or (entry.ports[0].number if len(entry.ports) == 1 else listener_port)
+        found = next((each for each in entry.ports if each.number == number), None)
+        if found is None:
+            return f"{entry.document.name} has no port {number}"
+        namespace, name = entry.document.namespace, entry.document.bare_name
+        parts = [name, *([slug(host)] if len(entry.hosts) > 1 else []), *([str(number)] if len(entry.ports) > 1 else [])]
+        backend: Backend
+        wanted = shortened("-".join(parts))
+        if entry.resolution == "STATIC":
+            addresses = tuple((address, ports.get(found.name, found.target)) for address, ports in entry.endpoints)
+            backend = AddressBackend(namespace, wanted, number, slug(found.name) or "port", addresses)
+        else:
+            address, ports = entry.endpoints[0] if entry.endpoints else (host, {})
+            protocol = "H2C" if found.protocol in HTTP2 else ""
+            backend = HostBackend(namespace, wanted, address, ports.get(found.name, found.target), protocol)
+        return Target(backend, namespace, host, number, found.protocol, True, entry.names)
+
+
+def read_destinations(inputs: Inputs) -> Destinations:
+    return Destinations(inputs, tuple(_read(inputs.open(document)) for document in inputs.of(SERVICE_ENTRY)))
+
+
+def _read(reader: Reader) -> Entry:
+    spec = reader.child("spec")
+    hosts = tuple(host.lower() for host in spec.texts("hosts"))
+    spec.ignore("location")
+    spec.cannot("addresses", "virtual addresses are of sidecars, not gateways")
+    ports = []
+    for each in spec.children("ports"):
+        number = each.integer("number") or 0
+        ports.append(_Port(number, each.text("name"), each.text("protocol").lower(), each.integer("targetPort") or number))
+    resolution = spec.text("resolution", "NONE")
+    endpoints = []
+    for each in spec.children("endpoints"):
+        numbers = each.number_map("ports")
+        endpoints.append((each.text("address"), numbers))
+        for key in ("labels", "network", "locality", "weight", "serviceAccount"):
+            each.cannot(key, "all endpoints are used alike")
+    problem = _problem(hosts, resolution, [address for address, _ in endpoints], "workloadSelector" in spec)
+    if problem:
+        spec.cannot("workloadSelector", "endpoints are chosen by a Service's selector")
+        text = f"{problem}; routes to it have no backend"
+        spec.note(Category.CANNOT, "service-entry", text, "resolution", severity=Severity.HIGH)
+    names, export_to = spec.texts("subjectAltNames"), spec.texts("exportTo")
+    return Entry(reader.document, hosts, tuple(ports), resolution, tuple(endpoints), export_to, names, problem)
+
+
+def _problem(hosts: tuple[str, ...], resolution: str, addresses: list[str], selector: bool) -> str:
+    if selector:
+        return "has a workloadSelector, which needs a Service instead"
+    if any("*" in host for host in hosts):
+        return "has a wildcard host, which no backend can have"
+    if resolution == "STATIC" and addresses and all(is_ip(each) for each in addresses):
+        return ""
+    if resolution in ("DNS", "DNS_ROUND_ROBIN") and len(addresses) <= 1 and not any(map(is_ip, addresses)):
+        return ""
+    if resolution in ("DNS", "DNS_ROUND_ROBIN"):
+        return "has several endpoints, or addresses as endpoints, beside resolution DNS"
+    return f"has resolution {resolution}, for which there is no backend"

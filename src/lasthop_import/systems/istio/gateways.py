@@ -1,0 +1,274 @@
+"""Turns the servers of Gateways into listeners.
+
+Gateways that select the same Pods are one proxy with one address, so that they become one Gateway, named after the oldest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import (
+    Certificate,
+    ClientValidation,
+    FileTrust,
+    ForeignCertificate,
+    Listener,
+    Match,
+    ObjectName,
+    PathKind,
+    PathMatch,
+    Rule,
+    SecretCertificate,
+    TrustRef,
+)
+from lasthop_import.notes import Category, Severity
+from lasthop_import.reader import Reader
+from lasthop_import.settings import Settings
+from lasthop_import.systems.istio.kinds import CRL_KEYS, GATEWAY, Mesh
+from lasthop_import.values import is_host
+
+ROOT: Final = Match(PathMatch(PathKind.SEGMENT, "/"))
+HTTP: Final = ("HTTP", "HTTP2", "GRPC", "GRPC-WEB", "HTTP_PROXY")
+TCP: Final = ("TCP", "MONGO", "MYSQL", "REDIS")
+_FILES: Final = ("serverCertificate", "privateKey", "tlsCertificates")
+_FRONT: Final = {
+    "minProtocolVersion": "TLS versions for clients cannot be set by listener",
+    "maxProtocolVersion": "TLS versions for clients cannot be set by listener",
+    "cipherSuites": "ciphers for clients cannot be set by listener",
+}
+_NARROWER: Final = {
+    "subjectAltNames": "only client certificates with these names were accepted",
+    "verifyCertificateSpki": "only client certificates with these keys were accepted",
+    "verifyCertificateHash": "only these client certificates were accepted",
+}
+
+
+class Server(msgspec.Struct, frozen=True):
+    """One host of one server."""
+
+    listener: Listener
+    namespace: str
+    """Whose VirtualServices may use it; empty: all."""
+    redirects: bool
+    passthrough: bool
+
+
+class GatewayOf(msgspec.Struct, frozen=True):
+    document: Document
+    selector: Mapping[str, str]
+    namespace: str
+    """Of its Pods."""
+    servers: tuple[Server, ...]
+
+
+class Gateways:
+    def __init__(self, found: Iterable[GatewayOf], redirects: Sequence[Rule]) -> None:
+        self._by_name = {each.document.path: each for each in found}
+        self.redirects = redirects
+
+    @property
+    def listeners(self) -> list[Listener]:
+        return [server.listener for each in self._by_name.values() for server in each.servers]
+
+    def find(self, reference: str, namespace: str) -> GatewayOf | None:
+        """Returns the Gateway that a VirtualService names: `namespace/name`, `./name`, or one of its own namespace."""
+        owner, slash, name = reference.partition("/")
+        return self._by_name.get(f"{namespace}/{owner}" if not slash else f"{namespace if owner == '.' else owner}/{name}")
+
+
+def read_gateways(inputs: Inputs, settings: Settings, mesh: Mesh) -> Gateways:
+    """Reads all Gateways, oldest first."""
+    names: dict[tuple[tuple[str, str], ...], ObjectName] = {}
+    found, redirects = list[GatewayOf](), list[Rule]()
+    taken: dict[tuple[ObjectName | None, int, str], str] = {}
+    for document in inputs.of(GATEWAY):
+        spec = inputs.open(document).child("spec")
+        selector = spec.text_map("selector")
+        own = ObjectName(document.namespace, document.bare_name)
+        name = names.setdefault(tuple(sorted(selector.items())), own)
+        if name != own:
+            text = f"selects the same Pods as Gateway {name}, so that its listeners are part of that one"
+            spec.note(Category.CHANGED, "gateways-merged", text, "selector", severity=Severity.INFO)
+        namespace = str(settings.flags.get("istio-gateway-namespace") or _pods_namespace(inputs, selector) or mesh.root)
+        servers = []
+        for each in spec.children("servers"):
+            servers += _without_conflicts(each, _servers(inputs, each, name, namespace), taken)
+        found.append(GatewayOf(document, selector, namespace, tuple(servers)))
+        if forwarded := [each for each in servers if each.redirects]:
+            redirects.append(_redirect(document, forwarded))
+    return Gateways(found, redirects)
+
+
+def _without_conflicts(
+    reader: Reader, servers: Sequence[Server], taken: dict[tuple[ObjectName | None, int, str], str]
+) -> list[Server]:
+    """Returns the servers that the protocol of an older one, for the port or for port and host, leaves room for."""
+    kept = []
+    for server in servers:
+        each = server.listener
+        whole = "TLS" if each.protocol == "HTTPS" else each.protocol
+        own = f"{each.protocol} {each.passthrough}"
+        by_port = taken.setdefault((each.gateway, each.port, ""), whole)
+        if by_port == whole and taken.setdefault((each.gateway, each.port, f"host {each.hostname}"), own) == own:
+            kept.append(server)
+        else:
+            text = f"port {each.port} has another protocol in an older server, which Istio uses; this one is left out"
+            reader.note(Category.CANNOT, "port-conflict", text, "port", severity=Severity.HIGH)
+    return kept
+
+
+def _pods_namespace(inputs: Inputs, selector: Mapping[str, str]) -> str:
+    """Returns the namespace of the Service in front of the Pods that a Gateway selects."""
+    for document in inputs.documents if selector else ():
+        spec = document.value.get("spec")
+        labels = spec.get("selector") if document.kind == "Service" and isinstance(spec, dict) else None
+        if isinstance(labels, dict) and selector.items() <= labels.items():
+            return document.namespace
+    return ""
+
+
+def _redirect(document: Document, servers: Sequence[Server]) -> Rule:
+    redirect = HTTPRequestRedirectFilter("https", status_code=301)
+    return Rule(
+        source=servers[0].listener.source,
+        namespace=document.namespace,
+        route=f"{document.bare_name}-https-redirect",
+        listeners=tuple(each.listener.key for each in servers),
+        matches=(ROOT,),
+        filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
+    )
+
+
+def _servers(inputs: Inputs, reader: Reader, gateway: ObjectName, namespace: str) -> list[Server]:
+    port = reader.child("port")
+    number, protocol = port.integer("number") or 0, port.text("protocol").upper()
+    port.ignore("name", "targetPort")
+    reader.ignore("name")
+    reader.cannot("bind", "a Gateway listens on its own address")
+    reader.cannot("defaultEndpoint", "there is no default endpoint of a listener")
+    tls = reader.child("tls")
+    redirects = tls.boolean("httpsRedirect")
+    mode = tls.text("mode", "PASSTHROUGH")
+    shape = _shape(reader, tls, protocol, mode)
+    hosts = reader.texts("hosts")
+    if shape is None or not 0 < number < 65536:
+        if shape is not None:
+            reader.note(Category.CANNOT, "no-port", "the server has no valid port.number, and is left out", "port")
+        for key in (*_FILES, *_FRONT, *_NARROWER, "credentialName", "credentialNames", "caCertificates"):
+            tls.ignore(key)
+        tls.ignore("caCertCredentialName", "caCrl", "insecureSkipVerify")
+        return []
+    kind, passthrough = shape
+    terminated = kind in ("HTTPS", "TLS") and not passthrough
+    certificates = _certificates(inputs, tls, namespace) if terminated else ()
+    clients = _clients(inputs, tls, namespace, mode) if terminated and kind == "HTTPS" else None
+    if terminated and kind == "TLS" and mode != "SIMPLE":
+        text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
+        tls.note(Category.ACCESS_CONTROL, "client-certificates", text, "mode")
+    tls.ignore("credentialName", "credentialNames", "caCertificates", "caCertCredentialName", "caCrl")
+    for key in (*_FILES, *_FRONT, *_NARROWER):
+        tls.ignore(key)
+    tls.ignore("insecureSkipVerify")
+    servers = []
+    for host in hosts:
+        owner, _, name = host.rpartition("/")
+        name = "" if name == "*" else name.lower()
+        if name and not is_host(name):
+            reader.note(Category.CANNOT, "host", f"{name[:100]} cannot be the hostname of a listener, and is left out")
+            continue
+        only = reader.namespace if owner == "." else "" if owner == "*" else owner
+        if kind == "TCP" and name:
+            reader.note(Category.CHANGED, "tcp-host", "a TCP listener has no hostname", "hosts", severity=Severity.INFO)
+            name = ""
+        listener = Listener(
+            source=reader.source(),
+            port=number,
+            protocol=kind,
+            hostname=name,
+            certificates=certificates,
+            passthrough=passthrough,
+            clients=clients,
+            gateway=gateway,
+            routes_from=(only,) if only else (),
+        )
+        servers.append(Server(listener, only, redirects and kind == "HTTP", passthrough))
+    return servers
+
+
+def _shape(reader: Reader, tls: Reader, protocol: str, mode: str) -> tuple[str, bool] | None:
+    """Returns the listener's protocol, and whether it passes TLS through; None if there is no such listener."""
+    if protocol in HTTP:
+        return ("HTTP", False)
+    if protocol in TCP and "mode" not in tls:
+        return ("TCP", False)
+    if protocol not in ("HTTPS", "TLS", *TCP):
+        text = "is none of Istio's protocols; the server is left out"
+        reader.child("port").note(Category.CANNOT, "unknown-protocol", text, "protocol", severity=Severity.HIGH)
+        return None
+    if mode == "PASSTHROUGH":
+        if "mode" not in tls:
+            text = "tls has no mode, which is PASSTHROUGH: the certificate of the server, if any, is not used"
+            reader.note(Category.CHANGED, "passthrough-by-default", text)
+        return ("TLS", True)
+    if mode in ("SIMPLE", "MUTUAL", "OPTIONAL_MUTUAL"):
+        return ("HTTPS" if protocol == "HTTPS" else "TLS", False)
+    text = "uses certificates of the mesh, or its SNI, and has no equivalent; the server is left out"
+    tls.note(Category.CANNOT, "mesh-listener", text, "mode", severity=Severity.HIGH)
+    return None
+
+
+def _certificates(inputs: Inputs, tls: Reader, namespace: str) -> tuple[Certificate, ...]:
+    for key, text in _FRONT.items():
+        tls.cannot(key, text)
+    names = [each for each in (tls.text("credentialName"), *tls.texts("credentialNames")) if each]
+    found: list[Certificate] = []
+    for name in dict.fromkeys(names):
+        data = inputs.data("Secret", namespace, name)
+        if data is not None and "tls.crt" not in data:
+            text = f"Secret {namespace}/{name} has no tls.crt and tls.key, which a listener needs"
+            remedy = "Write these keys into the Secret."
+            tls.note(Category.TODO, "secret-keys", text, "credentialName", remedy=remedy, severity=Severity.WARNING)
+        found.append(SecretCertificate(namespace, name))
+    if not found:
+        files = [key for key in _FILES if key in tls]
+        found.append(ForeignCertificate("it is in files of the proxy" if files else "tls has no credentialName"))
+    return tuple(found)
+
+
+def _clients(inputs: Inputs, tls: Reader, namespace: str, mode: str) -> ClientValidation | None:
+    """Returns how clients are verified; a CA that is not there closes the listener."""
+    if mode == "SIMPLE":
+        return None
+    for key, text in _NARROWER.items():
+        tls.access_control(key, text)
+    if tls.boolean("insecureSkipVerify"):
+        text = "client certificates were asked for and not verified; clients without a valid one are let in"
+        tls.note(Category.CHANGED, "client-validation-optional", text, "insecureSkipVerify")
+    optional = mode == "OPTIONAL_MUTUAL" or bool(tls.value.get("insecureSkipVerify"))
+    credential = tls.text("credentialName")
+    named, crl = tls.text("caCertCredentialName"), tls.text("caCrl")
+    for name in (named,) if named else (f"{credential}-cacert", credential):
+        data = inputs.data("Secret", namespace, name) if name else None
+        if data is not None and "ca.crt" in data:
+            return ClientValidation((TrustRef("Secret", namespace, name),), optional, _lists(namespace, name, data, crl))
+        if data is not None and "cacert" in data:
+            text = f"Secret {namespace}/{name} has the CA of clients under cacert; a Gateway reads ca.crt"
+            tls.note(Category.TODO, "secret-keys", text, "mode", remedy="Write it as ca.crt too.")
+            trust = TrustRef("Secret", namespace, name, "cacert" if data.keys() & {*CRL_KEYS} or crl else "ca.crt")
+            return ClientValidation((trust,), optional, _lists(namespace, name, data, crl))
+    wanted = named or (f"{credential}-cacert" if credential else "client-ca-todo")
+    text = f"the CA of clients is not in the input; the listener is closed until Secret {namespace}/{wanted} has a ca.crt"
+    tls.note(Category.TODO, "client-ca-missing", text, "mode", remedy="Create it.")
+    return ClientValidation((TrustRef("Secret", namespace, wanted),), optional, _lists(namespace, wanted, {}, crl))
+
+
+def _lists(namespace: str, name: str, data: Mapping[str, bytes], file: str) -> tuple[TrustRef | FileTrust, ...]:
+    """Returns the revocation lists: a file of the proxy, or what is beside the CA."""
+    beside = [TrustRef("Secret", namespace, name, key) for key in CRL_KEYS if key in data][:1]
+    return (FileTrust(file), *beside) if file else tuple(beside)

@@ -1,0 +1,165 @@
+"""Turns destinations into hops; a subset becomes a Service with a narrower selector."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.routes import HTTPRouteFilter, HTTPURLRewriteFilter
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import Hop, HopTLS, HostBackend, Mirror, ServiceBackend
+from lasthop_import.names import shortened
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.reader import Reader
+from lasthop_import.systems.istio import filters
+from lasthop_import.systems.istio.backend_tls import Way, hop_tls
+from lasthop_import.systems.istio.destination_rules import Rules
+from lasthop_import.systems.istio.destinations import HTTP2, TLS, Destinations, Target
+from lasthop_import.systems.istio.gateways import GatewayOf
+from lasthop_import.systems.istio.kinds import Mesh, fqdn
+from lasthop_import.values import is_host
+
+HTTP, STREAM, PASSTHROUGH = "http", "stream", "passthrough"
+MIRRORS = ("mirror", "mirrors", "mirrorPercent", "mirrorPercentage")
+
+
+class Place(NamedTuple):
+    """Where requests come from."""
+
+    gateway: GatewayOf
+    port: int
+    """Of the listener, which a destination without a port has too."""
+    hosts: tuple[str, ...]
+    """The Host that backends see; empty: any."""
+    kind: str = HTTP
+
+
+class HopReader:
+    def __init__(self, inputs: Inputs, mesh: Mesh, rules: Rules, destinations: Destinations) -> None:
+        self._inputs = inputs
+        self._mesh = mesh
+        self._rules = rules
+        self._destinations = destinations
+        self.services: dict[tuple[str, str], tuple[Source, Json]] = {}
+        """Services for subsets."""
+
+    def hops(self, route: Reader, at: Place) -> tuple[tuple[Hop, ...], bool]:
+        """Returns the hops of a route, and whether all of them are gRPC."""
+        found: list[tuple[Hop, str]] = []
+        entries = route.children("route")
+        for each in entries:
+            weight = each.integer("weight")
+            share = 1 if len(entries) == 1 else max(0, weight or 0)
+            edits = filters.headers(each.child("headers"))
+            host = filters.bare_host(edits.authority)
+            steps = edits.filters
+            if is_host(host):
+                steps = (*steps, HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(host)))
+            own = at._replace(hosts=(host,)) if host else at
+            if hop := self._hop(each.child("destination"), own):
+                found.append((msgspec.structs.replace(hop[0], weight=share, filters=steps), hop[1]))
+        return tuple(hop for hop, _ in found), bool(found) and all(protocol == "grpc" for _, protocol in found)
+
+    def mirrors(self, route: Reader, at: Place) -> tuple[Mirror, ...]:
+        percentage = route.child("mirrorPercentage").raw("value") if "mirrorPercentage" in route else None
+        old = route.raw("mirrorPercent")
+        wanted: list[tuple[Reader, object]] = []
+        if "mirror" in route:
+            wanted.append((route.child("mirror"), percentage if percentage is not None else old))
+        for each in route.children("mirrors"):
+            share = each.child("percentage").raw("value") if "percentage" in each else None
+            wanted.append((each.child("destination"), share))
+        found = []
+        for reader, value in wanted:
+            share = 100.0 if not isinstance(value, int | float) or isinstance(value, bool) else float(value)
+            if share != int(share):
+                text = f"{share} percent are mirrored as {max(1, round(share))}"
+                reader.note(Category.CHANGED, "mirror-percent", text, severity=Severity.INFO)
+            if share > 0 and (hop := self._hop(reader, at)):
+                found.append(Mirror(hop[0], min(100, max(1, round(share)))))
+        return tuple(found)
+
+    def _hop(self, destination: Reader, at: Place) -> tuple[Hop, str] | None:
+        """Returns a hop with the protocol of its port; None if the destination cannot be reached."""
+        host = fqdn(destination.text("host"), destination.namespace)
+        port = destination.child("port").integer("number") if "port" in destination else None
+        subset = destination.text("subset")
+        source = destination.source()
+        target = self._destinations.find(host, port, at.port, at.gateway.namespace)
+        if isinstance(target, str):
+            text = f"{target}; the reference is left out, and its share of the requests gets 500"
+            remedy = "If it exists, add it to the input."
+            destination.note(Category.TODO, "destination-unknown", text, "host", remedy=remedy)
+            return None
+        backend = target.backend
+        if subset and isinstance(backend, ServiceBackend):
+            backend = self._subset(destination, backend, host, subset)
+        elif subset:
+            destination.note(
+                Category.CANNOT, "subset", "a subset of a ServiceEntry has no equivalent; all of it is used", "subset"
+            )
+        if at.kind == PASSTHROUGH:
+            return Hop(source, backend, HopTLS(Level.PASSTHROUGH, "the server's tls.mode is PASSTHROUGH")), target.protocol
+        effective = self._rules.effective(
+            host, target.namespace, target.port, subset, at.gateway.namespace, self._mesh.root, at.gateway.selector
+        )
+        tls = hop_tls(self._inputs, effective, _way(target, at, effective.upgrade), self._mesh)
+        h2c = (target.protocol in HTTP2 or effective.upgrade) and (tls is None or tls.level is Level.PLAINTEXT)
+        if tls is None and effective.tls is None and not target.external:
+            text = "plaintext; it was mesh mTLS if the Pods have a sidecar or are part of an ambient mesh"
+            self._inputs.notes.append(Note(Category.CHANGED, "mesh-perhaps", text, source, severity=Severity.INFO))
+        if isinstance(backend, HostBackend) and tls is not None:
+            wire = "HTTP11" if tls.options.alpn == ("http/1.1",) else ""  # an XBackend has no option for ALPN
+            backend = msgspec.structs.replace(backend, protocol=wire)
+            tls = msgspec.structs.replace(tls, options=msgspec.structs.replace(tls.options, alpn=()))
+        return Hop(source, backend, tls, h2c=h2c, budget=effective.budget), target.protocol
+
+    # --- subsets -----------------------------------------------------------------------------------------------------
+
+    def _subset(self, destination: Reader, backend: ServiceBackend, host: str, subset: str) -> ServiceBackend:
+        """Returns the Service of a subset, and writes it if that is possible."""
+        own = msgspec.structs.replace(backend, name=shortened(f"{backend.name}-{subset}"))
+        service = self._inputs.find("Service", backend.namespace, backend.name)
+        labels = self._rules.labels_of(host, subset)
+        spec = service.value.get("spec") if service else None
+        if labels is None or service is None or not isinstance(spec, dict) or not isinstance(spec.get("selector"), dict):
+            why = "no DestinationRule defines it" if labels is None else "the Service with its selector is not in the input"
+            text = f"subset {subset} needs a Service {backend.namespace}/{own.name} with a narrower selector; {why}"
+            destination.note(Category.TODO, "subset", text, "subset", remedy="Create it.")
+            return own
+        text = f"subset {subset} is Service {backend.namespace}/{own.name} now"
+        destination.note(Category.CHANGED, "subset", text, "subset", severity=Severity.INFO)
+        key = (backend.namespace, own.name)
+        self.services.setdefault(key, (destination.source(), _narrowed(service.value, own.name, labels)))
+        return own
+
+
+def _narrowed(service: Json, name: str, labels: Mapping[str, str]) -> Json:
+    spec = service["spec"]
+    ports = [{key: value for key, value in each.items() if key != "nodePort"} for each in spec.get("ports") or ()]
+    metadata = {"name": name, "namespace": service["metadata"].get("namespace", "default")}
+    selector = {**spec["selector"], **labels}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": copy.deepcopy({"selector": selector, "ports": ports}),
+    }
+
+
+def _way(target: Target, at: Place, upgrade: bool) -> Way:
+    return Way(
+        http=at.kind == HTTP,
+        hosts=at.hosts,
+        http2=target.protocol in HTTP2 or upgrade,
+        tls_port=target.protocol in TLS,
+        external=target.external,
+        external_names=target.names,
+        namespace=target.namespace,
+        gateway_namespace=at.gateway.namespace,
+    )

@@ -1,0 +1,158 @@
+"""The kinds of Istio, its hosts, and the settings of a whole mesh."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from lasthop.base.api.kinds import KINDS, Kind
+from lasthop.base.api.meta import Object
+from lasthop.edge.admission.yaml import parse
+from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, TLSOptions
+from lasthop_import.inputs import Inputs
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.settings import Settings
+
+CRL_KEYS: Final = ("ca.crl", "crl")
+"""Where a Secret has a revocation list beside its CA."""
+NETWORKING, SECURITY = "networking.istio.io", "security.istio.io"
+GROUPS: Final = (NETWORKING, SECURITY, "telemetry.istio.io", "extensions.istio.io")
+_V: Final = ("v1", "v1beta1", "v1alpha3")
+GATEWAY: Final = Kind("Gateway", NETWORKING, _V, "gateways", Object)
+VIRTUAL_SERVICE: Final = Kind("VirtualService", NETWORKING, _V, "virtualservices", Object)
+DESTINATION_RULE: Final = Kind("DestinationRule", NETWORKING, _V, "destinationrules", Object)
+SERVICE_ENTRY: Final = Kind("ServiceEntry", NETWORKING, _V, "serviceentries", Object)
+PEER_AUTHENTICATION: Final = Kind("PeerAuthentication", SECURITY, ("v1", "v1beta1"), "peerauthentications", Object)
+AUTHORIZATION_POLICY: Final = Kind("AuthorizationPolicy", SECURITY, ("v1", "v1beta1"), "authorizationpolicies", Object)
+REQUEST_AUTHENTICATION: Final = Kind("RequestAuthentication", SECURITY, ("v1", "v1beta1"), "requestauthentications", Object)
+OTHERS: Final = (
+    Kind("EnvoyFilter", NETWORKING, ("v1alpha3",), "envoyfilters", Object),
+    Kind("Sidecar", NETWORKING, _V, "sidecars", Object),
+    Kind("WasmPlugin", "extensions.istio.io", ("v1alpha1",), "wasmplugins", Object),
+)
+READ_KINDS: Final = (
+    *(GATEWAY, VIRTUAL_SERVICE, DESTINATION_RULE, SERVICE_ENTRY, KINDS["Namespace"]),
+    *(PEER_AUTHENTICATION, AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION, *OTHERS),
+)
+DOMAIN: Final = "svc.cluster.local"
+_SERVICE: Final = re.compile(r"(?P<name>[^.*]+)\.(?P<namespace>[^.]+)\.svc\.cluster\.local")
+SYSTEM_STORE_SINCE: Final = (1, 21)
+_LOST: Final = {
+    "AuthorizationPolicy": "says who may send which requests, and is not carried over",
+    "RequestAuthentication": "verifies tokens (JWT) of requests, and is not carried over",
+    "EnvoyFilter": "changes Envoy's configuration in any way, and is not carried over; it may restrict access",
+    "WasmPlugin": "runs code for each request, and is not carried over; it may restrict access",
+}
+
+
+def fqdn(host: str, namespace: str) -> str:
+    """Completes a short name, which is one without a dot."""
+    return host.lower() if "." in host or "*" in host else f"{host.lower()}.{namespace}.{DOMAIN}"
+
+
+def service_of(host: str) -> tuple[str, str] | None:
+    """Returns namespace and name of the Service with this host."""
+    found = _SERVICE.fullmatch(host)
+    return (found["namespace"], found["name"]) if found else None
+
+
+def exported(export_to: Sequence[str], own: str, to: str) -> bool:
+    """Returns whether an object in namespace `own` is visible in namespace `to`."""
+    return not export_to or "*" in export_to or to in export_to or ("." in export_to and own == to)
+
+
+class Mesh(msgspec.Struct, frozen=True):
+    root: str
+    version: tuple[int, ...]
+    """Empty: not said."""
+    sidecars: frozenset[str]
+    """Namespaces whose Pods have a proxy of the mesh."""
+    strict: frozenset[str]
+    """Namespaces whose Pods accept nothing but mesh mTLS."""
+    options: TLSOptions
+
+    @property
+    def old(self) -> bool:
+        """Whether SIMPLE without a CA verified nothing."""
+        return bool(self.version) and self.version < SYSTEM_STORE_SINCE
+
+    def meshed(self, namespace: str) -> str:
+        """Returns why connections to a namespace were mesh mTLS; empty: nothing says so."""
+        if namespace in self.strict or self.root in self.strict:
+            return "a PeerAuthentication is STRICT there"
+        return "the Namespace's labels ask for proxies of the mesh" if namespace in self.sidecars else ""
+
+
+def read_mesh(inputs: Inputs, settings: Settings) -> Mesh:
+    """Returns the settings of the mesh: of the command line, Namespaces, PeerAuthentications and the mesh's ConfigMap."""
+    root = str(settings.flags.get("istio-namespace") or "istio-system")
+    written = str(settings.flags.get("istio-version") or "")
+    version = tuple(int(each) for each in re.findall(r"\d+", written)[:2])
+    strict = set()
+    for document in inputs.of(PEER_AUTHENTICATION):
+        spec = inputs.open(document).child("spec")
+        mode = str(spec.value.get("mtls", {}).get("mode", "")) if isinstance(spec.value.get("mtls"), dict) else ""
+        if mode == "STRICT" and "selector" not in spec:
+            strict.add(document.namespace)
+        text = "says how Pods with a sidecar accept connections; the new gateway is not part of the mesh"
+        severity = Severity.HIGH if mode == "STRICT" else None
+        inputs.open(document).note(Category.CHANGED, "peer-authentication", text, "spec", severity=severity)
+    return Mesh(root, version, frozenset(_sidecars(inputs)), frozenset(strict), _options(inputs, root))
+
+
+def _sidecars(inputs: Inputs) -> list[str]:
+    found = []
+    for document in inputs.of(KINDS["Namespace"]):
+        labels = document.metadata.get("labels")
+        if isinstance(labels, dict) and (
+            labels.get("istio-injection") == "enabled"
+            or (labels.get("istio.io/rev") and labels.get("istio-injection") != "disabled")
+            or labels.get("istio.io/dataplane-mode") == "ambient"
+        ):
+            found.append(document.bare_name)
+    return found
+
+
+def _options(inputs: Inputs, root: str) -> TLSOptions:
+    """Returns the ciphers and curves of meshConfig.tlsDefaults, which hold for all TLS that the proxies start."""
+    document = inputs.find("ConfigMap", root, "istio")
+    content = (inputs.data("ConfigMap", root, "istio") or {}).get("mesh", b"") if document else b""
+    parsed = parse(content).documents
+    values: Any = parsed[0] if parsed and isinstance(parsed[0], dict) else {}
+    defaults = values.get("tlsDefaults")
+    if document is None or not isinstance(defaults, dict):
+        return TLSOptions()
+    ciphers, curves = (_texts(defaults.get(key)) for key in ("cipherSuites", "ecdhCurves"))
+    known = next(option.values for option in OPTIONS if option.field == "curves")
+    for name, wanted, fits in (("cipherSuites", ciphers, CIPHER_SUITES), ("ecdhCurves", curves, known)):
+        if left := [each for each in wanted if each not in fits]:
+            text = f"tlsDefaults.{name}: {', '.join(left)[:120]} cannot be chosen for backends, and is left out"
+            inputs.notes.append(Note(Category.CANNOT, "tls-defaults", text, Source(document, ("data", "mesh"))))
+    return TLSOptions(
+        cipher_suites=tuple(each for each in ciphers if each in CIPHER_SUITES),
+        curves=tuple(each for each in curves if each in known),
+    )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+def list_others(inputs: Inputs) -> None:
+    """Lists the kinds that are never carried over."""
+    for kind in (AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION, *OTHERS):
+        for document in inputs.of(kind):
+            if document.kind in _LOST:
+                reason = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", document.kind).lower()
+                inputs.open(document).note(Category.ACCESS_CONTROL, reason, _LOST[document.kind], "spec")
+            else:
+                inputs.skip(document, "sidecars-only", "configures sidecars, not gateways")
+    for document in inputs.documents:
+        if document.kind == "BackendTLSPolicy":
+            text = "Istio reads Gateway API too, and lets a DestinationRule override this policy field by field"
+            inputs.notes.append(
+                Note(Category.CHANGED, "gateway-api-beside", text, Source(document), remedy="Compare it with what is written.")
+            )

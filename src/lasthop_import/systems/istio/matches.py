@@ -1,0 +1,106 @@
+"""Translates which requests a route takes. A condition that cannot be written leaves its whole match out: without it, the
+match would take more requests than before."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from lasthop_import.model import Match, PathKind, PathMatch, ValueMatch
+from lasthop_import.notes import Category, Severity
+from lasthop_import.reader import Reader
+from lasthop_import.values import exact_path, methods, string_prefix, value_match
+
+_NEVER: Final = {
+    "withoutHeaders": "a header that must not be there",
+    "sourceLabels": "labels of the client's Pod, which a gateway does not know",
+    "sourceNamespace": "the client's namespace, which a gateway does not know",
+}
+
+
+class HTTPMatch(NamedTuple):
+    """One entry of `match`, as matches for each of its methods, and where it applies."""
+
+    matches: tuple[Match, ...] = (Match(),)
+    prefix: str | None = "/"
+    """The prefix that a rewrite replaces; None: the whole path."""
+    authority: str = ""
+    port: int = 0
+    scheme: str = ""
+    gateways: tuple[str, ...] = ()
+    """Empty: those of the VirtualService."""
+
+
+def read_match(reader: Reader) -> HTTPMatch | None:
+    """Returns a match; None if a condition of it cannot be written, which is listed."""
+    reader.ignore("name", "statPrefix")
+    problems = [text for key, text in _NEVER.items() if key in reader]
+    for key in _NEVER:
+        reader.ignore(key)
+    insensitive = reader.boolean("ignoreUriCase")
+    path, prefix = _path(_string(reader, "uri"), insensitive)
+    verbs = _methods(_string(reader, "method"))
+    scheme, authority = _string(reader, "scheme"), _string(reader, "authority")
+    if scheme and (scheme[0] != "exact" or scheme[1].lower() not in ("http", "https")):
+        problems.append("a scheme other than exactly http or https")
+    if authority and authority[0] != "exact":
+        problems.append("an authority other than an exact one")
+    if verbs is None:
+        problems.append("methods by a pattern")
+    values: dict[str, list[ValueMatch]] = {}
+    for key in ("headers", "queryParams"):
+        values[key] = []
+        for name, condition in sorted(reader.mapping(key).items()):
+            found = _value(name, condition)
+            if found is None:
+                problems.append(f"{key}: {name[:60]}")
+            else:
+                values[key].append(found)
+    port, gateways = reader.integer("port") or 0, reader.texts("gateways")
+    if problems or verbs is None:
+        text = f"the match is left out, because it has {', and '.join(problems)}, for which there is no equivalent"
+        reader.note(Category.CANNOT, "match-left-out", text, severity=Severity.HIGH)
+        return None
+    headers, query = tuple(values["headers"]), tuple(values["queryParams"])
+    matches = tuple(Match(path, headers, query, method) for method in verbs or ("",))
+    host = authority[1].rpartition(":")[0] or authority[1] if authority else ""
+    return HTTPMatch(matches, prefix, host.lower(), port, scheme[1].lower() if scheme else "", gateways)
+
+
+def _string(reader: Reader, key: str) -> tuple[str, str] | None:
+    """Returns kind and value of a StringMatch; None if there is none."""
+    if key not in reader:
+        reader.ignore(key)
+        return None
+    below = reader.child(key)
+    return next(((kind, below.text(kind)) for kind in ("exact", "prefix", "regex") if kind in below), ("present", ""))
+
+
+def _path(found: tuple[str, str] | None, insensitive: bool) -> tuple[PathMatch | None, str | None]:
+    if found is None or found[0] == "present":
+        return None, "/"
+    kind, value = found
+    if kind == "exact":
+        return exact_path(value, ignore_case=insensitive), None
+    if kind == "prefix":
+        path = string_prefix(value, ignore_case=insensitive)
+        return path, value if path.kind is PathKind.STRING else None
+    return PathMatch(PathKind.REGEX, value), None
+
+
+def _methods(found: tuple[str, str] | None) -> tuple[str, ...] | None:
+    """Returns the methods; empty: any; None: they cannot be listed."""
+    if found is None or found[0] == "present":
+        return ()
+    kind, value = found
+    return methods(value, regex=kind == "regex") if kind in ("exact", "regex") else None
+
+
+def _value(name: str, condition: Any) -> ValueMatch | None:
+    if not isinstance(condition, dict) or not all(isinstance(each, str) for each in condition.values()):
+        return None
+    if not condition:
+        return value_match(name, "present", "")
+    if len(condition) > 1:
+        return None
+    ((kind, value),) = condition.items()
+    return value_match(name, kind, value) if kind in ("exact", "prefix", "regex") else None

@@ -1,0 +1,292 @@
+"""Turns VirtualServices into rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api.routes import HTTPRouteFilter
+from lasthop.engine.resolve.routing.hostnames import intersection
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import ForeignCertificate, Listener, Match, ObjectName, RouteKind, Rule
+from lasthop_import.notes import Category, Severity
+from lasthop_import.reader import Reader
+from lasthop_import.systems.istio import filters
+from lasthop_import.systems.istio.gateways import GatewayOf, Gateways, Server
+from lasthop_import.systems.istio.hops import MIRRORS, PASSTHROUGH, STREAM, HopReader, Place
+from lasthop_import.systems.istio.kinds import VIRTUAL_SERVICE, Mesh, exported, fqdn
+from lasthop_import.systems.istio.matches import HTTPMatch, read_match
+from lasthop_import.values import is_host
+
+_LOST: Final = {"fault": "faults are not injected"}
+_ANSWERS: Final = ("directResponse", "delegate")
+_STREAM_CONDITIONS: Final = ("destinationSubnets", "sourceSubnet", "sourceLabels", "sourceNamespace")
+NOWHERE: Final = "invalid.invalid"
+"""Takes the place of hosts that cannot be written, so that a route does not take all hosts instead."""
+
+
+class Attached(NamedTuple):
+    """A Gateway that a VirtualService is bound to, with the servers that its hosts can reach."""
+
+    reference: str
+    gateway: GatewayOf
+    servers: tuple[Server, ...]
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """A VirtualService at the gateways that share a namespace, and so DestinationRules and Secrets."""
+
+    spec: Reader
+    hosts: tuple[str, ...]
+    """Empty: any."""
+    attached: tuple[Attached, ...]
+
+    @property
+    def gateway(self) -> GatewayOf:
+        return self.attached[0].gateway
+
+    def servers(self, gateways: Sequence[str], port: int, protocols: Sequence[str]) -> list[Server]:
+        """Returns the servers of a match. Those that redirect to HTTPS take no other routes."""
+        return [
+            server
+            for each in self.attached
+            if not gateways or each.reference in gateways
+            for server in each.servers
+            if server.listener.protocol in protocols and not server.redirects
+            if port in (0, server.listener.port)
+        ]
+
+
+class VirtualServiceReader:
+    def __init__(self, inputs: Inputs, mesh: Mesh, gateways: Gateways, hops: HopReader) -> None:
+        self._inputs = inputs
+        self._mesh = mesh
+        self._gateways = gateways
+        self._hops = hops
+        self.rules: list[Rule] = []
+        self.listeners: list[Listener] = []
+        """Of Gateways that are not in the input."""
+
+    def read(self) -> None:
+        delegates = _delegates(self._inputs)
+        for document in self._inputs.of(VIRTUAL_SERVICE):
+            spec = document.value.get("spec")
+            gateways = spec.get("gateways") if isinstance(spec, dict) else None
+            if not isinstance(gateways, list) or all(each == "mesh" for each in gateways):
+                if document.path in delegates:
+                    text = (
+                        f"{delegates[document.path]} delegates to it, which is not imported, so its hops are not in the report"
+                    )
+                    self._inputs.skip(document, "delegate", text)
+                    continue
+                self._inputs.skip(document, "mesh-only", "names no gateway, so that it is for sidecars only")
+                continue
+            for bound in self._bound(self._inputs.open(document).child("spec")):
+                self._read(bound)
+
+    # --- gateways and hosts ------------------------------------------------------------------------------------------
+
+    def _bound(self, spec: Reader) -> list[Bound]:
+        export_to, hosts = spec.texts("exportTo"), self._hosts(spec)
+        by_namespace: dict[str, list[Attached]] = {}
+        for reference in spec.texts("gateways"):
+            if reference == "mesh":
+                spec.note(
+                    Category.SKIPPED, "mesh-too", "sidecars are out of scope: only the gateways are imported", "gateways"
+                )
+                continue
+            gateway = self._gateways.find(reference, spec.namespace) or self._assumed(spec, reference, hosts)
+            if not exported(export_to, spec.namespace, gateway.namespace):
+                text = f"is not exported to namespace {gateway.namespace}, where gateway {reference} runs"
+                spec.note(Category.SKIPPED, "not-exported", text, "exportTo")
+                continue
+            servers = tuple(
+                server
+                for server in gateway.servers
+                if server.namespace in ("", spec.namespace) and _reaches(server.listener.hostname, hosts)
+            )
+            if not servers:
+                text = f"no server of gateway {reference} has a host of this VirtualService, so that it was not used there"
+                spec.note(Category.SKIPPED, "no-server", text, "gateways")
+                continue
+            by_namespace.setdefault(gateway.namespace, []).append(Attached(reference, gateway, servers))
+        if not by_namespace:
+            spec.ignore("http", "tls", "tcp")
+        return [Bound(spec, hosts, tuple(each)) for each in by_namespace.values()]
+
+    def _hosts(self, spec: Reader) -> tuple[str, ...]:
+        found = tuple(fqdn(each, spec.namespace) if each != "*" else "" for each in spec.texts("hosts"))
+        for each in found:
+            if each and not is_host(each):
+                spec.note(Category.CANNOT, "host", f"{each[:100]} cannot be the hostname of a route, and is left out", "hosts")
+        return () if "" in found else tuple(each for each in found if is_host(each)) or (NOWHERE,)
+
+    def _assumed(self, spec: Reader, reference: str, hosts: tuple[str, ...]) -> GatewayOf:
+        """Returns listeners 80 and 443 for a Gateway that is not in the input."""
+        namespace, slash, name = reference.partition("/")
+        owner = ObjectName(namespace, name) if slash and namespace != "." else ObjectName(spec.namespace, name or namespace)
+        text = f"Gateway {owner} is not in the input; listeners on 80 and 443 are assumed"
+        remedy = "Add it to the input, or attach the routes to an existing Gateway with --parent."
+        spec.note(Category.TODO, "gateway-missing", text, "gateways", remedy=remedy)
+        source = spec.source("gateways")
+        certificates = (ForeignCertificate(f"Gateway {owner} is not in the input"),)
+        listeners = [Listener(source, 80, "HTTP", gateway=owner)]
+        listeners += [Listener(source, 443, "HTTPS", each, certificates, gateway=owner) for each in hosts or ("",)]
+        self.listeners += listeners
+        return GatewayOf(spec.document, {}, self._mesh.root, tuple(Server(each, "", False, False) for each in listeners))
+
+    # --- routes ------------------------------------------------------------------------------------------------------
+
+    def _read(self, bound: Bound) -> None:
+        for route in bound.spec.children("http"):
+            self.rules += self._http(bound, route)
+        for route in bound.spec.children("tls"):
+            for match in route.children("match"):
+                self.rules += self._stream(bound, route, match, match.texts("sniHosts"))
+        for route in bound.spec.children("tcp"):
+            for each in (*route.children("match"),) or (None,):
+                self.rules += self._stream(bound, route, each, ())
+
+    def _http(self, bound: Bound, route: Reader) -> Iterator[Rule]:
+        route.ignore("name")
+        for key, text in _LOST.items():
+            route.cannot(key, text)
+        if "directResponse" in route:
+            text = "has no equivalent; these requests get 500"
+            route.note(Category.CANNOT, "no-equivalent", text, "directResponse", severity=Severity.HIGH)
+        if "delegate" in route:
+            text = f"the rules of VirtualService {_delegate(route)} are not imported; these requests get 500"
+            remedy = "Write its rules into this VirtualService, and import again."
+            route.note(Category.CANNOT, "delegate", text, "delegate", remedy=remedy, severity=Severity.HIGH)
+        edits = filters.headers(route.child("headers"))
+        steps = (*edits.filters, *(filters.cors_filter(route.child("corsPolicy")) if "corsPolicy" in route else ()))
+        rewrite = filters.rewrite(route.child("rewrite"))
+        redirect = route.child("redirect") if "redirect" in route else None
+        answered = redirect is not None or any(key in route for key in _ANSWERS)
+        for key in ("route", "timeout", "retries", *MIRRORS) if answered else ():
+            if key in route:
+                route.note(Category.SKIPPED, "not-used", "has no effect beside a redirect or an answer of its own", key)
+        timeouts, retry = filters.NO_TIMES if answered else filters.times(route)
+        authority = filters.bare_host(rewrite.authority or edits.authority)
+        for match, hosts, listeners in self._places(bound, route, separate=bool(rewrite.uri or redirect)):
+            at = Place(bound.gateway, listeners[0].port, (authority,) if authority else hosts)
+            hops, grpc = ((), False) if answered else self._hops.hops(route, at)
+            last: tuple[HTTPRouteFilter, ...]
+            if redirect is not None:
+                last = (filters.redirect(redirect, match.prefix),)
+            else:
+                last = filters.url_rewrite(route.child("rewrite"), rewrite, edits.authority, match.prefix)
+            yield Rule(
+                source=route.source(),
+                namespace=bound.spec.namespace,
+                route=bound.spec.document.bare_name,
+                listeners=tuple(each.key for each in listeners),
+                hostnames=hosts,
+                kind=RouteKind.GRPC if grpc else RouteKind.HTTP,
+                matches=() if match.matches == (Match(),) else match.matches,
+                filters=(*steps, *last),
+                hops=hops,
+                mirrors=() if answered else self._hops.mirrors(route, at),
+                timeouts=timeouts,
+                retry=retry,
+            )
+
+    def _places(
+        self, bound: Bound, route: Reader, *, separate: bool
+    ) -> Iterator[tuple[HTTPMatch, tuple[str, ...], list[Listener]]]:
+        """Yields matches that hosts and listeners let be one rule; `separate`: only with the same prefix to replace."""
+        entries = route.children("match")
+        found = [match for each in entries if (match := read_match(each)) is not None] if entries else [HTTPMatch()]
+        groups: dict[HTTPMatch, list[HTTPMatch]] = {}
+        for match in found:
+            key = match._replace(matches=(), prefix=match.prefix if separate else None)
+            groups.setdefault(key, []).append(match)
+        for key, matches in groups.items():
+            protocols = {"http": ("HTTP",), "https": ("HTTPS",)}.get(key.scheme, ("HTTP", "HTTPS"))
+            listeners = [each.listener for each in bound.servers(key.gateways, key.port, protocols)]
+            hosts = bound.hosts
+            if key.authority:
+                hosts = (key.authority,) if _reaches(key.authority, bound.hosts) and is_host(key.authority) else (NOWHERE,)
+            reached = [each for each in listeners if _reaches(each.hostname, hosts)]
+            if not reached:
+                text = "no imported server of the gateways takes these requests; the route is left out"
+                route.note(Category.SKIPPED, "no-server", text)
+                route.ignore("route", *MIRRORS)
+                continue
+            joined = tuple(each for match in matches for each in match.matches)
+            yield key._replace(matches=joined, prefix=matches[0].prefix), hosts, reached
+
+    def _stream(self, bound: Bound, route: Reader, match: Reader | None, names: Sequence[str]) -> Iterator[Rule]:
+        """Yields the routes of connections: through to the backend by SNI, or after the gateway has ended their TLS."""
+        gateways, port = (match.texts("gateways"), match.integer("port") or 0) if match else ((), 0)
+        for key in _STREAM_CONDITIONS if match else ():
+            if match and key in match:
+                match.note(
+                    Category.CANNOT, "match-left-out", "has no equivalent; the match is left out", key, severity=Severity.HIGH
+                )
+                route.ignore("route")
+                return
+        passed = bool(names)
+        servers = [each for each in bound.servers(gateways, port, ("TLS", "TCP")) if each.passthrough is passed]
+        for kind in (RouteKind.TLS, RouteKind.TCP):
+            listeners = [each.listener for each in servers if each.listener.protocol == kind.removesuffix("Route")]
+            hosts = self._stream_hosts(kind, names or bound.hosts, listeners)
+            reached = [each for each in listeners if _reaches(each.hostname, hosts)]
+            if not reached:
+                continue
+            if kind is RouteKind.TLS and not hosts:
+                route.note(
+                    Category.CANNOT, "sni-any", "a TLSRoute needs hostnames, and the route has none", severity=Severity.HIGH
+                )
+                continue
+            at = Place(bound.gateway, reached[0].port, hosts, PASSTHROUGH if passed else STREAM)
+            yield Rule(
+                source=route.source(),
+                namespace=bound.spec.namespace,
+                route=bound.spec.document.bare_name,
+                listeners=tuple(each.key for each in reached),
+                hostnames=hosts,
+                kind=kind,
+                hops=self._hops.hops(route, at)[0],
+            )
+        if not servers:
+            route.note(
+                Category.SKIPPED,
+                "no-server",
+                "no imported server of the gateways takes these connections; the route is left out",
+            )
+            route.ignore("route")
+
+    def _stream_hosts(self, kind: RouteKind, names: Sequence[str], listeners: Sequence[Listener]) -> tuple[str, ...]:
+        if kind is RouteKind.TCP:
+            return ()
+        found = tuple(each.lower() for each in names if each != "*" and is_host(each.lower()))
+        if found and "*" not in names:
+            return found
+        return tuple(dict.fromkeys(each.hostname for each in listeners if each.hostname))
+
+
+def _reaches(hostname: str, hosts: Sequence[str]) -> bool:
+    return not hosts or any(intersection(hostname, each) is not None for each in hosts)
+
+
+def _delegate(route: Reader) -> str:
+    """Returns the VirtualService that a rule delegates to."""
+    found = route.value.get("delegate")
+    named = found if isinstance(found, dict) else {}
+    return f"{named.get('namespace') or route.namespace}/{named.get('name')}"
+
+
+def _delegates(inputs: Inputs) -> dict[str, str]:
+    """Returns the VirtualServices that others delegate to, and which does."""
+    found = {}
+    for document in inputs.of(VIRTUAL_SERVICE):
+        spec = document.value.get("spec")
+        rules = spec.get("http") if isinstance(spec, dict) else None
+        for rule in rules if isinstance(rules, list) else ():
+            named = rule.get("delegate") if isinstance(rule, dict) else None
+            if isinstance(named, dict):
+                found[f"{named.get('namespace') or document.namespace}/{named.get('name')}"] = document.name
+    return found

@@ -1,0 +1,58 @@
+"""Imports NGINX Inc.'s controller (nginx/kubernetes-ingress): VirtualServers and their kin, and Ingresses with `nginx.org/*`.
+
+Read at nginx/kubernetes-ingress 0eb3072d1. It is not ingress-nginx, whose annotations are `nginx.ingress.kubernetes.io/*`.
+
+    policies.py             what the Policies of a server, a route or a minion come to
+    backend_tls.py          what nginx verifies of a backend
+    virtual_servers.py      VirtualServers and VirtualServerRoutes; actions.py, upstreams.py and paths.py are parts of them
+    ingresses.py            Ingresses, masters and minions; annotations.py lists what has no equivalent
+    transport_servers.py    TLS that is passed through, TCP, UDP
+    hosts.py, listeners.py  which object has a host, and listeners by name
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop_import.documents import Document
+from lasthop_import.ingresses import annotations_of, ingresses_of
+from lasthop_import.inputs import INGRESS, Inputs
+from lasthop_import.model import Imported
+from lasthop_import.settings import Settings, System
+from lasthop_import.systems.nginx.hosts import Hosts
+from lasthop_import.systems.nginx.ingresses import OWN_PREFIXES, Ingresses
+from lasthop_import.systems.nginx.kinds import GROUP, OWN_KINDS
+from lasthop_import.systems.nginx.listeners import Listeners
+from lasthop_import.systems.nginx.policies import PolicyBook
+from lasthop_import.systems.nginx.transport_servers import read_transport_servers
+from lasthop_import.systems.nginx.virtual_servers import VirtualServers
+
+CONTROLLER: Final = "nginx.org/ingress-controller"
+
+
+def _claims(document: Document) -> bool:
+    return document.group == GROUP or any(str(name).startswith(OWN_PREFIXES) for name in annotations_of(document))
+
+
+def read(inputs: Inputs, settings: Settings) -> Imported:
+    """Reads all objects of the controller."""
+    policies, named = PolicyBook(inputs), Listeners(inputs)
+    documents = ingresses_of(inputs, settings, CONTROLLER)
+    hosts = Hosts(inputs, settings, documents)
+    servers = VirtualServers(inputs, policies, named, hosts)
+    servers.read()
+    ingresses = Ingresses(inputs, policies, hosts)
+    ingresses.read(documents)
+    streams, stream_rules = read_transport_servers(inputs, named, hosts)
+    listeners = (*servers.listeners, *ingresses.listeners, *streams)
+    return Imported(listeners, (*servers.rules, *ingresses.rules, *stream_rules))
+
+
+SYSTEM: Final = System(
+    name="nginx",
+    title="NGINX Ingress Controller (nginx/kubernetes-ingress)",
+    kinds=(*OWN_KINDS, INGRESS),
+    read=read,
+    claims=_claims,
+    controllers=(CONTROLLER,),
+)

@@ -1,0 +1,65 @@
+"""Says what nginx really verifies of a backend.
+
+TLS is switched on for an upstream, verification by the egressMTLS policy of a context. At the level of a server, the template
+writes `proxy_ssl_*` only, which nginx does not obey for gRPC; at that of a location it writes `grpc_ssl_*` where it must.
+[internal/configs/version2/nginx.virtualserver.tmpl, internal/configs/version1/nginx.ingress.tmpl]
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.engine.plan.tls_options import TLSOptions
+from lasthop_import.levels import Level
+from lasthop_import.model import HopTLS, Name, TrustRef
+from lasthop_import.systems.nginx.policies import Egress, Policies
+
+
+def hop_tls(enabled: bool, grpc: bool, server: Policies, own: Policies, switch: str, meant: bool) -> HopTLS | None:
+    """Returns the TLS of a hop. `own`: the policies of the location; `switch`: the field that switches TLS on; `meant`: an
+    egressMTLS of the server must mean this hop, because no other has TLS either."""
+    egress = own.egress or server.egress
+    believed: Level | None
+    if not enabled:
+        if egress is None or not (own.egress or meant):
+            return None
+        why = f"{switch} is not set, so {egress.policy} has no effect"
+        believed = _asked(egress) if egress.verify else Level.UNVERIFIED
+        return HopTLS(Level.PLAINTEXT, why, believed, "egress-without-tls")
+    alpn = ("h2",) if grpc else ()
+    if broken := own.broken or server.broken:
+        names, trust = (_names(egress), _trust(egress)) if egress else ((), ())
+        options = TLSOptions(alpn=alpn)
+        return HopTLS(Level.BROKEN, f"{broken}, so nginx answered 500", names=names, trust=trust, options=options)
+    if egress is None:
+        why = f"{switch} is set without an egressMTLS policy, and nginx does not verify by itself"
+        return HopTLS(Level.UNVERIFIED, why, options=TLSOptions(alpn=alpn))
+    names, trust = _names(egress), _trust(egress)
+    if grpc and own.egress is None:
+        why = f"{egress.policy} is a policy of the whole server, where it becomes proxy_ssl_*; for gRPC nginx obeys grpc_ssl_*"
+        believed = _asked(egress) if egress.verify else None
+        options = TLSOptions(alpn=alpn)
+        return HopTLS(Level.UNVERIFIED, why, believed, "grpc-not-verified", names, trust=trust, options=options)
+    options = msgspec.structs.replace(egress.options, alpn=alpn)
+    sni = egress.name if egress.server_name else ""
+    if not egress.verify:
+        why = f"verifyServer of {egress.policy} is not set, and false by default"
+        believed, reason = (_asked(egress), "ca-was-ignored") if egress.ca else (None, "")
+        return HopTLS(Level.UNVERIFIED, why, believed, reason, names, sni, trust, egress.client, options)
+    if not egress.name:
+        why = f"{egress.policy} has verifyServer without sslName, so the name had to be that of nginx's own upstream"
+        return HopTLS(Level.BROKEN, why, None, "", (), "", trust, egress.client, options)
+    why = f"{egress.policy} has verifyServer, with sslName {egress.name}"
+    return HopTLS(Level.NAME, why, None, "", names, sni, trust, egress.client, options, cn_fallback=True)
+
+
+def _asked(egress: Egress) -> Level:
+    return Level.NAME if egress.name else Level.CHAIN
+
+
+def _names(egress: Egress) -> tuple[Name, ...]:
+    return (Name(egress.name),) if egress.name else ()
+
+
+def _trust(egress: Egress) -> tuple[TrustRef, ...]:
+    return (egress.ca,) if egress.ca else ()

@@ -1,0 +1,57 @@
+"""Decides which object has a host: the oldest, of all kinds together [internal/k8s/configuration.go]."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop_import.documents import Document
+from lasthop_import.ingresses import annotations_of
+from lasthop_import.inputs import Inputs
+from lasthop_import.settings import Settings
+from lasthop_import.systems.nginx.kinds import TRANSPORT_SERVER, VIRTUAL_SERVER
+
+MERGEABLE: Final = "nginx.org/mergeable-ingress-type"
+
+
+class Hosts:
+    def __init__(self, inputs: Inputs, settings: Settings, ingresses: list[Document]) -> None:
+        self._inputs = inputs
+        self._classes = settings.ingress_classes
+        self._owners: dict[str, Document] = {}
+        own = [each for kind in (VIRTUAL_SERVER, TRANSPORT_SERVER) for each in inputs.of(kind) if self.is_ours(each)]
+        own += [each for each in ingresses if annotations_of(each).get(MERGEABLE) != "minion"]
+        for document in sorted(own, key=lambda each: (each.created or "1970", each.kind, each.path)):
+            for host in _hosts(document):
+                self._owners.setdefault(host, document)
+
+    def is_ours(self, document: Document) -> bool:
+        """Returns whether the object has one of the classes that are imported, or none, which means all."""
+        spec = document.value.get("spec")
+        name = spec.get("ingressClassName") if isinstance(spec, dict) else None
+        return not name or not self._classes or "all" in self._classes or name in self._classes
+
+    def serves(self, document: Document) -> bool:
+        """Returns whether a VirtualServer or TransportServer is used; one that is not is listed."""
+        if not self.is_ours(document):
+            self._inputs.skip(document, "other-class", "its ingressClassName is not one that is imported; see --ingress-class")
+            return False
+        for host in _hosts(document):
+            owner = self._owners[host]
+            if owner is not document:
+                self._inputs.skip(document, "host-taken", f"{host} belongs to the older {owner.name}")
+                return False
+        return True
+
+    def owner(self, host: str) -> Document | None:
+        return self._owners.get(host)
+
+
+def _hosts(document: Document) -> list[str]:
+    spec = document.value.get("spec")
+    if not isinstance(spec, dict):
+        return []
+    if document.kind != "Ingress":
+        return [host.lower()] if isinstance(host := spec.get("host"), str) and host else []
+    rules = spec.get("rules")
+    found = [each.get("host") for each in rules if isinstance(each, dict)] if isinstance(rules, list) else []
+    return [each.lower() for each in found if isinstance(each, str) and each]

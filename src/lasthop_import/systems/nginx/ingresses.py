@@ -1,0 +1,309 @@
+"""Turns Ingresses with `nginx.org/*` into listeners and rules: ordinary ones, and masters with their minions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.routes import (
+    HTTPPathModifier,
+    HTTPRequestRedirectFilter,
+    HTTPRouteFilter,
+    HTTPURLRewriteFilter,
+    SessionPersistence,
+)
+from lasthop_import.documents import Document
+from lasthop_import.filters import joined
+from lasthop_import.ingresses import Annotations, IngressObject, PathOf, note_namesake, read_ingress
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import (
+    Certificate,
+    ForeignCertificate,
+    Hop,
+    Listener,
+    ListenerKey,
+    Match,
+    PathKind,
+    PathMatch,
+    RouteKind,
+    Rule,
+    SecretCertificate,
+)
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.systems.nginx.annotations import EVERYWHERE, list_unsupported
+from lasthop_import.systems.nginx.backend_tls import hop_tls
+from lasthop_import.systems.nginx.hosts import MERGEABLE, Hosts
+from lasthop_import.systems.nginx.paths import regex, rewritten
+from lasthop_import.systems.nginx.policies import Policies, PolicyBook, hsts
+from lasthop_import.systems.nginx.upstreams import cookie
+from lasthop_import.systems.nginx.virtual_servers import ROOT, WILDCARD
+from lasthop_import.values import header_edits
+
+PREFIX: Final = "nginx.org"
+OWN_PREFIXES: Final = ("nginx.org/", "nginx.com/", "appprotect.f5.com/", "appprotectdos.f5.com/")
+_REWRITE: Final = re.compile(r"\s*serviceName=(?P<service>[^\s;]+)\s+rewrite=(?P<path>[^\s;]+)\s*")
+_STICKY: Final = re.compile(r"\s*serviceName=(?P<service>[^\s;]+)\s+(?P<name>[^\s;=]+)(?P<rest>[^;]*)")
+
+
+class _Ingress(msgspec.Struct, frozen=True):
+    """An Ingress, or a minion, with what its annotations say of its paths."""
+
+    found: IngressObject
+    annotations: Annotations
+    policies: Policies
+    ssl: frozenset[str]
+    grpc: frozenset[str]
+    rewrites: dict[str, str]
+    sticky: dict[str, SessionPersistence]
+
+
+class Ingresses:
+    def __init__(self, inputs: Inputs, policies: PolicyBook, hosts: Hosts) -> None:
+        self._inputs = inputs
+        self._policies = policies
+        self._hosts = hosts
+        self.listeners: list[Listener] = []
+        self.rules: list[Rule] = []
+
+    def read(self, documents: list[Document]) -> None:
+        read = [self._ingress(document) for document in documents]
+        minions = [each for each in read if each.found.annotation_reader.value.get(MERGEABLE) == "minion"]
+        for server in read:
+            if server not in minions:
+                self._server(server, minions)
+        for minion in minions:
+            for at in minion.found.paths:
+                owner = self._hosts.owner(at.host)
+                if owner is None or owner not in [each.found.document for each in read]:
+                    text = f"no master has {at.host or 'its host'}, so the minion was not used"
+                    self._inputs.notes.append(Note(Category.SKIPPED, "no-master", text, at.source))
+        for each in read:
+            each.annotations.reader.ignore(*(each.annotations.key(name) for name in EVERYWHERE), MERGEABLE)
+
+    def _ingress(self, document: Document) -> _Ingress:
+        found = read_ingress(self._inputs, document)
+        annotations = Annotations(found.annotation_reader, PREFIX)
+        note_namesake(found.reader, OWN_PREFIXES, ("nginx.ingress.kubernetes.io/",), "ingress-nginx")
+        list_unsupported(annotations)
+        names = [*_split(annotations.text("policies")), *_split(found.annotation_reader.text("nginx.com/policies"))]
+        references = [
+            (namespace or found.namespace, name, annotations.source("policies"))
+            for namespace, _, name in (each.rpartition("/") for each in names)
+        ]
+        rewrites = {}
+        for entry in filter(str.strip, annotations.text("rewrites").split(";")):
+            if match := _REWRITE.fullmatch(entry):
+                rewrites[match["service"]] = match["path"]
+            else:
+                annotations.note(
+                    Category.CANNOT, "rewrites", f"{entry.strip()!r} is no rewrite of the controller's", "rewrites"
+                )
+        return _Ingress(
+            found,
+            annotations,
+            self._policies.together(references),
+            frozenset(_split(annotations.text("ssl-services"))),
+            frozenset(_split(annotations.text("grpc-services"))),
+            rewrites,
+            _sticky(annotations),
+        )
+
+    # --- servers -----------------------------------------------------------------------------------------------------
+
+    def _server(self, server: _Ingress, minions: list[_Ingress]) -> None:
+        """Reads an ordinary Ingress or a master, host by host."""
+        found = server.found
+        master = found.annotation_reader.value.get(MERGEABLE) == "master"
+        hosts = found.hosts or (("",) if found.default else ())
+        if master:
+            hosts = tuple(dict.fromkeys(rule.text("host").lower() for rule in found.reader.child("spec").children("rules")))
+        for host in hosts:
+            owner = self._hosts.owner(host)
+            if owner is not None and owner is not found.document:
+                text = f"{host} belongs to the older {owner.name}"
+                self._inputs.notes.append(Note(Category.SKIPPED, "host-taken", text, Source(found.document)))
+                continue
+            own = [(server, at) for at in found.paths if at.host == host]
+            if master:
+                own = [(minion, at) for minion in minions for at in minion.found.paths if at.host == host]
+            if found.default is not None and not any(at.path == "/" for _, at in own):
+                source = Source(found.document, ("spec", "defaultBackend"))
+                own.append((server, PathOf(host, "/", "Prefix", found.default, source)))
+            self._host(server, host, own, master)
+
+    def _host(self, server: _Ingress, host: str, paths: list[tuple[_Ingress, PathOf]], master: bool) -> None:
+        source = Source(server.found.document)
+        secure = self._secure(server, host)
+        plain = [Listener(source, port, "HTTP") for port in _ports(server.annotations, "listen-ports", 80)]
+        redirects = bool(secure) and self._redirects(server.annotations)
+        self.listeners += [*plain, *secure]
+        listeners = tuple(each.key for each in (*(() if redirects else plain), *secure))
+        names = (host,) if host else ()
+        shared = self._shared(server, bool(secure))
+        taken: dict[tuple[PathKind, str], Source] = {}
+        for ingress, at in paths:
+            match = _path(ingress.annotations, at)
+            if first := taken.get((match.kind, match.value)):
+                text = f"{host}{at.path} belongs to {first.object} already"
+                self._inputs.notes.append(Note(Category.SKIPPED, "path-taken", text, at.source))
+                continue
+            taken[match.kind, match.value] = at.source
+            rule = self._rule(ingress, at, match, server, master)
+            filters = joined((*rule.filters, *shared))
+            self.rules.append(msgspec.structs.replace(rule, listeners=listeners, hostnames=names, filters=filters))
+        self._app_root(server, names, listeners)
+        if redirects:
+            code = server.annotations.number("http-redirect-code", 301)
+            redirect = HTTPRequestRedirectFilter("https", status_code=code if code in (301, 302, 307, 308) else 301)
+            self.rules.append(
+                Rule(
+                    source=source,
+                    namespace=server.found.namespace,
+                    route=f"{server.found.name}-https-redirect",
+                    listeners=tuple(each.key for each in plain),
+                    hostnames=names,
+                    matches=(ROOT,),
+                    filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
+                )
+            )
+
+    def _secure(self, server: _Ingress, host: str) -> list[Listener]:
+        for hosts, secret, source in server.found.tls:
+            if host in hosts:
+                certificate: Certificate = (
+                    SecretCertificate(server.found.namespace, secret) if secret else ForeignCertificate(WILDCARD)
+                )
+                ports = _ports(server.annotations, "listen-ports-ssl", 443)
+                clients = server.policies.clients
+                return [Listener(source, port, "HTTPS", host, (certificate,), clients=clients) for port in ports]
+        if server.policies.clients:
+            text = "verifies clients, but the host has no TLS, so nobody was verified"
+            server.annotations.note(Category.ACCESS_CONTROL, "client-validation-without-tls", text, "policies")
+        return []
+
+    def _redirects(self, annotations: Annotations) -> bool:
+        if annotations.boolean("redirect-to-https"):
+            text = "requests were redirected by the header of a proxy in front; it is by the port now"
+            annotations.note(Category.CHANGED, "redirect-based-on", text, "redirect-to-https")
+            return True
+        old = Annotations(annotations.reader, "ingress.kubernetes.io")
+        return annotations.boolean("ssl-redirect", old.boolean("ssl-redirect", True))
+
+    def _shared(self, server: _Ingress, secure: bool) -> tuple[HTTPRouteFilter, ...]:
+        """Returns the filters of the whole server."""
+        annotations = server.annotations
+        enabled, age = annotations.boolean("hsts"), annotations.number("hsts-max-age", 2592000)
+        subdomains = annotations.boolean("hsts-include-subdomains")
+        behind = annotations.boolean("hsts-behind-proxy")
+        strict = (hsts(age, subdomains),) if enabled and (secure or behind) else ()
+        return (*server.policies.filters, *strict)
+
+    def _app_root(self, server: _Ingress, names: tuple[str, ...], listeners: tuple[ListenerKey, ...]) -> None:
+        root = server.annotations.text("app-root")
+        if not root:
+            return
+        path = HTTPPathModifier("ReplaceFullPath", replace_full_path=root)
+        redirect = HTTPRequestRedirectFilter(path=path, status_code=302)
+        self.rules.append(
+            Rule(
+                source=server.annotations.source("app-root"),
+                namespace=server.found.namespace,
+                route=server.found.name,
+                listeners=listeners,
+                hostnames=names,
+                matches=(Match(PathMatch(PathKind.EXACT, "/")),),
+                filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
+            )
+        )
+
+    # --- paths -------------------------------------------------------------------------------------------------------
+
+    def _rule(self, ingress: _Ingress, at: PathOf, match: PathMatch, server: _Ingress, master: bool) -> Rule:
+        service = at.backend.name if at.backend else ""
+        grpc = service in ingress.grpc
+        filters = [*(ingress.policies.filters if master else ()), *_headers(ingress.annotations)]
+        target = ingress.rewrites.get(service) or ingress.annotations.text("rewrite-target")
+        found = rewritten(match, target)
+        name = "rewrites" if service in ingress.rewrites else "rewrite-target"
+        if found.lost:
+            ingress.annotations.note(Category.CANNOT, "rewrite-dropped", found.lost, name, severity=Severity.HIGH)
+        if found.changed:
+            ingress.annotations.note(Category.CHANGED, "rewrite-slash", found.changed, name)
+        if found.modifier:
+            filters.append(HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(path=found.modifier)))
+        hops: tuple[Hop, ...] = ()
+        if at.backend is not None:
+            own = ingress.policies if master else Policies()
+            meant = not ingress.ssl and not server.ssl
+            tls = hop_tls(service in ingress.ssl, grpc, server.policies, own, "nginx.org/ssl-services", meant)
+            hops = (Hop(at.source, at.backend, tls, h2c=grpc and tls is None),)
+        return Rule(
+            source=at.source,
+            namespace=ingress.found.namespace,
+            route=ingress.found.name,
+            listeners=(),
+            kind=RouteKind.GRPC if grpc else RouteKind.HTTP,
+            matches=(Match(match),),
+            filters=joined(filters),
+            hops=hops,
+            auth=(ingress.policies.auth or server.policies.auth) if hops else None,
+            persistence=ingress.sticky.get(service),
+        )
+
+
+def _path(annotations: Annotations, at: PathOf) -> PathMatch:
+    """Returns the location of a path: Prefix is a prefix of characters, as nginx has it."""
+    how = annotations.text("path-regex")
+    if how in ("case_sensitive", "case_insensitive"):
+        return regex(at.path if at.path.startswith("^") else f"^{at.path}", how == "case_insensitive")
+    if how == "exact" or at.path_type == "Exact":
+        return PathMatch(PathKind.EXACT, at.path)
+    return PathMatch(PathKind.STRING, at.path)
+
+
+def _split(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _ports(annotations: Annotations, name: str, usual: int) -> list[int]:
+    found = [int(each) for each in _split(annotations.text(name)) if each.isascii() and each.isdigit()]
+    return sorted({each for each in found if 0 < each < 65536}) or [usual]
+
+
+def _headers(annotations: Annotations) -> Iterator[HTTPRouteFilter]:
+    """Yields the edits of headers; of requests only those with a value of their own."""
+    wanted = _named(annotations, "proxy-set-headers")
+    edits = header_edits("RequestHeaderModifier", {}, {name: value for name, value in wanted.items() if value})
+    answers = header_edits(
+        "ResponseHeaderModifier",
+        {name: value for name, value in _named(annotations, "add-header").items() if value},
+        {},
+        _split(annotations.text("proxy-hide-headers")),
+    )
+    for name, refused in (("proxy-set-headers", edits.refused), ("add-header", answers.refused)):
+        if refused:
+            annotations.note(Category.CANNOT, "headers", f"{', '.join(refused)} cannot be written", name)
+    yield from (*edits.filters, *answers.filters)
+
+
+def _named(annotations: Annotations, name: str) -> dict[str, str]:
+    found = {}
+    for each in _split(annotations.text(name)):
+        header, _, value = each.partition(":")
+        if "$" in value:
+            annotations.note(Category.CANNOT, "header-variable", f"{header} has a variable of nginx, and is left out", name)
+        else:
+            found[header.strip()] = value.strip()
+    return found
+
+
+def _sticky(annotations: Annotations) -> dict[str, SessionPersistence]:
+    found = {}
+    whole = annotations.text("sticky-cookie-services") or annotations.reader.text("nginx.com/sticky-cookie-services").strip()
+    for match in _STICKY.finditer(whole):
+        options = dict(each.partition("=")[::2] for each in match["rest"].split())
+        found[match["service"]] = cookie(match["name"], options.get("path", "/"), options.get("expires", ""))
+    return found

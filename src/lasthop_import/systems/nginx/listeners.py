@@ -1,0 +1,39 @@
+"""Reads GlobalConfigurations: listeners by name."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop_import.inputs import Inputs
+from lasthop_import.notes import Category
+from lasthop_import.reader import Reader
+from lasthop_import.systems.nginx.kinds import GLOBAL_CONFIGURATION
+
+
+class NamedListener(msgspec.Struct, frozen=True):
+    protocol: str
+    port: int
+
+
+class Listeners:
+    def __init__(self, inputs: Inputs) -> None:
+        self.by_name: dict[str, NamedListener] = {}
+        for document in inputs.of(GLOBAL_CONFIGURATION):
+            for each in inputs.open(document).child("spec").children("listeners"):
+                name, protocol, port = each.text("name"), each.text("protocol"), each.integer("port", 0) or 0
+                each.boolean("ssl")
+                for key in ("ipv4", "ipv6"):
+                    each.cannot(key, "a listener has no address of its own; write spec.addresses of the Gateway")
+                self.by_name.setdefault(name, NamedListener(protocol, port))
+
+    def port(self, reader: Reader, key: str, usual: int) -> int:
+        """Returns the port of the listener that a field names, or the usual one."""
+        name = reader.text(key)
+        if not name:
+            return usual
+        found = self.by_name.get(name)
+        if found is None or not 0 < found.port < 65536:
+            text = f"no GlobalConfiguration in the input has a listener {name}; port {usual} is written"
+            reader.note(Category.TODO, "listener-unknown", text, key, remedy="Add the GlobalConfiguration to the input.")
+            return usual
+        return found.port

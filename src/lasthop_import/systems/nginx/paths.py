@@ -1,0 +1,63 @@
+"""Translates the paths of nginx's locations."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from lasthop.base.api.routes import HTTPPathModifier
+from lasthop_import.model import PathKind, PathMatch
+
+_GROUP: Final = re.compile(r"\$\d")
+
+
+class Location(NamedTuple):
+    path: PathMatch
+    rank: tuple[int, int]
+    """Sorts as nginx tries them: exact, `^~`, regular expressions in their order, other prefixes; long before short."""
+
+
+def location(path: str, number: int = 0) -> Location:
+    """Returns the match of a path as a VirtualServer has it; `number`: its place in the list."""
+    if path.startswith("^~"):
+        value = path[2:].strip()
+        return Location(PathMatch(PathKind.STRING, value), (1, -len(value)))
+    if path.startswith("~"):
+        insensitive = path.startswith("~*")
+        return Location(regex(path[2 if insensitive else 1 :].strip(), insensitive), (2, number))
+    if path.startswith("="):
+        return Location(PathMatch(PathKind.EXACT, path[1:].strip()), (0, 0))
+    return Location(PathMatch(PathKind.STRING, path), (3, -len(path)))
+
+
+def regex(pattern: str, insensitive: bool) -> PathMatch:
+    """Returns a regular expression that nginx searches for as one of the whole path."""
+    before = "" if pattern.startswith("^") else ".*"
+    after = "" if pattern.endswith("$") and not pattern.endswith(r"\$") else ".*"
+    inner = pattern.removeprefix("^")
+    inner = inner if after else inner[:-1]
+    grouped = f"(?:{inner})" if "|" in inner else inner
+    return PathMatch(PathKind.REGEX, f"{'(?i)' if insensitive else ''}{before}{grouped}{after}")
+
+
+class Rewritten(NamedTuple):
+    modifier: HTTPPathModifier | None = None
+    changed: str = ""
+    lost: str = ""
+
+
+def rewritten(path: PathMatch, target: str) -> Rewritten:
+    """Returns how a path is rewritten: of a prefix the prefix, of all others the whole path."""
+    if not target:
+        return Rewritten()
+    if not target.startswith("/") or "$" in _GROUP.sub("", target):
+        return Rewritten(lost="must begin with a slash, and can have no variables")
+    if path.kind in (PathKind.EXACT, PathKind.REGEX):
+        if _GROUP.search(target):
+            return Rewritten(lost="replaces parts of the path by a regular expression, which a rewrite cannot")
+        return Rewritten(HTTPPathModifier("ReplaceFullPath", replace_full_path=target))
+    changed = ""
+    if path.value.endswith("/") != target.endswith("/"):
+        tail = f"{path.value.rstrip('/')}/x"
+        changed = f"nginx made {target}{tail[len(path.value) :]} of {tail}; it is {target.rstrip('/')}/x now"
+    return Rewritten(HTTPPathModifier("ReplacePrefixMatch", replace_prefix_match=target), changed)

@@ -1,0 +1,231 @@
+"""Reads Policies, and says what those of one context (a server, a route, a minion) come to.
+
+An invalid policy, or one whose Secret is missing, makes all of its context answer 500 [internal/configs/policy.go].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.routes import HTTPHeader, HTTPHeaderFilter, HTTPRouteFilter
+from lasthop.engine.plan.tls_options import TLSOptions
+from lasthop_import.documents import Document
+from lasthop_import.filters import joined
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import Auth, ClientValidation, FileTrust, Hop, HopTLS, Name, ObjectName, ServiceBackend, TrustRef
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.openssl import tls_options
+from lasthop_import.reader import Reader
+from lasthop_import.systems.nginx.kinds import POLICY
+from lasthop_import.values import cors
+
+CA_TYPE: Final = "nginx.org/ca"
+TLS_TYPE: Final = "kubernetes.io/tls"
+PROTOCOLS: Final = "TLSv1 TLSv1.1 TLSv1.2"
+"""What is offered if a policy does not say."""
+ACCESS_CONTROL: Final = {
+    "accessControl": "only some addresses were let in; everybody is now",
+    "rateLimit": "requests were limited",
+    "jwt": "requests needed a JSON Web Token; nobody is asked now",
+    "basicAuth": "users had to log in; nobody is asked now",
+    "oidc": "users had to log in; nobody is asked now",
+    "waf": "a web application firewall looked at requests",
+    "apiKey": "requests needed an API key; nobody is asked now",
+}
+
+
+class Egress(msgspec.Struct, frozen=True):
+    """An egressMTLS: what nginx checks of backends, where it is in force."""
+
+    policy: str
+    verify: bool
+    name: str
+    server_name: bool
+    ca: TrustRef | None
+    client: ObjectName | None
+    options: TLSOptions
+
+
+class Policies(msgspec.Struct, frozen=True):
+    """What the policies of one context come to; of each type the first counts."""
+
+    egress: Egress | None = None
+    broken: str = ""
+    """Why the context answers 500."""
+    clients: ClientValidation | None = None
+    filters: tuple[HTTPRouteFilter, ...] = ()
+    auth: Auth | None = None
+
+
+class PolicyBook:
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
+        self._read: dict[tuple[str, str], Policies] = {}
+        for document in inputs.of(POLICY):
+            self._read[document.namespace, document.bare_name] = self._policy(document)
+
+    def together(self, references: Iterable[tuple[str, str, Source]]) -> Policies:
+        """Returns what some policies come to: (namespace, name, where it is named)."""
+        found = Policies()
+        for namespace, name, source in references:
+            one = self._read.get((namespace, name))
+            if one is None:
+                text = f"Policy {namespace}/{name} is not in the input; whether it restricts access or verifies is not known"
+                self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "policy-missing", text, source))
+                one = Policies(broken=f"Policy {namespace}/{name} is missing")
+            if found.egress and one.egress:
+                text = f"a second egressMTLS in the same place was ignored; {found.egress.policy} is in force"
+                self._inputs.notes.append(Note(Category.CHANGED, "second-egress-ignored", text, source))
+            found = Policies(
+                egress=found.egress or one.egress,
+                broken=found.broken or one.broken,
+                clients=found.clients or one.clients,
+                filters=joined((*found.filters, *one.filters)),
+                auth=found.auth or one.auth,
+            )
+        return found
+
+    def _policy(self, document: Document) -> Policies:
+        spec = self._inputs.open(document).child("spec")
+        spec.ignore("ingressClassName")
+        for key, text in ACCESS_CONTROL.items():
+            spec.access_control(key, text)
+        spec.cannot("cache", "responses are not cached")
+        found = Policies()
+        if "egressMTLS" in spec:
+            egress, broken = self._egress(spec.child("egressMTLS"), document)
+            found = msgspec.structs.replace(found, egress=egress, broken=broken)
+        if "ingressMTLS" in spec:
+            found = msgspec.structs.replace(found, clients=self._clients(spec.child("ingressMTLS"), document))
+        if "cors" in spec:
+            found = msgspec.structs.replace(found, filters=_cors(spec.child("cors")))
+        if "hsts" in spec:
+            found = msgspec.structs.replace(found, filters=(*found.filters, _hsts(spec.child("hsts"))))
+        if "externalAuth" in spec:
+            found = msgspec.structs.replace(found, auth=self._auth(spec.child("externalAuth"), document))
+        return found
+
+    # --- egressMTLS --------------------------------------------------------------------------------------------------
+
+    def _egress(self, reader: Reader, document: Document) -> tuple[Egress, str]:
+        namespace = document.namespace
+        verify, trusted, own = reader.boolean("verifyServer"), reader.text("trustedCertSecret"), reader.text("tlsSecret")
+        protocols, ciphers = reader.text("protocols"), reader.text("ciphers")
+        found = tls_options(protocols, ciphers)
+        reuse = "true" if reader.boolean("sessionReuse", True) else "false"
+        if found.lost_ciphers:
+            text = "an expression, or ciphers that Envoy does not have; the new gateway uses its own"
+            reader.note(Category.CANNOT, "ciphers", text, "ciphers")
+        if tls_options(protocols or PROTOCOLS, "").old_versions:
+            said = "" if protocols else ", as always if protocols is not set"
+            text = f"TLS 1.0 and 1.1 were offered to backends{said}; they are not any more"
+            reader.note(Category.TIGHTENED, "tls-1.0-gone", text, "protocols", severity=Severity.WARNING)
+        depth = reader.integer("verifyDepth", 1)
+        if verify:
+            text = f"chains of more than {depth} intermediate certificate(s) were refused; their length is not limited now"
+            reader.note(Category.LOOSENED, "depth-dropped", text, "verifyDepth", severity=Severity.WARNING)
+        broken = ""
+        if verify and not trusted:
+            broken = f"{document.name} has verifyServer without trustedCertSecret, so it is invalid"
+        ca = client = None
+        if trusted:
+            ca = TrustRef("Secret", namespace, trusted)
+            broken = broken or self._problem(reader, "trustedCertSecret", namespace, trusted, CA_TYPE, ("ca.crt",))
+        if own:
+            client = ObjectName(namespace, own)
+            broken = broken or self._problem(reader, "tlsSecret", namespace, own, TLS_TYPE, ("tls.crt", "tls.key"))
+        name, options = reader.text("sslName"), msgspec.structs.replace(found.options, session_reuse=reuse)
+        egress = Egress(document.name, verify, name, reader.boolean("serverName"), ca, client, options)
+        return egress, broken
+
+    def _problem(self, reader: Reader, key: str, namespace: str, name: str, kind: str, keys: tuple[str, ...]) -> str:
+        """Returns why the controller refuses a Secret. One that is not in the input is taken to be right."""
+        data, found = self._inputs.data("Secret", namespace, name), self._inputs.find("Secret", namespace, name)
+        if data is None or found is None:
+            text = f"the Secret {self._inputs.absence('Secret', namespace, name)}; it is taken to be of type {kind}"
+            remedy = "Add it to the input: if it were missing or of another type, the controller would answer 500."
+            reader.note(Category.TODO, "secret-missing", text, key, remedy=remedy, severity=Severity.WARNING)
+            return ""
+        actual = found.value.get("type") or "Opaque"
+        if actual != kind:
+            return f"Secret {namespace}/{name} is of type {actual}, not {kind}"
+        missing = [each for each in keys if each not in data]
+        return f"Secret {namespace}/{name} has no {missing[0]}" if missing else ""
+
+    # --- the others --------------------------------------------------------------------------------------------------
+
+    def _clients(self, reader: Reader, document: Document) -> ClientValidation | None:
+        secret, mode = reader.text("clientCertSecret"), reader.text("verifyClient", "on")
+        depth = reader.integer("verifyDepth", 1)
+        file = reader.text("crlFileName")
+        if not secret or mode == "off":
+            return None
+        text = f"chains of more than {depth} intermediate certificate(s) were refused; their length is not limited now"
+        reader.note(Category.LOOSENED, "depth-dropped", text, "verifyDepth", severity=Severity.WARNING)
+        if mode != "on":
+            text = f"{mode}: clients without a valid certificate are let in, and the backend is not told which they are"
+            reader.note(Category.CHANGED, "client-validation-optional", text, "verifyClient")
+        revocation = (FileTrust(file),) if file else ()
+        return ClientValidation((TrustRef("Secret", document.namespace, secret),), mode != "on", revocation)
+
+    def _auth(self, reader: Reader, document: Document) -> Auth | None:
+        service, ports = reader.text("authServiceName"), reader.raw("authServicePorts")
+        uri, encrypted, verify = reader.text("authURI"), reader.boolean("sslEnabled"), reader.boolean("sslVerify")
+        trusted, sni = reader.text("trustedCertSecret"), reader.text("sniName")
+        reader.ignore("sslVerifyDepth")
+        reader.cannot("authSigninURI", "a client that is refused is not sent to a login page")
+        reader.cannot("authSigninRedirectBasePath", "belongs to authSigninURI")
+        reader.access_control("authSnippets", "nginx configuration of the authentication request")
+        namespace, _, name = service.rpartition("/")
+        number = ports[0] if isinstance(ports, list) and ports and isinstance(ports[0], int) else 443 if encrypted else 80
+        if not name:
+            text = "names no Service, so nobody would be asked"
+            reader.note(Category.ACCESS_CONTROL, "externalAuth", text, None)
+            return None
+        tls = None
+        if encrypted:
+            ca = (TrustRef("Secret", document.namespace, trusted),) if trusted else ()
+            names = (Name(sni),) if sni else ()
+            if verify and sni and ca:
+                tls = HopTLS(Level.NAME, f"sslVerify, with sniName {sni}", names=names, sni=sni, trust=ca, cn_fallback=True)
+            elif verify:
+                tls = HopTLS(Level.BROKEN, "sslVerify without sniName or trustedCertSecret", names=names, trust=ca)
+            else:
+                tls = HopTLS(Level.UNVERIFIED, "sslVerify is off", names=names, trust=ca)
+        backend = ServiceBackend(namespace or document.namespace, name, number)
+        path = uri if uri.startswith("/") and uri != "/" else ""
+        if path:
+            text = f"the server was asked for {path}; now that is put before the request's own path"
+            reader.note(Category.CHANGED, "auth-path", text, "authURI", remedy="Let the server accept all paths below it.")
+        return Auth(Hop(reader.source(), backend, tls), path=path)
+
+
+def _cors(reader: Reader) -> tuple[HTTPRouteFilter, ...]:
+    found = cors(
+        reader.texts("allowOrigin"),
+        reader.texts("allowMethods") or ("GET", "HEAD", "POST"),
+        reader.texts("allowHeaders"),
+        reader.texts("exposeHeaders"),
+        reader.integer("maxAge"),
+        reader.boolean("allowCredentials"),
+    )
+    if found.refused:
+        text = f"{', '.join(found.refused)} cannot be written, and is left out"
+        reader.note(Category.CANNOT, "cors", text, None)
+    return (found.filter,) if found.filter else ()
+
+
+def _hsts(reader: Reader) -> HTTPRouteFilter:
+    reader.ignore("behindProxy")
+    return hsts(reader.integer("maxAge", 2592000) or 0, reader.boolean("includeSubDomains"), reader.boolean("preload"))
+
+
+def hsts(age: int, subdomains: bool, preload: bool = False) -> HTTPRouteFilter:
+    """Returns the filter that sets Strict-Transport-Security."""
+    parts = [f"max-age={age}", *(["includeSubDomains"] if subdomains else []), *(["preload"] if preload else [])]
+    edit = HTTPHeaderFilter(set=(HTTPHeader("Strict-Transport-Security", "; ".join(parts)),))
+    return HTTPRouteFilter("ResponseHeaderModifier", response_header_modifier=edit)

@@ -1,0 +1,86 @@
+"""Reads the upstreams of a VirtualServer or VirtualServerRoute."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.routes import CookieConfig, SessionPersistence
+from lasthop_import.model import ServiceBackend
+from lasthop_import.notes import Category, Source
+from lasthop_import.reader import Reader
+from lasthop_import.values import TOKEN, duration, milliseconds
+
+CANNOT: Final = {
+    "subselector": "only some of the Service's Pods were used; all are now",
+    "lb-method": "the new gateway balances in its own way",
+    "fail-timeout": "nginx left out a Pod that failed; write a health check of your own",
+    "max-fails": "nginx left out a Pod that failed",
+    "max-conns": "connections to one Pod were limited",
+    "connect-timeout": "the new gateway has its own connect timeout",
+    "read-timeout": "nginx limits the time between two reads, not the whole request; for that, write timeouts.request",
+    "send-timeout": "nginx limits the time between two writes, not the whole request",
+    "next-upstream": "nginx tried another Pod in these cases; write retry if you want that",
+    "next-upstream-timeout": "belongs to next-upstream",
+    "next-upstream-tries": "belongs to next-upstream",
+    "buffering": "responses are streamed",
+    "healthCheck": "Pods are not probed by the gateway; Kubernetes does that",
+    "slow-start": "a new Pod gets its share at once",
+    "queue": "requests do not wait for a Pod",
+    "ntlm": "connections are not kept for one client",
+    "backup": "there is no second Service for when the first has no Pods",
+    "backupPort": "belongs to backup",
+}
+IGNORED: Final = ("keepalive", "buffers", "buffer-size", "busy-buffers-size", "client-body-buffer-size", "use-cluster-ip")
+"""Whose absence nobody notices."""
+
+
+class Upstream(msgspec.Struct, frozen=True):
+    backend: ServiceBackend
+    source: Source
+    tls: bool
+    grpc: bool
+    persistence: SessionPersistence | None = None
+
+
+def read_upstreams(spec: Reader) -> dict[str, Upstream]:
+    """Returns the upstreams by name."""
+    return {each.text("name"): _upstream(each) for each in spec.children("upstreams")}
+
+
+def _upstream(reader: Reader) -> Upstream:
+    namespace, _, service = reader.text("service").rpartition("/")
+    backend = ServiceBackend(namespace or reader.namespace, service, reader.port("port"))
+    kind = reader.text("type", "http")
+    for key, text in CANNOT.items():
+        reader.cannot(key, text)
+    if "client-max-body-size" in reader:
+        text = "larger requests were refused with 413, and are passed on now"
+        reader.note(Category.LOOSENED, "body-limit-dropped", text, "client-max-body-size")
+    reader.ignore(*IGNORED)
+    tls = reader.child("tls")
+    persistence = _session(reader.child("sessionCookie"))
+    return Upstream(backend, reader.source(), tls.boolean("enable"), kind == "grpc", persistence)
+
+
+def _session(reader: Reader) -> SessionPersistence | None:
+    enabled, name, path = reader.boolean("enable"), reader.text("name"), reader.text("path", "/")
+    expires = reader.text("expires")
+    for key in ("domain", "httpOnly", "secure", "samesite"):
+        reader.cannot(key, f"the cookie's {key} cannot be set")
+    if not enabled:
+        return None
+    if not TOKEN.fullmatch(name):
+        reader.note(Category.CANNOT, "affinity-dropped", "the cookie's name cannot be written", "name")
+        return None
+    return cookie(name, path, expires)
+
+
+def cookie(name: str, path: str, expires: str) -> SessionPersistence:
+    """Returns a session by cookie; `expires` is a time of nginx's, or `max`."""
+    lasting = milliseconds(expires) if expires and expires != "0" else None
+    path = path if path.startswith("/") else "/"
+    if lasting is None:
+        return SessionPersistence("Cookie", CookieConfig(name, path))
+    return SessionPersistence("Cookie", CookieConfig(name, path, "Permanent"), absolute_timeout=duration(lasting))

@@ -1,0 +1,39 @@
+"""Imports OpenShift's Routes, and the Ingresses that OpenShift makes Routes of.
+
+Read at openshift/router 4b401a86d.
+
+    routes.py         Routes, and Ingresses, as one kind of value
+    backend_tls.py    what HAProxy verifies of a backend
+    annotations.py    what is done to requests, and what has no equivalent
+    routing.py        listeners and rules
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop_import.documents import Document
+from lasthop_import.ingresses import annotations_of, class_of
+from lasthop_import.inputs import INGRESS
+from lasthop_import.settings import Flag, System
+from lasthop_import.systems.openshift.routes import CONTROLLER, INGRESS_CLASS, INGRESS_PREFIX, ROUTE
+from lasthop_import.systems.openshift.routing import NO_DEFAULT_CA, read
+
+
+def _claims(document: Document) -> bool:
+    if document.kind == ROUTE.kind:
+        return True
+    return class_of(document) == INGRESS_CLASS or any(
+        str(name).startswith(INGRESS_PREFIX) for name in annotations_of(document)
+    )
+
+
+SYSTEM: Final = System(
+    name="openshift",
+    title="OpenShift Routes (openshift/router)",
+    kinds=(ROUTE, INGRESS),
+    read=read,
+    claims=_claims,
+    flags=(Flag(f"--{NO_DEFAULT_CA}", "The router has no DEFAULT_DESTINATION_CA_PATH: nobody's operator set it up."),),
+    controllers=(CONTROLLER,),
+)

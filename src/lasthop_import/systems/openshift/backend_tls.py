@@ -1,0 +1,32 @@
+"""Says what HAProxy really verifies of a backend.
+
+It checks the name only if the Route has no destinationCACertificate: one that names a CA of its own is verified less.
+[images/router/haproxy/conf/haproxy-config.template, pkg/router/template/router.go]
+"""
+
+from __future__ import annotations
+
+from lasthop_import.levels import Level
+from lasthop_import.model import HopTLS, InlineTrust, MissingTrust, Name, ServiceBackend, ServiceCA
+
+EDGE, REENCRYPT, PASSTHROUGH = "edge", "reencrypt", "passthrough"
+
+
+def hop_tls(
+    termination: str, ca: InlineTrust | MissingTrust | None, default_ca: bool, backend: ServiceBackend
+) -> HopTLS | None:
+    """Returns the TLS of a hop. `ca`: destinationCACertificate; `default_ca`: the router has one for Routes without."""
+    if termination in ("", EDGE):
+        return None
+    if termination == PASSTHROUGH:
+        return HopTLS(Level.PASSTHROUGH, "termination passthrough")
+    if termination != REENCRYPT:
+        return HopTLS(Level.BROKEN, f"termination {termination!r} is none of the API's, so no router served the Route")
+    name = Name(f"{backend.name}.{backend.namespace}.svc")
+    if ca is not None:
+        why = "reencrypt with destinationCACertificate: HAProxy has no verifyhost, so any name is accepted"
+        return HopTLS(Level.CHAIN, why, Level.NAME, "destination-ca-disables-name-check", (name,), trust=(ca,))
+    if not default_ca:
+        return HopTLS(Level.UNVERIFIED, "reencrypt without any CA: verify none", names=(name,))
+    why = f"reencrypt: the service CA, with verifyhost {name.value}"
+    return HopTLS(Level.NAME, why, names=(name,), trust=(ServiceCA(),), cn_fallback=True)

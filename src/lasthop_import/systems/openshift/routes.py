@@ -1,0 +1,257 @@
+"""Reads Routes, and Ingresses as OpenShift makes Routes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.kinds import Kind
+from lasthop.base.api.meta import Object
+from lasthop_import.documents import Document
+from lasthop_import.ingresses import annotations_of, ingresses_of, read_ingress
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import (
+    Certificate,
+    ForeignCertificate,
+    InlineCertificate,
+    InlineTrust,
+    MissingTrust,
+    SecretCertificate,
+    ServiceBackend,
+    Withheld,
+)
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.reader import Reader
+from lasthop_import.settings import Settings
+from lasthop_import.systems.openshift.backend_tls import EDGE, PASSTHROUGH, REENCRYPT
+
+ROUTE: Final = Kind("Route", "route.openshift.io", ("v1",), "routes", Object)
+CONTROLLER: Final = "openshift.io/ingress-to-route"
+INGRESS_CLASS: Final = "openshift-default"
+INGRESS_PREFIX: Final = "route.openshift.io/"
+TERMINATION: Final = f"{INGRESS_PREFIX}termination"
+DESTINATION_CA: Final = f"{INGRESS_PREFIX}destination-ca-certificate-secret"
+DEFAULT: Final = "the router's own wildcard certificate was used"
+
+
+class Backend(msgspec.Struct, frozen=True):
+    service: ServiceBackend
+    weight: int
+    source: Source
+
+
+class RouteOf(msgspec.Struct, frozen=True):
+    """A Route, whether it was written or made of an Ingress."""
+
+    document: Document
+    reader: Reader
+    annotations: Reader
+    source: Source
+    host: str
+    path: str
+    exact: bool
+    backends: tuple[Backend, ...]
+    termination: str
+    insecure: str
+    """None, Redirect or Allow."""
+    certificate: Certificate
+    ca: InlineTrust | MissingTrust | None
+    refused: str = ""
+
+    @property
+    def tls(self) -> bool:
+        return self.termination in (EDGE, REENCRYPT)
+
+
+def read_routes(inputs: Inputs, settings: Settings) -> Iterator[RouteOf]:
+    """Yields all Routes that a router has admitted, or may have, oldest first."""
+    for document in inputs.of(ROUTE):
+        if refusal := _not_admitted(document):
+            inputs.skip(document, "not-admitted", f"no router admitted it: {refusal}")
+        else:
+            yield _Reading(inputs, settings).route(document)
+    for document in _ingresses(inputs, settings):
+        yield from _Reading(inputs, settings).ingress(document)
+
+
+def _ingresses(inputs: Inputs, settings: Settings) -> Iterator[Document]:
+    for document in ingresses_of(inputs, settings, CONTROLLER, known=(INGRESS_CLASS, "")):
+        if any(str(name).startswith(INGRESS_PREFIX) for name in annotations_of(document)) or settings.ingress_classes:
+            yield document
+        else:
+            text = f"it has no annotation {INGRESS_PREFIX}*; to import it all the same, name its class with --ingress-class"
+            inputs.skip(document, "no-route", text)
+
+
+def _not_admitted(document: Document) -> str:
+    """Returns why no router serves a Route; empty if one does, or nobody says."""
+    status = document.value.get("status")
+    routers = status.get("ingress") if isinstance(status, dict) else None
+    refusals = []
+    for router in routers if isinstance(routers, list) else ():
+        conditions = router.get("conditions") if isinstance(router, dict) else None
+        for each in conditions if isinstance(conditions, list) else ():
+            if isinstance(each, dict) and each.get("type") == "Admitted":
+                if each.get("status") == "True":
+                    return ""
+                refusals.append(str(each.get("reason") or "without a reason"))
+    return ", ".join(refusals)
+
+
+class _Reading:
+    def __init__(self, inputs: Inputs, settings: Settings) -> None:
+        self._inputs = inputs
+        self._settings = settings
+
+    # --- Routes ------------------------------------------------------------------------------------------------------
+
+    def route(self, document: Document) -> RouteOf:
+        reader = self._inputs.open(document)
+        spec = reader.child("spec")
+        host, refused = self._host(spec, document)
+        target = spec.child("port").port("targetPort")
+        termination, insecure, certificate, ca = self._tls(spec, document)
+        return RouteOf(
+            document=document,
+            reader=reader,
+            annotations=reader.annotations(),
+            source=spec.source(),
+            host=host,
+            path=spec.text("path"),
+            exact=False,
+            backends=tuple(self._backends(spec, document.namespace, target)),
+            termination=termination,
+            insecure=insecure,
+            certificate=certificate,
+            ca=ca,
+            refused=refused,
+        )
+
+    def _host(self, spec: Reader, document: Document) -> tuple[str, str]:
+        host, subdomain = spec.text("host").lower(), spec.text("subdomain").lower()
+        if not host:
+            status = document.value.get("status")
+            routers = status.get("ingress") if isinstance(status, dict) else None
+            found = [each.get("host") for each in routers if isinstance(each, dict)] if isinstance(routers, list) else []
+            host = next((each.lower() for each in found if isinstance(each, str) and each), "")
+        if not host and self._settings.domain:
+            host = f"{subdomain or f'{document.bare_name}-{document.namespace}'}.{self._settings.domain.lower()}"
+        if spec.text("wildcardPolicy", "None") == "Subdomain" and "." in host:
+            host = f"*.{host.partition('.')[2]}"
+        if host:
+            return host, ""
+        text = "the router made the host of its own domain, which is not known; nothing is written"
+        spec.note(Category.TODO, "host-unknown", text, "host", remedy="Pass --domain, as apps.example.org.")
+        return "", "its host is not known"
+
+    def _backends(self, spec: Reader, namespace: str, target: int | str | None) -> Iterator[Backend]:
+        for reader in (spec.child("to"), *spec.children("alternateBackends")):
+            kind, name, weight = reader.text("kind", "Service"), reader.text("name"), reader.integer("weight", 100)
+            if kind != "Service" or not name:
+                text = f"a backend of kind {kind} cannot be carried over" if name else "names no Service"
+                reader.note(Category.CANNOT, "no-backend", text, None, severity=Severity.HIGH)
+                continue
+            port = self._port(reader, namespace, name, target)
+            yield Backend(ServiceBackend(namespace, name, port), max(0, 100 if weight is None else weight), reader.source())
+
+    def _port(self, reader: Reader, namespace: str, name: str, target: int | str | None) -> int | str | None:
+        """Returns the Service's port: a Route names that of the Pods."""
+        ports = self._inputs.ports(namespace, name)
+        if target is None:
+            return None
+        if ports is None:
+            if isinstance(target, int):
+                text = f"port {target} is of the Pods; it is taken for that of Service {name}, which is not in the input"
+                remedy = "Add the Service to the input."
+                reader.note(Category.TODO, "target-port", text, None, remedy=remedy, severity=Severity.WARNING)
+            return target
+        found = [each for each in ports if each.name == target or each.target == target]
+        if not found and isinstance(target, int):
+            names = self._named(namespace, name, target)
+            found = [each for each in ports if each.name in names]
+        if len(found) > 1:
+            text = f"several ports of Service {namespace}/{name} lead to {target}; {found[0].number} is used"
+            reader.note(Category.CHANGED, "target-port", text, None)
+        return found[0].number if found else f"for {target}"
+
+    def _named(self, namespace: str, name: str, number: int) -> set[str]:
+        """Returns the names of a Service's ports that its endpoints have under a number."""
+        found = set()
+        for each in self._inputs.documents:
+            labels = each.metadata.get("labels")
+            if each.kind == "EndpointSlice" and each.namespace == namespace and isinstance(labels, dict):
+                ports = each.value.get("ports")
+                if labels.get("kubernetes.io/service-name") == name and isinstance(ports, list):
+                    found |= {str(p.get("name") or "") for p in ports if isinstance(p, dict) and p.get("port") == number}
+        return found
+
+    def _tls(self, spec: Reader, document: Document) -> tuple[str, str, Certificate, InlineTrust | MissingTrust | None]:
+        if "tls" not in spec:
+            spec.child("tls")
+            return "", "Allow", ForeignCertificate(DEFAULT), None
+        tls = spec.child("tls")
+        inner, key, chain = tls.text("certificate"), tls.text("key"), tls.text("caCertificate")
+        destination, external = tls.text("destinationCACertificate"), tls.child("externalCertificate").text("name")
+        termination = tls.text("termination").lower() or (EDGE if not destination.strip() else "")
+        insecure = tls.text("insecureEdgeTerminationPolicy") or "None"
+        if insecure not in ("None", "Allow", "Redirect"):
+            text = "is none of None, Allow and Redirect; plaintext is not accepted"
+            tls.note(Category.CANNOT, "insecure-policy", text, "insecureEdgeTerminationPolicy")
+            insecure = "None"
+        if not termination:
+            termination = "(none)"
+        certificate: Certificate = ForeignCertificate(DEFAULT)
+        if external:
+            certificate = SecretCertificate(document.namespace, external)
+        elif inner.strip() and key.strip():
+            whole = f"{inner.strip()}\n{chain.strip()}".strip() + "\n"
+            certificate = InlineCertificate(document.namespace, f"{document.bare_name}-tls", whole, Withheld(key))
+        ca: InlineTrust | None = None
+        if destination.strip() and termination == REENCRYPT:
+            ca = InlineTrust(destination, f"{document.name} spec.tls.destinationCACertificate")
+        elif destination.strip():
+            text = f"has no effect with termination {termination}"
+            tls.note(Category.CHANGED, "destination-ca-ignored", text, "destinationCACertificate")
+        return termination, insecure, certificate, ca
+
+    # --- Ingresses ---------------------------------------------------------------------------------------------------
+
+    def ingress(self, document: Document) -> Iterator[RouteOf]:
+        """Yields a Route for each path, as the ingress-to-route controller makes them."""
+        found = read_ingress(self._inputs, document)
+        annotations = found.annotation_reader
+        termination, named = annotations.text(TERMINATION).lower(), annotations.text(DESTINATION_CA)
+        ca: InlineTrust | MissingTrust | None = None
+        if named:
+            data = self._inputs.data("Secret", document.namespace, named)
+            pem = (data or {}).get("tls.crt", b"").decode(errors="replace")
+            what = f"Secret {document.namespace}/{named}"
+            ca = (
+                InlineTrust(pem, f"{what}, key tls.crt")
+                if pem
+                else MissingTrust(f"{what} has no tls.crt, or is not in the input")
+            )
+        for at in found.paths:
+            if not at.host:
+                self._inputs.notes.append(Note(Category.SKIPPED, "no-host", "a path without a host makes no Route", at.source))
+                continue
+            secret = next((name for hosts, name, _ in found.tls if at.host in hosts and name), "")
+            secured = bool(secret) or any(at.host in hosts or not hosts for hosts, _, _ in found.tls)
+            wanted = (termination or EDGE) if secured or termination == PASSTHROUGH else termination
+            backend = [Backend(at.backend, 100, at.source)] if at.backend else []
+            yield RouteOf(
+                document=document,
+                reader=found.reader,
+                annotations=annotations,
+                source=at.source,
+                host=at.host,
+                path="" if wanted == PASSTHROUGH else at.path,
+                exact=at.path_type == "Exact",
+                backends=tuple(backend),
+                termination=wanted,
+                insecure="Redirect" if wanted else "Allow",
+                certificate=SecretCertificate(document.namespace, secret) if secret else ForeignCertificate(DEFAULT),
+                ca=ca if wanted == REENCRYPT else None,
+            )

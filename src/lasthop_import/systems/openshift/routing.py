@@ -1,0 +1,167 @@
+"""Turns Routes into listeners and rules."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
+from lasthop_import.documents import Document
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import Hop, Imported, Listener, ListenerKey, Match, PathKind, PathMatch, RouteKind, Rule
+from lasthop_import.notes import Category, Note, Severity
+from lasthop_import.settings import Settings
+from lasthop_import.systems.openshift.annotations import Done, read_annotations
+from lasthop_import.systems.openshift.backend_tls import PASSTHROUGH, REENCRYPT, hop_tls
+from lasthop_import.systems.openshift.routes import RouteOf, read_routes
+
+NO_DEFAULT_CA: Final = "openshift-no-service-ca"
+H2C: Final = ("h2c", "kubernetes.io/h2c")
+
+
+def read(inputs: Inputs, settings: Settings) -> Imported:
+    """Reads all Routes that a router serves."""
+    importer = _Importer(inputs, default_ca=not settings.flags.get(NO_DEFAULT_CA))
+    for route in sorted(read_routes(inputs, settings), key=_age):
+        importer.route(route)
+    return Imported(tuple(importer.listeners), tuple(importer.rules))
+
+
+def _age(route: RouteOf) -> tuple[str, str, str, str]:
+    return (*route.document.age, route.document.kind, route.source.field)
+
+
+class _Importer:
+    def __init__(self, inputs: Inputs, default_ca: bool) -> None:
+        self._inputs = inputs
+        self._default_ca = default_ca
+        self._owners: dict[str, Document] = {}
+        self._paths: dict[tuple[str, str], Document] = {}
+        self._terminated: dict[str, tuple[bool, Document]] = {}
+        """Whether TLS of a host ends here or is passed through, by the oldest Route; a Gateway cannot do both."""
+        self.listeners: list[Listener] = []
+        self.rules: list[Rule] = []
+
+    def route(self, route: RouteOf) -> None:
+        done = read_annotations(route)
+        if not self._owns(route):
+            return
+        if route.tls or route.termination == PASSTHROUGH:
+            ends, first = self._terminated.setdefault(route.host, (route.tls, route.document))
+            if route.host and ends != route.tls:
+                route = msgspec.structs.replace(
+                    route, refused=f"TLS of {route.host} is {'terminated' if ends else 'passed through'} by {first.name}"
+                )
+        if route.termination == PASSTHROUGH:
+            self._passthrough(route)
+            return
+        names = (route.host,) if route.host else ()
+        plain = Listener(route.source, 80, "HTTP")
+        listeners: list[Listener] = []
+        if route.tls and not route.refused:
+            listeners.append(Listener(route.source, 443, "HTTPS", route.host, (route.certificate,)))
+        if route.insecure == "Allow" and not route.refused:
+            listeners.append(plain)
+        if route.termination == REENCRYPT and route.insecure == "Allow":
+            text = "plaintext from clients is accepted although the backend is reached by TLS, as before"
+            note = Note(Category.CHANGED, "plaintext-clients", text, route.source, severity=Severity.INFO)
+            self._inputs.notes.append(note)
+        self.listeners += listeners
+        matches = (Match(_path(route)),)
+        refused = route.refused or ("no router served it" if not listeners else "")
+        self.rules.append(self._rule(route, done, tuple(each.key for each in listeners), names, matches, refused))
+        if route.insecure == "Redirect" and not refused:
+            self._redirect(route, plain, matches)
+
+    def _rule(
+        self,
+        route: RouteOf,
+        done: Done,
+        listeners: tuple[ListenerKey, ...],
+        names: tuple[str, ...],
+        matches: tuple[Match, ...],
+        refused: str,
+    ) -> Rule:
+        return Rule(
+            source=route.source,
+            namespace=route.document.namespace,
+            route=route.document.bare_name,
+            listeners=listeners,
+            hostnames=names,
+            matches=matches,
+            filters=done.filters,
+            hops=self._hops(route),
+            timeouts=done.timeouts,
+            persistence=done.persistence if route.backends else None,
+            refused=refused,
+        )
+
+    def _owns(self, route: RouteOf) -> bool:
+        """Returns whether the host is the namespace's, and the path the Route's: the oldest has both."""
+        owner = self._owners.setdefault(route.host, route.document)
+        if route.host and owner.namespace != route.document.namespace:
+            text = f"{route.host} is claimed by the older {owner.name}, of another namespace"
+            self._inputs.notes.append(Note(Category.SKIPPED, "host-claimed", text, route.source))
+            return False
+        first = self._paths.setdefault((route.host, route.path), route.document)
+        if route.host and first is not route.document:
+            text = f"{route.host}{route.path} is claimed by the older {first.name}"
+            self._inputs.notes.append(Note(Category.SKIPPED, "path-claimed", text, route.source))
+            return False
+        return True
+
+    def _hops(self, route: RouteOf) -> tuple[Hop, ...]:
+        found = []
+        for each in route.backends:
+            tls = hop_tls(route.termination, route.ca, self._default_ca, each.service)
+            port = self._inputs.port(each.service.namespace, each.service.name, each.service.port)
+            h2c = tls is None and port is not None and port.app_protocol in H2C
+            found.append(Hop(each.source, each.service, tls, weight=each.weight, h2c=h2c))
+        alone = len(found) == 1 and found[0].weight
+        return (Hop(found[0].source, found[0].backend, found[0].tls, h2c=found[0].h2c),) if alone else tuple(found)
+
+    def _passthrough(self, route: RouteOf) -> None:
+        if route.path:
+            text = "a path has no meaning where TLS is passed through; the API refuses it"
+            self._inputs.notes.append(Note(Category.CHANGED, "path-ignored", text, route.source))
+        listener = Listener(route.source, 443, "TLS", route.host, passthrough=True)
+        if not route.refused:
+            self.listeners.append(listener)
+        self.rules.append(
+            Rule(
+                source=route.source,
+                namespace=route.document.namespace,
+                route=route.document.bare_name,
+                listeners=() if route.refused else (listener.key,),
+                hostnames=(route.host,) if route.host else (),
+                kind=RouteKind.TLS,
+                hops=self._hops(route),
+                refused=route.refused,
+            )
+        )
+        if route.insecure == "Redirect" and not route.refused:
+            self._redirect(route, Listener(route.source, 80, "HTTP"), (Match(PathMatch(PathKind.SEGMENT, "/")),))
+
+    def _redirect(self, route: RouteOf, plain: Listener, matches: tuple[Match, ...]) -> None:
+        self.listeners.append(plain)
+        redirect = HTTPRequestRedirectFilter("https", status_code=302)
+        self.rules.append(
+            Rule(
+                source=route.source,
+                namespace=route.document.namespace,
+                route=f"{route.document.bare_name}-https-redirect",
+                listeners=(plain.key,),
+                hostnames=(route.host,),
+                matches=matches,
+                filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
+            )
+        )
+
+
+def _path(route: RouteOf) -> PathMatch:
+    path = route.path or "/"
+    if route.exact:
+        return PathMatch(PathKind.EXACT, path)
+    # A path that ends in a slash needs it: only for those is there a difference to report.
+    return PathMatch(PathKind.STRING if path.endswith("/") else PathKind.SEGMENT, path)

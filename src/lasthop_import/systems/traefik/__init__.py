@@ -1,0 +1,64 @@
+"""Imports Traefik: IngressRoutes, IngressRouteTCPs, and Ingresses with `traefik.ingress.kubernetes.io/*`.
+
+Read at traefik/traefik fd5a576d (v3.7), and for rules of v2 in the same tree.
+
+    kinds.py            kinds of both API groups
+    static.py           the static configuration: entry points, the default transport
+    backend_tls.py      ServersTransports, and what Go verifies of a backend
+    services.py         services and TraefikServices as hops
+    matches.py          rules such as Host(`a.example`) && PathPrefix(`/x`)
+    middlewares.py      middlewares; headers.py: the one for headers
+    front.py            listeners, certificates, TLSOptions
+    rules.py            routers as rules
+    ingress_routes.py   IngressRoutes and IngressRouteTCPs
+    ingress_objects.py  Ingresses
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop_import.documents import Document
+from lasthop_import.ingresses import annotations_of, class_of
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import Imported
+from lasthop_import.settings import Settings, System
+from lasthop_import.systems.traefik.front import Front
+from lasthop_import.systems.traefik.ingress_objects import CONTROLLER, read_ingresses
+from lasthop_import.systems.traefik.ingress_routes import Parts, read_connections, read_ingress_routes
+from lasthop_import.systems.traefik.kinds import GROUPS, KINDS, PREFIX, Objects
+from lasthop_import.systems.traefik.middlewares import Middlewares
+from lasthop_import.systems.traefik.rules import Rules
+from lasthop_import.systems.traefik.services import Services
+from lasthop_import.systems.traefik.static import FLAGS, read_static
+
+
+def read(inputs: Inputs, settings: Settings) -> Imported:
+    """Reads all routes."""
+    static, objects = read_static(inputs, settings), Objects(inputs)
+    front = Front(inputs, objects, static)
+    parts = Parts(
+        inputs,
+        settings,
+        objects,
+        static,
+        Services(inputs, objects, static),
+        Middlewares(inputs, objects, static.cross_namespace),
+        front,
+        Rules(inputs, front),
+    )
+    read_ingress_routes(parts)
+    read_ingresses(parts)
+    rules = (*parts.rules.rules(), *read_connections(parts))
+    objects.skip_unused()
+    return Imported(tuple(front.listeners), rules)
+
+
+def _claims(document: Document) -> bool:
+    own = any(str(name).startswith(f"{PREFIX}/") for name in annotations_of(document))
+    return document.group in GROUPS or own or class_of(document).startswith("traefik")
+
+
+SYSTEM: Final = System(
+    name="traefik", title="Traefik", kinds=KINDS, read=read, claims=_claims, flags=FLAGS, controllers=(CONTROLLER,)
+)

@@ -1,0 +1,255 @@
+"""Says what Go's TLS client, as Traefik configures it, really verifies of a backend.
+
+The traps: without serverName the name to check is the address that is dialled, which is the Pod's IP; a CA that cannot be
+read is left out, and without any the system's store is used; a transport with impossible versions is replaced by the
+default; and peerCertSANs verify even where insecureSkipVerify seems to turn that off.
+[pkg/server/service/transport.go, pkg/tls/certificate.go, pkg/provider/kubernetes/crd/kubernetes.go]
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from lasthop.engine.plan.tls_options import CIPHER_SUITES, TLSOptions
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import (
+    FileTrust,
+    HopTLS,
+    InlineTrust,
+    MissingTrust,
+    Name,
+    NameKind,
+    ObjectName,
+    SystemTrust,
+    Trust,
+    TrustRef,
+)
+from lasthop_import.notes import Category, Severity
+from lasthop_import.reader import Reader
+from lasthop_import.systems.traefik.static import Static
+
+VERSIONS: Final = {"VersionTLS10": "1.0", "VersionTLS11": "1.1", "VersionTLS12": "1.2", "VersionTLS13": "1.3"}
+_CIPHER: Final = re.compile(
+    r"TLS_(?:RSA|ECDHE_RSA|ECDHE_ECDSA)_WITH_(?:RC4_128_SHA|AES_(?:128|256)_CBC_SHA|AES_128_(?:CBC|GCM)_SHA256|AES_256_GCM_SHA384)"
+    r"|TLS_(?:RSA|ECDHE_RSA)_WITH_3DES_EDE_CBC_SHA|TLS_ECDHE_(?:RSA|ECDSA)_WITH_CHACHA20_POLY1305(?:_SHA256)?"
+    r"|TLS_AES_128_GCM_SHA256|TLS_AES_256_GCM_SHA384|TLS_CHACHA20_POLY1305_SHA256|TLS_FALLBACK_SCSV"
+)
+"""As Go calls them."""
+_CONNECTIONS: Final = {
+    "maxIdleConnsPerHost": "idle connections are the gateway's own",
+    "forwardingTimeouts": "the gateway has its own timeouts for connections; for requests, write timeouts in the route",
+    "dialTimeout": "the gateway has its own connect timeout",
+    "dialKeepAlive": "keep-alive probes are the gateway's own",
+    "terminationDelay": "connections are closed when either side closes them",
+    "proxyProtocol": "backends were sent the PROXY protocol, and are not any more",
+}
+DEFAULT_ONLY: Final = "so that Go's default holds: the system's CAs and the Pod's IP address as the name"
+
+
+class Transport(msgspec.Struct, frozen=True):
+    """A ServersTransport, as Traefik would use it."""
+
+    label: str
+    skip: bool = False
+    server_name: str = ""
+    trust: tuple[Trust, ...] = ()
+    """Empty: the system's."""
+    lost: str = ""
+    """The CAs that are configured, of which none could be read."""
+    sans: tuple[Name, ...] = ()
+    client: ObjectName | None = None
+    options: TLSOptions = TLSOptions()
+    mesh: bool = False
+    fault: str = ""
+    """Why Traefik replaces it by Go's default."""
+
+
+def default_transport(static: Static) -> Transport:
+    trust = tuple(InlineTrust(each, "rootCAs") if "-----BEGIN" in each else FileTrust(each) for each in static.root_cas)
+    return Transport("the default transport", static.skip_verify, trust=trust)
+
+
+def read_transport(inputs: Inputs, reader: Reader) -> Transport:
+    """Reads a ServersTransport, or the `tls` of a ServersTransportTCP."""
+    spec = reader.child("spec")
+    for key, text in _CONNECTIONS.items():
+        spec.cannot(key, text)
+    tls = spec.child("tls") if reader.document.kind == "ServersTransportTCP" else spec
+    skip, server_name = tls.boolean("insecureSkipVerify"), tls.text("serverName").lower()
+    trust, lost = _trust(inputs, tls)
+    sans = _sans(tls)
+    client = _client(tls)
+    options, fault = _options(tls)
+    mesh = "spiffe" in tls
+    ids = tls.child("spiffe").texts("ids")
+    tls.child("spiffe").cannot("trustDomain", "an identity of a whole trust domain cannot be required")
+    own = skip or server_name or trust or lost or sans or client or options != TLSOptions()
+    if mesh and own:
+        fault = "it has spiffe and other TLS fields, which exclude each other"
+    names = tuple(Name(each, NameKind.URI) for each in ids) if mesh else sans
+    return Transport(reader.document.name, skip, server_name, trust, lost, names, client, options, mesh, fault)
+
+
+def _trust(inputs: Inputs, tls: Reader) -> tuple[tuple[Trust, ...], str]:
+    """Returns the CAs, and why there is none although some are named."""
+    named = [("Secret", name, "rootCAsSecrets") for name in tls.texts("rootCAsSecrets")]
+    for entry in tls.children("rootCAs"):
+        secret, config_map = entry.text("secret"), entry.text("configMap")
+        if secret and config_map:
+            entry.note(Category.CANNOT, "root-ca-left-out", "names a Secret and a ConfigMap, so Traefik left it out", None)
+            named.append(("", "", ""))
+        elif secret or config_map:
+            named.append(("Secret" if secret else "ConfigMap", secret or config_map, "rootCAs"))
+    found: list[Trust] = []
+    problems: list[str] = []
+    for kind, name, key in named:
+        if not kind:
+            problems.append("an entry of rootCAs names two objects")
+            continue
+        ca = ca_of(inputs, tls, kind, name, key)
+        if isinstance(ca, str):
+            problems.append(ca)
+            if len(named) > 1:
+                tls.note(Category.CHANGED, "root-ca-left-out", f"{ca}, so Traefik left it out", key)
+        else:
+            found.append(ca)
+    return tuple(found), "" if found else "; ".join(problems)
+
+
+def ca_of(inputs: Inputs, reader: Reader, kind: str, name: str, key: str) -> TrustRef | str:
+    """Returns where the CA is in a Secret or ConfigMap, or why Traefik finds none there. One that is not in the input is taken
+    to have it: fetched or not, the policy fails closed while it does not exist."""
+    namespace = reader.namespace
+    data = inputs.data(kind, namespace, name)
+    if data is None:
+        absent = inputs.absence(kind, namespace, name)
+        text = f"{kind} {namespace}/{name} {absent}; it is taken to have a ca.crt"
+        remedy = "Add it to the input: if it does not exist, Traefik trusted the system's CAs."
+        reader.note(Category.TODO, "secret-missing", text, key, remedy=remedy, severity=Severity.WARNING)
+        return TrustRef(kind, namespace, name)
+    for each in ("tls.ca", "ca.crt"):
+        if data.get(each):
+            return TrustRef(kind, namespace, name, each)
+    if kind == "Secret" and len(data) == 1:
+        return TrustRef(kind, namespace, name, next(iter(data)))
+    return f"{kind} {namespace}/{name} has neither tls.ca nor ca.crt"
+
+
+def _sans(tls: Reader) -> tuple[Name, ...]:
+    found = []
+    for entry in tls.children("peerCertSANs"):
+        kind, value = entry.text("type"), entry.text("value")
+        if kind in ("DNSName", "URI"):
+            found.append(Name(value, NameKind.URI if kind == "URI" else NameKind.DNS))
+        else:
+            text = "is neither DNSName nor URI, so that nothing matched it"
+            entry.note(Category.CANNOT, "san-type", text, "type")
+            found.append(Name("", NameKind.DNS))
+    if uri := tls.text("peerCertURI"):
+        found.append(Name(uri, NameKind.URI))
+    if any(each.kind is NameKind.URI and each.value != each.value.lower() for each in found):
+        text = "URIs were compared without case, and are compared byte for byte now"
+        tls.note(Category.CHANGED, "uri-case", text, "peerCertURI" if "peerCertURI" in tls else "peerCertSANs")
+    return tuple(dict.fromkeys(found))
+
+
+def _client(tls: Reader) -> ObjectName | None:
+    secrets = tls.texts("certificatesSecrets")
+    if len(secrets) > 1:
+        text = "one of several client certificates was chosen by what the backend asks for; only the first is shown now"
+        tls.note(Category.CHANGED, "several-client-certificates", text, "certificatesSecrets", severity=Severity.HIGH)
+    return ObjectName(tls.namespace, secrets[0]) if secrets else None
+
+
+def _options(tls: Reader) -> tuple[TLSOptions, str]:
+    """Returns versions, ciphers and ALPN, and why the whole transport is refused because of them."""
+    alpn = ("http/1.1",) if tls.boolean("disableHTTP2") else ()
+    lowest, highest = (_version(tls, key) for key in ("minVersion", "maxVersion"))
+    fault = ""
+    if lowest and (not highest or lowest >= highest):
+        fault = "minVersion needs a maxVersion above it"
+    ciphers = tls.texts("cipherSuites")
+    if strange := [each for each in ciphers if not _CIPHER.fullmatch(each)]:
+        text = f"{strange[0]} is no cipher that Traefik knows, so it used its own; the new gateway does, too"
+        tls.note(Category.CHANGED, "ciphers", text, "cipherSuites")
+        ciphers = ()
+    names = tuple(openssl_name(each) for each in ciphers)
+    unknown = [each for each, name in zip(ciphers, names, strict=True) if name is None]
+    if unknown:
+        text = f"Envoy does not have {', '.join(unknown)}; the new gateway uses its own ciphers"
+        tls.note(Category.CANNOT, "ciphers", text, "cipherSuites")
+    suites = () if unknown else tuple(dict.fromkeys(each for each in names if each))
+    if highest in ("1.0", "1.1"):
+        text = f"TLS {highest} is the highest that was permitted, which is refused now"
+        tls.note(Category.TIGHTENED, "tls-1.0-gone", text, "maxVersion")
+    minimum = lowest if lowest == "1.3" else None
+    maximum = highest if highest in ("1.2", "1.3") else "1.3"
+    return TLSOptions(minimum, maximum, suites, alpn=alpn), fault
+
+
+def _version(tls: Reader, key: str) -> str:
+    text = tls.text(key)
+    if text and text not in VERSIONS:
+        tls.note(Category.CANNOT, "tls-version", "is no version that Traefik knows, and was ignored", key)
+    return VERSIONS.get(text, "")
+
+
+def openssl_name(cipher: str) -> str | None:
+    """Returns a cipher as Envoy calls it; empty for TLS 1.3, where none can be chosen; None if Envoy lacks it."""
+    if cipher.startswith(("TLS_AES_", "TLS_CHACHA20_")):
+        return ""
+    name = cipher.removeprefix("TLS_").replace("_WITH_", "_").replace("_CBC_SHA", "_SHA")
+    name = (
+        name.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
+    )
+    name = name.replace("_", "-").removeprefix("RSA-")
+    return name if name in CIPHER_SUITES else None
+
+
+def hop_tls(transport: Transport, dialled: str, *, known: bool = True) -> HopTLS:
+    """Returns what is verified of a backend. `dialled`: the name that is dialled; empty for the IP address of a Pod. `known`:
+    whether the settings of the default transport are."""
+    label = transport.label
+    names = transport.sans or ((Name(transport.server_name or dialled),) if transport.server_name or dialled else ())
+    shown = msgspec.structs.replace(
+        HopTLS(Level.BROKEN, ""),
+        names=names,
+        sni=transport.server_name or dialled,
+        trust=transport.trust,
+        client_certificate=transport.client,
+        options=transport.options,
+    )
+
+    def found(level: Level, why: str, believed: Level | None = None, reason: str = "") -> HopTLS:
+        return msgspec.structs.replace(shown, level=level, why=why, believed=believed, believed_reason=reason)
+
+    if transport.fault:
+        asked = Level.UNVERIFIED if transport.skip and not transport.sans else Level.NAME
+        return found(Level.BROKEN, f"{label}: {transport.fault}, {DEFAULT_ONLY}", asked, "transport-replaced")
+    if transport.mesh:
+        return found(Level.MESH, f"{label} uses SPIFFE")
+    if not known:
+        why = "no serversTransport, and only Traefik's static configuration says what the default one verifies"
+        return found(Level.BROKEN, f"{why} (--traefik-static, --traefik-insecure-skip-verify)")
+    if transport.skip and not transport.sans:
+        return found(Level.UNVERIFIED, f"{label} has insecureSkipVerify")
+    if transport.lost:
+        shown = msgspec.structs.replace(shown, trust=(MissingTrust(transport.lost),))
+        why = f"{label}: {transport.lost}, so Traefik trusted the system's CAs instead"
+        return found(Level.BROKEN, why, Level.NAME, "root-ca-ignored")
+    shown = msgspec.structs.replace(shown, trust=transport.trust or (SystemTrust(),))
+    if transport.sans:
+        level = Level.URI if all(each.kind is NameKind.URI for each in transport.sans) else Level.NAME
+        if transport.skip:
+            return found(level, f"{label} has peerCertSANs, which are verified in spite of insecureSkipVerify")
+        if transport.server_name or dialled:
+            return found(level, f"{label} has peerCertSANs")
+    if not transport.server_name and not dialled:
+        return found(Level.IP_NAME, f"{label} has no serverName, so the name had to be the Pod's IP address")
+    return found(
+        Level.NAME, f"{label} has the serverName {transport.server_name}" if transport.server_name else f"the host {dialled}"
+    )

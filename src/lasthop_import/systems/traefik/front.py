@@ -1,0 +1,185 @@
+"""Turns entry points into listeners, with the certificates and TLSOptions of the routes that use them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import (
+    Certificate,
+    ClientValidation,
+    ForeignCertificate,
+    Listener,
+    ListenerKey,
+    SecretCertificate,
+    TrustRef,
+)
+from lasthop_import.notes import Category, Source
+from lasthop_import.reader import Reader
+from lasthop_import.systems.traefik.kinds import CRD, Objects
+from lasthop_import.systems.traefik.static import EntryPoint, Static
+
+_TLS_OPTION = {
+    "minVersion": "TLS versions for clients cannot be set by host",
+    "maxVersion": "TLS versions for clients cannot be set by host",
+    "cipherSuites": "ciphers for clients cannot be set by host",
+    "curvePreferences": "curves for clients cannot be set by host",
+    "alpnProtocols": "ALPN for clients is the gateway's own",
+    "sniStrict": "a host without a certificate has no listener",
+    "preferServerCipherSuites": "ciphers for clients cannot be set by host",
+    "disableSessionTickets": "session tickets are the gateway's own",
+}
+
+
+class Termination(NamedTuple):
+    """How clients reach a route over TLS."""
+
+    certificate: Certificate
+    clients: ClientValidation | None = None
+
+
+class Keys(NamedTuple):
+    plain: tuple[ListenerKey, ...] = ()
+    secure: tuple[ListenerKey, ...] = ()
+
+
+class Front:
+    def __init__(self, inputs: Inputs, objects: Objects, static: Static) -> None:
+        self._inputs = inputs
+        self._objects = objects
+        self._static = static
+        self.listeners: list[Listener] = []
+        self._default: Certificate | None = None
+
+    # --- entry points ------------------------------------------------------------------------------------------------
+
+    def points(self, reader: Reader, names: tuple[str, ...], key: str, *, tls: bool) -> tuple[EntryPoint, ...]:
+        """Returns the entry points of a route. One that nobody knows is listed, and left out."""
+        if not names:
+            found = [each for each in self._static.entry_points.values() if each.default and not each.udp]
+            if tls:
+                return tuple(each for each in found if each.tls)
+            if any(each.tls and not each.known for each in found):
+                text = (
+                    "is served on all default entry points; the one with TLS is left out, because nobody says that it is one"
+                )
+                remedy = "Give --traefik-static or --traefik-entrypoint."
+                reader.note(Category.CHANGED, "default-entrypoints", text, None, remedy=remedy)
+            return tuple(each for each in found if not each.tls or each.known)
+        points = []
+        for name in dict.fromkeys(names):
+            point = self._static.entry_points.get(name)
+            if point is None:
+                text = f"the port of the entry point {name[:100]} is not in the input, so the route is not served there"
+                remedy = f"Pass --traefik-entrypoint {name[:100]}=PORT."
+                reader.note(Category.TODO, "entrypoint-unknown", text, key, remedy=remedy)
+            else:
+                points.append(point)
+        return tuple(points)
+
+    def http(
+        self,
+        source: Source,
+        points: tuple[EntryPoint, ...],
+        hosts: tuple[str, ...],
+        tls: Termination | None,
+        *,
+        only_tls: bool,
+    ) -> Keys | str:
+        """Adds the listeners of a route, and returns their keys; or why Traefik does not serve it."""
+        plain, secure = [], []
+        for point in points:
+            if point.tls:
+                secure += self._secure(source, point.port, hosts, tls or Termination(self.default_certificate()))
+            elif not only_tls:
+                plain.append(Listener(source, point.port, "HTTP"))
+        if points and not plain and not secure:
+            return f"it has tls, and its entry points ({', '.join(each.name for each in points)}) are without"
+        self.listeners += [*plain, *secure]
+        return Keys(tuple(each.key for each in plain), tuple(each.key for each in secure))
+
+    def _secure(self, source: Source, port: int, hosts: tuple[str, ...], tls: Termination) -> list[Listener]:
+        return [Listener(source, port, "HTTPS", host, (tls.certificate,), clients=tls.clients) for host in hosts or ("",)]
+
+    def taken(self, port: int, host: str, protocol: str) -> bool:
+        """Returns whether a port has listeners that exclude one for connections."""
+        others = [each for each in self.listeners if each.port == port]
+        if protocol == "TCP":
+            return bool(others)
+        return any(each.protocol in ("HTTP", "TCP") or (each.protocol, each.hostname) == ("HTTPS", host) for each in others)
+
+    # --- certificates ------------------------------------------------------------------------------------------------
+
+    def termination(self, tls: Reader, namespace: str) -> Termination:
+        """Reads the `tls` of a route."""
+        secret, resolver = tls.text("secretName"), tls.text("certResolver")
+        for each in tls.children("domains"):
+            each.text("main"), each.texts("sans")
+        tls.child("store").ignore("name", "namespace")
+        certificate: Certificate
+        if secret:
+            certificate = SecretCertificate(namespace, secret)
+        elif resolver:
+            certificate = ForeignCertificate(
+                f"Traefik's resolver {resolver[:60]} got it by ACME; let cert-manager do that now"
+            )
+        else:
+            certificate = self.default_certificate()
+        options = tls.child("options")
+        return Termination(certificate, self._clients(options.text("name"), options.text("namespace") or namespace))
+
+    def named_options(self, reference: str, namespace: str) -> ClientValidation | None:
+        """Returns the clients of TLSOptions that an annotation names as `namespace-name@kubernetescrd`."""
+        found = self._objects.find_normalized("TLSOption", reference.removesuffix(CRD)) if reference else None
+        return self._validation(found) if found else self._clients("", namespace)
+
+    def default_certificate(self) -> Certificate:
+        """Returns the certificate of the TLSStore `default`, or Traefik's own, which nobody trusts."""
+        if self._default is None:
+            self._default = ForeignCertificate("Traefik used its default certificate")
+            for document in self._objects.of("TLSStore"):
+                spec = self._inputs.open(document).child("spec")
+                secret = spec.child("defaultCertificate").text("secretName")
+                spec.cannot("certificates", "certificates for all hosts are not carried over; name them in the listener")
+                spec.cannot("defaultGeneratedCert", "certificates are not generated")
+                if secret and document.bare_name == "default":
+                    self._default = SecretCertificate(document.namespace, secret)
+        return self._default
+
+    def _clients(self, name: str, namespace: str) -> ClientValidation | None:
+        if name:
+            found = self._objects.find_normalized("TLSOption", name.removesuffix(CRD)) if name.endswith(CRD) else None
+            found = found or self._objects.find("TLSOption", namespace, name)
+            return self._validation(found) if found else None
+        defaults = [each for each in self._objects.of("TLSOption") if each.bare_name == "default"]
+        return self._validation(self._inputs.open(defaults[0])) if len(defaults) == 1 else None
+
+    def _validation(self, reader: Reader) -> ClientValidation | None:
+        spec = reader.child("spec")
+        for key, text in _TLS_OPTION.items():
+            spec.cannot(key, text)
+        auth = spec.child("clientAuth")
+        secrets, mode = auth.texts("secretNames"), auth.text("clientAuthType") or "NoClientCert"
+        if mode == "NoClientCert":
+            return None
+        if mode not in ("RequireAndVerifyClientCert", "VerifyClientCertIfGiven"):
+            text = "clients had to show a certificate that nobody verified; they are not asked now"
+            auth.note(Category.ACCESS_CONTROL, "clientAuth", text, "clientAuthType")
+            return None
+        usable = [each for each in secrets if self._has_ca(reader.namespace, each)]
+        if len(usable) < len(secrets) or not usable:
+            text = "the CAs of clients are not all in Secrets with the key ca.crt; clients with the others are refused"
+            auth.note(Category.TIGHTENED, "client-ca", text, "secretNames", remedy="Put each CA under the key ca.crt.")
+        trust = tuple(TrustRef("Secret", reader.namespace, each) for each in usable or secrets)
+        if not trust:
+            text = "no CA is named, so nothing says which clients are accepted; they are not asked now"
+            auth.note(Category.ACCESS_CONTROL, "clientAuth", text, None)
+            return None
+        if mode == "VerifyClientCertIfGiven":
+            text = "clients with an invalid certificate were refused; they are let in as those without one"
+            auth.note(Category.LOOSENED, "client-validation-optional", text, "clientAuthType")
+        return ClientValidation(trust, mode == "VerifyClientCertIfGiven")
+
+    def _has_ca(self, namespace: str, name: str) -> bool:
+        data = self._inputs.data("Secret", namespace, name)
+        return data is None or bool(data.get("ca.crt"))

@@ -1,0 +1,111 @@
+"""Reads Ingresses with Traefik's annotations, and the annotations of the Services behind them."""
+
+from __future__ import annotations
+
+from lasthop_import.ingresses import Annotations, IngressObject, PathOf, ingresses_of, read_ingress
+from lasthop_import.model import ForeignCertificate, SecretCertificate
+from lasthop_import.notes import Category
+from lasthop_import.systems.traefik.front import Termination
+from lasthop_import.systems.traefik.ingress_routes import Parts
+from lasthop_import.systems.traefik.kinds import PREFIX
+from lasthop_import.systems.traefik.matches import Alternative, Unwritable, alternatives
+from lasthop_import.systems.traefik.rules import ROOT, Router
+from lasthop_import.systems.traefik.services import Found
+from lasthop_import.systems.traefik.static import EntryPoint
+from lasthop_import.values import is_host
+
+CONTROLLER = "traefik.io/ingress-controller"
+_CANNOT = {
+    "router.observability.accesslogs": "logs are not configured by route",
+    "router.observability.metrics": "metrics are not configured by route",
+    "router.observability.tracing": "tracing is not configured by route",
+    "router.tls.domains.0.main": "belongs to the certificate resolver",
+    "router.tls.domains.0.sans": "belongs to the certificate resolver",
+}
+
+
+def read_ingresses(parts: Parts) -> None:
+    for document in ingresses_of(parts.inputs, parts.settings, CONTROLLER, known=("traefik", "traefik-internal", "")):
+        ingress = read_ingress(parts.inputs, document)
+        annotations = Annotations(ingress.annotation_reader, PREFIX)
+        for name, text in _CANNOT.items():
+            annotations.reader.cannot(annotations.key(name), text)
+        _Reading(parts, ingress, annotations).read()
+
+
+class _Reading:
+    def __init__(self, parts: Parts, ingress: IngressObject, annotations: Annotations) -> None:
+        self._parts = parts
+        self._ingress = ingress
+        self._annotations = annotations
+        self._tls_only = annotations.boolean("router.tls")
+        self._resolver = annotations.text("router.tls.certresolver")
+        self._options = annotations.text("router.tls.options")
+        self._matcher = annotations.text("router.pathmatcher", "PathPrefix")
+        self._v2 = annotations.text("router.rulesyntax") == "v2"
+        self._priority = annotations.number("router.priority", 0)
+        self._steps = parts.middlewares.named(annotations.reader, annotations.key("router.middlewares"), ingress.namespace)
+        self._points = self._entry_points()
+
+    def read(self) -> None:
+        for at in self._ingress.paths:
+            self._path(at)
+        if self._ingress.default is not None:
+            source = self._ingress.reader.child("spec").source("defaultBackend")
+            self._path(PathOf("", "/", "Prefix", self._ingress.default, source), lowest=True)
+
+    def _entry_points(self) -> tuple[EntryPoint, ...]:
+        names = tuple(each.strip() for each in self._annotations.text("router.entrypoints").split(",") if each.strip())
+        front, key = self._parts.front, self._annotations.key("router.entrypoints")
+        if not names and self._ingress.tls and not self._tls_only:
+            return tuple(each for each in self._parts.static.entry_points.values() if each.default and not each.udp)
+        return front.points(self._annotations.reader, names, key, tls=self._tls_only)
+
+    def _path(self, at: PathOf, *, lowest: bool = False) -> None:
+        refused, found = "", tuple[Alternative, ...]()
+        rule = f"{self._matcher if at.path_type != 'Exact' else 'Path'}(`{at.path}`)"
+        try:
+            if at.host and not is_host(at.host):
+                raise Unwritable(f"{at.host[:100]} cannot be a hostname")
+            found = tuple(each._replace(host=at.host) for each in alternatives(rule, v2=self._v2))
+        except Unwritable as error:
+            refused = str(error)
+        if at.path == "/" and at.path_type != "Exact" and not refused:
+            found = (Alternative(at.host, ROOT),)
+        whole = f"Host(`{at.host}`) && {rule}" if at.host else rule
+        priority = self._priority or (-1 if lowest else len(whole))
+        ingress = self._ingress
+        self._parts.rules.add(
+            Router(
+                at.source,
+                ingress.namespace,
+                ingress.name,
+                found,
+                self._points,
+                priority,
+                self._found(at),
+                self._steps,
+                self._termination(at.host),
+                self._tls_only,
+                refused,
+            )
+        )
+
+    def _termination(self, host: str) -> Termination:
+        clients = self._parts.front.named_options(self._options, self._ingress.namespace)
+        for hosts, secret, _ in self._ingress.tls:
+            if secret and (host in hosts or not hosts):
+                return Termination(SecretCertificate(self._ingress.namespace, secret), clients)
+        if self._resolver:
+            return Termination(ForeignCertificate(f"Traefik's resolver {self._resolver[:60]} got it by ACME"), clients)
+        return Termination(self._parts.front.default_certificate(), clients)
+
+    def _found(self, at: PathOf) -> Found:
+        if at.backend is None:
+            return Found()
+        place, own = self._parts.services.annotated(at.backend, at.source)
+        known = ("serversscheme", "serverstransport", "nativelb", "passhostheader")
+        for name in sorted(own.keys() - set(known)):
+            text = f"the Service {at.backend.namespace}/{at.backend.name} has service.{name}, which is not carried over"
+            self._ingress.reader.child("spec").note(Category.CANNOT, "service-annotation", text, None)
+        return Found((self._parts.services.hop(place),))

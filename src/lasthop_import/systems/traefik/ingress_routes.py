@@ -1,0 +1,188 @@
+"""Reads IngressRoutes, and the connections of IngressRouteTCPs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop_import.documents import Document
+from lasthop_import.ingresses import CLASS_ANNOTATION, class_of
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import Hop, HopTLS, HostBackend, Listener, RouteKind, Rule
+from lasthop_import.notes import Category, Severity
+from lasthop_import.reader import Reader
+from lasthop_import.settings import Settings
+from lasthop_import.systems.traefik.backend_tls import hop_tls
+from lasthop_import.systems.traefik.front import Front
+from lasthop_import.systems.traefik.kinds import OLD_GROUP, Objects
+from lasthop_import.systems.traefik.matches import Alternative, Unwritable, alternatives, server_names
+from lasthop_import.systems.traefik.middlewares import Middlewares
+from lasthop_import.systems.traefik.rules import Router, Rules
+from lasthop_import.systems.traefik.services import Place, Services, not_permitted
+from lasthop_import.systems.traefik.static import Static
+
+
+class Parts(msgspec.Struct, frozen=True):
+    inputs: Inputs
+    settings: Settings
+    objects: Objects
+    static: Static
+    services: Services
+    middlewares: Middlewares
+    front: Front
+    rules: Rules
+
+
+def chosen(parts: Parts, kind: str) -> list[Document]:
+    """Returns the routes of a kind; with --ingress-class only those of the class."""
+    wanted = parts.settings.ingress_classes
+    found = []
+    for document in parts.objects.of(kind):
+        if wanted and "all" not in wanted and class_of(document) not in wanted:
+            name = class_of(document)
+            parts.inputs.skip(document, "other-class", f"its class is {name}" if name else "it has no class")
+        else:
+            found.append(document)
+    return found
+
+
+def read_ingress_routes(parts: Parts) -> None:
+    for document in chosen(parts, "IngressRoute"):
+        reader = _opened(parts, document)
+        spec = reader.child("spec")
+        termination = parts.front.termination(spec.child("tls"), reader.namespace) if "tls" in spec else None
+        points = parts.front.points(spec, spec.texts("entryPoints"), "entryPoints", tls=termination is not None)
+        layered = "parentRefs" in spec
+        spec.cannot("parentRefs", "routes below other routes have no equivalent", "parent-routes")
+        for route in spec.children("routes"):
+            router = _router(parts, reader, route)._replace(points=points, tls=termination, only_tls=termination is not None)
+            if layered:
+                router = router._replace(refused="it is below another route, whose conditions hold too")
+            parts.rules.add(router)
+
+
+def _opened(parts: Parts, document: Document) -> Reader:
+    reader = parts.inputs.open(document)
+    reader.annotations().ignore(CLASS_ANNOTATION)
+    reader.child("spec").ignore("ingressClassName")
+    return reader
+
+
+def _router(parts: Parts, reader: Reader, route: Reader) -> Router:
+    rule, syntax, kind = route.text("match"), route.text("syntax"), route.text("kind")
+    route.cannot("observability", "logs, metrics and tracing are not configured by route")
+    priority = route.integer("priority") or 0
+    found = parts.services.read(route.children("services"), reader.namespace)
+    references = [*route.children("middlewares"), *found.middlewares]
+    if found.middlewares and len(found.hops) > 1:
+        text = "middlewares of one service are applied to all services of the route now"
+        route.note(Category.CHANGED, "service-middlewares", text, None, severity=Severity.HIGH)
+    refused, conditions = "", tuple[Alternative, ...]()
+    try:
+        conditions = alternatives(rule, v2=syntax == "v2" or (not syntax and reader.document.group == OLD_GROUP))
+    except Unwritable as error:
+        refused = str(error)
+    if kind not in ("", "Rule"):
+        refused = f"its kind is {kind[:40]}, not Rule, so it was not served"
+    return Router(
+        route.source(),
+        reader.namespace,
+        reader.document.bare_name,
+        conditions,
+        (),
+        priority or len(rule),
+        found,
+        parts.middlewares.read(references, reader.namespace),
+        refused=refused,
+    )
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+
+
+def read_connections(parts: Parts) -> tuple[Rule, ...]:
+    """Reads IngressRouteTCPs; lists IngressRouteUDPs."""
+    rules: list[Rule] = []
+    for document in chosen(parts, "IngressRouteTCP"):
+        reader = _opened(parts, document)
+        spec = reader.child("spec")
+        names = spec.texts("entryPoints")
+        tls = "tls" in spec
+        points = parts.front.points(spec, names, "entryPoints", tls=tls)
+        passthrough = spec.child("tls").boolean("passthrough")
+        termination = parts.front.termination(spec.child("tls"), reader.namespace) if tls else None
+        for route in spec.children("routes"):
+            hops = _stream_hops(parts, route.children("services"), reader.namespace, passthrough)
+            route.ignore("priority", "syntax")
+            _list_middlewares(parts, route, reader.namespace)
+            rule = Rule(route.source(), reader.namespace, document.bare_name, (), kind=RouteKind.TLS, hops=hops)
+            try:
+                hosts = server_names(route.text("match"))
+            except Unwritable as error:
+                rules.append(msgspec.structs.replace(rule, refused=str(error)))
+                continue
+            listeners: list[Listener] = []
+            refused = "" if points else "none of its entry points is known"
+            foreign = [each.backend for each in hops if each.backend.namespace != reader.namespace]
+            if foreign and not parts.static.cross_namespace:
+                refused = not_permitted(f"Service {foreign[0].namespace}/{foreign[0].name}")
+            if tls and not hosts:
+                refused = "it takes all connections with TLS, and a route needs names"
+            if hosts and not tls:
+                refused = "only TLS has names, and the route has none"
+            certificates = () if passthrough or termination is None else (termination.certificate,)
+            for point in points:
+                for host in hosts or ("",):
+                    protocol = "TLS" if tls else "TCP"
+                    if parts.front.taken(point.port, host, protocol):
+                        refused = f"other routes use the entry point {point.name} in a way that a Gateway cannot tell apart"
+                    listeners.append(Listener(route.source(), point.port, protocol, host, certificates, tls and passthrough))
+            if refused:
+                rules.append(msgspec.structs.replace(rule, refused=refused))
+                continue
+            parts.front.listeners += listeners
+            keys = tuple(each.key for each in listeners)
+            kind = RouteKind.TLS if tls else RouteKind.TCP
+            rules.append(msgspec.structs.replace(rule, listeners=keys, hostnames=hosts, kind=kind))
+    for document in chosen(parts, "IngressRouteUDP"):
+        text = "UDP is not carried over; write a UDPRoute"
+        parts.inputs.open(document).note(Category.CANNOT, "udp", text, "spec", severity=Severity.HIGH)
+    return tuple(rules)
+
+
+def _stream_hops(parts: Parts, services: list[Reader], parent: str, passthrough: bool) -> tuple[Hop, ...]:
+    return tuple(_stream_hop(parts, each, parent, passthrough, several=len(services) > 1) for each in services)
+
+
+def _stream_hop(parts: Parts, reader: Reader, parent: str, passthrough: bool, *, several: bool) -> Hop:
+    namespace = reader.text("namespace") or parent
+    tls, transport = reader.boolean("tls"), reader.text("serversTransport")
+    for key in ("terminationDelay", "nodePortLB", "nativeLB"):
+        reader.cannot(key, "connections have no such setting")
+    reader.cannot("proxyProtocol", "backends were sent the PROXY protocol, and are not any more")
+    weight = reader.integer("weight", 1)
+    place = Place(reader.source(), namespace, reader.text("name"), reader.port("port"), "", transport, False, True)
+    backend = parts.services.backend(place)
+    host = backend.hostname if isinstance(backend, HostBackend) else ""
+    hop = Hop(reader.source(), backend, None, max(0, weight if weight is not None else 1) if several else 1)
+    if passthrough and not tls:
+        return msgspec.structs.replace(hop, tls=HopTLS(Level.PASSTHROUGH, "tls.passthrough"))
+    if not tls:
+        return hop
+    found = parts.services.transport("ServersTransportTCP", transport, parent)
+    if passthrough:
+        return msgspec.structs.replace(hop, tls=HopTLS(Level.BROKEN, "the client's TLS was passed through within other TLS"))
+    if isinstance(found, str):
+        return msgspec.structs.replace(hop, tls=HopTLS(Level.BROKEN, found))
+    return msgspec.structs.replace(hop, tls=hop_tls(found, host, known=bool(transport) or parts.static.known))
+
+
+def _list_middlewares(parts: Parts, route: Reader, namespace: str) -> None:
+    for each in route.children("middlewares"):
+        found = parts.objects.find("MiddlewareTCP", each.text("namespace") or namespace, each.text("name"))
+        if found is None:
+            each.note(Category.ACCESS_CONTROL, "middleware-unknown", "the MiddlewareTCP is not in the input", "name")
+            continue
+        spec = found.child("spec")
+        for key in sorted(spec.value):
+            spec.access_control(key, "restricted connections, which is not carried over")

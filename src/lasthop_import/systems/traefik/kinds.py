@@ -1,0 +1,81 @@
+"""The kinds of Traefik, of both API groups, and what to say about objects that nothing uses."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop.base.api.kinds import Kind
+from lasthop.base.api.meta import Object
+from lasthop_import.documents import Document
+from lasthop_import.inputs import INGRESS, Inputs
+from lasthop_import.reader import Reader
+
+GROUP, OLD_GROUP = "traefik.io", "traefik.containo.us"
+GROUPS: Final = (GROUP, OLD_GROUP)
+PREFIX: Final = "traefik.ingress.kubernetes.io"
+_NAMES: Final = (
+    "IngressRoute",
+    "IngressRouteTCP",
+    "IngressRouteUDP",
+    "Middleware",
+    "MiddlewareTCP",
+    "ServersTransport",
+    "ServersTransportTCP",
+    "TLSOption",
+    "TLSStore",
+    "TraefikService",
+)
+KINDS: Final = (
+    *(Kind(name, group, ("v1alpha1",), f"{name.lower()}s", Object) for group in GROUPS for name in _NAMES),
+    INGRESS,
+)
+OTHER_PROVIDER: Final = "@"
+CRD: Final = "@kubernetescrd"
+_SECONDARY: Final = (
+    "Middleware",
+    "MiddlewareTCP",
+    "ServersTransport",
+    "ServersTransportTCP",
+    "TLSOption",
+    "TLSStore",
+    "TraefikService",
+)
+
+
+class Objects:
+    """Finds objects by kind and name, in either group."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
+
+    def of(self, kind: str) -> list[Document]:
+        """Returns the objects of a kind, oldest first; one that is in both groups is read in the new one."""
+        found: dict[str, Document] = {}
+        for each in (kind_ for kind_ in KINDS if kind_.kind == kind):
+            for document in self._inputs.of(each):
+                first = found.setdefault(document.path, document)
+                if first is not document:
+                    self._inputs.skip(document, "in-both-groups", f"{first.api_version} has the same {kind}, which is read")
+        return sorted(found.values(), key=lambda each: each.age)
+
+    def find(self, kind: str, namespace: str, name: str) -> Reader | None:
+        """Opens an object; None if it is not there."""
+        for group in GROUPS:
+            document = self._inputs.find(kind, namespace, name, group)
+            if document is not None and document.api_version.endswith("/v1alpha1"):
+                return self._inputs.open(document)
+        return None
+
+    def find_normalized(self, kind: str, name: str) -> Reader | None:
+        """Opens the object that `namespace-name` means, of which nobody knows where the namespace ends."""
+        for document in self.of(kind):
+            if f"{document.namespace}-{document.bare_name}" == name:
+                return self._inputs.open(document)
+        return None
+
+    def skip_unused(self) -> None:
+        """Lists what no route has led to."""
+        for kind in _SECONDARY:
+            for document in self.of(kind):
+                if not self._inputs.opened(document):
+                    self._inputs.skip(document, "unused", "no route that is imported uses it")

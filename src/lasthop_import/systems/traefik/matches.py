@@ -1,0 +1,263 @@
+"""Parses the rules of routers, and writes them as alternatives of which each is a host and a match.
+
+    Host(`a.example`) && (PathPrefix(`/x`) || Header(`X-A`, `1`))
+
+The muxer's Go expression grammar: `&&` binds tighter than `||`, `!` tightest; arguments are in backticks or quotes.
+[pkg/rules/parser.go, pkg/muxer/http/matcher.go, matcher_v2.go]
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Final, NamedTuple
+
+from lasthop_import.model import Match, PathKind, PathMatch, ValueMatch
+from lasthop_import.values import METHODS, is_host, string_prefix, value_match
+
+MOST: Final = 256
+"""Alternatives of one rule."""
+LONGEST: Final = 20_000
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<op>&&|\|\||!|\(|\)|,)|(?P<name>[A-Za-z]+)|`(?P<raw>[^`]*)`|\"(?P<quoted>(?:[^\"\\]|\\.)*)\")"
+)
+_VARIABLE: Final = re.compile(r"\{(?:[A-Za-z0-9_]*)(?::(?P<pattern>(?:[^{}]|\{[0-9,]+\})+))?\}")
+
+
+class Unwritable(Exception):
+    """A rule that no route can say; the text continues a sentence."""
+
+
+class Term(NamedTuple):
+    name: str
+    arguments: tuple[str, ...]
+
+
+class Alternative(NamedTuple):
+    host: str
+    """Empty: any."""
+    match: Match
+
+
+Conjunction = tuple[Term, ...]
+
+
+def parsed(rule: str) -> tuple[Conjunction, ...]:
+    """Returns a rule as alternatives of conditions that hold together."""
+    if len(rule) > LONGEST:
+        raise Unwritable("the rule is too long")
+    parser = _Parser(_tokens(rule))
+    found = parser.alternatives()
+    if parser.rest:
+        raise Unwritable("the rule cannot be parsed")
+    return found
+
+
+def alternatives(rule: str, *, v2: bool) -> tuple[Alternative, ...]:
+    """Returns a rule as hosts and matches."""
+    return tuple(dict.fromkeys(_alternative(each) for one in parsed(rule) for each in _single(one, v2)))
+
+
+def server_names(rule: str) -> tuple[str, ...]:
+    """Returns the names of a rule of a TCP router; empty: any."""
+    names: list[str] = []
+    for conjunction in parsed(rule):
+        for condition in conjunction:
+            if condition.name != "HostSNI" or len(conjunction) > 1 or not condition.arguments:
+                raise Unwritable(f"{condition.name} cannot be a condition of a connection")
+            names += condition.arguments
+    if any(each == "*" for each in names):
+        return ()
+    for each in names:
+        if not is_host(each.lower()):
+            raise Unwritable(f"{each[:100]} cannot be a hostname")
+    return tuple(dict.fromkeys(each.lower() for each in names))
+
+
+# --- the grammar -----------------------------------------------------------------------------------------------------
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+
+
+def _tokens(rule: str) -> list[_Token]:
+    found: list[_Token] = []
+    position, end = 0, len(rule.rstrip())
+    while position < end:
+        token = _TOKEN.match(rule, position)
+        if token is None:
+            raise Unwritable("the rule cannot be parsed")
+        position = token.end()
+        if token["op"] or token["name"]:
+            found.append(_Token("op" if token["op"] else "name", token["op"] or token["name"]))
+        else:
+            raw = token["raw"]
+            found.append(_Token("text", raw if raw is not None else re.sub(r"\\(.)", r"\1", token["quoted"])))
+    return found
+
+
+class _Parser:
+    def __init__(self, tokens: list[_Token]) -> None:
+        self.rest = tokens[::-1]
+        self._depth = 0
+
+    def alternatives(self) -> tuple[Conjunction, ...]:
+        found = self._all()
+        while self._accept("||"):
+            found += self._all()
+        return _bounded(found)
+
+    def _all(self) -> tuple[Conjunction, ...]:
+        found = self._one()
+        while self._accept("&&"):
+            other = self._one()
+            found = _bounded(tuple((*a, *b) for a, b in itertools.product(found, other)))
+        return found
+
+    def _one(self) -> tuple[Conjunction, ...]:
+        if self._accept("!"):
+            raise Unwritable("a condition is negated")
+        if self._accept("("):
+            self._depth += 1
+            if self._depth > 50:
+                raise Unwritable("the rule is nested too deeply")
+            found = self.alternatives()
+            self._depth -= 1
+            self._expect(")")
+            return found
+        name = self._next("name")
+        self._expect("(")
+        arguments: list[str] = []
+        while not self._accept(")"):
+            if arguments:
+                self._expect(",")
+            arguments.append(self._next("text"))
+        return ((Term(name, tuple(arguments)),),)
+
+    def _accept(self, text: str) -> bool:
+        if self.rest and self.rest[-1] == _Token("op", text):
+            self.rest.pop()
+            return True
+        return False
+
+    def _expect(self, text: str) -> None:
+        if not self._accept(text):
+            raise Unwritable("the rule cannot be parsed")
+
+    def _next(self, kind: str) -> str:
+        if not self.rest or self.rest[-1].kind != kind:
+            raise Unwritable("the rule cannot be parsed")
+        return self.rest.pop().text
+
+
+def _bounded(found: tuple[Conjunction, ...]) -> tuple[Conjunction, ...]:
+    if len(found) > MOST:
+        raise Unwritable(f"the rule has more than {MOST} alternatives")
+    return found
+
+
+# --- conditions ------------------------------------------------------------------------------------------------------
+
+_SEVERAL: Final = ("Host", "Path", "PathPrefix", "Method", "Query", "HostHeader")
+"""Whose several arguments are alternatives in v2."""
+
+
+def _single(conjunction: Conjunction, v2: bool) -> tuple[Conjunction, ...]:
+    """Returns the alternatives of v2, where one condition has several arguments."""
+    choices = [
+        [Term(each.name, (argument,)) for argument in each.arguments] if v2 and each.name in _SEVERAL else [each]
+        for each in conjunction
+    ]
+    return _bounded(tuple(itertools.product(*choices)))
+
+
+def _alternative(conditions: Conjunction) -> Alternative:
+    hosts: set[str] = set()
+    paths: list[PathMatch] = []
+    headers: list[ValueMatch] = []
+    query: list[ValueMatch] = []
+    methods: set[str] = set()
+    for name, arguments in conditions:
+        match (name, arguments):
+            case ("Host" | "HostHeader", (host,)):
+                hosts.add(_host(host))
+            case ("Path" | "PathPrefix" | "PathRegexp", (path,)):
+                paths.append(_path(name, path))
+            case ("Method", (method,)):
+                methods.add(_method(method))
+            case ("Header" | "Headers", (key, value)):
+                headers.append(_value(key, "exact", value))
+            case ("HeaderRegexp" | "HeadersRegexp", (key, value)):
+                headers.append(_value(key, "regex", somewhere(value)))
+            case ("Query", (both,)) if "=" in both:
+                key, _, value = both.partition("=")
+                query.append(_value(key, "exact", value))
+            case ("Query", (key, value)):
+                query.append(_value(key, "exact", value))
+            case ("QueryRegexp", (key, value)):
+                query.append(_value(key, "regex", somewhere(value)))
+            case _:
+                raise Unwritable(f"{name} with {len(arguments)} arguments has no equivalent")
+    if len(hosts) > 1 or len(methods) > 1:
+        raise Unwritable("it asks for two hosts or methods at once, so it never matched")
+    match_ = Match(_narrowest(paths), tuple(dict.fromkeys(headers)), tuple(dict.fromkeys(query)), "".join(methods))
+    return Alternative("".join(hosts), match_)
+
+
+def somewhere(pattern: str) -> str:
+    """Returns a pattern that may match anywhere as one that matches the whole text."""
+    return f".*(?:{pattern}).*"
+
+
+def _host(host: str) -> str:
+    if not is_host(host.lower()):
+        raise Unwritable(f"{host[:100]} cannot be a hostname")
+    return host.lower()
+
+
+def _method(method: str) -> str:
+    if method.upper() not in METHODS:
+        raise Unwritable(f"{method[:100]} cannot be a method")
+    return method.upper()
+
+
+def _path(name: str, path: str) -> PathMatch:
+    if name == "PathRegexp":
+        anchored = path.startswith("^") and "|" not in path
+        whole = path[1:] if anchored else f".*(?:{path})"
+        return PathMatch(PathKind.REGEX, whole[:-1] if anchored and whole.endswith("$") else f"{whole}.*")
+    if not path.startswith("/"):
+        raise Unwritable(f"the path {path[:100]} does not begin with a slash")
+    if _VARIABLE.search(path):
+        return PathMatch(PathKind.REGEX, _with_variables(path) + ("" if name == "Path" else ".*"))
+    return PathMatch(PathKind.EXACT, path) if name == "Path" else string_prefix(path)
+
+
+def _with_variables(path: str) -> str:
+    """Returns a path of v2 with `{name:pattern}` as a pattern."""
+    written, position = "", 0
+    for found in _VARIABLE.finditer(path):
+        written += re.escape(path[position : found.start()]) + f"(?:{found['pattern'] or '[^/]+'})"
+        position = found.end()
+    return written + re.escape(path[position:])
+
+
+def _value(key: str, kind: str, value: str) -> ValueMatch:
+    found = value_match(key, kind, value)
+    if found is None:
+        raise Unwritable(f"the header or parameter {key[:100]} cannot be compared with that value")
+    return found
+
+
+def _narrowest(paths: list[PathMatch]) -> PathMatch | None:
+    """Returns the path that lies within all the others."""
+    if not paths:
+        return None
+    best = max(paths, key=lambda each: (each.kind is PathKind.EXACT, len(each.value)))
+    for each in paths:
+        within = each.kind is PathKind.STRING and best.kind is not PathKind.REGEX and best.value.startswith(each.value)
+        if each != best and not within:
+            raise Unwritable("it asks for two paths at once")
+    return best

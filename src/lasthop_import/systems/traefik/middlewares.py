@@ -1,0 +1,270 @@
+"""Reads middlewares: what is done to requests, what is only listed, and the access control that is lost."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from lasthop.base.api.routes import HTTPPathModifier, HTTPRouteRetry
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import Auth, Hop, HopTLS, Name, ObjectName, PathKind, PathMatch, SystemTrust, Trust
+from lasthop_import.notes import Category, Severity
+from lasthop_import.reader import Reader
+from lasthop_import.systems.traefik.backend_tls import ca_of
+from lasthop_import.systems.traefik.headers import Headers, read_headers
+from lasthop_import.systems.traefik.kinds import CRD, OTHER_PROVIDER, Objects
+from lasthop_import.systems.traefik.services import not_permitted
+from lasthop_import.urls import service_url
+from lasthop_import.values import TOKEN, duration, milliseconds
+
+DEEPEST: Final = 10
+ACCESS_CONTROL: Final = {
+    "ipAllowList": "only these addresses were let in; everybody is now",
+    "ipWhiteList": "only these addresses were let in; everybody is now",
+    "basicAuth": "users had to log in; nobody is asked now",
+    "digestAuth": "users had to log in; nobody is asked now",
+    "rateLimit": "requests were limited",
+    "inFlightReq": "requests at the same time were limited",
+    "plugin": "a plugin, which may restrict access, has no equivalent",
+}
+CANNOT: Final = {
+    "stripPrefixRegex": "prefixes cannot be removed by a regular expression; the backend gets the whole path",
+    "replacePathRegex": "the path cannot be rewritten by a regular expression; the backend gets it as it is",
+    "redirectRegex": "a redirect by a regular expression has no equivalent; requests go to the backend",
+    "errors": "the backend's own error pages are passed on",
+    "compress": "responses are not compressed",
+    "circuitBreaker": "requests are sent to failing backends, too",
+    "contentType": "the Content-Type is the backend's own",
+    "grpcWeb": "gRPC-Web is not translated",
+    "passTLSClientCert": "the backend is not told the client's certificate",
+    "encodedCharacters": "encoded characters in paths are treated in the gateway's own way",
+}
+
+
+class Redirect(NamedTuple):
+    scheme: str
+    port: int
+    code: int
+
+
+class PathEdit(NamedTuple):
+    kind: str
+    """strip, add or replace."""
+    values: tuple[str, ...]
+    reader: Reader
+
+
+class Steps(NamedTuple):
+    headers: Headers = Headers()
+    edits: tuple[PathEdit, ...] = ()
+    redirect: Redirect | None = None
+    auth: Auth | None = None
+    retry: HTTPRouteRetry | None = None
+    refused: str = ""
+    """Why Traefik does not serve the route."""
+
+
+class Middlewares:
+    def __init__(self, inputs: Inputs, objects: Objects, cross_namespace: bool) -> None:
+        self._inputs = inputs
+        self._objects = objects
+        self._cross_namespace = cross_namespace
+
+    def read(self, references: list[Reader], namespace: str) -> Steps:
+        """Reads the middlewares that a route names, in order."""
+        steps = Steps()
+        for each in references:
+            name = each.text("name")
+            steps = self._named(steps, each, name, each.text("namespace") or namespace, namespace, ())
+        return steps
+
+    def named(self, reader: Reader, key: str, namespace: str) -> Steps:
+        """Reads `namespace-name@kubernetescrd,...`, as annotations have it."""
+        steps = Steps()
+        for each in filter(None, (part.strip() for part in reader.text(key).split(","))):
+            found = self._objects.find_normalized("Middleware", each.removesuffix(CRD)) if each.endswith(CRD) else None
+            if found is not None:
+                steps = self._middleware(steps, found, ())
+            elif OTHER_PROVIDER in each and not each.endswith(CRD):
+                self._unknown(reader, key, each)
+            else:
+                steps = steps._replace(refused=f"Middleware {each[:100]} is not in the input; without it Traefik answers 404")
+        return steps
+
+    def _named(self, steps: Steps, at: Reader, name: str, namespace: str, parent: str, path: tuple[str, ...]) -> Steps:
+        if OTHER_PROVIDER in name and not name.endswith(CRD):
+            self._unknown(at, "name", name)
+            return steps
+        label = f"{namespace}/{name.removesuffix(CRD)}"
+        found = (
+            self._objects.find_normalized("Middleware", name.removesuffix(CRD))
+            if name.endswith(CRD)
+            else self._objects.find("Middleware", namespace, name)
+        )
+        if found is None:
+            return steps._replace(refused=f"Middleware {label[:100]} is not in the input; without it Traefik answers 404")
+        if found.namespace != parent and not self._cross_namespace:
+            return steps._replace(refused=not_permitted(f"Middleware {label}"))
+        if label in path or len(path) > DEEPEST:
+            return steps._replace(refused=f"Middleware {label[:100]} refers to itself")
+        return self._middleware(steps, found, (*path, label))
+
+    def _unknown(self, at: Reader, key: str, name: str) -> None:
+        text = f"{name[:100]} is of another provider, so what it does is not in the input; it may restrict access"
+        at.note(Category.ACCESS_CONTROL, "middleware-unknown", text, key)
+
+    def _middleware(self, steps: Steps, reader: Reader, path: tuple[str, ...]) -> Steps:
+        spec = reader.child("spec")
+        for key, text in ACCESS_CONTROL.items():
+            spec.access_control(key, text)
+        for key, text in CANNOT.items():
+            spec.cannot(key, text)
+        if "buffering" in spec:
+            text = "limits of bodies are gone: larger requests are passed on now"
+            spec.note(Category.LOOSENED, "body-limit-dropped", text, "buffering")
+        for each in spec.child("chain").children("middlewares"):
+            name, namespace = each.text("name"), each.text("namespace") or reader.namespace
+            steps = self._named(steps, each, name, namespace, reader.namespace, path)
+        for key in ("stripPrefix", "addPrefix", "replacePath"):
+            if key in spec:
+                steps = steps._replace(edits=(*steps.edits, _edit(key, spec.child(key))))
+        if "headers" in spec:
+            steps = steps._replace(headers=steps.headers.after(read_headers(spec.child("headers"))))
+        if "redirectScheme" in spec:
+            steps = steps._replace(redirect=steps.redirect or _redirect(spec.child("redirectScheme")))
+        if "retry" in spec:
+            steps = steps._replace(retry=_retry(spec.child("retry")))
+        if "forwardAuth" in spec:
+            steps = self._forward_auth(steps, spec.child("forwardAuth"))
+        return steps
+
+    # --- external authentication -------------------------------------------------------------------------------------
+
+    def _forward_auth(self, steps: Steps, reader: Reader) -> Steps:
+        address = reader.text("address")
+        place = service_url(address)
+        for key in ("trustForwardHeader", "authResponseHeadersRegex", "addAuthCookiesToResponse", "maxResponseBodySize"):
+            reader.cannot(key, "has no equivalent in the request to the authorization server")
+        for key in ("headerField", "preserveLocationHeader", "preserveRequestMethod", "authSigninURL"):
+            reader.cannot(key, "has no equivalent in the request to the authorization server")
+        tls = self._auth_tls(reader.child("tls"), place.backend.name if place else "", address)
+        wanted, returned = reader.texts("authRequestHeaders"), reader.texts("authResponseHeaders")
+        size = reader.integer("maxBodySize") or 0
+        body = (size if 0 < size <= 2**16 - 1 else 2**16 - 1) if reader.boolean("forwardBody") else 0
+        if place is None or steps.auth is not None:
+            one = "only a Service of the cluster can authorize requests" if place is None else "only one server can be asked"
+            reader.note(Category.ACCESS_CONTROL, "forwardAuth", f"{one}; this one is not asked any more", "address")
+            return steps
+        if not wanted:
+            text = "all headers were sent to the authorization server; Authorization and a few others are now"
+            remedy = "List in allowedHeaders what it reads, as Cookie."
+            reader.note(Category.CHANGED, "auth-headers", text, None, remedy=remedy)
+        if place.path not in ("", "/"):
+            text = f"the server was asked for {place.path}; now that is put before the request's own path"
+            remedy = "Let the server accept all paths below it."
+            reader.note(Category.CHANGED, "auth-path", text, "address", remedy=remedy)
+        hop = Hop(reader.source("address"), place.backend, tls if place.tls else None)
+        headers, back = (tuple(each for each in found if TOKEN.fullmatch(each))[:64] for found in (wanted, returned))
+        path = "" if place.path == "/" else place.path
+        return steps._replace(auth=Auth(hop, False, path, headers, back, body))
+
+    def _auth_tls(self, tls: Reader, service: str, address: str) -> HopTLS:
+        skip, secret, client = tls.boolean("insecureSkipVerify"), tls.text("caSecret"), tls.text("certSecret")
+        tls.ignore("caOptional")
+        host = address.partition("://")[2].partition("/")[0].rpartition("@")[2].partition(":")[0].lower()
+        trust: tuple[Trust, ...] = (SystemTrust(),)
+        problem = ""
+        if secret:
+            ca = ca_of(self._inputs, tls, "Secret", secret, "caSecret")
+            trust, problem = ((), ca) if isinstance(ca, str) else ((ca,), "")
+        certificate = ObjectName(tls.namespace, client) if client else None
+        names = (Name(host),) if host else ()
+        if problem:
+            why = f"forwardAuth: {problem}, so the middleware failed"
+            return HopTLS(Level.BROKEN, why, None, "", names, host, client_certificate=certificate)
+        level = Level.UNVERIFIED if skip else Level.NAME
+        why = "forwardAuth.tls has insecureSkipVerify" if skip else f"forwardAuth verifies the name {host}"
+        return HopTLS(level, why, None, "", names, host, () if skip and not secret else trust, certificate)
+
+
+def _edit(key: str, reader: Reader) -> PathEdit:
+    if key == "stripPrefix":
+        prefixes = reader.texts("prefixes")
+        reader.ignore("forceSlash")
+        return PathEdit("strip", tuple(each if each.startswith("/") else f"/{each}" for each in prefixes if each), reader)
+    if key == "addPrefix":
+        prefix = reader.text("prefix")
+        return PathEdit("add", (prefix if prefix.startswith("/") else f"/{prefix}",), reader)
+    return PathEdit("replace", (reader.text("path") or "/",), reader)
+
+
+def _redirect(reader: Reader) -> Redirect | None:
+    scheme, permanent, port = reader.text("scheme").lower(), reader.boolean("permanent"), reader.port("port")
+    if scheme not in ("http", "https"):
+        reader.note(Category.CANNOT, "redirect-scheme", "only http and https can be redirected to", "scheme")
+        return None
+    code = 301 if permanent else 302
+    text = f"requests other than GET were redirected with {code + 7 if permanent else code + 5}; all are with {code} now"
+    reader.note(Category.CHANGED, "redirect-code", text, None, severity=Severity.INFO)
+    number = port if isinstance(port, int) and 0 < port < 65536 else 0
+    return Redirect(scheme, number, code)
+
+
+def _retry(reader: Reader) -> HTTPRouteRetry | None:
+    attempts, interval = reader.integer("attempts") or 0, reader.raw("initialInterval")
+    for key in ("timeout", "maxRequestBodyBytes", "disableRetryOnNetworkError", "retryNonIdempotentMethod"):
+        reader.cannot(key, "retries have no such setting")
+    codes = []
+    for each in reader.texts("status"):
+        if each.isascii() and each.isdigit() and 400 <= int(each) <= 599:
+            codes.append(int(each))
+        else:
+            reader.note(Category.CANNOT, "retry-status", f"{each[:40]} is no single status that can be retried", "status")
+    if attempts < 2:
+        return None
+    found = milliseconds(interval) if isinstance(interval, str) else None
+    backoff = duration(found) if found else ""
+    return HTTPRouteRetry(tuple(dict.fromkeys(codes)), min(attempts - 1, 100), backoff)
+
+
+def path_modifier(path: PathMatch | None, edits: tuple[PathEdit, ...]) -> HTTPPathModifier | None:
+    """Returns what the middlewares make of the paths that match; what cannot be written is listed."""
+    exact, kind = path is not None and path.kind is PathKind.EXACT, path.kind if path else PathKind.SEGMENT
+    first = path.value if path and kind is not PathKind.REGEX else "/"
+    current, whole = first, ""
+    for edit in edits:
+        if edit.kind == "replace":
+            whole = edit.values[0]
+        elif whole:
+            whole = _applied(edit, whole, exact=True) or whole
+        elif kind is PathKind.REGEX:
+            _lost(edit, "the path of the route is a regular expression")
+        else:
+            after = _applied(edit, current, exact=exact)
+            if after is None:
+                _lost(edit, f"the route matches {first}, of which only some paths have the prefix")
+            current = current if after is None else after
+    if whole:
+        return HTTPPathModifier("ReplaceFullPath", replace_full_path=whole)
+    if current == first:
+        return None
+    if exact:
+        return HTTPPathModifier("ReplaceFullPath", replace_full_path=current or "/")
+    return HTTPPathModifier("ReplacePrefixMatch", replace_prefix_match=current or "/")
+
+
+def _applied(edit: PathEdit, path: str, *, exact: bool) -> str | None:
+    """Returns a path, or the beginning of one, after an edit; None if that depends on the rest."""
+    if edit.kind == "add":
+        return edit.values[0].rstrip("/") + path if path.startswith("/") else edit.values[0]
+    for prefix in edit.values:
+        if path.startswith(prefix):
+            return path[len(prefix) :]
+        if not exact and prefix.startswith(path):
+            return None
+    return path
+
+
+def _lost(edit: PathEdit, why: str) -> None:
+    text = f"{why}; the backend gets the path as it is"
+    edit.reader.note(Category.CANNOT, "path-rewrite", text, None, severity=Severity.HIGH)

@@ -1,0 +1,191 @@
+"""Makes rules of what a router says: a rule for each set of hosts that is matched alike, with and without TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter, HTTPURLRewriteFilter
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import Listener, ListenerKey, Match, PathKind, PathMatch, RouteKind, Rule
+from lasthop_import.notes import Category, Note, Source
+from lasthop_import.order import order_notes
+from lasthop_import.systems.traefik.front import Front, Termination
+from lasthop_import.systems.traefik.matches import Alternative
+from lasthop_import.systems.traefik.middlewares import Redirect, Steps, path_modifier
+from lasthop_import.systems.traefik.services import Found
+from lasthop_import.systems.traefik.static import EntryPoint
+
+ROOT = Match(PathMatch(PathKind.SEGMENT, "/"))
+
+
+class Router(NamedTuple):
+    """One router, as Traefik would have it."""
+
+    source: Source
+    namespace: str
+    route: str
+    alternatives: tuple[Alternative, ...]
+    points: tuple[EntryPoint, ...]
+    priority: int
+    found: Found
+    steps: Steps
+    tls: Termination | None = None
+    """None: on entry points with TLS the default certificate is used."""
+    only_tls: bool = False
+    refused: str = ""
+
+
+class Rules:
+    def __init__(self, inputs: Inputs, front: Front) -> None:
+        self._inputs = inputs
+        self._front = front
+        self._ranked: list[tuple[tuple[object, ...], Rule]] = []
+        self._redirected: dict[EntryPoint, tuple[Source, str]] = {}
+
+    def add(self, router: Router) -> None:
+        """Adds the rules of a router. What cannot be written is added all the same: its hops are rows of the report."""
+        problem = router.refused or router.steps.refused or router.found.refused
+        groups = _groups(router.alternatives)
+        hosts = tuple(dict.fromkeys(host for each, _ in groups for host in each))
+        points = tuple(each for each in router.points if not each.redirect or each.tls)
+        for each in router.points:
+            if each not in points:
+                self._redirected.setdefault(each, (router.source, router.namespace))
+        if router.refused:
+            self._refuse(router, router.refused)
+            return
+        named = hosts if all(each for each, _ in groups) else ("", *hosts)
+        keys = self._front.http(router.source, points, named, router.tls, only_tls=router.only_tls)
+        if isinstance(keys, str):
+            self._refuse(router, keys)
+            return
+        if not points:
+            if not router.points:
+                self._refuse(router, "none of its entry points is known")
+            return
+        written = False
+        for names, matches in groups:
+            redirect = router.steps.redirect
+            alike = redirect is None and router.steps.headers.filters(secure=True) == router.steps.headers.filters(
+                secure=False
+            )
+            both = [(False, (*keys.plain, *keys.secure))] if alike else [(False, keys.plain), (True, keys.secure)]
+            for secure, listeners in both:
+                if not listeners:
+                    continue
+                redirected = redirect is not None and redirect.scheme == ("http" if secure else "https")
+                if redirect is not None and redirected:
+                    self._rank(router, self._redirect(router, names, matches, listeners, redirect))
+                    written = True
+                elif not problem:
+                    for rule in self._served(router, names, matches, listeners, secure):
+                        self._rank(router, rule)
+                    written = True
+        if problem and not (written and not router.found.hops):
+            self._refuse(router, problem)
+
+    def rules(self) -> tuple[Rule, ...]:
+        """Returns all rules in the order in which Traefik tries them, and lists where Gateway API has another."""
+        ranked = [rule for _, rule in sorted(self._ranked, key=lambda each: each[0])]
+        self._inputs.notes += order_notes(each for each in ranked if not each.refused and each.kind is RouteKind.HTTP)
+        self._note_catch_all(ranked)
+        return (*ranked, *self._entry_point_redirects())
+
+    def _note_catch_all(self, rules: list[Rule]) -> None:
+        """Lists rules for all hosts beside rules for some: a host that has rules is served by these only."""
+        named = {key.port for rule in rules if rule.hostnames for key in rule.listeners}
+        for rule in rules:
+            if not rule.hostnames and named & {key.port for key in rule.listeners}:
+                text = "applied to requests for any host; now not to those for hosts that have rules of their own"
+                remedy = "Add the hostnames for which it is wanted."
+                self._inputs.notes.append(Note(Category.CHANGED, "catch-all-host", text, rule.source, remedy=remedy))
+
+    def _rank(self, router: Router, rule: Rule) -> None:
+        self._ranked.append(((-router.priority, *router.source.order, len(self._ranked)), rule))
+
+    def _refuse(self, router: Router, why: str) -> None:
+        found = router.found
+        rule = Rule(router.source, router.namespace, router.route, (), refused=why)
+        rule = msgspec.structs.replace(rule, hops=found.hops, mirrors=found.mirrors, auth=router.steps.auth)
+        self._rank(router, rule)
+
+    # --- kinds of rules ----------------------------------------------------------------------------------------------
+
+    def _served(
+        self,
+        router: Router,
+        names: tuple[str, ...],
+        matches: tuple[Match, ...],
+        listeners: tuple[ListenerKey, ...],
+        secure: bool,
+    ) -> Iterator[Rule]:
+        steps, found = router.steps, router.found
+        filters = steps.headers.filters(secure=secure)
+        for some in [(each,) for each in matches] if steps.edits else [matches]:
+            modifier = path_modifier(some[0].path, steps.edits) if steps.edits else None
+            rewrite: tuple[HTTPRouteFilter, ...] = ()
+            if modifier is not None or steps.headers.host:
+                rewrite = (HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(steps.headers.host, modifier)),)
+            # A rule cannot rewrite the Host twice; the middleware came last in Traefik only for the request's own Host.
+            hops = tuple(msgspec.structs.replace(each, filters=()) for each in found.hops) if rewrite else found.hops
+            yield Rule(
+                router.source,
+                router.namespace,
+                router.route,
+                listeners,
+                names,
+                matches=some,
+                filters=(*filters, *rewrite),
+                hops=hops,
+                mirrors=found.mirrors,
+                auth=steps.auth,
+                retry=steps.retry,
+                persistence=found.persistence,
+            )
+
+    def _redirect(
+        self,
+        router: Router,
+        names: tuple[str, ...],
+        matches: tuple[Match, ...],
+        listeners: tuple[ListenerKey, ...],
+        redirect: Redirect,
+    ) -> Rule:
+        filters = (_redirect_filter(redirect.scheme, redirect.port, redirect.code),)
+        name = f"{router.route}-{redirect.scheme}-redirect"
+        return Rule(router.source, router.namespace, name, listeners, names, matches=matches, filters=filters)
+
+    def _entry_point_redirects(self) -> Iterator[Rule]:
+        for point, (source, namespace) in sorted(self._redirected.items(), key=lambda each: each[0].name):
+            listener = Listener(source, point.port, "HTTP")
+            self._front.listeners.append(listener)
+            filters = (_redirect_filter(point.redirect, 0, 301),)
+            name = f"{point.name}-redirect"
+            yield Rule(source, namespace, name, (listener.key,), matches=(ROOT,), filters=filters)
+
+
+def _redirect_filter(scheme: str, port: int, code: int) -> HTTPRouteFilter:
+    return HTTPRouteFilter("RequestRedirect", request_redirect=HTTPRequestRedirectFilter(scheme, port=port, status_code=code))
+
+
+def _groups(alternatives: Iterable[Alternative]) -> list[tuple[tuple[str, ...], tuple[Match, ...]]]:
+    """Returns hosts that are matched alike, with their matches; without hosts: all."""
+    by_host: dict[str, list[Match]] = {}
+    for each in alternatives:
+        match = each.match if each.match != Match() else ROOT
+        by_host.setdefault(each.host, []).append(match)
+    by_matches: dict[tuple[Match, ...], list[str]] = {}
+    for host, matches in by_host.items():
+        by_matches.setdefault(tuple(matches), []).append(host)
+    return [
+        (tuple(each for each in hosts if each), matches) for matches, found in by_matches.items() for hosts in _split(found)
+    ]
+
+
+def _split(hosts: list[str]) -> list[list[str]]:
+    """Returns the hosts apart from "", which is all of them."""
+    named = [each for each in hosts if each]
+    return [*([named] if named else []), *([[""]] if "" in hosts else [])]

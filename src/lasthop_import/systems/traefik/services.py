@@ -1,0 +1,320 @@
+"""Reads the services of routes as hops: Services, and TraefikServices, whose weights and mirrors are taken apart."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api.routes import CookieConfig, HTTPRouteFilter, HTTPURLRewriteFilter, SessionPersistence
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import Backend, Hop, HopTLS, HostBackend, Mirror, ServiceBackend
+from lasthop_import.notes import Category, Severity, Source
+from lasthop_import.reader import Reader
+from lasthop_import.systems.traefik.backend_tls import Transport, default_transport, hop_tls, read_transport
+from lasthop_import.systems.traefik.kinds import CRD, OTHER_PROVIDER, PREFIX, Objects
+from lasthop_import.systems.traefik.static import Static
+from lasthop_import.values import TOKEN, is_host
+
+DEEPEST: Final = 10
+MOST_WEIGHT: Final = 1_000_000
+_BALANCING: Final = {
+    "strategy": "the new gateway balances in its own way",
+    "responseForwarding": "responses are streamed",
+    "healthCheck": "backends are not checked actively",
+    "passiveHealthCheck": "failing backends are not taken out",
+    "nodePortLB": "backends are reached by their Pods, not by nodes",
+}
+
+
+class Place(NamedTuple):
+    """Where a service is, and what its reference says about the connection."""
+
+    source: Source
+    namespace: str
+    name: str
+    port: int | str | None
+    scheme: str
+    transport: str
+    native: bool
+    pass_host: bool
+
+
+class Found(NamedTuple):
+    hops: tuple[Hop, ...] = ()
+    mirrors: tuple[Mirror, ...] = ()
+    persistence: SessionPersistence | None = None
+    middlewares: tuple[Reader, ...] = ()
+    """References to middlewares of a service itself, with those of its route."""
+    refused: str = ""
+    """Why Traefik serves no such route."""
+
+
+class _Share(NamedTuple):
+    hop: Hop
+    weight: Fraction
+
+
+class Services:
+    def __init__(self, inputs: Inputs, objects: Objects, static: Static) -> None:
+        self._inputs = inputs
+        self._objects = objects
+        self.static = static
+        self._transports: dict[tuple[str, str], Transport | str] = {}
+
+    def read(self, services: list[Reader], namespace: str) -> Found:
+        """Reads the services of a route of a namespace."""
+        reading = _Reading(self, self._objects)
+        shares = reading.weighted(services, namespace, Fraction(1), ())
+        return Found(
+            _integral(shares), tuple(reading.mirrors), reading.persistence, tuple(reading.middlewares), reading.refused
+        )
+
+    # --- a hop -------------------------------------------------------------------------------------------------------
+
+    def hop(self, place: Place) -> Hop:
+        backend = self.backend(place)
+        scheme = self._scheme(place)
+        filters: tuple[HTTPRouteFilter, ...] = ()
+        if not place.pass_host and isinstance(backend, HostBackend) and is_host(backend.hostname):
+            rewrite = HTTPURLRewriteFilter(hostname=backend.hostname)
+            filters = (HTTPRouteFilter("URLRewrite", url_rewrite=rewrite),)
+        tls = self._tls(place, backend, scheme)
+        return Hop(place.source, backend, tls, h2c=scheme == "h2c", filters=filters)
+
+    def annotated(self, backend: ServiceBackend, source: Source) -> tuple[Place, dict[str, str]]:
+        """Returns what the annotations of a Service say, which Traefik reads for Ingresses."""
+        given = self._inputs.annotations("Service", backend.namespace, backend.name)
+        start = f"{PREFIX}/service."
+        own = {key[len(start) :].lower(): value.strip() for key, value in given.items() if key.startswith(start)}
+        place = Place(
+            source,
+            backend.namespace,
+            backend.name,
+            backend.port,
+            own.get("serversscheme", ""),
+            own.get("serverstransport", ""),
+            own.get("nativelb", "").lower() == "true" or self.static.native_lb,
+            own.get("passhostheader", "true").lower() != "false",
+        )
+        return place, own
+
+    def _scheme(self, place: Place) -> str:
+        """Returns http, https or h2c; anything else is an error, and the route was not served."""
+        if place.scheme:
+            return place.scheme
+        port = self._inputs.port(place.namespace, place.name, place.port)
+        number = port.number if port else place.port
+        name = port.name if port else place.port if isinstance(place.port, str) else ""
+        return "https" if number == 443 or str(name).startswith("https") else "http"
+
+    def backend(self, place: Place) -> Backend:
+        host = self.external_name(place)
+        if not host:
+            return ServiceBackend(place.namespace, place.name, place.port)
+        number = self._number(place)
+        return HostBackend(place.namespace, f"{place.name}-{number}", host, number)
+
+    def _number(self, place: Place) -> int:
+        """Returns the port of an ExternalName Service, which may list none; 0 if it lists others."""
+        port = self._inputs.port(place.namespace, place.name, place.port)
+        if port is not None:
+            return port.number
+        listed = self._inputs.ports(place.namespace, place.name)
+        return place.port if isinstance(place.port, int) and not listed else 0
+
+    def external_name(self, place: Place) -> str:
+        document = self._inputs.find("Service", place.namespace, place.name)
+        spec = document.value.get("spec") if document else None
+        if not isinstance(spec, dict) or spec.get("type") != "ExternalName":
+            return ""
+        return str(spec.get("externalName") or "").lower().rstrip(".")
+
+    def _tls(self, place: Place, backend: Backend, scheme: str) -> HopTLS | None:
+        if scheme in ("http", "h2c"):
+            return None
+        if scheme != "https":
+            return HopTLS(Level.BROKEN, f"the scheme {scheme[:40]!r} is none of Traefik's, so the route was not served")
+        transport = self.transport("ServersTransport", place.transport, place.namespace)
+        if isinstance(transport, str):
+            return HopTLS(Level.BROKEN, transport)
+        dialled = backend.hostname if isinstance(backend, HostBackend) else ""
+        if dialled and not self.static.external_names:
+            why = "Traefik serves Services of type ExternalName only with allowExternalNameServices"
+            return msgspec.structs.replace(hop_tls(transport, dialled), level=Level.BROKEN, why=why, believed=None)
+        return hop_tls(transport, dialled, known=bool(place.transport) or self.static.known)
+
+    def transport(self, kind: str, name: str, namespace: str) -> Transport | str:
+        """Returns the transport of a reference, or why there is none."""
+        if not name:
+            return default_transport(self.static)
+        key = (f"{kind} {namespace}", name)
+        if key not in self._transports:
+            self._transports[key] = self._transport(kind, name, namespace)
+        return self._transports[key]
+
+    def _transport(self, kind: str, name: str, namespace: str) -> Transport | str:
+        if name.endswith(CRD):
+            found = self._objects.find_normalized(kind, name.removesuffix(CRD))
+        elif OTHER_PROVIDER in name:
+            return f"the transport {name[:100]} is of another provider, so what it verifies is not in the input"
+        else:
+            found = self._objects.find(kind, namespace, name)
+        if found is None:
+            return f"{kind} {name[:100]} is not in the input; without it Traefik answers 500"
+        transport = read_transport(self._inputs, found)
+        if transport.sans and transport.server_name and not transport.skip and not transport.mesh:
+            text = "the serverName and one of peerCertSANs had to match; one of peerCertSANs suffices now"
+            found.child("spec").note(Category.LOOSENED, "and-became-or", text, None)
+        return transport
+
+
+class _Reading:
+    """Collects what the services of one route say besides the hops."""
+
+    def __init__(self, services: Services, objects: Objects) -> None:
+        self._services = services
+        self._objects = objects
+        self.mirrors: list[Mirror] = []
+        self.persistence: SessionPersistence | None = None
+        self.middlewares: list[Reader] = []
+        self.refused = ""
+
+    def weighted(self, services: list[Reader], namespace: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
+        """Returns the hops of services, among which a share of the requests is divided."""
+        weights = [_weight(each) for each in services]
+        total = sum(weights) or 1
+        found: list[_Share] = []
+        for each, weight in zip(services, weights, strict=True):
+            found += self.service(each, namespace, share * weight / total, path)
+        return found
+
+    def service(self, reader: Reader, parent: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
+        name, kind = reader.text("name"), reader.text("kind") or "Service"
+        namespace = reader.text("namespace") or parent
+        self.middlewares += reader.children("middlewares")
+        for key, text in _BALANCING.items():
+            reader.cannot(key, text)
+        self._sticky(reader.child("sticky"))
+        permitted = namespace == parent or self._services.static.cross_namespace
+        place = self._place(reader, namespace, name)
+        if OTHER_PROVIDER in name and not name.endswith(CRD):
+            self.refused = f"the service {name[:100]} is of another provider, and not in the input"
+            return []
+        if kind == "TraefikService":
+            return self._traefik_service(name.removesuffix(CRD), namespace, permitted, share, path)
+        if kind != "Service":
+            self.refused = f"a backend of kind {kind[:100]} was never served"
+            return []
+        if not permitted:
+            self.refused = not_permitted(f"Service {namespace}/{name}")
+        hop = self._services.hop(place)
+        self._note_hop(reader, hop, place)
+        return [_Share(hop, share)]
+
+    def _place(self, reader: Reader, namespace: str, name: str) -> Place:
+        native = reader.boolean("nativeLB", self._services.static.native_lb)
+        scheme, transport = reader.text("scheme"), reader.text("serversTransport")
+        return Place(
+            reader.source(),
+            namespace,
+            name,
+            reader.port("port"),
+            scheme,
+            transport,
+            native,
+            reader.boolean("passHostHeader", True),
+        )
+
+    def _note_hop(self, reader: Reader, hop: Hop, place: Place) -> None:
+        if not place.pass_host and not hop.filters:
+            text = "the Host was the address of the Pod, and is the request's own now"
+            reader.note(Category.CHANGED, "host-passed", text, "passHostHeader")
+        if place.native and hop.tls is not None and hop.tls.level is Level.IP_NAME:
+            text = "the name to check was the Service's ClusterIP, not a Pod's"
+            reader.note(Category.CHANGED, "native-lb", text, "nativeLB", severity=Severity.INFO)
+        if hop.tls is None and isinstance(hop.backend, HostBackend) and not self._services.static.external_names:
+            text = "Traefik serves Services of type ExternalName only with allowExternalNameServices"
+            reader.note(Category.CHANGED, "external-name", text, None)
+
+    def _traefik_service(
+        self, name: str, namespace: str, permitted: bool, share: Fraction, path: tuple[str, ...]
+    ) -> list[_Share]:
+        label = f"{namespace}/{name}"
+        found = self._objects.find("TraefikService", namespace, name)
+        if found is None or label in path or len(path) > DEEPEST or not permitted:
+            why = "refers to itself" if label in path else "is not in the input, or nested too deeply"
+            self.refused = f"TraefikService {label} {why}" if permitted else not_permitted(f"TraefikService {label}")
+            return []
+        spec, path = found.child("spec"), (*path, label)
+        if "weighted" in spec:
+            weighted = spec.child("weighted")
+            self._sticky(weighted.child("sticky"))
+            return self.weighted(weighted.children("services"), namespace, share, path)
+        if "mirroring" in spec:
+            return self._mirroring(spec.child("mirroring"), namespace, share, path)
+        if "highestRandomWeight" in spec:
+            ranked = spec.child("highestRandomWeight")
+            text = "a client always reached the same backend; requests are distributed by weight now"
+            ranked.note(Category.CHANGED, "affinity-dropped", text, None)
+            return self.weighted(ranked.children("services"), namespace, share, path)
+        if "failover" in spec:
+            failover = spec.child("failover")
+            failover.cannot("fallback", "there is no second backend for when the first fails")
+            failover.cannot("errors", "belongs to the fallback")
+            return self.service(failover.child("service"), namespace, share, path)
+        self.refused = f"TraefikService {label} says nothing that Traefik knows"
+        return []
+
+    def _mirroring(self, reader: Reader, namespace: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
+        reader.cannot("maxBodySize", "a mirrored request has its body, of any size")
+        reader.cannot("mirrorBody", "a mirrored request has its body")
+        for each in reader.children("mirrors"):
+            percent = each.integer("percent", 0) or 0
+            for mirrored in self.service(each, namespace, Fraction(1), path):
+                if 0 < percent <= 100:
+                    self.mirrors.append(Mirror(mirrored.hop, percent))
+        return self.service(reader, namespace, share, path)
+
+    def _sticky(self, sticky: Reader) -> None:
+        cookie = sticky.child("cookie")
+        if "cookie" not in sticky:
+            return
+        name, path, age = cookie.text("name"), cookie.text("path") or "/", cookie.integer("maxAge", 0) or 0
+        for key in ("secure", "httpOnly", "sameSite", "domain"):
+            cookie.cannot(key, "this part of the cookie cannot be set")
+        if not TOKEN.fullmatch(name) and name:
+            cookie.cannot("name", "the cookie's name cannot be written", "affinity-dropped")
+        elif age <= 0:
+            self.persistence = SessionPersistence("Cookie", CookieConfig(name or "lasthop-session", path))
+        else:
+            config = CookieConfig(name or "lasthop-session", path, "Permanent")
+            self.persistence = SessionPersistence("Cookie", config, absolute_timeout=f"{min(age, 99999)}s")
+
+
+def not_permitted(what: str) -> str:
+    """Says why a route that refers to another namespace was not served."""
+    return f"{what[:200]} is in another namespace, to which Traefik refers only with allowCrossNamespace (--traefik-static)"
+
+
+def _weight(reader: Reader) -> int:
+    found = reader.integer("weight", 1)
+    return max(0, min(found if found is not None else 1, MOST_WEIGHT))
+
+
+def _integral(shares: list[_Share]) -> tuple[Hop, ...]:
+    """Returns the hops with whole weights."""
+    if len(shares) == 1:
+        return (shares[0].hop,)
+    scale = math.lcm(*(each.weight.denominator for each in shares)) if shares else 1
+    whole = [int(each.weight * scale) for each in shares]
+    divisor = math.gcd(*whole) or 1
+    largest = max((each // divisor for each in whole), default=1)
+    shrink = max(1, -(-largest // MOST_WEIGHT))
+    return tuple(
+        msgspec.structs.replace(each.hop, weight=max(1, weight // divisor // shrink) if weight else 0)
+        for each, weight in zip(shares, whole, strict=True)
+    )

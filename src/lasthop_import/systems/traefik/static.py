@@ -1,0 +1,123 @@
+"""Reads Traefik's static configuration, which no manifest has: ports, the default transport, what may cross namespaces."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from lasthop.edge.admission.yaml import parse
+from lasthop_import.inputs import Inputs
+from lasthop_import.notes import Category, Note, Severity
+from lasthop_import.settings import Flag, Settings
+
+FLAGS: Final = (
+    Flag("--traefik-static", "Traefik's static configuration (traefik.yml).", "FILE", file=True),
+    Flag(
+        "--traefik-entrypoint",
+        "Port of an entry point; NAME=PORT/tls if it serves TLS by itself. Known without it: web=80 and websecure=443/tls.",
+        "NAME=PORT",
+        multiple=True,
+    ),
+    Flag("--traefik-insecure-skip-verify", "Traefik runs with --serversTransport.insecureSkipVerify."),
+)
+
+
+class EntryPoint(msgspec.Struct, frozen=True):
+    name: str
+    port: int
+    tls: bool = False
+    udp: bool = False
+    default: bool = True
+    """Routes that name no entry point are served here."""
+    known: bool = True
+    """Somebody has said so; otherwise it is a convention."""
+    redirect: str = ""
+    """The scheme that all of its requests are redirected to."""
+
+
+class Static(msgspec.Struct, frozen=True):
+    entry_points: dict[str, EntryPoint]
+    known: bool = False
+    """There is a static configuration; without it nobody knows what the default transport verifies."""
+    skip_verify: bool = False
+    root_cas: tuple[str, ...] = ()
+    cross_namespace: bool = False
+    external_names: bool = False
+    native_lb: bool = False
+
+
+CONVENTION: Final = {
+    "web": EntryPoint("web", 80, known=False),
+    "websecure": EntryPoint("websecure", 443, tls=True, known=False),
+}
+
+
+def read_static(inputs: Inputs, settings: Settings) -> Static:
+    """Returns the static configuration, as far as it is given."""
+    content = settings.flags.get("traefik-static")
+    value: dict[str, Any] = {}
+    if isinstance(content, bytes) and content:
+        parsed = parse(content)
+        found = parsed.documents[0] if parsed.documents and not parsed.mistakes else None
+        if isinstance(found, dict):
+            value = found
+        else:
+            text = "the file of --traefik-static is no YAML mapping, and is not used"
+            remedy = "Give the traefik.yml of the old gateway."
+            inputs.notes.append(Note(Category.TODO, "traefik-static", text, remedy=remedy, severity=Severity.HIGH))
+    entry_points = _entry_points(value) or dict(CONVENTION)
+    for text in settings.flags.get("traefik-entrypoint") or ():
+        point = _entry_point(str(text))
+        if point is None:
+            message = f"{text!r} is not NAME=PORT, and is not used"
+            inputs.notes.append(Note(Category.TODO, "traefik-entrypoint", message, severity=Severity.HIGH))
+        else:
+            entry_points[point.name] = point
+    transport = _mapping(value.get("serversTransport"))
+    roots = transport.get("rootCAs")
+    providers = [_mapping(_mapping(value.get("providers")).get(name)) for name in ("kubernetesCRD", "kubernetesIngress")]
+    skip = bool(settings.flags.get("traefik-insecure-skip-verify"))
+    return Static(
+        entry_points,
+        known=bool(value) or skip,
+        skip_verify=skip or transport.get("insecureSkipVerify") is True,
+        root_cas=tuple(each for each in roots if isinstance(each, str)) if isinstance(roots, list) else (),
+        cross_namespace=any(each.get("allowCrossNamespace") is True for each in providers),
+        external_names=any(each.get("allowExternalNameServices") is True for each in providers),
+        native_lb=any(each.get("nativeLBByDefault") is True for each in providers),
+    )
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _entry_point(text: str) -> EntryPoint | None:
+    name, _, rest = text.partition("=")
+    number, _, mode = rest.partition("/")
+    if not name or not number.isascii() or not number.isdigit() or not 0 < int(number) < 65536 or mode not in ("", "tls"):
+        return None
+    return EntryPoint(name, int(number), tls=mode == "tls" or name == "websecure")
+
+
+def _entry_points(static: dict[str, Any]) -> dict[str, EntryPoint]:
+    found = {name: _mapping(each) for name, each in _mapping(static.get("entryPoints")).items() if isinstance(name, str)}
+    chosen = any(each.get("asDefault") is True for each in found.values())
+    points: dict[str, EntryPoint] = {}
+    for name, each in found.items():
+        address, _, protocol = str(each.get("address") or "").partition("/")
+        number = address.rpartition(":")[2]
+        if not number.isascii() or not number.isdigit() or not 0 < int(number) < 65536:
+            continue
+        http = _mapping(each.get("http"))
+        to = _mapping(_mapping(http.get("redirections")).get("entryPoint"))
+        points[name] = EntryPoint(
+            name,
+            int(number),
+            tls="tls" in http,
+            udp=protocol == "udp",
+            default=(each.get("asDefault") is True) if chosen else name not in ("traefik", "metrics"),
+            redirect=str(to.get("scheme") or "https") if to.get("to") else "",
+        )
+    return points

@@ -1,0 +1,48 @@
+"""Takes addresses apart: which lead to a Service of the cluster, and which a redirect can have."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from lasthop.base.api.routes import HTTPPathModifier, HTTPRequestRedirectFilter
+from lasthop_import.model import ServiceBackend
+
+_SERVICE: Final = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\.[a-z0-9.-]+)?\.?")
+
+
+class Place(NamedTuple):
+    """A URL that leads to a Service of the cluster."""
+
+    backend: ServiceBackend
+    tls: bool
+    path: str
+
+
+def service_url(url: str) -> Place | None:
+    """Returns where a URL leads if that is a Service of the cluster."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    found = _SERVICE.fullmatch(parts.hostname or "")
+    if parts.scheme not in ("http", "https") or found is None:
+        return None
+    number = port or (443 if parts.scheme == "https" else 80)
+    return Place(ServiceBackend(found["namespace"], found["name"], number), parts.scheme == "https", parts.path)
+
+
+def redirect_to(url: str, code: int) -> HTTPRequestRedirectFilter | None:
+    """Returns the redirect to a fixed address; None if it has parts that a redirect cannot have."""
+    keeps_path = url.endswith("$request_uri")
+    try:
+        parts = urlsplit(url.removesuffix("$request_uri"))
+        port = parts.port or 0
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "$" in parts.path:
+        return None
+    path = None if keeps_path and not parts.path else HTTPPathModifier("ReplaceFullPath", replace_full_path=parts.path or "/")
+    return HTTPRequestRedirectFilter(parts.scheme, parts.hostname, path, port, code)

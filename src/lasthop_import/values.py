@@ -1,0 +1,181 @@
+"""Makes values that Gateway API takes from what other systems let people write: durations, header edits, CORS, matches.
+
+What cannot be written is returned beside the rest, so that an importer can list it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from lasthop.base.api.addresses import is_ip
+from lasthop.base.api.names import is_dns_subdomain
+from lasthop.base.api.routes import HTTPCORSFilter, HTTPHeader, HTTPHeaderFilter, HTTPRouteFilter
+from lasthop_import.model import PathKind, PathMatch, ValueMatch
+
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH")
+MAX_HEADERS: Final = 16
+MAX_CORS: Final = 64
+LONGEST_MATCH: Final = 4096
+TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
+ORIGIN: Final = re.compile(r"\*|https?://(?:(?:\*\.)?(?:[A-Za-z0-9-]+\.)*[A-Za-z0-9-]+|\*)(?::[0-9]{1,5})?")
+_DURATION: Final = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{1,9})?(?:h|ms|m|s|us|µs|ns))+")
+_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|ms|m|s|us|µs|ns)")
+_MILLISECONDS: Final = {"h": 3_600_000.0, "m": 60_000.0, "s": 1000.0, "ms": 1.0, "us": 0.001, "µs": 0.001, "ns": 0.000_001}
+_ALTERNATIVES: Final = re.compile(r"\^?\(?([A-Z]+(?:\|[A-Z]+)*)\)?\$?")
+_RETRIED: Final[dict[str, tuple[int, ...]]] = {
+    "5xx": (500, 502, 503, 504),
+    "gateway-error": (502, 503, 504),
+    "retriable-4xx": (409,),
+    "retriable-status-codes": (),
+    **dict.fromkeys(("connect-failure", "refused-stream", "unavailable", "cancelled", "reset", "reset-before-request"), ()),
+}
+_LONGEST: Final = 99_999 * 3_600_000
+
+
+def milliseconds(text: str) -> int | None:
+    """Returns a duration as Go or protobuf writes it (`1.5s`, `1h30m`), rounded up; None if it is none, or too long."""
+    if text == "0":
+        return 0
+    if not _DURATION.fullmatch(text):
+        return None
+    found = sum(float(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(text))
+    whole = int(found) + (found > int(found))
+    return whole if whole <= _LONGEST else None
+
+
+def duration(found: int) -> str:
+    """Writes milliseconds as a duration of Gateway API (GEP-2257): up to five digits for each unit."""
+    if found == 0:
+        return "0s"
+    seconds, rest = divmod(found, 1000)
+    if seconds <= 99_999:
+        return (f"{seconds}s" if seconds else "") + (f"{rest}ms" if rest else "")
+    hours, left = divmod(seconds, 3600)
+    return f"{hours}h" + (f"{left}s" if left else "") + (f"{rest}ms" if rest else "")
+
+
+def is_host(name: str) -> bool:
+    """Returns whether a listener or route can have the hostname: lower-case, perhaps with a leading `*.`."""
+    return len(name) <= 253 and is_dns_subdomain(name.removeprefix("*.")) and not is_ip(name)
+
+
+class HeaderEdits(NamedTuple):
+    filters: tuple[HTTPRouteFilter, ...]
+    refused: tuple[str, ...] = ()
+    """Names of headers that cannot be edited: no names, the Host, or too many."""
+
+
+def header_edits(kind: str, added: Mapping[str, str], replaced: Mapping[str, str], removed: Iterable[str] = ()) -> HeaderEdits:
+    """Returns the filter that edits headers; `kind` is RequestHeaderModifier or ResponseHeaderModifier."""
+    refused: list[str] = []
+    groups: list[dict[str, str]] = []
+    for wanted in (replaced, added, dict.fromkeys(removed, "")):
+        kept: dict[str, str] = {}
+        for name, value in wanted.items():
+            fits = TOKEN.fullmatch(name) and name.lower() != "host" and value.isprintable() and len(value) <= LONGEST_MATCH
+            if fits and name.lower() not in map(str.lower, kept) and len(kept) < MAX_HEADERS:
+                kept[name] = value
+            else:
+                refused.append(name)
+        groups.append(kept)
+    to_set, to_add, to_remove = groups
+    if not any(groups):
+        return HeaderEdits((), tuple(refused))
+    edit = HTTPHeaderFilter(
+        set=tuple(HTTPHeader(name, value) for name, value in to_set.items() if value),
+        add=tuple(HTTPHeader(name, value) for name, value in to_add.items() if value),
+        remove=tuple(to_remove),
+    )
+    refused += [name for name, value in (*to_set.items(), *to_add.items()) if not value]
+    if not (edit.set or edit.add or edit.remove):
+        return HeaderEdits((), tuple(refused))
+    if kind == "RequestHeaderModifier":
+        return HeaderEdits((HTTPRouteFilter(kind, request_header_modifier=edit),), tuple(refused))
+    return HeaderEdits((HTTPRouteFilter(kind, response_header_modifier=edit),), tuple(refused))
+
+
+class Cors(NamedTuple):
+    filter: HTTPRouteFilter | None
+    refused: tuple[str, ...] = ()
+    """Origins, methods and headers that cannot be written."""
+
+
+def cors(
+    origins: Iterable[str],
+    methods: Iterable[str] = (),
+    headers: Iterable[str] = (),
+    exposed: Iterable[str] = (),
+    max_age: int | None = None,
+    credentials: bool = False,
+) -> Cors:
+    """Returns the CORS filter; without a writable origin there is none, so that browsers refuse."""
+    refused: list[str] = []
+
+    def listed(values: Iterable[str], fits: re.Pattern[str] | tuple[str, ...]) -> tuple[str, ...]:
+        found = [each for each in dict.fromkeys(map(str.strip, values)) if each]
+        good = [each for each in found if (each in fits if isinstance(fits, tuple) else fits.fullmatch(each))][:MAX_CORS]
+        refused.extend(each for each in found if each not in good)
+        return ("*",) if "*" in good else tuple(good)
+
+    allowed = listed(origins, ORIGIN)
+    verbs = listed((each.upper() for each in methods), (*METHODS, "*"))[: len(METHODS)]
+    names, shown = listed(headers, TOKEN), listed(exposed, TOKEN)
+    if not allowed:
+        return Cors(None, tuple(refused))
+    age = {} if max_age is None else {"max_age": max(1, min(max_age, 2**31 - 1))}
+    found = HTTPCORSFilter(allowed, credentials, verbs, names, shown, **age)
+    return Cors(HTTPRouteFilter("CORS", cors=found), tuple(refused))
+
+
+class Retried(NamedTuple):
+    codes: tuple[int, ...]
+    refused: tuple[str, ...] = ()
+    """Conditions that cannot be a reason to retry."""
+
+
+def retried(conditions: Iterable[str]) -> Retried:
+    """Returns the status codes of Envoy's conditions for a retry; failed connections are always retried."""
+    codes: list[int] = []
+    refused: list[str] = []
+    for each in conditions:
+        if each.isascii() and each.isdigit() and 400 <= int(each[:4]) <= 599:
+            codes.append(int(each))
+        elif each in _RETRIED:
+            codes += _RETRIED[each]
+        else:
+            refused.append(each)
+    return Retried(tuple(dict.fromkeys(codes)), tuple(refused))
+
+
+# --- matches ---------------------------------------------------------------------------------------------------------
+
+
+def string_prefix(path: str, *, ignore_case: bool = False) -> PathMatch:
+    """Returns a prefix of characters, as most gateways before Gateway API have it."""
+    if ignore_case and path != "/":
+        return PathMatch(PathKind.REGEX, f"(?i){re.escape(path)}.*")
+    return PathMatch(PathKind.STRING, path)
+
+
+def exact_path(path: str, *, ignore_case: bool = False) -> PathMatch:
+    return PathMatch(PathKind.REGEX, f"(?i){re.escape(path)}") if ignore_case else PathMatch(PathKind.EXACT, path)
+
+
+def methods(value: str, *, regex: bool = False) -> tuple[str, ...] | None:
+    """Returns the methods that a text or an alternative of several (`GET|POST`) names; None if it is something else."""
+    alternatives = _ALTERNATIVES.fullmatch(value) if regex else None
+    found = tuple(alternatives[1].split("|")) if alternatives else (value,)
+    return found if all(each in METHODS for each in found) else None
+
+
+def value_match(name: str, kind: str, value: str) -> ValueMatch | None:
+    """Returns the match of a header or query parameter by `exact`, `prefix`, `suffix`, `contains`, `regex` or `present`; None
+    if it cannot be written."""
+    escaped = re.escape(value)
+    patterns = {"prefix": f"{escaped}.*", "suffix": f".*{escaped}", "contains": f".*{escaped}.*", "present": ".*"}
+    written = patterns.get(kind, value)
+    if not TOKEN.fullmatch(name) or not written or len(written) > LONGEST_MATCH or not written.isprintable():
+        return None
+    return ValueMatch(name, written, regex=kind != "exact")

@@ -1,0 +1,66 @@
+"""Admits what is written as an API server would, and says what is left out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.edge.admission.chain import AdmittedObject, admit, admitted
+from lasthop.edge.admission.problem import field
+from lasthop_import.model import Rule
+from lasthop_import.notes import Category, Note, Severity
+from lasthop_import.writer.objects import Written
+from lasthop_import.writer.routes import RULE_REFUSED
+
+INADMISSIBLE: Final = "inadmissible"
+
+
+class Admission:
+    """Admits what is written as an API server would. A rule that is refused is left out; so is any other object."""
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, AdmittedObject] = {}
+        self.notes: list[Note] = []
+        self.dropped: list[Rule] = []
+        """Rules that were left out."""
+
+    def admit(self, written: Written) -> Written | None:
+        stored, problems = admit(written.document)
+        if not problems:
+            try:
+                found = admitted(stored)
+            except msgspec.ValidationError as error:
+                self._note(written, str(error))
+                return None
+            self.objects[found.key] = found
+            return written
+        if written.rules and (fewer := self._without_bad_rules(written)):
+            return self.admit(fewer) if fewer.rules else None
+        self._note(written, "; ".join(f"{field(each.path)}: {each.message}" for each in problems[:3]))
+        return None
+
+    def _without_bad_rules(self, written: Written) -> Written | None:
+        """Returns the route without the rules that are refused by themselves; None if that is not why."""
+        spec = written.document["spec"]
+        kept, rules = [], []
+        for rule, origin in zip(spec["rules"], written.rules, strict=True):
+            _, problems = admit({**written.document, "spec": {**spec, "rules": [rule]}})
+            bad = [each for each in problems if each.path[:2] == ("spec", "rules")]
+            if not bad:
+                kept.append(rule)
+                rules.append(origin)
+                continue
+            self.dropped.append(origin)
+            text = f"the rule is left out, because Gateway API refuses it: {field(bad[0].path)}: {bad[0].message}"
+            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, origin.source, severity=Severity.HIGH))
+        if len(kept) == len(spec["rules"]):
+            return None
+        document = {**written.document, "spec": {**spec, "rules": kept}}
+        return written._replace(document=document, rules=tuple(rules))
+
+    def _note(self, written: Written, text: str) -> None:
+        source = written.sources[0] if written.sources else None
+        message = f"{written.name} is left out, because admission refuses it: {text}"
+        self.notes.append(Note(Category.TODO, INADMISSIBLE, message, source, target=written.name))

@@ -1,0 +1,169 @@
+"""Chooses client certificates: of a backend, by its policy, and of a Gateway, which shows its own to all TLS backends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api.names import is_dns_subdomain
+from lasthop_import.decisions import Decisions
+from lasthop_import.inputs import Inputs
+from lasthop_import.legs import BackendPort, Leg
+from lasthop_import.levels import Level
+from lasthop_import.model import HopTLS, ListenerKey, ObjectName
+from lasthop_import.names import shortened
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.settings import Settings
+from lasthop_import.writer.objects import File, ObjectWriter
+
+KEYS: Final = (("tls.crt", "tls.key"), ("cert", "key"))
+"""Where a certificate and its key may be in a Secret; a policy reads the first two, and Istio also the others."""
+CONFLICT: Final = "client-certificate-conflict"
+WIDENED: Final = "client-certificate-widened"
+DECIDE: Final = "Write clientCertificate: NAMESPACE/NAME, or none, in decisions.yaml."
+
+
+class OfGateways(NamedTuple):
+    """The client certificates that Gateways show to all of their TLS backends."""
+
+    chosen: Mapping[ObjectName, ObjectName]
+    """By Gateway."""
+    hops: frozenset[int]
+    """Ids of the hops that get their certificate so: their policies need not name it."""
+    notes: tuple[Note, ...]
+
+
+def of_gateways(found: Sequence[Leg], gateways: Mapping[ListenerKey, ObjectName], decisions: Decisions) -> OfGateways:
+    """Returns what the old gateway showed to all backends, or what was decided; and what all TLS backends of a Gateway were
+    shown, where their policies could not name it. `gateways`: of each listener."""
+    shown: dict[ObjectName, dict[ObjectName | None, list[Leg]]] = {}
+    owners: dict[int, set[ObjectName]] = {}
+    for leg in found:
+        if leg.tls is None or leg.rule is None or leg.port is None or leg.port.kind != "Service":
+            continue
+        if leg.tls.level in (Level.PASSTHROUGH, Level.PLAINTEXT):
+            continue
+        owners[id(leg.hop)] = {gateways[key] for key in leg.rule.listeners if key in gateways}
+        for gateway in owners[id(leg.hop)]:
+            shown.setdefault(gateway, {}).setdefault(leg.tls.client_certificate, []).append(leg)
+    shared = {gateway for gateway, by_certificate in shown.items() if _from_elsewhere(by_certificate)}
+
+    def by_gateway(leg: Leg) -> bool:
+        tls, own = leg.tls, owners[id(leg.hop)]
+        wide = tls is not None and tls.shown_to_all
+        return wide or decisions.client_certificate is not None or (bool(own) and own <= shared)
+
+    chosen: dict[ObjectName, ObjectName] = {}
+    hops: set[int] = set()
+    notes: list[Note] = []
+    for gateway, by_certificate in sorted(shown.items()):
+        legs = {each: [leg for leg in legs if by_gateway(leg)] for each, legs in by_certificate.items() if each is not None}
+        named = sorted(each for each, covered in legs.items() if covered)
+        if not named or decisions.no_client_certificate:
+            continue
+        hops |= {id(leg.hop) for each in named for leg in legs[each]}
+        source, target = legs[named[0]][0].hop.source, f"Gateway {gateway}"
+        if decisions.client_certificate:
+            chosen[gateway] = decisions.client_certificate
+        elif len(named) > 1:
+            text = f"a Gateway shows one client certificate, and the backends had {len(named)}: {', '.join(map(str, named))}"
+            notes.append(Note(Category.DECISION, CONFLICT, text, source, remedy=DECIDE, target=target))
+            continue
+        else:
+            chosen[gateway] = named[0]
+        if None in by_certificate:
+            text = f"client certificate {chosen[gateway]} is now shown to all TLS backends of the Gateway"
+            notes.append(Note(Category.LOOSENED, WIDENED, text, source, target=target))
+    return OfGateways(chosen, frozenset(hops), tuple(notes))
+
+
+def _from_elsewhere(by_certificate: Mapping[ObjectName | None, Sequence[Leg]]) -> bool:
+    """Returns whether all backends of a Gateway were shown one certificate, which is in another namespace than one of them."""
+    if len(by_certificate) != 1:
+        return False
+    (certificate, legs), *_ = by_certificate.items()
+    return certificate is not None and any(leg.port and leg.port.namespace != certificate.namespace for leg in legs)
+
+
+class Shown(NamedTuple):
+    """What a backend is shown by its own policy."""
+
+    certificate: ObjectName | None = None
+    notes: tuple[Note, ...] = ()
+
+
+def of_port(port: BackendPort, wanted: Sequence[tuple[Leg, HopTLS]], decisions: Decisions, gateways: OfGateways) -> Shown:
+    """Returns the client certificate that all routes to a port use from now on, as a policy has one."""
+    by_certificate: dict[ObjectName | None, Leg] = {}
+    for leg, tls in wanted:
+        by_certificate.setdefault(None if id(leg.hop) in gateways.hops else tls.client_certificate, leg)
+    named = sorted(each for each in by_certificate if each is not None)
+    if not named or decisions.no_client_certificate:
+        return Shown()
+    source = by_certificate[named[0]].hop.source
+    if len(named) > 1:
+        text = f"a backend is shown one client certificate, and the routes to {port} had {len(named)}: "
+        text += ", ".join(map(str, named))
+        return Shown(None, (Note(Category.DECISION, CONFLICT, text, source, remedy=DECIDE),))
+    if None not in by_certificate:
+        return Shown(named[0])
+    text = f"client certificate {named[0]} is now shown on all routes to {port}"
+    return Shown(named[0], (Note(Category.LOOSENED, WIDENED, text, source),))
+
+
+class ClientSecrets:
+    """Finds the Secrets for policies, each of which must be in the policy's own namespace."""
+
+    def __init__(self, inputs: Inputs, settings: Settings, objects: ObjectWriter) -> None:
+        self._inputs = inputs
+        self._settings = settings
+        self._objects = objects
+        self._copied: dict[tuple[ObjectName, str], str] = {}
+
+    def name(self, certificate: ObjectName, namespace: str, source: Source, target: str) -> tuple[str, list[Note]]:
+        """Returns the name of the Secret for a policy of this namespace, and what there is to do; empty if no policy can name
+        it. What is not there fails closed, and so does a certificate that somebody has yet to copy."""
+        if not is_dns_subdomain(certificate.name):
+            text = f"{certificate} cannot be the name of a Secret; no client certificate is shown"
+            return "", [Note(Category.CANNOT, "client-certificate", text, source, target=target, severity=Severity.HIGH)]
+        data = self._inputs.data("Secret", *certificate)
+        keys = next((each for each in KEYS if data is not None and data.keys() >= set(each)), None)
+        if certificate.namespace == namespace:
+            if data is None or keys == KEYS[0]:
+                return certificate.name, []
+            text = f"Secret {certificate} does not have the client certificate as tls.crt and tls.key"
+            note = Note(Category.TODO, "secret-keys", text, source, target=target)
+            return certificate.name, [msgspec.structs.replace(note, remedy="Write these keys into the Secret.")]
+        name = shortened(f"{certificate.name}-from-{certificate.namespace}")
+        if self._settings.with_secrets and data is not None and keys is not None:
+            name = self._copy(certificate, namespace, (data[keys[0]], data[keys[1]]), source)
+            text = f"Secret {certificate} is copied, and does not follow when that is renewed"
+            remedy = "Renew it with the original."
+            copied = f"Secret {namespace}/{name}"
+            return name, [Note(Category.CHANGED, "client-certificate-copied", text, source, "", remedy, copied)]
+        text = (
+            f"the client certificate is in Secret {certificate}, and a policy of namespace {namespace} takes none from there"
+        )
+        remedy = (
+            f"Copy it to Secret {namespace}/{name}, or import with --with-secrets; until then nothing is sent. To have the "
+            f"Gateway show it to all of its TLS backends, write clientCertificate: {certificate} in decisions.yaml."
+        )
+        return name, [Note(Category.TODO, "client-certificate-elsewhere", text, source, remedy=remedy, target=target)]
+
+    def _copy(self, certificate: ObjectName, namespace: str, pair: tuple[bytes, bytes], source: Source) -> str:
+        if known := self._copied.get((certificate, namespace)):
+            return known
+        name = self._objects.free_name("Secret", namespace, f"{certificate.name}-from-{certificate.namespace}")
+        self._copied[certificate, namespace] = name
+        document = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": namespace},
+            "type": "kubernetes.io/tls",
+            "stringData": {"tls.crt": pair[0].decode(errors="replace"), "tls.key": pair[1].decode(errors="replace")},
+        }
+        comment = (f"Copied from Secret {certificate}: it does not follow when that is renewed.",)
+        self._objects.add(File.SECRETS, document, (source,), comment)
+        return name

@@ -1,0 +1,48 @@
+"""Writes how a Gateway verifies clients: its references to CAs, with the revocation lists that the old gateway enforced."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop.base.api.documents import Json
+from lasthop_import.model import ClientValidation, ObjectName, TrustRef
+from lasthop_import.notes import Category, Note, Source
+from lasthop_import.writer.trust import TrustWriter, beside
+
+TODO: Final = "clients-ca-todo"
+"""A ConfigMap that nobody writes: it closes the listeners that refer to it."""
+
+
+class ValidationWriter:
+    def __init__(self, trust: TrustWriter, notes: list[Note], grants: set[tuple[str, str, str, str, str]]) -> None:
+        """`notes` and `grants` are added to."""
+        self._trust = trust
+        self._notes = notes
+        self._grants = grants
+
+    def validation(self, owner: ObjectName, clients: ClientValidation, source: Source) -> Json:
+        """Returns the `tls` of a port of the Gateway `owner`."""
+        mode = {"mode": "AllowInsecureFallback"} if clients.optional else {}
+        if clients.revocation and clients.revocation != tuple(beside(each) for each in clients.trust):
+            refs = self._with_lists(owner, clients, source)
+        else:
+            refs = [self._reference(owner, each) for each in clients.trust]
+        return {"validation": {"caCertificateRefs": refs, **mode}}
+
+    def _reference(self, owner: ObjectName, ca: TrustRef) -> Json:
+        if ca.namespace == owner.namespace:
+            return {"group": "", "kind": ca.kind, "name": ca.name}
+        self._grants.add(("Gateway", owner.namespace, ca.kind, ca.namespace, ca.name))
+        return {"group": "", "kind": ca.kind, "name": ca.name, "namespace": ca.namespace}
+
+    def _with_lists(self, owner: ObjectName, clients: ClientValidation, source: Source) -> list[Json]:
+        """Returns CAs with their revocation lists beside them, or what closes the listeners if they cannot be had: without the
+        lists, clients that were refused would be let in."""
+        name = f"{clients.trust[0].name}-clients" if clients.trust else "clients"
+        found = self._trust.anchors(clients.trust, owner.namespace, name, source, clients.revocation)
+        if found.refs:
+            return list(found.refs)
+        text = f"{found.problem}; the listeners are closed until ConfigMap {owner.namespace}/{TODO} has a ca.crt"
+        remedy = "Write the CA of the clients there, and their revocation list as ca.crl."
+        self._notes.append(Note(Category.TODO, found.reason, text, source, remedy=remedy, target=f"Gateway {owner}"))
+        return [{"group": "", "kind": "ConfigMap", "name": TODO}]

@@ -1,0 +1,325 @@
+"""Writes listeners as Gateways and ListenerSets, with their certificates and the grants that these need.
+
+Clients are verified for a whole port of a Gateway, so listeners that verify theirs in another way get a Gateway of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import CONTROLLER_NAME
+from lasthop.base.api.names import is_dns_label, is_dns_subdomain
+from lasthop_import.inputs import Inputs
+from lasthop_import.model import (
+    ClientValidation,
+    ForeignCertificate,
+    InlineCertificate,
+    Listener,
+    ListenerKey,
+    ObjectName,
+    Rule,
+    SecretCertificate,
+)
+from lasthop_import.names import shortened, slug
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.settings import Settings
+from lasthop_import.writer.client_validation import ValidationWriter
+from lasthop_import.writer.objects import File, ObjectWriter
+from lasthop_import.writer.routes import Parent
+from lasthop_import.writer.trust import TrustWriter
+
+API: Final = "gateway.networking.k8s.io/v1"
+MAX_LISTENERS: Final = 64
+MAX_NAMESPACES: Final = 16
+"""Namespaces that a listener names one by one; with more, all may attach routes."""
+NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
+
+
+class GatewayWriter:
+    def __init__(self, inputs: Inputs, settings: Settings, objects: ObjectWriter, trust: TrustWriter) -> None:
+        self._inputs = inputs
+        self._settings = settings
+        self._objects = objects
+        self.notes: list[Note] = []
+        self.grants: set[tuple[str, str, str, str, str]] = set()
+        self._clients = ValidationWriter(trust, self.notes, self.grants)
+        self.parents: dict[ListenerKey, Parent] = {}
+        """Where routes of a listener attach."""
+        self.gateways: dict[ListenerKey, ObjectName] = {}
+        self._client_certificates: Mapping[ObjectName, ObjectName] = {}
+
+    def place(self, listeners: Iterable[Listener]) -> dict[ObjectName, list[Listener]]:
+        """Merges equal listeners and returns them by the Gateway that each belongs to."""
+        merged: dict[ListenerKey, Listener] = {}
+        for each in listeners:
+            known = merged.get(each.key)
+            merged[each.key] = each if known is None else self._merged(known, each)
+        validations: dict[tuple[ObjectName, int], list[ClientValidation | None]] = {}
+        for each in merged.values():
+            if each.protocol == "HTTPS":
+                owner = each.gateway or self._settings.gateway
+                found = validations.setdefault((owner, each.port), [])
+                if each.clients not in found:
+                    found.append(each.clients)
+        placed: dict[ObjectName, list[Listener]] = {}
+        for key, each in sorted(merged.items(), key=lambda item: _order(item[1])):
+            owner = each.gateway or self._settings.gateway
+            if each.clients is not None and len(validations[owner, each.port]) > 1:
+                owner = self._own_gateway(owner, each)
+            self.gateways[key] = owner
+            placed.setdefault(owner, []).append(each)
+        return placed
+
+    def _merged(self, known: Listener, other: Listener) -> Listener:
+        certificates = tuple(dict.fromkeys((*known.certificates, *other.certificates)))
+        foreign = tuple(each for each in certificates if not isinstance(each, ForeignCertificate))
+        clients = known.clients or other.clients
+        if known.clients and other.clients and known.clients != other.clients:
+            text = f"clients of {known.hostname or 'all hosts'} are verified in two ways; {known.source.object} decides"
+            self.notes.append(Note(Category.ACCESS_CONTROL, "client-validation-conflict", text, other.source))
+        return msgspec.structs.replace(known, certificates=foreign or certificates, clients=clients)
+
+    def _own_gateway(self, owner: ObjectName, listener: Listener) -> ObjectName:
+        """Returns a Gateway for hosts whose clients are verified in another way: a Gateway verifies those of all hosts of a
+        port alike."""
+        assert listener.clients is not None
+        first = listener.clients.trust[0].name if listener.clients.trust else "clients"
+        suffix = f"{first}-optional" if listener.clients.optional else first
+        suffix += "".join(f"-{slug(str(each))}" for each in listener.clients.revocation)
+        own = ObjectName(owner.namespace, shortened(f"{owner.name}-{suffix}"))
+        text = f"clients of {listener.hostname or 'all hosts'} are verified in another way than those of other hosts"
+        remedy = "Point its DNS name to the address of that Gateway."
+        self.notes.append(Note(Category.CHANGED, "own-gateway", text, listener.source, remedy=remedy, target=f"Gateway {own}"))
+        return own
+
+    def write(
+        self,
+        placed: Mapping[ObjectName, Sequence[Listener]],
+        rules: Sequence[Rule],
+        client_certificates: Mapping[ObjectName, ObjectName],
+        profile: bool,
+    ) -> None:
+        """Writes Gateways with up to 64 listeners, ListenerSets with the others, and says where routes attach."""
+        self._client_certificates = client_certificates
+        users = _users(rules, self._settings)
+        if self._settings.parent:
+            for listeners in placed.values():
+                for each in listeners:
+                    self.parents[each.key] = Parent(self._to_parent(each), each.hostname)
+            return
+        if placed:
+            self._objects.add(File.GATEWAY, self._gateway_class(), ())
+        for owner, listeners in placed.items():
+            names = _names(listeners)
+            own, *others = [listeners[i : i + MAX_LISTENERS] for i in range(0, len(listeners), MAX_LISTENERS)]
+            self._gateway(owner, own, names, users, bool(others), profile)
+            for number, chunk in enumerate(others, 2):
+                self._listener_set(owner, f"{owner.name}-{number}", chunk, names, users)
+
+    def _to_parent(self, listener: Listener) -> Json:
+        assert self._settings.parent is not None
+        namespace, name = self._settings.parent
+        if self._settings.parent_listener:
+            return {"name": name, "namespace": namespace, "sectionName": self._settings.parent_listener}
+        return {"name": name, "namespace": namespace, "port": listener.port}
+
+    def _gateway_class(self) -> Json:
+        return {
+            "apiVersion": API,
+            "kind": "GatewayClass",
+            "metadata": {"name": self._settings.gateway_class},
+            "spec": {"controllerName": CONTROLLER_NAME},
+        }
+
+    def _gateway(
+        self,
+        owner: ObjectName,
+        listeners: Sequence[Listener],
+        names: Mapping[ListenerKey, str],
+        users: Mapping[ListenerKey, set[str]],
+        sets: bool,
+        profile: bool,
+    ) -> None:
+        spec: Json = {"gatewayClassName": self._settings.gateway_class}
+        spec["listeners"] = [self._listener(owner, each, names, users, "Gateway") for each in listeners]
+        if sets:
+            spec["allowedListeners"] = {"namespaces": {"from": "Same"}}
+        if tls := self._tls(owner, listeners):
+            spec["tls"] = tls
+        if profile:
+            reference = {"group": "lasthop.dev", "kind": "GatewayProfile", "name": self._settings.gateway.name}
+            spec["infrastructure"] = {"parametersRef": reference}
+        self._add("Gateway", owner, spec, listeners)
+        for each in listeners:
+            reference = {"name": owner.name, "namespace": owner.namespace, "sectionName": names[each.key]}
+            self.parents[each.key] = Parent(reference, each.hostname)
+
+    def _listener_set(
+        self,
+        owner: ObjectName,
+        name: str,
+        listeners: Sequence[Listener],
+        names: Mapping[ListenerKey, str],
+        users: Mapping[ListenerKey, set[str]],
+    ) -> None:
+        own = ObjectName(owner.namespace, name)
+        spec: Json = {"parentRef": {"name": owner.name}}
+        spec["listeners"] = [self._listener(own, each, names, users, "ListenerSet") for each in listeners]
+        self._add("ListenerSet", own, spec, listeners)
+        for each in listeners:
+            reference = {"kind": "ListenerSet", "name": name, "namespace": owner.namespace, "sectionName": names[each.key]}
+            self.parents[each.key] = Parent(reference, each.hostname)
+
+    def _add(self, kind: str, owner: ObjectName, spec: Json, listeners: Sequence[Listener]) -> None:
+        metadata = {"name": owner.name, "namespace": owner.namespace}
+        sources = [each.source for each in listeners]
+        self._objects.add(File.GATEWAY, {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec}, sources)
+
+    def _listener(
+        self,
+        owner: ObjectName,
+        listener: Listener,
+        names: Mapping[ListenerKey, str],
+        users: Mapping[ListenerKey, set[str]],
+        kind: str,
+    ) -> Json:
+        written: Json = {"name": names[listener.key], "port": listener.port, "protocol": listener.protocol}
+        if listener.hostname:
+            written["hostname"] = listener.hostname
+        if listener.passthrough:
+            written["tls"] = {"mode": "Passthrough"}
+        elif listener.protocol in ("HTTPS", "TLS"):
+            refs = [self._certificate(owner, each, listener, kind) for each in listener.certificates]
+            refs = refs or [self._certificate(owner, ForeignCertificate("no certificate is named"), listener, kind)]
+            written["tls"] = {
+                "mode": "Terminate",
+                "certificateRefs": [ref for n, ref in enumerate(refs) if ref not in refs[:n]],
+            }
+        namespaces = sorted({*listener.routes_from, *users.get(listener.key, set())})
+        if namespaces and namespaces != [owner.namespace]:
+            written["allowedRoutes"] = {"namespaces": _allowed(namespaces)}
+        return written
+
+    def _certificate(
+        self,
+        owner: ObjectName,
+        certificate: SecretCertificate | InlineCertificate | ForeignCertificate,
+        at: Listener,
+        kind: str,
+    ) -> Json:
+        match certificate:
+            case SecretCertificate(namespace, name) if is_dns_label(namespace) and is_dns_subdomain(name):
+                self._note_secret(ObjectName(namespace, name), at.source)
+                return self._secret(owner, ObjectName(namespace, name), kind)
+            case InlineCertificate(namespace, name, chain, key) if is_dns_label(namespace) and is_dns_subdomain(name):
+                if self._settings.with_secrets:
+                    metadata = {"name": name, "namespace": namespace}
+                    data = {"tls.crt": chain, "tls.key": key.reveal()}
+                    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls"}
+                    self._objects.add(File.SECRETS, {**secret, "stringData": data}, (at.source,))
+                else:
+                    text = f"the certificate is in the object itself, with its key; Secret {namespace}/{name} is not written"
+                    remedy = "Pass --with-secrets, or create the Secret."
+                    self.notes.append(Note(Category.TODO, "inline-certificate", text, at.source, remedy=remedy))
+                return self._secret(owner, ObjectName(namespace, name), kind)
+            case _:
+                return self._placeholder(owner, certificate, at, kind)
+
+    def _placeholder(
+        self,
+        owner: ObjectName,
+        certificate: SecretCertificate | InlineCertificate | ForeignCertificate,
+        at: Listener,
+        kind: str,
+    ) -> Json:
+        """Refers to the default certificate, or to a Secret that does not exist, with which the listener is closed."""
+        if self._settings.default_certificate:
+            return self._secret(owner, self._settings.default_certificate, kind)
+        what = certificate.what if isinstance(certificate, ForeignCertificate) else f"{certificate.name!r} is no Secret's name"
+        host = at.hostname or f"port {at.port}"
+        remedy = f"Create Secret {owner.namespace}/{_TODO_CERTIFICATE}, or pass --default-certificate NS/SECRET."
+        text = f"{host} has no certificate of its own: {what}"
+        self.notes.append(Note(Category.TODO, "default-certificate", text, at.source, remedy=remedy))
+        return self._secret(owner, ObjectName(owner.namespace, _TODO_CERTIFICATE), kind)
+
+    def _secret(self, owner: ObjectName, secret: ObjectName, kind: str) -> Json:
+        if secret.namespace == owner.namespace:
+            return {"name": secret.name}
+        self.grants.add((kind, owner.namespace, "Secret", secret.namespace, secret.name))
+        return {"name": secret.name, "namespace": secret.namespace}
+
+    def _note_secret(self, secret: ObjectName, source: Source) -> None:
+        if self._inputs.find("Secret", *secret) is None:
+            text = f"Secret {secret} {self._inputs.absence('Secret', *secret)}; its listener is closed while it is missing"
+            severity = Severity.WARNING
+            self.notes.append(Note(Category.TODO, "secret-missing", text, source, severity=severity))
+        elif not self._settings.in_cluster and not self._settings.with_secrets:
+            text = f"Secret {secret} is not copied, because it holds a private key"
+            remedy = "Apply it as before, or pass --with-secrets for a folder."
+            note = Note(Category.TODO, "secret-not-copied", text, source, remedy=remedy, severity=Severity.INFO)
+            self.notes.append(note)
+
+    def _tls(self, owner: ObjectName, listeners: Sequence[Listener]) -> Json:
+        tls: Json = {}
+        if client := self._client_certificates.get(owner):
+            tls["backend"] = {
+                "clientCertificateRef": {"group": "", "kind": "Secret", **self._secret(owner, client, "Gateway")}
+            }
+        ports = {each.port: each.clients for each in listeners if each.clients is not None}
+        if ports:
+            places = {each.port: each.source for each in listeners if each.clients is not None}
+            validated = [
+                {"port": port, "tls": self._clients.validation(owner, each, places[port])}
+                for port, each in sorted(ports.items())
+            ]
+            tls["frontend"] = {"default": {}, "perPort": validated}
+        return tls
+
+
+_TODO_CERTIFICATE: Final = "default-certificate-todo"
+
+
+def _order(listener: Listener) -> tuple[object, ...]:
+    """Returns the order of listeners: plain HTTP first, so that a Gateway itself has it, and not a ListenerSet."""
+    protocols = ("HTTP", "HTTPS", "TLS", "TCP", "UDP")
+    return (protocols.index(listener.protocol), listener.port, listener.hostname.split(".")[::-1], str(listener.gateway))
+
+
+def _names(listeners: Sequence[Listener]) -> dict[ListenerKey, str]:
+    """Returns a name for each listener, as `https-shop-example-org`; other ports than 80 and 443 are part of it."""
+    found: dict[ListenerKey, str] = {}
+    taken: set[str] = set()
+    for each in listeners:
+        usual = {"HTTP": 80, "HTTPS": 443}.get(each.protocol) == each.port
+        parts = [
+            each.protocol.lower(),
+            *([] if usual else [str(each.port)]),
+            *([slug(each.hostname)] if each.hostname else []),
+        ]
+        name = wanted = shortened("-".join(parts))
+        number = 1
+        while name in taken:
+            number += 1
+            name = shortened(f"{wanted}-{number}")
+        taken.add(name)
+        found[each.key] = name
+    return found
+
+
+def _users(rules: Sequence[Rule], settings: Settings) -> dict[ListenerKey, set[str]]:
+    found: dict[ListenerKey, set[str]] = {}
+    for rule in rules:
+        for key in rule.listeners:
+            found.setdefault(key, set()).add(rule.namespace)
+    return found
+
+
+def _allowed(namespaces: Sequence[str]) -> Json:
+    if len(namespaces) > MAX_NAMESPACES:
+        return {"from": "All"}
+    expression = {"key": NAMESPACE_LABEL, "operator": "In", "values": list(namespaces)}
+    return {"from": "Selector", "selector": {"matchExpressions": [expression]}}

@@ -1,0 +1,88 @@
+"""Collects the objects that an import writes, with the file that each belongs to and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from lasthop.base.api.documents import Json
+from lasthop_import.model import Rule
+from lasthop_import.names import shortened
+from lasthop_import.notes import Source
+
+IMPORTED_FROM: Final = "lasthop.dev/imported-from"
+SHOWN_SOURCES: Final = 20
+"""Sources that an annotation names; a Service may have thousands of routes."""
+
+
+class File(StrEnum):
+    GATEWAY = "gateway.yaml"
+    ROUTES = "routes.yaml"
+    BACKEND_TLS = "backend-tls.yaml"
+    TRUST = "trust.yaml"
+    WAIVERS = "waivers.yaml"
+    OPERATOR = "operator.yaml"
+    BACKENDS = "backends.yaml"
+    SECRETS = "secrets.yaml"
+
+
+class Written(NamedTuple):
+    file: File
+    document: Json
+    sources: tuple[Source, ...]
+    comment: tuple[str, ...] = ()
+    """Lines above the object."""
+    rules: tuple[Rule, ...] = ()
+    """Of a route: what each of its rules is made of."""
+
+    @property
+    def kind(self) -> str:
+        return str(self.document["kind"])
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        metadata = self.document["metadata"]
+        return (metadata.get("namespace", ""), self.kind, metadata["name"])
+
+    @property
+    def name(self) -> str:
+        namespace, kind, name = self.key
+        return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+
+
+class ObjectWriter:
+    def __init__(self, taken: Iterable[tuple[str, str, str]], origin: Callable[[Source], str]) -> None:
+        """`taken`: kind, namespace and name of objects that exist; `origin` names a source, as in annotations."""
+        self._taken = set(taken)
+        self._origin = origin
+        self.objects: list[Written] = []
+
+    def free_name(self, kind: str, namespace: str, wanted: str) -> str:
+        """Returns a name that no object of the kind has, and keeps it."""
+        name = shortened(wanted)
+        number = 1
+        while (kind, namespace, name) in self._taken:
+            number += 1
+            name = shortened(f"{wanted}-{number}")
+        self._taken.add((kind, namespace, name))
+        return name
+
+    def add(
+        self,
+        file: File,
+        document: Json,
+        sources: Iterable[Source],
+        comment: tuple[str, ...] = (),
+        rules: tuple[Rule, ...] = (),
+    ) -> Written:
+        found = tuple(dict.fromkeys(sources))
+        names = sorted({self._origin(source) for source in found})
+        if names:
+            more = f",and {len(names) - SHOWN_SOURCES} more" if len(names) > SHOWN_SOURCES else ""
+            metadata = document["metadata"]
+            annotations = {**metadata.get("annotations", {}), IMPORTED_FROM: ",".join(names[:SHOWN_SOURCES]) + more}
+            document = {**document, "metadata": {**metadata, "annotations": annotations}}
+        written = Written(file, document, found, comment, rules)
+        self.objects.append(written)
+        return written

@@ -1,0 +1,331 @@
+"""Writes what each port requires: BackendTLSPolicies, the `tls` of XBackends, PinSets and VerificationWaivers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api.core import CRL_KEY
+from lasthop.base.api.documents import Json
+from lasthop.base.api.profiles import PREFIX
+from lasthop.base.pki import parse
+from lasthop.base.pki.parse import Certificate, Unreadable
+from lasthop.base.text.printable import printable
+from lasthop.engine.plan.tls_options import OPTIONS, TLSOptions
+from lasthop.engine.resolve.backends.app_protocols import says_tls
+from lasthop_import.decisions import CA, Decision, Decisions, Question, default_expiry, entry
+from lasthop_import.inputs import Inputs
+from lasthop_import.legs import BackendPort, Leg
+from lasthop_import.levels import Level, NewLevel, over_believed
+from lasthop_import.model import HopTLS, HostBackend, Name, NameKind
+from lasthop_import.names import shortened
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.settings import Settings
+from lasthop_import.writer.client_certificates import ClientSecrets, OfGateways, of_port
+from lasthop_import.writer.conflicts import Settled, difference_notes, merged, policed, settled
+from lasthop_import.writer.objects import File, ObjectWriter
+from lasthop_import.writer.trust import SYSTEM_REF, Anchors, TrustWriter
+from lasthop_import.writer.verification import Verification, as_before, as_decided, question, todo
+
+API: Final = "gateway.networking.k8s.io/v1"
+LASTHOP: Final = "lasthop.dev/v1alpha1"
+LONGEST_REASON: Final = 1024
+
+
+class Verdict(NamedTuple):
+    """What a port requires now, for the rows of the report."""
+
+    new: NewLevel
+    target: str = ""
+    """The object that says so."""
+    detail: str = ""
+
+
+class PolicyWriter:
+    def __init__(
+        self,
+        inputs: Inputs,
+        settings: Settings,
+        decisions: Decisions,
+        objects: ObjectWriter,
+        trust: TrustWriter,
+        gateways: OfGateways,
+    ) -> None:
+        self._inputs = inputs
+        self._settings = settings
+        self._decisions = decisions
+        self._objects = objects
+        self._trust = trust
+        self._gateways = gateways
+        self._secrets = ClientSecrets(inputs, settings, objects)
+        self.notes: list[Note] = []
+        self.questions: list[Question] = []
+        self.entries: list[str] = []
+        """Decisions that the shortcuts of the command line have made, for decisions.yaml."""
+        self.xbackend_tls: dict[tuple[str, str], Json] = {}
+        """`tls` by namespace and name of an XBackend."""
+        self.grants: set[tuple[str, str, str, str, str]] = set()
+        """For client certificates of XBackends."""
+        self.waivers = False
+        self.plaintext_ports: set[tuple[str, str, int]] = set()
+        """Namespace, Service and number of ports that say TLS and stay plaintext, as somebody has decided."""
+
+    def write(self, legs: Sequence[Leg]) -> Verdict | None:
+        """Writes the policy of the port that all the legs lead to; returns None where none had TLS of the gateway's own."""
+        wanted = policed(legs)
+        if not wanted:
+            self.notes += believed_notes(legs)
+            return None
+        found = settled(wanted)
+        port = found.leg.port
+        assert port is not None
+        source = found.leg.hop.source
+        decision = self._decision(port, found)
+        tls = merged(found.conflict) if found.conflict and decision and decision.merge else found.tls
+        if decision and decision.plaintext and all(each.was_plaintext for _, each in wanted):
+            self._note(Category.CHANGED, "plaintext-decided", f"stays plaintext: {decision.reason}", source)
+            if says_tls(port.app_protocol):
+                self._correct(port, source)
+            return Verdict(NewLevel.PLAINTEXT, "", f"decided: {decision.reason}")
+        verification = self._verification(port, tls, found, decision, source)
+        shown = of_port(port, wanted, self._decisions, self._gateways)
+        tls = msgspec.structs.replace(tls, client_certificate=shown.certificate)
+        target = self._target(port, tls, verification, decision, [leg.hop.source for leg, _ in wanted])
+        self.notes += [msgspec.structs.replace(each, target=target) for each in shown.notes]
+        self.notes += self._differences(legs, found, tls, verification, target)
+        if verification.open:
+            self._ask(port, tls, verification, source, target)
+        return Verdict(verification.new, target, verification.text)
+
+    def _correct(self, port: BackendPort, source: Source) -> None:
+        """A port that says TLS is never sent plaintext, so the Service must not say it."""
+        self.plaintext_ports.add((port.namespace, port.name, port.number))
+        text = f"appProtocol {port.app_protocol} of {port} says TLS, and what says so is refused without a policy"
+        remedy = "Remove appProtocol from the port, or write a plaintext protocol." if self._settings.in_cluster else ""
+        category = Category.TODO if self._settings.in_cluster else Category.CHANGED
+        done = "" if self._settings.in_cluster else "; it is left out of the Service"
+        self._note(category, "app-protocol", f"{text}{done}", source, remedy=remedy)
+
+    # --- what is required --------------------------------------------------------------------------------------------
+
+    def _decision(self, port: BackendPort, found: Settled) -> Decision | None:
+        """Returns the decision for a port: from the file, or by the shortcuts of the command line."""
+        decided = self._decisions.by_port.get(str(port))
+        if decided or found.conflict:
+            return decided
+        level, settings = found.tls.level, self._settings
+        expires = default_expiry(settings.now, settings.waiver_days)
+        if level is Level.CHAIN and settings.chain_only == "strict":
+            return Decision(str(port), choice="strict")
+        chosen = {Level.UNVERIFIED: (settings.unverified, "All"), Level.CHAIN: (settings.chain_only, "Names")}.get(level)
+        if not chosen or chosen[0] != "waive":
+            return None
+        self.entries.append(entry(str(port), chosen[1], settings.reason, expires, f"{level} ({found.tls.why})"))
+        return Decision(str(port), waive=chosen[1], reason=settings.reason, expires="" if expires == "never" else expires)
+
+    def _verification(
+        self, port: BackendPort, tls: HopTLS, found: Settled, decision: Decision | None, source: Source
+    ) -> Verification:
+        if decision and decision.plaintext:
+            text = "plaintext is decided, but some route had TLS to this port, which no decision can take away"
+            return todo(port, tls, "plaintext-refused", text)
+        if found.conflict and not (decision and (decision.merge or decision.names_trust)):
+            return todo(port, tls, "conflict", "routes ask for different CAs or names on this port")
+        if decision is None or not decision.names_trust:
+            anchors = self._trust.anchors(tls.trust, port.namespace, port.name, source, tls.revocation)
+        else:
+            if tls.revocation and not self._has_lists(decision.ca, port.namespace):
+                text = "certificates were looked up in a revocation list, and what is decided for this port has none"
+                self._note(Category.LOOSENED, "crl-dropped", text, source)
+            anchors = self._decided_anchors(decision.ca, port, source)
+        if decision is None or (decision.merge and not decision.hostname and not decision.names):
+            return as_before(port, tls, anchors)
+        pinned = self._pinned(decision)
+        if isinstance(pinned, str):
+            return todo(port, tls, "pin-unreadable", pinned)
+        return as_decided(port, tls, decision, anchors, pinned)
+
+    def _has_lists(self, ca: CA | None, namespace: str) -> bool:
+        return ca is not None and CRL_KEY in (self._inputs.data(ca.kind, namespace, ca.name) or {})
+
+    def _decided_anchors(self, ca: CA | None, port: BackendPort, source: Source) -> Anchors:
+        return self._trust.decided(ca, port.namespace, port.name, source) if ca else Anchors()
+
+    def _pinned(self, decision: Decision) -> tuple[Certificate, ...] | str:
+        found: list[Certificate] = []
+        for file in decision.certificates:
+            parsed = parse.certificates(self._decisions.files.get(file, b""))
+            if isinstance(parsed, Unreadable):
+                return f"{file}, which the decision pins, {parsed.message}"
+            found.append(parsed[0])
+        return tuple(found)
+
+    # --- objects -----------------------------------------------------------------------------------------------------
+
+    def _target(
+        self, port: BackendPort, tls: HopTLS, found: Verification, decision: Decision | None, sources: Sequence[Source]
+    ) -> str:
+        """Writes the policy, or keeps the XBackend's tls, and returns its name."""
+        name = self._policy_name(port)
+        validation: Json = {"hostname": found.hostname}
+        refs = self._refs(port, name, tls, found, decision, sources)
+        if found.anchors.system and not found.waives:
+            validation["wellKnownCACertificates"] = "System"
+        else:
+            validation["caCertificateRefs"] = refs
+        if found.names and found.waives != "Names":
+            validation["subjectAltNames"] = [_san(each) for each in found.names]
+        comment = (f"TODO ({found.reason}): {printable(found.text)}", "It fails closed until decisions.yaml says more.")
+        if port.kind == "XBackend":
+            self.xbackend_tls[port.namespace, port.name] = self._xbackend_tls(port, tls, validation, sources[0])
+            return f"XBackend {port.namespace}/{port.name}"
+        target = {"group": "", "kind": "Service", "name": port.name, **({"sectionName": port.section} if port.section else {})}
+        spec: Json = {"targetRefs": [target], "validation": validation}
+        free = self._objects.free_name("BackendTLSPolicy", port.namespace, name)
+        if options := written_options(
+            self._with_certificate(tls, port, sources[0], f"BackendTLSPolicy {port.namespace}/{free}")
+        ):
+            spec["options"] = options
+        metadata = {"name": free, "namespace": port.namespace}
+        document = {"apiVersion": API, "kind": "BackendTLSPolicy", "metadata": metadata, "spec": spec}
+        return self._objects.add(File.BACKEND_TLS, document, sources, comment if found.open else ()).name
+
+    def _with_certificate(self, tls: HopTLS, port: BackendPort, source: Source, target: str) -> TLSOptions:
+        if tls.client_certificate is None:
+            return tls.options
+        name, notes = self._secrets.name(tls.client_certificate, port.namespace, source, target)
+        self.notes += notes
+        return msgspec.structs.replace(tls.options, client_certificate=name)
+
+    def _policy_name(self, port: BackendPort) -> str:
+        ports = self._inputs.ports(port.namespace, port.name) or ()
+        return f"{port.name}-{port.section}" if len(ports) > 1 and port.section else port.name
+
+    def _refs(
+        self,
+        port: BackendPort,
+        name: str,
+        tls: HopTLS,
+        found: Verification,
+        decision: Decision | None,
+        sources: Sequence[Source],
+    ) -> list[Json]:
+        if found.open:
+            return [{"group": "", "kind": "ConfigMap", "name": shortened(f"{name}-ca-todo")}]
+        refs: list[Json] = [SYSTEM_REF] if found.anchors.system else list(found.anchors.refs)
+        if found.pinned or found.hashes:
+            refs = [self._pin_set(port, name, found, sources)]
+        if found.waives and decision:
+            refs.append(self._waiver(port, name, found.waives, decision, tls, sources))
+        return refs
+
+    def _pin_set(self, port: BackendPort, name: str, found: Verification, sources: Sequence[Source]) -> Json:
+        spec: Json = {}
+        if found.hashes:
+            spec["pins"] = [{"type": kind, "algorithm": "SHA256", "value": value} for kind, value in found.hashes]
+        if found.pinned:
+            spec["certificates"] = [each.pem.decode().strip() + "\n" for each in found.pinned]
+        return self._extension("PinSet", File.BACKEND_TLS, port, name, spec, sources)
+
+    def _waiver(
+        self, port: BackendPort, name: str, waives: str, decision: Decision, tls: HopTLS, sources: Sequence[Source]
+    ) -> Json:
+        self.waivers = True
+        origin = f" (imported: {sources[0].object}, {tls.why})"
+        spec: Json = {"waives": waives, "reason": printable(f"{decision.reason}{origin}")[:LONGEST_REASON]}
+        if decision.owner:
+            spec["owner"] = printable(decision.owner)[:253]
+        if decision.expires:
+            spec["expires"] = decision.expires
+        return self._extension("VerificationWaiver", File.WAIVERS, port, name, spec, sources)
+
+    def _extension(self, kind: str, file: File, port: BackendPort, name: str, spec: Json, sources: Sequence[Source]) -> Json:
+        free = self._objects.free_name(kind, port.namespace, name)
+        metadata = {"name": free, "namespace": port.namespace}
+        self._objects.add(file, {"apiVersion": LASTHOP, "kind": kind, "metadata": metadata, "spec": spec}, sources)
+        return {"group": "lasthop.dev", "kind": kind, "name": free}
+
+    def _xbackend_tls(self, port: BackendPort, tls: HopTLS, validation: Json, source: Source) -> Json:
+        if options := written_options(tls.options):
+            text = "an XBackend has no options, so these are not carried over"
+            value = ", ".join(f"{key}={value}" for key, value in options.items())
+            self.notes.append(Note(Category.CANNOT, "xbackend-options", text, source, value))
+        if tls.client_certificate is None:
+            return {"mode": "ServerOnly", "validation": validation}
+        namespace, name = tls.client_certificate
+        if namespace != port.namespace:
+            self.grants.add(("XBackend", port.namespace, "Secret", namespace, name))
+        reference = {"group": "", "kind": "Secret", "name": name, "namespace": namespace}
+        return {"mode": "ClientAndServer", "clientCertificateRef": reference, "validation": validation}
+
+    # --- what to say -------------------------------------------------------------------------------------------------
+
+    def _ask(self, port: BackendPort, tls: HopTLS, found: Verification, source: Source, target: str) -> None:
+        self.questions.append(question(port, tls, found, source.object))
+        remedy = f"Decide on {port} in decisions.yaml."
+        if tls.level is Level.UNVERIFIED:
+            place = f"{found.hostname}:{port.number}" if port.kind == "Service" else f"{port.name}:{port.number}"
+            remedy += f" What the backend presents: lasthop pin {place}, from where it can be reached."
+        self._note(Category.DECISION, found.reason, found.text, source, target, remedy)
+
+    def _differences(self, legs: Sequence[Leg], found: Settled, tls: HopTLS, now: Verification, target: str) -> list[Note]:
+        notes = list(difference_notes(legs, found, target))
+        source = found.leg.hop.source
+        decided = str(found.leg.port) in self._decisions.by_port
+        notes += believed_notes(legs, target, Severity.WARNING if decided else None)
+        if now.open:
+            return notes
+        host_backend = isinstance(found.leg.hop.backend, HostBackend)
+        if tls.level is Level.HOST_NAME or (tls.sni_of_host and not tls.sni):
+            text = f"SNI was the request's Host; it is always {now.hostname} now"
+            notes.append(Note(Category.CHANGED, "sni-fixed", text, source, target=target))
+        elif not tls.sni and not host_backend:
+            text = f"no SNI was sent; it is {now.hostname} now"
+            notes.append(Note(Category.CHANGED, "sni-added", text, source, target=target))
+        if now.new in (NewLevel.NAME, NewLevel.URI, NewLevel.PINNED) and tls.level in (Level.CHAIN, Level.UNVERIFIED):
+            text = f"a certificate without the name {now.hostname} is refused now"
+            notes.append(Note(Category.TIGHTENED, "names-now-checked", text, source, target=target))
+        elif now.new is NewLevel.NAME and tls.cn_fallback:
+            text = "a certificate that has its name only in the CN was accepted, and is refused now"
+            remedy = "If it has no subjectAltName, pin it: lasthop pin."
+            notes.append(Note(Category.TIGHTENED, "cn-only-risk", text, source, remedy=remedy, target=target))
+        if now.new is NewLevel.PINNED_ONLY and tls.level is Level.CHAIN:
+            text = "the configured CA is a single certificate, which is pinned; its dates are no longer checked"
+            notes.append(Note(Category.LOOSENED, "leaf-as-ca", text, source, target=target))
+        return notes
+
+    def _note(self, category: Category, reason: str, text: str, source: Source, target: str = "", remedy: str = "") -> None:
+        self.notes.append(Note(category, reason, text, source, remedy=remedy, target=target))
+
+
+def believed_notes(legs: Sequence[Leg], target: str = "", severity: Severity | None = None) -> list[Note]:
+    """Returns where a configuration seems to say more than the old gateway did."""
+    return [
+        Note(
+            Category.BELIEVED,
+            leg.tls.believed_reason or "not-as-it-seems",
+            f"looks like {leg.tls.believed}, but was {leg.tls.level}: {leg.tls.why}",
+            leg.hop.source,
+            target=target,
+            severity=severity,
+        )
+        for leg in legs
+        if leg.tls and over_believed(leg.tls.level, leg.tls.believed)
+    ]
+
+
+def written_options(options: TLSOptions) -> Json:
+    """Returns the options of a policy that differ from the defaults."""
+    defaults = msgspec.structs.asdict(TLSOptions())
+    found: Json = {}
+    for option in OPTIONS:
+        value = getattr(options, option.field)
+        if value is not None and value != defaults[option.field]:
+            found[f"{PREFIX}{option.name}"] = value if isinstance(value, str) else ",".join(value)
+    return found
+
+
+def _san(name: Name) -> Json:
+    return {"type": "URI", "uri": name.value} if name.kind is NameKind.URI else {"type": "Hostname", "hostname": name.value}

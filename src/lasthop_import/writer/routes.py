@@ -1,0 +1,312 @@
+"""Writes rules as HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes and UDPRoutes, within the limits of each kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.kinds import plain
+from lasthop.engine.plan.limits import Limits
+from lasthop.engine.resolve.routing.hostnames import intersection
+from lasthop.engine.resolve.routing.regexes import Regexes
+from lasthop_import.legs import BackendPort, Leg, h2c_notes
+from lasthop_import.model import Hop, ListenerKey, Match, PathKind, PathMatch, RouteKind, Rule, ValueMatch
+from lasthop_import.names import slug
+from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.writer.objects import File, ObjectWriter
+
+API: Final = "gateway.networking.k8s.io/v1"
+MAX_RULES, MAX_MATCHES, MAX_ALL_MATCHES, MAX_HOSTNAMES, MAX_BACKENDS = 16, 64, 128, 16, 16
+GRPC_FILTERS: Final = ("RequestHeaderModifier", "ResponseHeaderModifier")
+_METHOD: Final = re.compile(r"/([A-Za-z_][A-Za-z0-9_.]*)/(?:([A-Za-z_][A-Za-z0-9_]*)/?)?")
+RULE_REFUSED: Final = "rule-refused"
+STREAMS: Final = (RouteKind.TLS, RouteKind.TCP, RouteKind.UDP)
+
+
+class Parent(NamedTuple):
+    """Where a route attaches."""
+
+    reference: Json
+    hostname: str = ""
+
+
+Parents = Mapping[ListenerKey, Parent]
+
+
+class RouteWriter:
+    def __init__(self, objects: ObjectWriter, ports: Mapping[int, BackendPort], experimental: bool) -> None:
+        """`ports`: where each hop leads, by the id of the hop."""
+        self._objects = objects
+        self._ports = ports
+        self._experimental = experimental
+        self.notes: list[Note] = []
+        self.grants: set[tuple[str, str, str, str, str]] = set()
+        """(route kind, its namespace, backend's kind, its namespace and name) of references to other namespaces."""
+        self.refused: list[Rule] = []
+        """Rules that cannot be written."""
+
+    def write(self, rules: Sequence[Rule], parents: Parents) -> None:
+        groups: dict[tuple[Any, ...], list[Rule]] = {}
+        for rule in map(self._kind_that_fits, filter(self._is_sound, rules)):
+            listeners = tuple(sorted(set(rule.listeners), key=str))
+            groups.setdefault((rule.kind, rule.namespace, rule.route, rule.hostnames, listeners), []).append(rule)
+        for (kind, namespace, name, hostnames, listeners), found in groups.items():
+            for chunk in _chunks(hostnames, MAX_HOSTNAMES) if hostnames else [()]:
+                references = _references(listeners, chunk, parents, namespace)
+                self._route(kind, namespace, name, chunk, references, found)
+
+    def _is_sound(self, rule: Rule) -> bool:
+        """Returns whether a rule can be written, and Envoy can compile its regular expressions."""
+        problem = rule.refused or next(filter(None, (Regexes(Limits()).problem(each) for each in _patterns(rule))), "")
+        if problem:
+            text = f"the rule is left out: {problem}"
+            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, rule.source, severity=Severity.HIGH))
+            self.refused.append(rule)
+        return not problem
+
+    def _kind_that_fits(self, rule: Rule) -> Rule:
+        """Returns a rule for gRPC as one of an HTTPRoute where a GRPCRoute cannot say it."""
+        if rule.kind is not RouteKind.GRPC:
+            return rule
+        retried = rule.retry is not None and rule.retry.attempts > 0
+        said = not retried and rule.auth is None and not plain(rule.timeouts)
+        said = said and all(each.type in GRPC_FILTERS for each in rule.filters)
+        if said and all(_grpc_match(match) is not None for match in rule.matches):
+            return rule
+        text = "matches or filters that a GRPCRoute cannot have; an HTTPRoute is written instead"
+        self.notes.append(Note(Category.CHANGED, "grpc-as-http", text, rule.source))
+        self.notes += [note for hop in rule.hops for note in h2c_notes(hop, self._ports.get(id(hop)))]
+        return msgspec.structs.replace(rule, kind=RouteKind.HTTP)
+
+    def _route(
+        self, kind: RouteKind, namespace: str, name: str, hostnames: Sequence[str], parents: list[Json], rules: list[Rule]
+    ) -> None:
+        written = [(rule, each) for rule in rules for each in self._rules(kind, rule)]
+        chunks = list(_packed(written, 1 if kind in STREAMS else MAX_RULES))
+        # Of matches that are equally specific, the older route wins, then the name: names must sort as the rules do.
+        width = len(str(len(chunks)))
+        base = self._base_name(kind, namespace, name, hostnames)
+        for number, chunk in enumerate(chunks, 1):
+            wanted = base if len(chunks) == 1 else f"{base}-{number:0{width}}"
+            free = wanted if len(chunks) == 1 else self._objects.free_name(kind, namespace, wanted)
+            spec: Json = {"parentRefs": parents}
+            if hostnames:
+                spec["hostnames"] = list(hostnames)
+            spec["rules"] = [each for _, each in chunk]
+            document = {
+                "apiVersion": API,
+                "kind": str(kind),
+                "metadata": {"name": free, "namespace": namespace},
+                "spec": spec,
+            }
+            found = tuple(rule for rule, _ in chunk)
+            self._objects.add(File.ROUTES, document, tuple(rule.source for rule in found), rules=found)
+
+    def _base_name(self, kind: RouteKind, namespace: str, name: str, hostnames: Sequence[str]) -> str:
+        """Returns the rule's own name for a route; the hostname is added where there are several of it."""
+        free = self._objects.free_name(kind, namespace, name)
+        if free == name or not hostnames:
+            return free
+        return self._objects.free_name(kind, namespace, f"{name}-{slug(hostnames[0])}")
+
+    # --- rules -------------------------------------------------------------------------------------------------------
+
+    def _rules(self, kind: RouteKind, rule: Rule) -> Iterator[Json]:
+        written: Json = {"name": rule.name} if rule.name else {}
+        if kind in STREAMS:
+            yield {**written, **self._backends(rule, weights_only=True)}
+            return
+        filters = [_filter(each) for each in rule.filters] + list(self._hop_filters(rule))
+        rest: Json = {"filters": filters} if filters else {}
+        rest |= self._backends(rule)
+        if kind is RouteKind.HTTP:
+            if timeouts := plain(rule.timeouts):
+                rest["timeouts"] = timeouts
+            if rule.retry is not None and self._allowed("retry", rule.source):
+                rest["retry"] = {"attempts": rule.retry.attempts, **plain(rule.retry)}
+        elif rule.retry is not None:
+            text = "nothing was retried; a call that could not be sent is tried at one other endpoint now"
+            self.notes.append(Note(Category.CHANGED, "grpc-connects-retried", text, rule.source, severity=Severity.INFO))
+        if rule.persistence is not None and len(rule.hops) > 1:
+            text = "sessions are kept with one backend only, and the rule has several; they are not kept any more"
+            self.notes.append(Note(Category.CANNOT, "affinity-dropped", text, rule.source))
+        elif rule.persistence is not None and self._allowed("sessionPersistence", rule.source):
+            rest["sessionPersistence"] = {"type": rule.persistence.type, **plain(rule.persistence)}
+        matches = tuple(_match(kind, each, rule, self.notes) for each in rule.matches)
+        # One without conditions matches everything, whatever the others say.
+        for number, chunk in enumerate(_chunks(matches, MAX_MATCHES) if matches and all(matches) else [()]):
+            named = {"name": f"{rule.name}-{number + 1}"} if rule.name and number else written
+            yield {**named, **({"matches": list(chunk)} if chunk else {}), **rest}
+
+    def _allowed(self, field: str, source: Source) -> bool:
+        if not self._experimental:
+            text = f"{field} needs the experimental channel of Gateway API"
+            self.notes.append(Note(Category.CANNOT, "needs-experimental", text, source, remedy="Leave out --standard."))
+        return self._experimental
+
+    def _backends(self, rule: Rule, weights_only: bool = False) -> Json:
+        refs = []
+        for hop in rule.hops:
+            port = self._ports.get(id(hop))
+            if port is not None:
+                ref = self._reference(hop, port, rule)
+                if any(each.weight != 1 for each in rule.hops):
+                    ref["weight"] = min(hop.weight, 1_000_000)
+                if hop.filters and not weights_only:
+                    ref["filters"] = [_filter(each) for each in hop.filters]
+                refs.append(ref)
+        if len(refs) > MAX_BACKENDS:
+            text = f"{len(refs)} backends are more than the {MAX_BACKENDS} of a rule; those after that are left out"
+            self.notes.append(Note(Category.CANNOT, "too-many-backends", text, rule.source, severity=Severity.HIGH))
+        return {"backendRefs": refs[:MAX_BACKENDS]} if refs else {}
+
+    def _reference(self, hop: Hop, port: BackendPort, rule: Rule) -> Json:
+        ref: Json = {"name": port.name}
+        if port.kind == "XBackend":
+            ref = {"group": "gateway.networking.x-k8s.io", "kind": "XBackend", **ref}
+        if port.namespace != rule.namespace:
+            ref["namespace"] = port.namespace
+            if hop.permitted:
+                self.grants.add((str(rule.kind), rule.namespace, port.kind, port.namespace, port.name))
+            else:
+                text = f"refers to {port.kind} {port.namespace}/{port.name}, for which the old gateway had no permission"
+                remedy = "If it is right, write a ReferenceGrant in that namespace."
+                self.notes.append(Note(Category.TODO, "reference-not-permitted", text, hop.source, remedy=remedy))
+        if port.kind != "XBackend":
+            ref["port"] = port.number
+        return ref
+
+    def _hop_filters(self, rule: Rule) -> Iterator[Json]:
+        for mirror in rule.mirrors:
+            if port := self._ports.get(id(mirror.hop)):
+                percent = {"percent": mirror.percent} if mirror.percent != 100 else {}
+                reference = self._reference(mirror.hop, port, rule)
+                yield {"type": "RequestMirror", "requestMirror": {"backendRef": reference, **percent}}
+        auth = rule.auth
+        if auth is None:
+            return
+        port = self._ports.get(id(auth.hop))
+        if port is None or not self._experimental:
+            text = "the server that authorizes requests cannot be referred to, so nothing would be authorized"
+            self.notes.append(Note(Category.ACCESS_CONTROL, "external-auth", text, auth.hop.source))
+            return
+        settings: Json = {"allowedHeaders": list(auth.headers)} if auth.headers else {}
+        if auth.path:
+            settings["path"] = auth.path
+        if auth.response_headers:
+            settings["allowedResponseHeaders"] = list(auth.response_headers)
+        external: Json = {"protocol": "GRPC" if auth.grpc else "HTTP", "backendRef": self._reference(auth.hop, port, rule)}
+        external["grpc" if auth.grpc else "http"] = settings
+        if auth.body_bytes:
+            external["forwardBody"] = {"maxSize": auth.body_bytes}
+        yield {"type": "ExternalAuth", "externalAuth": external}
+
+
+def _filter(value: Any) -> Json:
+    """Returns a filter as a user writes it. A redirect's code is always said: 302 is not what everybody expects."""
+    written: Json = plain(value)
+    if "requestRedirect" in written:
+        written["requestRedirect"].setdefault("statusCode", 302)
+    return written
+
+
+def _packed(rules: Sequence[tuple[Rule, Json]], most: int) -> Iterator[list[tuple[Rule, Json]]]:
+    """Yields the rules of one route after another, as many as it may have, with all of their matches."""
+    chunk: list[tuple[Rule, Json]] = []
+    matches = 0
+    for rule, written in rules:
+        count = max(1, len(written.get("matches", ())))
+        if chunk and (len(chunk) == most or matches + count > MAX_ALL_MATCHES):
+            yield chunk
+            chunk, matches = [], 0
+        chunk.append((rule, written))
+        matches += count
+    if chunk:
+        yield chunk
+
+
+def _chunks(values: tuple[Any, ...], size: int) -> Iterator[tuple[Any, ...]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def _references(listeners: Sequence[ListenerKey], hostnames: Sequence[str], parents: Parents, namespace: str) -> list[Json]:
+    """Returns the parentRefs: the listeners that these hostnames can reach, each once."""
+    found: list[Json] = []
+    for key in listeners:
+        parent = parents[key]
+        if hostnames and parent.hostname and not any(intersection(parent.hostname, each) for each in hostnames):
+            continue
+        reference = {k: v for k, v in parent.reference.items() if k != "namespace" or v != namespace}
+        if reference not in found:
+            found.append(reference)
+    return found
+
+
+# --- matches ---------------------------------------------------------------------------------------------------------
+
+
+def _match(kind: RouteKind, match: Match, rule: Rule, notes: list[Note]) -> Json | None:
+    if kind is RouteKind.GRPC:
+        return _grpc_match(match)
+    written: Json = {}
+    if match.path is not None:
+        written["path"] = _path(match.path, rule, notes)
+    if match.headers:
+        written["headers"] = [_value(each) for each in match.headers]
+    if match.query:
+        written["queryParams"] = [_value(each) for each in match.query]
+    if match.method:
+        written["method"] = match.method
+    return written
+
+
+def _path(path: PathMatch, rule: Rule, notes: list[Note]) -> Json:
+    match path.kind:
+        case PathKind.EXACT:
+            return {"type": "Exact", "value": path.value}
+        case PathKind.REGEX:
+            return {"type": "RegularExpression", "value": path.value}
+        case PathKind.STRING if path.value.endswith("/") and path.value != "/":
+            text = f"the prefix {path.value} did not match {path.value.rstrip('/')} itself, and does now"
+            notes.append(Note(Category.CHANGED, "prefix-widened", text, rule.source))
+        case PathKind.STRING if path.value != "/":
+            text = f"the prefix {path.value} also matched {path.value}bar; it matches whole segments now"
+            notes.append(Note(Category.CHANGED, "prefix-narrowed", text, rule.source))
+        case _:
+            pass
+    return {"type": "PathPrefix", "value": path.value}
+
+
+def _value(match: ValueMatch) -> Json:
+    return {"type": "RegularExpression" if match.regex else "Exact", "name": match.name, "value": match.value}
+
+
+def _grpc_match(match: Match) -> Json | None:
+    """Returns a match as a GRPCRoute has it; None if it cannot."""
+    if match.query or match.method:
+        return None
+    written: Json = {"headers": [_value(each) for each in match.headers]} if match.headers else {}
+    path = match.path
+    if path is None or (path.value == "/" and path.kind is not PathKind.EXACT):
+        return written
+    found = _METHOD.fullmatch(path.value)
+    if found is None or path.kind is PathKind.REGEX or (path.kind is PathKind.EXACT) != bool(found[2]):
+        return None
+    method = {"service": found[1], **({"method": found[2]} if found[2] else {})}
+    return {"method": {"type": "Exact", **method}, **written}
+
+
+def _patterns(rule: Rule) -> Iterator[str]:
+    for match in rule.matches:
+        if match.path and match.path.kind is PathKind.REGEX:
+            yield match.path.value
+        yield from (each.value for each in (*match.headers, *match.query) if each.regex)
+
+
+def hop_ports(legs: Sequence[Leg]) -> dict[int, BackendPort]:
+    return {id(leg.hop): leg.port for leg in legs if leg.port is not None}

@@ -1,0 +1,179 @@
+"""Decides what is required of a backend from now on: what the old gateway checked, or what somebody decided, never less.
+
+    level        without a decision                              with one
+    name, uri    the same names and CAs                          as decided
+    host-name    the route's hostname, if it is one              any of several, or another name
+    chain        TODO (a single certificate: its hash)           the name too, or a waiver of names
+    others       TODO                                            CA and name, a pin, or a waiver
+
+TODO is a policy whose CA does not exist: it fails closed, and `lasthop check` names it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lasthop.base.api.addresses import is_ip
+from lasthop.base.api.names import is_dns_subdomain
+from lasthop.base.pki.parse import Certificate
+from lasthop_import.decisions import Decision, Question
+from lasthop_import.legs import BackendPort
+from lasthop_import.levels import Level, NewLevel
+from lasthop_import.model import HopTLS, InlineTrust, Name, NameKind, ServiceCA, SystemTrust, TrustRef
+from lasthop_import.writer.trust import Anchors
+
+MAX_NAMES = 5
+"""`subjectAltNames` of a BackendTLSPolicy."""
+REASONS = {
+    Level.UNVERIFIED: "unverified-before",
+    Level.CHAIN: "name-not-checked-before",
+    Level.HOST_NAME: "name-unknown",
+    Level.IP_NAME: "name-unknown",
+    Level.NAME: "name-unknown",
+    Level.URI: "name-unknown",
+    Level.MESH: "mesh-before",
+    Level.BROKEN: "broken-before",
+}
+
+
+NO_ANCHORS = ("ca-missing", "crl-missing", "crl-unusable", "crl-not-possible")
+"""Why there is nothing to hold certificates against, so that a name alone decides nothing."""
+
+
+class Verification(NamedTuple):
+    new: NewLevel
+    hostname: str
+    anchors: Anchors = Anchors()
+    names: tuple[Name, ...] = ()
+    """Empty: the hostname."""
+    pinned: tuple[Certificate, ...] = ()
+    """Trusted whole, with names and dates."""
+    hashes: tuple[tuple[str, str], ...] = ()
+    """Type and value of pins."""
+    waives: str = ""
+    reason: str = ""
+    """Why it is TODO, in kebab-case."""
+    text: str = ""
+
+    @property
+    def open(self) -> bool:
+        return self.new is NewLevel.TODO
+
+
+def todo(port: BackendPort, tls: HopTLS, reason: str, text: str) -> Verification:
+    return Verification(NewLevel.TODO, guessed_hostname(port, tls), reason=reason, text=text)
+
+
+def guessed_hostname(port: BackendPort, tls: HopTLS) -> str:
+    """Returns the name that the certificate most likely has: what is known, or the Service's own."""
+    known = [tls.sni, *(name.value for name in tls.names if name.kind is NameKind.DNS)]
+    own = f"{port.name}.{port.namespace}.svc"
+    return next((name.lower() for name in known if is_hostname(name.lower())), own)
+
+
+def is_hostname(text: str) -> bool:
+    return is_dns_subdomain(text) and not is_ip(text)
+
+
+def as_before(port: BackendPort, tls: HopTLS, anchors: Anchors) -> Verification:
+    """Returns what the old gateway checked, where a policy can say it."""
+    if tls.level not in (Level.NAME, Level.URI, Level.HOST_NAME, Level.CHAIN):
+        return todo(port, tls, REASONS[tls.level], tls.why)
+    if anchors.problem:
+        return todo(port, tls, anchors.reason, anchors.problem)
+    hostname = guessed_hostname(port, tls)
+    if tls.level is Level.CHAIN:
+        if not anchors.leaves:
+            return todo(port, tls, REASONS[tls.level], tls.why)
+        hashes = tuple(("Certificate", leaf.sha256.hex()) for leaf in anchors.leaves)
+        return Verification(NewLevel.PINNED_ONLY, hostname, hashes=hashes)
+    names = tuple(dict.fromkeys(each for name in tls.names if (each := writable(name))))
+    if not names:
+        return todo(port, tls, "name-unknown", f"{tls.why}; no name that a policy can hold is known")
+    if tls.level is Level.HOST_NAME and (len(names) > 1 or names[0].value.startswith("*.")):
+        listed = ", ".join(name.value for name in names[:MAX_NAMES])
+        return todo(port, tls, "several-names", f"the name was that of the request's Host, which is one of several: {listed}")
+    if len(names) > MAX_NAMES:
+        return todo(port, tls, "too-many-names", f"{len(names)} names are more than the {MAX_NAMES} of a policy")
+    return verified(hostname, names, anchors)
+
+
+def verified(hostname: str, names: tuple[Name, ...], anchors: Anchors) -> Verification:
+    """Returns that chain, dates and one of the names are checked; or, of a single certificate, that it is this one."""
+    written = () if names == (Name(hostname),) else names
+    if anchors.leaves:
+        return Verification(NewLevel.PINNED, hostname, names=written, pinned=anchors.leaves)
+    uri = bool(written) and all(name.kind is NameKind.URI for name in written)
+    return Verification(NewLevel.URI if uri else NewLevel.NAME, hostname, anchors, written)
+
+
+def as_decided(
+    port: BackendPort, tls: HopTLS, decision: Decision, anchors: Anchors, pinned: tuple[Certificate, ...]
+) -> Verification:
+    """Returns what a decision asks for; `anchors` are those that it names, or the source's."""
+    hostname = decision.hostname or next((n.value for n in decision.names if is_hostname(n.value)), "")
+    names = decision.names or ((Name(hostname),) if hostname else _chosen_names(port, tls, decision))
+    hostname = hostname or guessed_hostname(port, tls)
+    if decision.waive == "All":
+        return Verification(NewLevel.WAIVED_ALL, hostname, waives="All")
+    if decision.pins:
+        return Verification(NewLevel.PINNED_ONLY, hostname, hashes=tuple(("SPKI", pin) for pin in decision.pins))
+    if not pinned and anchors.problem:
+        return todo(port, tls, anchors.reason, f"the decision needs a CA: {anchors.problem}")
+    if decision.waive == "Names":
+        return Verification(NewLevel.WAIVED_NAMES, hostname, anchors, pinned=pinned or anchors.leaves, waives="Names")
+    if not names:
+        return todo(port, tls, "name-unknown", "the decision has no hostname, and none is known")
+    if len(names) > MAX_NAMES:
+        return todo(port, tls, "too-many-names", f"{len(names)} names are more than the {MAX_NAMES} of a policy")
+    found = verified(hostname, names, Anchors(leaves=pinned) if pinned else anchors)
+    return found._replace(new=NewLevel.WAIVED_EXPIRY, waives="Expiry") if decision.waive == "Expiry" else found
+
+
+def _chosen_names(port: BackendPort, tls: HopTLS, decision: Decision) -> tuple[Name, ...]:
+    known = tuple(dict.fromkeys(each for name in tls.names if (each := writable(name))))
+    if decision.choice == "any" or tls.level in (Level.NAME, Level.URI):
+        return known
+    return (Name(guessed_hostname(port, tls)),) if decision.choice == "strict" else ()
+
+
+def writable(name: Name) -> Name | None:
+    """Returns a name as a policy can hold it; None for an IP address, an e-mail address or another wildcard."""
+    if name.kind is NameKind.URI:
+        return name if "://" in name.value and len(name.value) <= 253 else None
+    value = name.value.lower()
+    return Name(value) if is_hostname(value.removeprefix("*.")) and "*" not in value.removeprefix("*.") else None
+
+
+def question(port: BackendPort, tls: HopTLS, found: Verification, where: str) -> Question:
+    """Returns what to ask about a TODO."""
+    hostname = (f"hostname: {found.hostname}",)
+    waive = "Names" if tls.level is Level.CHAIN else "All"
+    answers: list[tuple[str, ...]] = [(_offered_ca(tls), *hostname)]
+    if found.reason == "conflict":
+        answers = [("merge: true",), ("split: true",), *answers]
+    elif tls.level is Level.CHAIN and not found.anchors.problem and tls.trust and found.reason not in NO_ANCHORS:
+        answers = [("names: strict", *hostname)]
+    elif found.reason == "several-names":
+        answers = [("names: any",), *answers]
+    answers += [("pin: {certificates: [FILE.pem]}", *hostname)]
+    answers += [(f"waive: {waive}", 'reason: "why this is not verified"', "expires: EXPIRES")]
+    if tls.was_plaintext:
+        answers += [("plaintext: true", 'reason: "why this stays plaintext"')]
+    return Question(str(port), found.reason, f"{tls.level} ({tls.why}; {where})", found.hostname, tuple(answers))
+
+
+def _offered_ca(tls: HopTLS) -> str:
+    match tls.trust:
+        case (TrustRef(kind="ConfigMap", key="ca.crt") as ref,):
+            return f"ca: {{configMap: {ref.name}}}"
+        case (TrustRef(kind="Secret", key="ca.crt") as ref,):
+            return f"ca: {{secret: {ref.name}}}"
+        case (ServiceCA(),):
+            return "ca: {serviceCA: true}"
+        case (SystemTrust(),):
+            return "ca: {system: true}"
+        case (InlineTrust(),):
+            return "ca: {file: CA.pem}"
+        case _:
+            return "ca: {configMap: NAME}"
