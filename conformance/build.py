@@ -22,7 +22,7 @@ from conformance.releases import CURRENT, Release
 from tools.progress import Progress
 
 MODULES = Path(__file__).parent / "go"
-CURRENT_CRDS = Path(__file__).parent.parent / "src" / "lasthop" / "api" / "crds" / "gateway-api"
+CURRENT_CRDS = Path(__file__).parent.parent / "src" / "lasthop" / "base" / "api" / "crds" / "gateway-api"
 TOOLCHAIN = "go1.27.3"  # the suite v1.7.0 asks for 1.27; `go` fetches and checks this toolchain by itself
 KUBERNETES_VERSION = "v1.36.3"
 
