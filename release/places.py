@@ -21,7 +21,8 @@ def differing(source: Path, root: Path) -> list[Path]:
     names = {
         file.relative_to(folder)
         for folder in (source, packages)
-        for file in (folder / "lasthop").rglob("*")
+        for package in ("lasthop", "lasthop_import")
+        for file in (folder / package).rglob("*")
         if file.is_file() and file.suffix != ".pyc"
     }
     return sorted(name for name in names if _bytes(source / name) != _bytes(packages / name))
