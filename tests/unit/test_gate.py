@@ -17,15 +17,17 @@ from lasthop.engine.dry_run import serve_all
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.comparison import HopChange, State, compare
 from lasthop.engine.plan.knowledge import Unknown
-from lasthop.engine.plan.tls import Refused
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.engine.plan.upstream import Protocol
-from lasthop.engine.plan.verification import HopVerification, Strength, weakest
+from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.plan.verification_change import ChangeKind
 from lasthop.engine.resolve.backends.reach import PORTS
-from lasthop.engine.resolve.hops import verification as module
+from lasthop.engine.resolve.hops import verdict as module
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.policies import targets
 from lasthop.engine.resolve.settings import IN_CLUSTER
+from lasthop.engine.store.graph import Graph
 from lasthop.engine.what_if import Rehearsal, Verdict
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import (
@@ -497,13 +499,14 @@ def test_a_hop_that_cannot_be_computed_is_not_judged(monkeypatch: pytest.MonkeyP
     policy = STATES["verified"]
     assert policy
 
-    def crashing(found: Iterable[HopVerification]) -> HopVerification:
-        known = list(found)
-        if any((each.source is None) is not before for each in known):
-            raise RuntimeError("a bug")
-        return weakest(known)
+    real = module._connected
 
-    monkeypatch.setattr(module, "weakest", crashing)
+    def crashing(g: Graph, tls: BackendTLS | Plaintext, port_name: str) -> HopVerification:
+        if isinstance(tls, BackendTLS) is before:
+            raise RuntimeError("a bug")
+        return real(g, tls, port_name)
+
+    monkeypatch.setattr(module, "_connected", crashing)
     verdict = rehearsed(world(policy), POLICY, None)
     assert verdict.refused == () and verdict.not_judged
 

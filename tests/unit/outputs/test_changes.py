@@ -21,7 +21,8 @@ from lasthop.engine.outputs.audit.changes import (
     merged,
     since,
 )
-from lasthop.engine.plan.verification import HopVerification, Strength
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.plan.verification_change import compare
 
 

@@ -18,32 +18,37 @@ from lasthop.cli.render.terminal import wrapped
 from lasthop.edge.probe.certificate_view import days_left
 from lasthop.engine.outputs.audit.audit import STREAMS, Audit
 from lasthop.engine.outputs.audit.certificates import CertificateReport
-from lasthop.engine.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.audit.observed import leaves
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.upstream import Protocol
+from lasthop.engine.plan.verdict import FAILING
 
 DAY: Final = 86400.0
 INDENT: Final = " " * 6
-MEANING: Final = {
-    Manner.FAILING: "connections fail until it is fixed",
-    Manner.WAIVED: "encrypted, but not fully verified",
-    Manner.PLAINTEXT: "not encrypted",
-    Manner.PINNED_ONLY: "by hash; names are not checked",
-    Manner.PASSTHROUGH: "TLS between client and backend, not verified by the Gateway",
-    Manner.UDP: "TLS is not possible",
-    Manner.VERIFIED: "verified as the policy requires",
+VERIFIED: Final = Strength.VERIFIED.group
+WAIVED: Final = Strength.WAIVED_ALL.group
+MEANING: Final[dict[str, str]] = {
+    FAILING: "connections fail until it is fixed",
+    WAIVED: "encrypted, but not fully verified",
+    Strength.PLAINTEXT.group: "not encrypted",
+    Strength.PINNED_ONLY.group: "by hash; names are not checked",
+    Protocol.PASSTHROUGH: "TLS between client and backend, not verified by the Gateway",
+    Protocol.UDP: "TLS is not possible",
+    VERIFIED: "verified as the policy requires",
 }
 """In order of urgency."""
 ORDER: Final = {manner: number for number, manner in enumerate(MEANING)}
 STANDINGS: Final[dict[str, str]] = {
     audit_observed.FAILING: "connections fail",
-    **{manner: meaning for manner, meaning in MEANING.items() if manner is not Manner.VERIFIED},
+    **{manner: meaning for manner, meaning in MEANING.items() if manner != VERIFIED},
     audit_observed.UNTRIED: "not tried yet",
-    Manner.VERIFIED: MEANING[Manner.VERIFIED],
+    VERIFIED: MEANING[VERIFIED],
 }
 """The same with what has happened."""
 COLOURS: Final[dict[str, str]] = {
-    **dict.fromkeys((audit_observed.FAILING, Manner.FAILING, Manner.WAIVED), "red"),
-    **dict.fromkeys((Manner.VERIFIED, Manner.PINNED_ONLY), "green"),
+    **dict.fromkeys((audit_observed.FAILING, FAILING, WAIVED), "red"),
+    **dict.fromkeys((VERIFIED, Strength.PINNED_ONLY.group), "green"),
 }
 ENDLESS: Final = float("inf")
 
@@ -70,7 +75,7 @@ class AuditReport(msgspec.Struct, frozen=True):
         return [each for each in known if each.due(self.now, self.expiring)]
 
     @property
-    def counts(self) -> dict[Manner, int]:
+    def counts(self) -> dict[str, int]:
         counted = Counter(hop.manner for hop in self.hops)
         return {manner: counted[manner] for manner in MEANING if counted[manner]}
 
@@ -79,7 +84,7 @@ class AuditReport(msgspec.Struct, frozen=True):
         """What `--fail-on` can match."""
         found = {manner.replace(" ", "-") for manner in self.counts}
         found |= {"waived-without-end" for hop in self.hops if hop.waiver and not hop.until}
-        found |= {"failing" for hop in self.hops if audit_observed.standing(hop) in (audit_observed.FAILING, Manner.FAILING)}
+        found |= {"failing" for hop in self.hops if audit_observed.standing(hop) in (audit_observed.FAILING, FAILING)}
         found |= {"unverified" for hop in self.hops if audit_observed.unverified(hop)}
         return found | ({"expiring"} if self.certificates else set())
 
@@ -137,18 +142,11 @@ GROUPS: Final[dict[str, Callable[[HopReport], str]]] = {
 
 
 def label(hop: HopReport) -> str:
-    match hop.manner:
-        case Manner.VERIFIED:
-            return f"{_verified(hop)} ({hop.source})"
-        case Manner.PINNED_ONLY:
-            return f"{hop.manner} (no name check)"
-        case _:
-            return hop.manner
-
-
-def _verified(hop: HopReport) -> str:
-    """Returns how a hop is verified. Only what has been seen to be verified, or what nobody could see, is called so."""
-    return hop.manner if audit_observed.standing(hop) == hop.manner else hop.manner.asked
+    """Returns how a hop is verified. It is called verified only if a handshake has been seen, or nothing observes it."""
+    if hop.in_effect is Strength.PINNED_ONLY:
+        return f"{hop.manner} (no name check)"
+    how = hop.manner if audit_observed.standing(hop) == hop.manner else hop.required
+    return f"{how} ({hop.source})" if hop.source else how
 
 
 def validity(found: CertificateReport, now: float) -> str:
@@ -169,7 +167,7 @@ def text(report: AuditReport) -> str:
     if report.certificates:
         blocks.append("\n".join(_expiring(report)))
     blocks += ["\n".join(wrapped(f"Note: {note}")) for note in report.notes]
-    bad = report.standings.keys() & {audit_observed.FAILING, Manner.FAILING, Manner.WAIVED}
+    bad = report.standings.keys() & {audit_observed.FAILING, FAILING, WAIVED}
     return "\n\n".join([*blocks, click.style(str(report), bold=True, fg="red" if bad else None)])
 
 
@@ -274,7 +272,7 @@ def markdown(report: AuditReport) -> str:
             _row(
                 hop.gateway.path,
                 hop.address,
-                f"**{label(hop)}**" if hop.manner in (Manner.WAIVED, Manner.FAILING) else label(hop),
+                f"**{label(hop)}**" if hop.refused or hop.waiver else label(hop),
                 said(hop, report.now),
                 audit_observed.words(hop, report.now),
                 hop.policy_path,

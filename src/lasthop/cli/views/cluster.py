@@ -30,12 +30,13 @@ from lasthop.edge.sources.kubernetes.findings import install, not_served, unread
 from lasthop.edge.sources.kubernetes.snapshot import ListResult, look, unread
 from lasthop.engine.dry_run import serve_all
 from lasthop.engine.engine import Engine
-from lasthop.engine.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.findings.foreign import class_finding
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.knowledge import Unknown
 from lasthop.engine.plan.request import Request
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.resolve.settings import IN_CLUSTER, SYSTEM_STORE, set_absent
 from lasthop.run.infra.system_store import host_store
 from lasthop.web.engine_view import EngineView
@@ -208,7 +209,7 @@ class ClusterView(EngineView):
 
     def _qualified(self, hop: HopReport) -> HopReport:
         """Says so where a hop is plaintext or failing perhaps only because something cannot be listed."""
-        plaintext = hop.manner is Manner.PLAINTEXT
+        plaintext = hop.in_effect is Strength.PLAINTEXT
         if not (self._hidden.may_hide("PlaintextBackend") if plaintext else self._hidden.hides(hop.missing)):
             return hop
         return msgspec.structs.replace(hop, detail=f"{hop.detail}, as far as your permissions show")

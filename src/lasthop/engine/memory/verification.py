@@ -1,7 +1,7 @@
 """Remembers how each backend was verified, the one thing that the graph knows of its own past.
 
-    verification at each Gateway ──> the weakest of each port ──┬──> HELD, an input: how it was at best
-                                                                └──> edits, for the record of changes
+    the verdict on each hop ──> the weakest of each port ──┬──> HELD, an input: how it was at best
+                                                           └──> edits, for the record of changes
 
 It decides which changes are reported as a weakening, and nothing about traffic. It ends with the last route to the port.
 """
@@ -15,15 +15,15 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.audit.changes import MAX_GATEWAYS, Edit
-from lasthop.engine.plan.verification import STRONGER, HopVerification, Strength, weakest
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.upstream import Protocol
+from lasthop.engine.plan.verdict import HopVerification, Verdict, weakest
 from lasthop.engine.plan.verification_change import compare
-from lasthop.engine.resolve.backends.reach import PORTS
-from lasthop.engine.resolve.hops.verification import reason, verification
+from lasthop.engine.resolve.hops.verdict import VERDICTS
+from lasthop.engine.resolve.hops.weakening import reason
 from lasthop.engine.resolve.settings import HELD
 from lasthop.engine.store.graph import Graph
-from lasthop.engine.store.stages import Changes, Gone, Output
-
-VERIFICATIONS = Output("verifications", PORTS, verification)
+from lasthop.engine.store.stages import Changes, Gone
 
 
 class Port(NamedTuple):
@@ -44,8 +44,8 @@ class PortMemory(msgspec.Struct, frozen=True, array_like=True):
 class VerificationMemory:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._gateways: dict[Port, dict[Key, HopVerification]] = {}
-        """How the Gateways verify it from which routes lead there."""
+        self._hops: dict[Port, dict[tuple[Key, Protocol], HopVerification]] = {}
+        """How it is verified on each hop that routes lead over, by Gateway and protocol."""
         self._now: dict[Port, HopVerification] = {}
         self._ports: dict[Port, PortMemory] = {}
         self._edits: list[Edit] = []
@@ -71,22 +71,24 @@ class VerificationMemory:
     def settled(self, outputs: Changes) -> None:
         """Looks at what has been computed."""
         touched: dict[Port, None] = {}
-        for (gateway, backend, number), found in VERIFICATIONS.of(outputs).items():
+        for (gateway, backend, number, protocol), found in VERDICTS.of(outputs).items():
+            if not protocol.policed:
+                continue
             port = Port(backend, number)
-            gateways = self._gateways.setdefault(port, {})
-            if isinstance(found, HopVerification):
-                gateways[gateway] = found
+            hops = self._hops.setdefault(port, {})
+            if isinstance(found, Verdict):
+                hops[gateway, protocol] = found.verification
             elif isinstance(found, Gone):
-                gateways.pop(gateway, None)
+                hops.pop((gateway, protocol), None)
             touched[port] = None
         for port in touched:
-            if self._gateways[port]:
+            if self._hops[port]:
                 self._look(port)
             else:
                 self._forget(port)
 
     def _look(self, port: Port) -> None:
-        found = self._gateways[port].values()
+        found = self._hops[port].values()
         now, before = weakest(found), self._now.get(port)
         best = self._best(port) if before is not None else None
         self._remember(port, found)
@@ -103,7 +105,8 @@ class VerificationMemory:
         was = before
         if best and before.refused and not now.refused:
             was = msgspec.structs.replace(best, refused=before.refused)
-        gateways = sorted(key for key, each in self._gateways[port].items() if bool(each.refused) == bool(now.refused))
+        hops = self._hops[port].items()
+        gateways = sorted({gateway for (gateway, _), each in hops if bool(each.refused) == bool(now.refused)})
         because = reason(self._graph, port.backend, was, now)
         self._edits.append(Edit(*port, before, now, because, change, tuple(gateways[:MAX_GATEWAYS])))
 
@@ -119,14 +122,14 @@ class VerificationMemory:
             self.version += HELD.set(self._graph, held, *port, strength)
 
     def _forget(self, port: Port) -> None:
-        del self._gateways[port]
+        del self._hops[port]
         self._ports.pop(port, None)
         self.version += self._now.pop(port, None) is not None
         for strength in Strength:
             HELD.set(self._graph, None, *port, strength)
 
     def _held(self, port: Port) -> tuple[HopVerification, ...]:
-        found = [HELD.peek(self._graph, *port, strength) for strength in STRONGER[Strength.PLAINTEXT]]
+        found = [HELD.peek(self._graph, *port, strength) for strength in Strength.PLAINTEXT.stronger]
         return tuple([each for each in found if each])
 
     def _best(self, port: Port) -> HopVerification | None:

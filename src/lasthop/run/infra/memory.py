@@ -17,7 +17,7 @@ import msgspec
 from lasthop.base.api.meta import Key
 from lasthop.engine.memory.verification import Port, PortMemory
 from lasthop.engine.outputs.audit.changes import Change, Incident, Record, share
-from lasthop.engine.plan.verification import Basis
+from lasthop.engine.plan.verdict import Basis
 
 FILE: Final = "verification.json"
 MAX_HASHES: Final = 2000

@@ -14,8 +14,9 @@ from lasthop.edge.kubernetes.client import JSON
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.engine.memory.verification import Port, PortMemory
 from lasthop.engine.outputs.audit.changes import MAX_CHANGES, Change, Record
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import TrustedCA
-from lasthop.engine.plan.verification import Basis, HopVerification, Strength
+from lasthop.engine.plan.verdict import Basis, HopVerification
 from lasthop.run.infra import memory
 from lasthop.run.infra.kubernetes import verification_memory
 from lasthop.run.infra.kubernetes.verification_memory import CONFIG_MAP, VerificationConfigMap, config_map, content

@@ -16,7 +16,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan.messages import limited
-from lasthop.engine.plan.verification import HopVerification
+from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.plan.verification_change import VerificationChange
 
 MAX_CHANGES: Final = 1000
