@@ -75,6 +75,9 @@ class AdminSocketView:
             f"what answers on {self.address} is not the admin address of a gateway; lasthop ps lists those of this machine"
         )
 
+    async def origin(self) -> str:
+        return str(self.ask("/api/about")["where"])
+
     async def size(self) -> Size:
         return Size(self.ask("/api/count", namespace=self.namespace)["objects"])
 

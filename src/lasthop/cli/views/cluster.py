@@ -133,10 +133,11 @@ class ClusterView(EngineView):
         backends = (read_object(XBACKEND, item).object for item in (found.items if found else ()))
         if any(isinstance(backend, XBackend) and backend.selects for backend in backends):
             listed |= await look(client, [POD], own, beyond=True)
-        return cls(listed, namespace)
+        return cls(listed, namespace, client.access.url)
 
-    def __init__(self, listed: dict[str, ListResult], namespace: str = "") -> None:
+    def __init__(self, listed: dict[str, ListResult], namespace: str, url: str) -> None:
         super().__init__(Engine(IN_CLUSTER, now=time.time()))
+        self._url = url
         self._hidden = RBACVisibility(listed.values())
         place = f"namespace {namespace}" if namespace else CLUSTER
         self.where, self.namespace = f"what you may list of {place}" if self._hidden.said() else place, namespace
@@ -168,6 +169,9 @@ class ClusterView(EngineView):
         if not found and (refusal := self._hidden.refusal(kind)):
             raise click.ClickException(refusal)
         return found
+
+    async def origin(self) -> str:
+        return self._url
 
     async def size(self) -> Size:
         """Leaves out Pods, of which a controller sees others than a user."""

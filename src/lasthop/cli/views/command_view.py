@@ -36,6 +36,10 @@ class View(Protocol):
     observes: bool
     """Whether it knows what has happened on the wire."""
 
+    async def origin(self) -> str:
+        """Returns `where` for a reader on another machine: an absolute path, or the address of an API server."""
+        ...
+
     async def size(self) -> Size:
         """Returns how much was looked at."""
         ...

@@ -86,6 +86,9 @@ class FolderView(EngineView):
         texts = {name: self._chosen.shown(getattr(finding, name)) for name in ("file", "message", "remedy")}
         return msgspec.structs.replace(finding, **texts)
 
+    async def origin(self) -> str:
+        return self.where if self._chosen.names else str(self.path.absolute())
+
     async def size(self) -> Size:
         return Size(await self.count(self.namespace), self._files)
 

@@ -8,7 +8,7 @@ import msgspec
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.audit.audit import Audit
+from lasthop.engine.outputs.audit.audit import Audit, Inputs
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.plan.strength import Strength
@@ -19,12 +19,17 @@ _STRENGTHS = {each.label: each for each in Strength}
 
 
 def document(audit: Audit) -> Json:
-    return {"hops": [_hop(hop) for hop in audit.hops], "certificates": [_certificate(each) for each in audit.certificates]}
+    return {
+        "inputs": msgspec.to_builtins(audit.inputs),
+        "hops": [_hop(hop) for hop in audit.hops],
+        "certificates": [_certificate(each) for each in audit.certificates],
+    }
 
 
 def read(written: Json) -> Audit:
     hops = tuple(_read_hop(**each) for each in written["hops"])
-    return Audit(hops, tuple(_read_certificate(**each) for each in written["certificates"]))
+    certificates = tuple(_read_certificate(**each) for each in written["certificates"])
+    return Audit(hops, certificates, msgspec.convert(written["inputs"], Inputs))
 
 
 def _hop(hop: HopReport) -> Json:

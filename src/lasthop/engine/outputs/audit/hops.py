@@ -13,9 +13,9 @@ from lasthop.engine.outputs.envoy.clusters import cluster
 from lasthop.engine.plan.messages import CRASHED
 from lasthop.engine.plan.observation import Failure, Health, LeafCertificate
 from lasthop.engine.plan.strength import Strength
-from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused, TrustSource
+from lasthop.engine.plan.tls import Anchors, BackendTLS, Plaintext, Refused, TrustSource
 from lasthop.engine.plan.upstream import Hop, Protocol
-from lasthop.engine.plan.verdict import FAILING
+from lasthop.engine.plan.verdict import FAILING, Basis, Verdict
 from lasthop.engine.resolve.backends.reach import HOPS, REFUSED
 from lasthop.engine.resolve.gateways.ports import serves_nothing
 from lasthop.engine.resolve.hops.verdict import verdict
@@ -25,12 +25,8 @@ from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.node import Crash
 from lasthop.engine.store.stages import Output
 
-AGAINST: Final = {
-    TrustSource.PINNED: "pinned, for {}",
-    TrustSource.SYSTEM: "the system's CAs, for {}",
-    TrustSource.CA: "its own CA, for {}",
-    None: "by hash, whatever its names and dates",
-}
+NAMED_CAS: Final = 2
+"""CAs that a line names; the report has all of them."""
 
 
 class Observed(msgspec.Struct, frozen=True, order=True):
@@ -67,6 +63,12 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
     strength: Strength
     """Of what is required, where connections fail."""
     detail: str
+    names: tuple[str, ...] = ()
+    """Any one of them must be in the certificate."""
+    basis: Basis | None = None
+    """None: there is no TLS, or it cannot be made."""
+    acknowledged: str = ""
+    """Who has acknowledged that it is as weak as it is."""
     refused: bool = False
     """Connections fail closed."""
     outside: Protocol | None = None
@@ -140,7 +142,8 @@ Reported = tuple[HopReport, tuple[Key, ...]]
 def hop_report(g: Graph, hop: Hop) -> Reported:
     """Returns the row of one hop; one that cannot be processed has no cluster, and does not hide the others."""
     found = g.shielded(_report, hop)
-    return (_failing(hop, Strength.TLS, CRASHED) if isinstance(found, Crash) else found), tuple(HOPS.of(g, *hop))
+    crashed = HopReport(*hop[:3], Strength.TLS, CRASHED, refused=True)
+    return (crashed if isinstance(found, Crash) else found), tuple(HOPS.of(g, *hop))
 
 
 @query
@@ -162,20 +165,27 @@ def joined(reports: Iterable[Reported]) -> list[HopReport]:
     return sorted(whole, key=lambda report: report.order)
 
 
-def _failing(hop: Hop, strength: Strength, detail: str, policy: Key | None = None, missing: tuple[Key, ...] = ()) -> HopReport:
-    return HopReport(*hop[:3], strength, detail, refused=True, policy=policy, missing=missing)
+def _row(found: Verdict) -> HopReport:
+    """Returns what every row has; `detail` is still to be filled in."""
+    known = found.verification
+    basics = (*found.hop[:3], found.strength, "", known.names, known.basis, known.acknowledged)
+    return HopReport(*basics, policy=found.policy)
+
+
+def _failing(found: Verdict, detail: str, missing: tuple[Key, ...] = ()) -> HopReport:
+    return msgspec.structs.replace(_row(found), detail=detail, refused=True, missing=missing)
 
 
 def _report(g: Graph, hop: Hop) -> HopReport:
     found = verdict(g, *hop)
-    tls, policy = found.connection, found.policy
+    tls = found.connection
     if isinstance(tls, Refused):
-        return _failing(hop, found.strength, tls.why.text, policy, tls.why.missing)
+        return _failing(found, tls.why.text, tls.why.missing)
     if unserved := serves_nothing(g, hop.gateway):
-        return _failing(hop, found.strength, unserved.text, policy, unserved.missing)
+        return _failing(found, unserved.text, unserved.missing)
     if cluster(g, *hop) is None:
-        return _failing(hop, found.strength, "Envoy has refused its configuration; the log says why", policy)
-    report = HopReport(*hop[:3], found.strength, "", outside=None if hop.protocol.policed else hop.protocol, policy=policy)
+        return _failing(found, "Envoy has refused its configuration; the log says why")
+    report = msgspec.structs.replace(_row(found), outside=None if hop.protocol.policed else hop.protocol)
     if isinstance(tls, Plaintext):
         detail, named = _plaintext(g, hop)
         return msgspec.structs.replace(report, detail=detail, policy=named)
@@ -193,7 +203,23 @@ def _report(g: Graph, hop: Hop) -> HopReport:
 
 
 def _against(tls: BackendTLS) -> str:
-    return AGAINST[tls.against].format(" or ".join(str(name) for name in tls.names))
+    names = " or ".join(str(name) for name in tls.names)
+    match tls.against:
+        case TrustSource.PINNED:
+            return f"pinned, for {names}"
+        case TrustSource.SYSTEM:
+            return f"the system's CAs, for {names}"
+        case TrustSource.CA:
+            return f"{_cas(tls)}, for {names}"
+        case _:
+            return "by hash, whatever its names and dates"
+
+
+def _cas(tls: BackendTLS) -> str:
+    """Returns the CAs as `CA corp (SHA-256 ...)`, the first few of them."""
+    cas = tls.trust.cas if isinstance(tls.trust, Anchors) else ()
+    more = f" and {len(cas) - NAMED_CAS} more" if len(cas) > NAMED_CAS else ""
+    return f"CA {', '.join(map(str, cas[:NAMED_CAS]))}{more}"
 
 
 def _plaintext(g: Graph, hop: Hop) -> tuple[str, Key | None]:
