@@ -12,35 +12,42 @@ import pytest
 from lasthop.base.api.meta import Key
 from lasthop.edge.kubernetes.client import JSON
 from lasthop.edge.kubernetes.errors import ApiError
-from lasthop.engine.memory.verification import Port, PortMemory
-from lasthop.engine.outputs.audit.changes import MAX_CHANGES, Change, Record
+from lasthop.engine.memory import codec
+from lasthop.engine.memory.codec import Damaged, Memory
+from lasthop.engine.memory.record import MAX_ENTRIES, Entry, Record
+from lasthop.engine.memory.verification import HopsMemory, Port, PortMemory
 from lasthop.engine.plan.tls import TrustedCA
 from lasthop.engine.plan.verification import Basis, HopVerification, Strength
-from lasthop.run.infra import memory
 from lasthop.run.infra.kubernetes import verification_memory
 from lasthop.run.infra.kubernetes.verification_memory import CONFIG_MAP, VerificationConfigMap, config_map, content
-from lasthop.run.infra.memory import Damaged, Memory
+from tests.records import mk_record
 from tests.unit.infra.kubernetes.cluster import FakeApi
 
 NAMESPACE = "lasthop-system"
+GATEWAY = Key("Gateway", "a", "g")
 VERIFIED = HopVerification(Strength.VERIFIED, Key("BackendTLSPolicy", "a", "p"), "CA", ("api.example",))
 
 
+def mk_port(found: HopVerification) -> PortMemory:
+    return PortMemory((HopsMemory(found, (GATEWAY,)),), (found,))
+
+
 def ports(count: int, namespace: str = "a") -> dict[Port, PortMemory]:
-    return {Port(Key("Service", namespace, f"s{n}"), 443): PortMemory(VERIFIED, (VERIFIED,)) for n in range(count)}
+    return {Port(Key("Service", namespace, f"s{n}"), 443): mk_port(VERIFIED) for n in range(count)}
 
 
-def change(at: float) -> Change:
-    return Change(at, "Service", "a/s0", 443, "verified", "plaintext", f"{at} was deleted", True)
+def change(at: float) -> Entry:
+    return Entry(at, "Service", "a/s0", 443, "verified", "plaintext", f"{at} was deleted", True)
 
 
-def known(ports: dict[Port, PortMemory], *changes: Change, since: float | None = None) -> Memory:
-    return Memory(ports, Record(changes, since))
+def known(ports: dict[Port, PortMemory], *changes: Entry, since: float | None = None) -> Memory:
+    return Memory(ports, mk_record(changes, since))
 
 
 class Replica(VerificationConfigMap):
     def __init__(self, api: FakeApi, known: Memory, *, leads: bool = True) -> None:
         self.known, self.problems, self.leads, self.losses = known, list[str](), leads, list[str]()
+        self.adopted: list[Record] = []
         super().__init__(
             api,
             NAMESPACE,
@@ -49,6 +56,7 @@ class Replica(VerificationConfigMap):
             may_write=lambda: self.leads,
             problem=self.problems.append,
             lost=self.losses.append,
+            adopt=self.adopted.append,
         )
 
 
@@ -287,15 +295,15 @@ def test_it_fits_into_an_object_and_each_namespace_keeps_its_share() -> None:
     names = HopVerification(
         Strength.VERIFIED, VERIFIED.source, "CA", tuple("n" * 60 + str(n) for n in range(5)), ("ConfigMap a/b",)
     )
-    many = {
-        Port(Key("Service", f"ns{n % 5}", f"service-{n}"), n % 60000): PortMemory(names, (names,)) for n in range(30_000)
-    } | ports(3, "small")
-    packed = memory.pack(known(many, *(change(1000.0 * n) for n in range(MAX_CHANGES))), 5000, memory.Encoder())
+    many = {Port(Key("Service", f"ns{n % 5}", f"service-{n}"), n % 60000): mk_port(names) for n in range(30_000)} | ports(
+        3, "small"
+    )
+    packed = codec.pack(known(many, *(change(1000.0 * n) for n in range(MAX_ENTRIES - 1))), 5000, codec.Encoder())
     assert len(packed) < 700_000
-    found = memory.unpack(packed)
+    found = codec.unpack(packed)
     assert isinstance(found, Memory)
     assert len(found.ports) <= 5000 and set(ports(3, "small")) <= set(found.ports)
-    assert len(found.record.changes) == MAX_CHANGES
+    assert len(found.record.changes) == MAX_ENTRIES - 1
 
 
 def with_cas(namespace: str, count: int, each: int) -> dict[Port, PortMemory]:
@@ -304,24 +312,24 @@ def with_cas(namespace: str, count: int, each: int) -> dict[Port, PortMemory]:
     for port in range(count):
         cas = tuple(TrustedCA(f"CA {n}", hashlib.sha256(f"{namespace}{port}{n}".encode()).hexdigest()) for n in range(each))
         value = msgspec.structs.replace(VERIFIED, digest=f"{namespace}{port}", basis=Basis(cas))
-        found[Port(Key("Service", namespace, f"s{port}"), 443)] = PortMemory(value, (value,))
+        found[Port(Key("Service", namespace, f"s{port}"), 443)] = mk_port(value)
     return found
 
 
 def test_cas_of_a_loud_namespace_are_left_out_so_that_the_record_can_be_stored() -> None:
     quiet, loud = with_cas("quiet", 10, 2), with_cas("loud", 1000, 50)
-    packed = memory.pack(known(quiet | loud), 5000, memory.Encoder())
-    found = memory.unpack(packed)
+    packed = codec.pack(known(quiet | loud), 5000, codec.Encoder())
+    found = codec.unpack(packed)
     assert isinstance(found, Memory) and len(packed) < 700_000
     assert {port: found.ports[port] for port in quiet} == quiet
-    assert all(found.ports[port].now.basis is None and found.ports[port].now.digest for port in loud)
+    assert all(each.now.basis is None and each.now.digest for port in loud for each in found.ports[port].hops)
 
 
 def test_a_bundle_that_many_ports_share_counts_and_is_stored_once() -> None:
     (one,) = with_cas("shop", 1, 50).values()
     many = {Port(Key("Service", "shop", f"s{n}"), 443): one for n in range(1000)}
-    packed = memory.pack(known(many), 5000, memory.Encoder())
-    assert memory.unpack(packed) == known(many)
+    packed = codec.pack(known(many), 5000, codec.Encoder())
+    assert codec.unpack(packed) == known(many)
     assert len(packed) < 40_000
 
 
