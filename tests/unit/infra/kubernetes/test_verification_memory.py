@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 from collections.abc import Mapping
 
@@ -14,7 +15,7 @@ from lasthop.edge.kubernetes.client import JSON
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.engine.memory import codec
 from lasthop.engine.memory.codec import Damaged, Memory
-from lasthop.engine.memory.record import MAX_ENTRIES, Entry, Record
+from lasthop.engine.memory.record import MAX_ENTRIES, Entry, Record, chained
 from lasthop.engine.memory.verification import HopsMemory, Port, PortMemory
 from lasthop.engine.plan.tls import TrustedCA
 from lasthop.engine.plan.verification import Basis, HopVerification, Strength
@@ -194,6 +195,50 @@ async def test_an_old_copy_in_place_of_the_record_is_noticed_and_loses_nothing()
     (lost,) = replica.losses
     assert "was replaced by an older copy (revision 1 after 2)" in lost
     assert await times(api) == [1.0, 2000.0]
+
+
+async def forge(api: FakeApi, record: Record) -> None:
+    now = await api.get(config_map(NAMESPACE))
+    packed = codec.pack(Memory(ports(1), record), 10, codec.Encoder())
+    await api.put(config_map(NAMESPACE), {**now, "binaryData": {"memory": base64.b64encode(packed).decode()}})
+
+
+async def test_a_record_from_which_a_line_was_removed_is_noticed_and_loses_nothing() -> None:
+    api = FakeApi()
+    replica = Replica(api, known(ports(1), change(1.0), change(1000.0), change(2000.0), since=1.0))
+    await replica.refresh()
+    written = replica.adopted[-1]
+    removed = msgspec.structs.replace(written, entries=(*written.entries[:2], *written.entries[3:]), revision=7)
+    await forge(api, removed)
+    await replica.refresh()
+    assert replica.losses == [f"ConfigMap {NAMESPACE}/{CONFIG_MAP} was edited: entries 3 to 3 are missing"]
+    assert await times(api) == [1.0, 1000.0, 2000.0]
+    assert not (await stored(api)).record.faults()
+    await forge(api, msgspec.structs.replace(removed, revision=9))
+    new = Replica(api, known({}, change(3000.0)))
+    await new.load()
+    assert "was edited" in new.losses[0], "also at a start"
+    await new.refresh()
+    assert (await stored(api)).record.faults() == ("entries 3 to 3 are missing",), "a new process does not mend it"
+
+
+async def test_replicas_take_turns_and_keep_one_chain() -> None:
+    """Each adopts what it has written, so that the next write continues it."""
+    api = FakeApi()
+    replicas = [Replica(api, known({}, since=float(each))) for each in (1, 2)]
+    recorded = list[float]()
+    for number in range(6):
+        replica = replicas[number % 2]
+        recorded.append(1000.0 * (number + 1))
+        own = replica.adopted[-1] if replica.adopted else replica.known.record
+        chain = chained([change(recorded[-1])], own.entries)
+        replica.known = Memory({}, Record(tuple(chain), chain[-1].hash))
+        await replica.refresh()
+        assert not replica.adopted[-1].faults()
+    assert await times(api) == recorded
+    found = (await stored(api)).record
+    assert found.since == 1.0 and not found.faults()
+    assert all(not each.losses for each in replicas)
 
 
 async def test_what_another_leader_has_written_is_no_loss() -> None:
