@@ -15,6 +15,7 @@ from lasthop.base.api.addresses import with_port
 from lasthop.base.api.meta import Key, Object
 from lasthop.base.api.route_kinds import ROUTE_KINDS
 from lasthop.base.api.status import Status
+from lasthop.engine.memory.causes import Causes
 from lasthop.engine.memory.policies import PolicyMemory
 from lasthop.engine.memory.verification import VerificationMemory
 from lasthop.engine.outputs.audit.certificates import CertificateReport, Used, certificates_of, each_once
@@ -106,7 +107,8 @@ class Engine:
         self.store = Store(self.stages)
         SETTINGS.set(self.graph, settings or Settings())
         self.policies = PolicyMemory(self.stages)
-        self.verifications = VerificationMemory(self.graph)
+        self._causes = Causes(self.stages)
+        self.verifications = VerificationMemory(self.graph, self._causes)
         self._assembly = Assembly()
         self._findings = FindingCollection()
         self._crashes: dict[NodeId, Crash] = {}
@@ -114,7 +116,10 @@ class Engine:
     # --- what comes in -----------------------------------------------------------------------------------------------
 
     def apply(self, changes: Mapping[Key, Object | None]) -> None:
-        self.store.apply(changes)
+        for key, obj in changes.items():
+            existed = self.store.get(key) is not None
+            if self.store.put(key, obj):
+                self._causes.edited(key, existed=existed, exists=obj is not None)
         self.policies.applied(changes)
 
     def advance(self, now: float) -> None:
@@ -137,8 +142,7 @@ class Engine:
         for a proof no longer. What leads to the others that wait stays as it is; None: nothing does."""
         aside = self._owners(self._held(overdue))
         outputs = self.stages.settle(limit, URGENT_NAMES if urgent else None, enough, {HOSTS.name: busy}, aside)
-        self.policies.settled(outputs)
-        self.verifications.settled(outputs)
+        self._remember(outputs)
         waiting = self.stages.waiting(STREAMS, LISTENERS)
         xds = self._assembly.take(outputs, listeners_wait=waiting, held=self._held(overdue))
         status = {
@@ -147,6 +151,12 @@ class Engine:
             for (key,), value in output.of(outputs).items()
         }
         return Update(xds, status, self._collect_findings(outputs), tuple(Hop(*key) for key in CLUSTERS.of(outputs)))
+
+    def _remember(self, outputs: Changes) -> None:
+        self.policies.settled(outputs)
+        self.verifications.settled(outputs)
+        if not self.stages.waiting(VERDICTS):
+            self._causes.compared()
 
     def _held(self, overdue: Collection[Port] | None) -> frozenset[Port]:
         return frozenset() if overdue is None else frozenset(self.policies.awaiting().keys() - set(overdue))
@@ -165,8 +175,7 @@ class Engine:
         """Brings `findings` and `hops` up to date, and nothing else of what is told to Envoy and to people: for those who ask
         once about many objects that nobody serves."""
         outputs = self.stages.settle(only=ASKED_ONCE)
-        self.policies.settled(outputs)
-        self.verifications.settled(outputs)
+        self._remember(outputs)
         self._collect_findings(outputs)
 
     @property

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
+from lasthop.engine.memory.record import Entry
 from lasthop.engine.outputs.audit.hops import HopReport, hop_report
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.upstream import Hop
@@ -30,10 +31,18 @@ class HopLog:
         self._log = log
         self._known: dict[Hop, _Known] = {}
         self._changed: dict[Hop, None] = {}
+        self._causes: dict[tuple[str, str], dict[str, str]] = {}
+        """By Gateway and address."""
 
     def changed(self, hops: Iterable[Hop]) -> None:
         """Takes hops whose clusters have changed, or are gone."""
         self._changed.update(dict.fromkeys(hops))
+
+    def recorded(self, entries: Iterable[Entry]) -> None:
+        """Takes what was added to the record of changes, which knows the edit and its author."""
+        for each in entries:
+            fields = {name: value for name, value in (("because", each.because), ("by", each.by)) if value}
+            self._causes |= {(gateway, each.address): fields for gateway in each.gateways}
 
     @property
     def waiting(self) -> bool:
@@ -47,9 +56,11 @@ class HopLog:
             now = _Known(hop_report(g, hop)[0], _verified(g, hop)) if exists(hop) else None
             if now is not None:
                 self._known[hop] = now
-            if said := _said(before, now):
-                lines.setdefault(said, {"gateway": hop.gateway.path})
-        self._changed = {}
+            known = now or before
+            if known and (said := _said(before, now)):
+                causes = self._causes.get((hop.gateway.path, known.report.address), {})
+                lines.setdefault(said, {"gateway": hop.gateway.path, **causes})
+        self._changed, self._causes = {}, {}
         if first:
             return
         for said, fields in list(lines.items())[:SHOWN]:

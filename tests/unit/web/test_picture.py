@@ -28,7 +28,7 @@ def report(
     outside: Protocol | None = None,
 ) -> HopReport:
     gateway, backend, route = Key("Gateway", "edge", "web"), Key.read("Service", name), Key.read("HTTPRoute", name)
-    return HopReport(gateway, backend, 443, strength, detail, refused, outside, routes=(route,))
+    return HopReport(gateway, backend, 443, strength, detail, refused=refused, outside=outside, routes=(route,))
 
 
 def seen(health: Health, *failures: Failure, endpoints: int = 3) -> Observed:

@@ -88,7 +88,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
     type=Since(),
     metavar="24h|DATE",
     help="Show instead what has changed since then: how a backend was verified, how it is, which CAs, names and pins came and "
-    "went, and because of which edit. Says from when the record is complete.",
+    "went, because of which edit, and whose. Says from when the record is complete, and exits with 1 if it was edited.",
 )
 @click.option(
     "--controller-namespace",
@@ -192,3 +192,5 @@ def _show_changes(folder: Path | None, cluster: target.ClusterOptions, start: fl
     found = recorded(folder, cluster, controller)
     report = change_report.change_report(found.record, found.where, start, cluster.namespace or "")
     click.echo(change_report.as_json(report) if output == "json" else change_report.text(clean(report)))
+    if report.chain.faults:
+        raise click.ClickException(f"the record in {found.where} was edited: {report.chain.faults[0]}")

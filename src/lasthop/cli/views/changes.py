@@ -11,11 +11,11 @@ import msgspec
 
 from lasthop.cli.args import paths
 from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, gateway_named
-from lasthop.engine.outputs.audit.changes import Record
+from lasthop.engine.memory.record import Record
 
 if TYPE_CHECKING:
     from lasthop.edge.kubernetes.client import Client
-    from lasthop.run.infra.memory import Damaged, Memory
+    from lasthop.engine.memory.codec import Damaged, Memory
 
 
 class Recorded(NamedTuple):
@@ -55,7 +55,7 @@ def _of_folder(folder: Path) -> Recorded:
 
 
 def _readable(stored: Memory | Damaged, place: str) -> Record:
-    from lasthop.run.infra.memory import Memory
+    from lasthop.engine.memory.codec import Memory
 
     if not isinstance(stored, Memory):
         raise click.ClickException(
@@ -67,8 +67,8 @@ def _readable(stored: Memory | Damaged, place: str) -> Record:
 
 async def _of_cluster(client: Client, namespace: str) -> Record:
     from lasthop.edge.kubernetes.errors import ApiError
+    from lasthop.engine.memory.codec import Damaged
     from lasthop.run.infra.kubernetes.verification_memory import CONFIG_MAP, config_map, content
-    from lasthop.run.infra.memory import Damaged
 
     try:
         stored = content(await client.get(config_map(namespace)))
