@@ -152,9 +152,13 @@ def command(
 
     async def look(view: View) -> audit_report.AuditReport:
         audit, now = await view.audit(), time.time()
-        told = await view.problems(), await view.hidden()
-        found = audit_report.AuditReport(audit, view.where, await view.origin(), now, expiring, *told, host=gethostname())
-        found = found.of_namespace(view.namespace)
+        record = await view.record(controller_namespace)
+        history = audit_report.history(record) if record else None
+        broken = tuple(f"the record of changes was edited: {fault}" for fault in history.faults) if history else ()
+        told = (*await view.problems(), *broken), await view.hidden()
+        found = audit_report.AuditReport(
+            audit, view.where, await view.origin(), now, expiring, *told, history=history, host=gethostname()
+        ).of_namespace(view.namespace)
         hops = tried(found.hops) if view.observes else found.hops
         if probe:
             from lasthop.cli.audit_probe import with_probes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -280,6 +280,10 @@ def _renewals(report: AuditReport) -> tuple[list[str], list[list[str]]]:
     return ["Certificate", "Left", "Is", "In", "For", "Place"], rows
 
 
+def _bad(hop: HopReport) -> bool:
+    return hop.refused or bool(hop.waiver) or audit_observed.standing(hop) == audit_observed.FAILING
+
+
 def as_csv(report: AuditReport) -> str:
     """Returns the table with the header in the last columns, so that a row that is copied elsewhere keeps its origin."""
     written = io.StringIO()
@@ -301,18 +305,22 @@ def markdown(report: AuditReport) -> str:
     lines += (f"- {name}: {_escaped(value)}" for name, value in report.header.items())
     lines += (f"- Not everything could be read: {_escaped(line)}." for line in (*report.incomplete, *report.hidden))
     if report.hops:
-        lines += ["", *_markdown_table(*_filled(report))]
+        lines += ["", *_markdown_table(*_filled(report), bold=[_bad(hop) for hop in report.hops])]
     if report.certificates:
         lines += ["", "## Certificates to renew", "", *_markdown_table(*_renewals(report))]
     lines += (line for note in report.notes for line in ("", note))
     return "\n".join(lines)
 
 
-def _markdown_table(titles: list[str], rows: list[list[str]]) -> Iterator[str]:
-    for index, row in enumerate([titles, *rows]):
-        yield f"| {' | '.join(map(_escaped, row))} |"
-        if index == 0:
-            yield f"|{'---|' * len(titles)}"
+def _markdown_table(titles: list[str], rows: list[list[str]], bold: Sequence[bool] = ()) -> Iterator[str]:
+    """Yields the lines of a table; `bold` marks the rows whose column How stands out."""
+    yield f"| {' | '.join(titles)} |"
+    yield f"|{'---|' * len(titles)}"
+    for index, row in enumerate(rows):
+        cells = [_escaped(cell) for cell in row]
+        if bold and bold[index]:
+            cells[titles.index("How")] = f"**{cells[titles.index('How')]}**"
+        yield f"| {' | '.join(cells)} |"
 
 
 def _escaped(value: str) -> str:
@@ -332,7 +340,7 @@ def html(report: AuditReport) -> str:
         header=report.header,
         incomplete=(*report.incomplete, *report.hidden),
         hops=_filled(report),
-        bad=[hop.refused or bool(hop.waiver) or audit_observed.standing(hop) == audit_observed.FAILING for hop in report.hops],
+        bad=[_bad(hop) for hop in report.hops],
         renewals=_renewals(report) if report.certificates else None,
         notes=report.notes,
     )

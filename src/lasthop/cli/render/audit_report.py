@@ -17,6 +17,7 @@ from lasthop.cli.render import audit_observed
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import wrapped
 from lasthop.edge.probe.certificate_view import days_left
+from lasthop.engine.memory.record import Record
 from lasthop.engine.outputs.audit.audit import STREAMS, Audit
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
@@ -52,7 +53,7 @@ COLOURS: Final[dict[str, str]] = {
     **dict.fromkeys((VERIFIED, Strength.PINNED_ONLY.group), "green"),
 }
 ENDLESS: Final = float("inf")
-UNRECORDED: Final = "not recorded"
+UNRECORDED: Final = "not known"
 
 Place = tuple[str, str, str, int]
 """Gateway, kind and path of the backend, and port."""
@@ -79,6 +80,15 @@ class History(msgspec.Struct, frozen=True):
     """The hash of its last entry."""
     faults: tuple[str, ...] = ()
     """Where its chain is broken."""
+
+
+def history(record: Record) -> History:
+    """Returns the last change of each hop."""
+    last: dict[Place, LastChange] = {}
+    for entry in record.changes:
+        change = LastChange(entry.at, entry.by, tuple(each.object for each in entry.causes))
+        last |= {(gateway, entry.kind, entry.backend, entry.port): change for gateway in entry.gateways}
+    return History(last, record.covered(), record.head, record.faults())
 
 
 class AuditReport(msgspec.Struct, frozen=True):
@@ -155,7 +165,7 @@ class AuditReport(msgspec.Struct, frozen=True):
         return self.history.last.get(where) if self.history else None
 
     def since(self, hop: HopReport) -> str:
-        """Returns `2026-11-16 10:00 UTC`, `before 2026-11-16 10:00 UTC`, or `not recorded`."""
+        """Returns `2026-11-16 10:00 UTC`, `before 2026-11-16 10:00 UTC`, or `not known`."""
         if last := self.last_change(hop):
             return minute(last.at)
         if self.history is None or self.history.since is None:
@@ -235,7 +245,7 @@ def text(report: AuditReport) -> str:
     blocks += ["\n".join(wrapped(f"Note: {note}")) for note in report.notes]
     bad = report.standings.keys() & {audit_observed.FAILING, FAILING, WAIVED}
     header = "\n".join(line for name, value in report.header.items() for line in wrapped(f"{name}: {value}", "", "  "))
-    return "\n\n".join([header, *blocks, click.style(str(report), bold=True, fg="red" if bad else None)])
+    return "\n\n".join([*blocks, header, click.style(str(report), bold=True, fg="red" if bad else None)])
 
 
 def _groups(report: AuditReport) -> Iterator[tuple[str, Iterator[HopReport]]]:
@@ -257,18 +267,21 @@ def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[s
             yield from (click.style(line, fg=colour) for line in wrapped(f"observed: {seen}", INDENT, INDENT))
         for shown in audit_observed.shown_certificates(hop, report.now):
             yield from wrapped(shown, INDENT, INDENT)
-        yield from wrapped(_since(report, hop), INDENT, INDENT)
+        if basis := _basis(report, hop):
+            yield from wrapped(basis, INDENT, INDENT)
         by = "; ".join(map(str, filter(None, (hop.policy, *hop.routes, place(hop)))))
         yield from (click.style(line, dim=True) for line in wrapped(by, INDENT, INDENT))
 
 
-def _since(report: AuditReport, hop: HopReport) -> str:
-    """Returns the lowest TLS version that is accepted, since when the hop is so, and by whose edit."""
+def _basis(report: AuditReport, hop: HopReport) -> str:
+    """Returns the CAs with their fingerprints, the lowest TLS version, since when the hop is so, and by whose edit."""
     last = report.last_change(hop)
     by = f", by {last.by}" if last and last.by else ""
     edited = f" ({', '.join(last.objects)})" if last and last.objects else ""
-    lowest = f"TLS {hop.basis.versions[0]} or later; " if hop.basis and not hop.refused else ""
-    return f"{lowest}since: {report.since(hop)}{by}{edited}"
+    lowest = f"TLS {hop.basis.versions[0]} or later" if hop.basis and not hop.refused else ""
+    cas = f"trusts {', '.join(map(str, hop.basis.cas))}" if hop.basis and hop.basis.cas and not hop.refused else ""
+    since = f"since {report.since(hop)}{by}{edited}" if report.history else ""
+    return "; ".join(filter(None, (cas, lowest, since)))
 
 
 def _expiring(report: AuditReport) -> Iterator[str]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
-import msgspec
 
 from lasthop.cli.args import paths
 from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, gateway_named
@@ -29,13 +28,14 @@ def recorded(folder: Path | None, cluster: ClusterOptions, controller_namespace:
         return _of_folder(folder)
     if socket := admin_socket(folder, cluster):
         from lasthop.cli.views.admin_socket import AdminSocketView
+        from lasthop.cli.views.command_view import without_loop
 
         view = AdminSocketView(socket)
-        return Recorded(msgspec.convert(view.ask("/api/changes"), Record), view.where)
+        return Recorded(without_loop(view.record()), view.where)
     from lasthop.cli.views import cluster as clusters
 
     async def ask(client: Client, namespace: str) -> Recorded:
-        return Recorded(await _of_cluster(client, controller_namespace), f"namespace {namespace}" if namespace else CLUSTER)
+        return Recorded(await of_cluster(client, controller_namespace), f"namespace {namespace}" if namespace else CLUSTER)
 
     return clusters.run(cluster, ask)
 
@@ -65,7 +65,8 @@ def _readable(stored: Memory | Damaged, place: str) -> Record:
     return stored.record
 
 
-async def _of_cluster(client: Client, namespace: str) -> Record:
+async def of_cluster(client: Client, namespace: str) -> Record:
+    """Returns the record that the controller writes in its namespace."""
     from lasthop.edge.kubernetes.errors import ApiError
     from lasthop.engine.memory.codec import Damaged
     from lasthop.run.infra.kubernetes.verification_memory import CONFIG_MAP, config_map, content

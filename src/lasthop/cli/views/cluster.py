@@ -20,6 +20,7 @@ from lasthop.cli.args.target import CLUSTER, ClusterOptions
 from lasthop.cli.guesses import guessed
 from lasthop.cli.rbac_visibility import RBACVisibility, qualified
 from lasthop.cli.render.terminal import note, note_once
+from lasthop.cli.views.changes import of_cluster
 from lasthop.cli.views.command_view import Size
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.config import load
@@ -30,6 +31,7 @@ from lasthop.edge.sources.kubernetes.findings import install, not_served, unread
 from lasthop.edge.sources.kubernetes.snapshot import ListResult, look, unread
 from lasthop.engine.dry_run import serve_all
 from lasthop.engine.engine import Engine
+from lasthop.engine.memory.record import Record
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.findings.foreign import class_finding
 from lasthop.engine.plan import reasons
@@ -133,11 +135,11 @@ class ClusterView(EngineView):
         backends = (read_object(XBACKEND, item).object for item in (found.items if found else ()))
         if any(isinstance(backend, XBackend) and backend.selects for backend in backends):
             listed |= await look(client, [POD], own, beyond=True)
-        return cls(listed, namespace, client.access.url)
+        return cls(listed, namespace, client)
 
-    def __init__(self, listed: dict[str, ListResult], namespace: str, url: str) -> None:
+    def __init__(self, listed: dict[str, ListResult], namespace: str, client: Client) -> None:
         super().__init__(Engine(IN_CLUSTER, now=time.time()))
-        self._url = url
+        self._client = client
         self._hidden = RBACVisibility(listed.values())
         place = f"namespace {namespace}" if namespace else CLUSTER
         self.where, self.namespace = f"what you may list of {place}" if self._hidden.said() else place, namespace
@@ -171,7 +173,14 @@ class ClusterView(EngineView):
         return found
 
     async def origin(self) -> str:
-        return self._url
+        return self._client.access.url
+
+    async def record(self, controller_namespace: str) -> Record | None:
+        try:
+            return await of_cluster(self._client, controller_namespace)
+        except (click.ClickException, ApiError) as error:
+            note_once(f"It is not known since when hops are as they are, and who changed them: {error}")
+            return None
 
     async def size(self) -> Size:
         """Leaves out Pods, of which a controller sees others than a user."""

@@ -26,7 +26,7 @@ from lasthop.engine.store.node import Crash
 from lasthop.engine.store.stages import Output
 
 NAMED_CAS: Final = 2
-"""CAs that a line names; the report has all of them."""
+"""CAs that a line names."""
 
 
 class Observed(msgspec.Struct, frozen=True, order=True):
@@ -216,10 +216,10 @@ def _against(tls: BackendTLS) -> str:
 
 
 def _cas(tls: BackendTLS) -> str:
-    """Returns the CAs as `CA corp (SHA-256 ...)`, the first few of them."""
+    """Returns the CAs as `CA corp`, the first few of them; `HopReport.basis` has their fingerprints."""
     cas = tls.trust.cas if isinstance(tls.trust, Anchors) else ()
     more = f" and {len(cas) - NAMED_CAS} more" if len(cas) > NAMED_CAS else ""
-    return f"CA {', '.join(map(str, cas[:NAMED_CAS]))}{more}"
+    return f"CA {', '.join(ca.subject for ca in cas[:NAMED_CAS])}{more}"
 
 
 def _plaintext(g: Graph, hop: Hop) -> tuple[str, Key | None]:
