@@ -21,8 +21,8 @@ from conformance.cluster import Cluster, has_condition
 from conformance.network import NODE_IP
 from examples.quickstart.certificates import Issued
 from lasthop.base.api.meta import Key
+from lasthop.engine.memory.codec import Memory
 from lasthop.run.infra.kubernetes.verification_memory import config_map, content
-from lasthop.run.infra.memory import Memory
 
 NAMESPACE, HOST = "shop", "erp.shop.example"
 PORT, COUNTS = 8443, 8444

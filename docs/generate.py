@@ -1,7 +1,11 @@
-"""Writes the generated parts of docs/reference.md and docs/not-here.md (`make docs`). A test fails if they are out of date."""
+"""Writes the generated parts of docs/reference.md and docs/not-here.md, and docs/audit.schema.json (`make docs`).
+
+A test fails if they are out of date.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +18,13 @@ from lasthop.base.api.unserved import FIELDS as UNSERVED_FIELDS
 from lasthop.base.api.unserved import Unserved
 from lasthop.cli.commands.explain import request_command
 from lasthop.cli.main import COMMANDS, main
+from lasthop.cli.render import audit_evidence
 from lasthop.engine.outputs.findings.remedies import REMEDIES
 from lasthop.engine.plan.limits import FIELDS, MAX_ENDPOINTS, MESSAGE_LENGTH, ceiling, reason
 from lasthop.engine.plan.tls_options import OPTIONS
 
 REFERENCE = Path(__file__).with_name("reference.md")
+AUDIT_SCHEMA = Path(__file__).with_name("audit.schema.json")
 NOT_HERE = Path(__file__).with_name("not-here.md")
 WIDTH = 120
 
@@ -81,6 +87,10 @@ def limits() -> Iterator[str]:
     yield ""
 
 
+def audit_schema() -> str:
+    return json.dumps(audit_evidence.schema(), indent=2) + "\n"
+
+
 PARTS = {
     "commands": commands,
     "kinds": kinds,
@@ -108,3 +118,4 @@ def generated(page: Path) -> str:
 if __name__ == "__main__":
     for page in PAGES:
         page.write_text(generated(page))
+    AUDIT_SCHEMA.write_text(audit_schema())

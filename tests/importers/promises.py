@@ -10,7 +10,6 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.admission.chain import admit
-from lasthop.engine.outputs.audit.hops import Manner
 from lasthop.engine.resolve.settings import Settings
 from lasthop_import.check import ON_A_HOST, Checked, check
 from lasthop_import.command import report as import_report
@@ -27,16 +26,16 @@ from tests.importers.harness import Outcome, run_documents
 ADDRESSES = Settings(host_network=False)
 PLAIN = (Level.PLAINTEXT, Level.PASSTHROUGH)
 MANNERS = {
-    NewLevel.PLAINTEXT: Manner.PLAINTEXT,
-    NewLevel.NAME: Manner.VERIFIED,
-    NewLevel.URI: Manner.VERIFIED,
-    NewLevel.PINNED: Manner.VERIFIED,
-    NewLevel.PINNED_ONLY: Manner.PINNED_ONLY,
-    NewLevel.PASSTHROUGH: Manner.PASSTHROUGH,
-    NewLevel.TODO: Manner.FAILING,
-    NewLevel.WAIVED_ALL: Manner.WAIVED,
-    NewLevel.WAIVED_NAMES: Manner.WAIVED,
-    NewLevel.WAIVED_EXPIRY: Manner.WAIVED,
+    NewLevel.PLAINTEXT: "plaintext",
+    NewLevel.NAME: "verified",
+    NewLevel.URI: "verified",
+    NewLevel.PINNED: "verified",
+    NewLevel.PINNED_ONLY: "pinned only",
+    NewLevel.PASSTHROUGH: "passthrough",
+    NewLevel.TODO: "failing closed",
+    NewLevel.WAIVED_ALL: "waived",
+    NewLevel.WAIVED_NAMES: "waived",
+    NewLevel.WAIVED_EXPIRY: "waived",
 }
 
 
@@ -218,9 +217,9 @@ def assert_audit_agrees(outcome: Outcome) -> Checked:
         audited.add(backend)
         allowed = {MANNERS[new] for new in by_backend[backend]}
         if not outcome.settings.allow_waivers:
-            allowed = {Manner.FAILING if each is Manner.WAIVED else each for each in allowed}
+            allowed = {"failing closed" if each == "waived" else each for each in allowed}
         closed = "is not accepted" in hop.detail and reasons & {"default-certificate", "secret-missing", "inline-certificate"}
-        if hop.manner is Manner.FAILING and (closed or lacking(outcome, hop.missing)):
+        if hop.refused and (closed or lacking(outcome, hop.missing)):
             continue
         assert hop.manner in allowed, (hop, by_backend[backend])
     assert audited == set(by_backend)

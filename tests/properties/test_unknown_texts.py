@@ -25,6 +25,7 @@ from lasthop.edge.sources.files.loader import Loader
 from lasthop.edge.sources.files.state import StateDirectory
 from lasthop.edge.sources.source import Batch, Source
 from lasthop.engine.engine import Engine
+from lasthop.engine.memory import codec
 from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Resource
 from lasthop.engine.plan.listener import Gateway
 from lasthop.engine.resolve.gateways.ports import PROBE, Probe
@@ -75,8 +76,8 @@ class Running(Sink):
     def __init__(self, folder: Path, state: Path) -> None:
         self._loader = Loader(folder, StateDirectory(state))
         self._controller = Controller(NoSource(), Engine(now=time.time()), lambda: STORE, (self,))
-        self._remembered, self._encode = state / memory.FILE, memory.Encoder()
-        if isinstance(stored := memory.load(self._remembered), memory.Memory):
+        self._remembered, self._encode = state / memory.FILE, codec.Encoder()
+        if isinstance(stored := memory.load(self._remembered), codec.Memory):
             self._controller.recall(stored)
         self.look()
 

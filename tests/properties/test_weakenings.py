@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from lasthop.base.api.core import Service
 from lasthop.base.api.meta import Key
 from lasthop.engine.engine import Engine
-from lasthop.engine.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.resolve.backends.app_protocols import says_plaintext
 from tests.random_world import BASE, EDITS, Edit
 from tests.snapshot import settle, settled
 from tests.world import STORE, key
 
-VERIFIED = (Manner.VERIFIED, Manner.PINNED_ONLY, Manner.WAIVED)
 Address = tuple[Key, int]
 
 
@@ -31,13 +31,15 @@ class History:
         """Had a policy at some time, or was refused: nobody knows for what."""
 
     def look(self, engine: Engine) -> None:
-        hops = [hop for hop in engine.hops() if hop.manner not in (Manner.PASSTHROUGH, Manner.UDP)]
+        hops = [hop for hop in engine.hops() if not hop.outside]
         there = {address(hop) for hop in hops}
-        self.verified = (self.verified & there) | {address(hop) for hop in hops if hop.manner in VERIFIED}
-        self.asked = (self.asked & there) | {address(hop) for hop in hops if hop.manner is not Manner.PLAINTEXT}
+        self.verified = (self.verified & there) | {
+            address(hop) for hop in hops if hop.in_effect not in (None, Strength.PLAINTEXT)
+        }
+        self.asked = (self.asked & there) | {address(hop) for hop in hops if hop.in_effect is not Strength.PLAINTEXT}
         errors = {(f.object, f.message) for f in engine.findings() if f.reason == "NoLongerVerified"}
         for hop in hops:
-            if hop.manner is Manner.PLAINTEXT and address(hop) in self.verified and not acknowledged(engine, hop):
+            if hop.in_effect is Strength.PLAINTEXT and address(hop) in self.verified and not acknowledged(engine, hop):
                 for route in hop.routes:
                     said = f"backend {hop.address} is plaintext now, because "
                     assert any(obj == route and message.startswith(said) for obj, message in errors), hop

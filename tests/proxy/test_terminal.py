@@ -76,8 +76,8 @@ def test_a_person_sees_where_it_serves_what_fails_and_what_an_edit_changed(shop:
         failed,
     )
     shop.write("more.yaml", docs.policy("first", "api.example", "ca"))
-    changed = terminal.wait_for("is now")
-    assert "shop/first:443 is now verified (was plaintext): its own CA, for api.example" in changed
+    changed = terminal.wait_for("must now be")
+    assert re.search(r"shop/first:443 must now be verified \(was plaintext\): CA .+, for api.example", changed)
     assert shop.get("first").status == 503
     terminal.wait_for("503 GET first.test/ -> shop/first:443 127.0.0.1:9  connection refused")  # so all before it are read
     assert shop.process

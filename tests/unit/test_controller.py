@@ -18,13 +18,14 @@ from lasthop.edge.proxy.entry import AccessLogEntry
 from lasthop.edge.sources.source import Batch, Source
 from lasthop.edge.xds.acks import EXPIRES, GatewayAcks
 from lasthop.edge.xds.session import Acked, Nacked
+from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource, Withdrawal
 from lasthop.engine.outputs.status.summary import summary
 from lasthop.engine.resolve.gateways.ports import PROBE, Probe
 from lasthop.run.controller import Controller
 from lasthop.run.host import HostRuntime, with_reason
 from lasthop.run.loop import SLICE
-from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
+from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
 
 GATEWAY = Key("Gateway", "a", "gw")
 HOP = "a/gw/a/api/443/auto"
@@ -306,3 +307,53 @@ def test_what_another_replicas_proxy_refuses_is_found_and_built_without(controll
     controller.settle()
     assert held(controller, CLUSTER, HOP) == bad
     assert not [f for f in controller.findings() if f.reason == "RefusedByProxy"]
+
+
+# --- the record of changes ---------------------------------------------------------------------------------------------
+
+
+def edited(controller: Controller, batch: Batch) -> None:
+    controller.take(batch)
+    while controller.dirty.is_set() or controller.engine.unsettled:
+        controller.settle(SLICE)
+
+
+def test_the_record_begins_with_a_count_and_goes_on_with_each_change(controller: Controller) -> None:
+    (began,) = controller.record.record.entries
+    assert (began.effect, began.because) == ("Began", "1 verified, 1 plaintext")
+    with capture_logs() as logs:
+        edited(controller, Batch({Key("BackendTLSPolicy", "a", "p"): None}))
+    (found,) = controller.record.changes
+    assert (found.address, found.gateways, found.before) == ("a/api:443", ("a/gw",), "verified (CA) for api.example")
+    assert [str(each.edit) for each in found.causes] == ["deleted"]
+    (line,) = [each for each in logs if each["event"] == "recorded changes of verification"]
+    assert line["head"] == controller.record.record.head == found.hash and line["entries"] == found.number == 2
+
+
+def test_while_not_everything_has_been_read_nothing_is_new(tmp_path: Path) -> None:
+    found = HostRuntime(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path).controller
+    found.take(Batch(keyed(mk_class(), mk_gateway(GATEWAY.path)), complete=False))
+    assert not found.record.record.entries
+    late = [mk_service("a/late"), mk_route("a/r", GATEWAY.path, [{"name": "late", "port": 443}], ["one.example"])]
+    edited(found, Batch(keyed(*late)))
+    assert [each.effect for each in found.record.record.entries] == ["Began"]
+    later = [mk_service("a/later"), mk_route("a/s", GATEWAY.path, [{"name": "later", "port": 443}], ["two.example"])]
+    edited(found, Batch(keyed(*later)))
+    assert [each.effect for each in found.record.record.entries] == ["Began", "New"]
+
+
+def test_where_proxies_run_elsewhere_each_change_is_one_line_of_the_log() -> None:
+    who = {Key("ConfigMap", "a", "ca"): "kubectl (Update, 2026-11-18T12:00:00Z)"}
+    found = Controller(NoSource(), Engine(now=NOW.timestamp()), lambda: None, (), who=lambda key: who.get(key, ""))
+    route = mk_route("a/r", GATEWAY.path, [{"name": "api", "port": 443}], ["one.example"])
+    policy = mk_policy("a/p", "api", "api.example", ["ca"])
+    objects = [mk_class(), mk_gateway(GATEWAY.path), mk_service("a/api"), policy, route]
+    edited(found, Batch(keyed(*objects, mk_config_map("a/ca", ca_pem("good")))))
+    with capture_logs() as logs:
+        edited(found, Batch(keyed(mk_config_map("a/ca", ca_pem("other")))))
+    (line,) = [each for each in logs if each["event"].startswith("a/api:443")]
+    words = "verified (CA) for api.example"
+    assert line["event"].startswith(f"a/api:443: {words} -> {words} (trusts CA other (SHA-256 ")
+    assert "no longer trusts CA good" in line["event"]
+    assert (line["gateways"], line["because"]) == (["a/gw"], "ConfigMap a/ca was changed")
+    assert line["by"] == "kubectl (Update, 2026-11-18T12:00:00Z)"

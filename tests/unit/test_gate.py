@@ -17,15 +17,17 @@ from lasthop.engine.dry_run import serve_all
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.comparison import HopChange, State, compare
 from lasthop.engine.plan.knowledge import Unknown
-from lasthop.engine.plan.tls import Refused
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.engine.plan.upstream import Protocol
-from lasthop.engine.plan.verification import HopVerification, Strength, weakest
+from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.plan.verification_change import ChangeKind
 from lasthop.engine.resolve.backends.reach import PORTS
-from lasthop.engine.resolve.hops import verification as module
+from lasthop.engine.resolve.hops import verdict as module
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.policies import targets
 from lasthop.engine.resolve.settings import IN_CLUSTER
+from lasthop.engine.store.graph import Graph
 from lasthop.engine.what_if import Rehearsal, Verdict
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import (
@@ -341,6 +343,7 @@ def test_another_pinned_key_is_a_recorded_change() -> None:
     engine = running(world(STATES["pinned only"]), keyed(mk_pin_set("a/pins", OTHER_PIN)))
     (edit,) = engine.verifications.edits()
     assert edit.change.kind is ChangeKind.OTHER_TRUST
+    assert edit.before and edit.after
     assert edit.before.digest != edit.after.digest, "also for those who compare digests"
 
 
@@ -349,26 +352,29 @@ def test_a_waiver_that_ends_later_is_recorded_with_its_end() -> None:
     engine = running(world(STATES["all waived"], first), keyed(mk_waiver("a/all", "All")))
     (edit,) = engine.verifications.edits()
     assert edit.change.weaker
-    assert edit.because == "VerificationWaiver a/all was edited: the waiver ends never, no longer 2026-12-01 00:00 UTC"
+    assert edit.because == "VerificationWaiver a/all was changed"
+    assert str(edit.change) == "the waiver ends never, no longer 2026-12-01 00:00 UTC"
 
 
 # --- several Gateways and protocols -----------------------------------------------------------------------------------
 
 
-def test_of_two_gateways_the_weaker_one_is_recorded() -> None:
+def test_of_two_gateways_each_is_recorded_as_it_is() -> None:
     """One permits waivers, the other does not and fails closed."""
     strict = mk_profile("a/strict", backendTLS={"waivers": "Deny"})
     engine = running(world(STATES["verified"], strict, *gateways(other="strict")), {POLICY: STATES["all waived"]})
-    (edit,) = engine.verifications.edits()
-    assert edit.after.strength is Strength.WAIVED_ALL and not edit.after.refused
-    assert edit.change.weaker and edit.gateways == (GATEWAYS[0],)
+    first, second = engine.verifications.edits()
+    assert first.after and first.after.strength is Strength.WAIVED_ALL and not first.after.refused
+    assert first.change.weaker and first.gateways == (GATEWAYS[0],)
+    assert second.change.kind is ChangeKind.CLOSED and second.gateways == (GATEWAYS[1],)
 
 
-def test_of_two_gateways_the_lower_version_of_tls_is_recorded() -> None:
+def test_of_two_gateways_the_lower_version_of_tls_is_how_the_port_was_at_best() -> None:
     newer = mk_profile("a/newer", backendTLS={"minTLSVersion": "1.3"})
     engine = running(world(STATES["verified"], newer, *gateways(other="newer")))
     ((_, known),) = engine.verifications.ports().items()
-    assert known.now.basis and known.now.basis.versions == ("1.2", "1.3")
+    versions = {gateway: each.now.basis.versions for each in known.hops for gateway in each.gateways if each.now.basis}
+    assert versions == {GATEWAYS[0]: ("1.2", "1.3"), GATEWAYS[1]: ("1.3", "1.3")}
     assert [each.basis.versions for each in known.held if each.basis] == [("1.2", "1.3")]
 
 
@@ -497,13 +503,14 @@ def test_a_hop_that_cannot_be_computed_is_not_judged(monkeypatch: pytest.MonkeyP
     policy = STATES["verified"]
     assert policy
 
-    def crashing(found: Iterable[HopVerification]) -> HopVerification:
-        known = list(found)
-        if any((each.source is None) is not before for each in known):
-            raise RuntimeError("a bug")
-        return weakest(known)
+    real = module._connected
 
-    monkeypatch.setattr(module, "weakest", crashing)
+    def crashing(g: Graph, tls: BackendTLS | Plaintext, port_name: str) -> HopVerification:
+        if isinstance(tls, BackendTLS) is before:
+            raise RuntimeError("a bug")
+        return real(g, tls, port_name)
+
+    monkeypatch.setattr(module, "_connected", crashing)
     verdict = rehearsed(world(policy), POLICY, None)
     assert verdict.refused == () and verdict.not_judged
 

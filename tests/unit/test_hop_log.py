@@ -68,7 +68,7 @@ def test_an_edit_names_what_it_changed_once_and_what_it_was_before() -> None:
     engine, log, said = started()
     policy = mk_policy("shop/p", "api0", "api.example", ["ca"], created="2026-01-01T00:00:00Z")
     edited(engine, log, policy)
-    assert said.lines == ["shop/api0:443 is now verified (was plaintext): its own CA, for api.example"]
+    assert said.lines == ["shop/api0:443 must now be verified (was plaintext): CA CA, for api.example"]
     assert log.summary() == "1 must be verified"
     said.lines.clear()
     edited(engine, log, mk_slice("shop/api0-1", "api0", ["10.0.0.2"]))
@@ -81,7 +81,7 @@ def test_another_ca_and_an_older_tls_are_named_though_the_words_are_the_same() -
     said.lines.clear()
     edited(engine, log, mk_config_map("shop/ca", ca_pem("other")))
     (line,) = said.lines
-    assert line.startswith("shop/api0:443 must be verified as before, but now: trusts CA other (SHA-256 ")
+    assert line.startswith("shop/api0:443 must now be verified: CA other, for api.example; trusts CA other (SHA-256 ")
     assert "no longer trusts CA CA (SHA-256 " in line
     said.lines.clear()
     older = {"options": {"lasthop.dev/min-tls-version": "1.0"}}

@@ -98,7 +98,7 @@ async def test_who_cannot_wait_is_told_what_was_made_last_unless_that_is_long_ag
 
 
 async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = hops._judged
+    sound = hops._report
 
     def judged(g: Graph, hop: Hop) -> hops.HopReport:
         if hop.backend.name == "odd":
@@ -109,7 +109,7 @@ async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(mon
     def of_policy(g: Graph, policy: Key) -> tuple[certificates.Used, ...]:
         raise ValueError("odd")
 
-    monkeypatch.setattr(hops, "_judged", judged)
+    monkeypatch.setattr(hops, "_report", judged)
     monkeypatch.setattr(certificates, "_of_policy", of_policy)
     async with serving(FakeApi()) as api, client_of(api) as client:
         site = Site("lasthop", "x.svc", 1)

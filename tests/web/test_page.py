@@ -43,7 +43,7 @@ async def test_the_page_shows_hops_and_findings_with_their_places_and_follows_an
         assert any(place.startswith("api.yaml:") or "/api.yaml:" in place for place in places), places
         lasthop.write("ca.yaml", config_map("missing", ca_pem("good")))
         await page.until("document.querySelector('a.row.not-tried-yet') !== null")
-        await page.until(f"{TEXT}.includes('its own CA, for api.example')")
+        await page.until(f"{TEXT}.includes(', for api.example')")
         await page.until(f"!{TEXT}.includes('does not exist')")
 
 

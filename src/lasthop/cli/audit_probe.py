@@ -11,10 +11,9 @@ from lasthop.base.api.meta import Key
 from lasthop.base.pki.parse import bare_names
 from lasthop.cli.views.command_view import View
 from lasthop.edge.probe.result import EndpointResult, State, TargetResult
-from lasthop.engine.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.engine.outputs.audit.hops import HopReport, Observed
 from lasthop.engine.plan.observation import MAX_CERTIFICATES, Failure, Health, LeafCertificate
-
-_TRIED = (Manner.VERIFIED, Manner.PINNED_ONLY, Manner.WAIVED)
+from lasthop.engine.plan.strength import Strength
 
 
 async def with_probes(view: View, hops: Iterable[HopReport], now: float) -> tuple[HopReport, ...]:
@@ -22,7 +21,8 @@ async def with_probes(view: View, hops: Iterable[HopReport], now: float) -> tupl
     results: dict[Key, dict[tuple[str, str, int], TargetResult]] = {}
     found = []
     for hop in hops:
-        if hop.manner in _TRIED and (hop.observed is None or hop.observed.health is Health.UNTRIED):
+        untried = hop.observed is None or hop.observed.health is Health.UNTRIED
+        if untried and hop.in_effect not in (None, Strength.PLAINTEXT):
             key = hop.policy or hop.backend
             if key not in results:
                 probed = await view.probe(key, "")

@@ -15,8 +15,9 @@ from lasthop.base.api.addresses import with_port
 from lasthop.base.api.meta import Key, Object
 from lasthop.base.api.route_kinds import ROUTE_KINDS
 from lasthop.base.api.status import Status
+from lasthop.engine.memory.causes import Causes
 from lasthop.engine.memory.policies import PolicyMemory
-from lasthop.engine.memory.verification import VERIFICATIONS, VerificationMemory
+from lasthop.engine.memory.verification import VerificationMemory
 from lasthop.engine.outputs.audit.certificates import CertificateReport, Used, certificates_of, each_once
 from lasthop.engine.outputs.audit.hops import REFUSALS, HopReport, Reported, hop_report, joined
 from lasthop.engine.outputs.envoy.assembly import Assembly, ByGateway
@@ -33,7 +34,7 @@ from lasthop.engine.outputs.status.statuses import STATUS
 from lasthop.engine.plan.finding import Finding, FindingChanges
 from lasthop.engine.plan.knowledge import Port
 from lasthop.engine.plan.upstream import Endpoint, EndpointsKind, Hop, Protocol
-from lasthop.engine.plan.verification import HopVerification, Weakening
+from lasthop.engine.plan.verdict import HopVerification, Verdict, Weakening, weakest
 from lasthop.engine.resolve.backends.backend_traffic import index_traffic_claims
 from lasthop.engine.resolve.backends.backends import endpoints
 from lasthop.engine.resolve.backends.endpoint_slices import index_slices
@@ -45,7 +46,8 @@ from lasthop.engine.resolve.gateways.gateways import index_sockets
 from lasthop.engine.resolve.gateways.listener_sets import index_accepted_sets
 from lasthop.engine.resolve.gateways.telemetry import index_collectors, index_telemetry_claims
 from lasthop.engine.resolve.hops.hop_index import index_hops
-from lasthop.engine.resolve.hops.verification import index_weakened
+from lasthop.engine.resolve.hops.verdict import VERDICTS
+from lasthop.engine.resolve.hops.weakening import index_weakened
 from lasthop.engine.resolve.policies.targets import index_claims, index_service_imports, index_services
 from lasthop.engine.resolve.policies.waiver_index import index_waived
 from lasthop.engine.resolve.routing.attachment import index_listener_hops, index_routes, index_tables, parents
@@ -68,7 +70,7 @@ STAGES: tuple[Stage, ...] = (
     *STATUS,
     *FINDINGS,
     # What is remembered.
-    VERIFICATIONS,
+    VERDICTS,
     # What is counted.
     WEAKENED_BACKENDS,
     REFUSALS,
@@ -76,11 +78,11 @@ STAGES: tuple[Stage, ...] = (
 
 
 JUDGED: tuple[Stage, ...] = tuple(
-    stage for stage in STAGES if isinstance(stage, Indexer) or stage in (CLUSTERS, REFUSALS, VERIFICATIONS, *FINDINGS)
+    stage for stage in STAGES if isinstance(stage, Indexer) or stage in (CLUSTERS, REFUSALS, VERDICTS, *FINDINGS)
 )
 """Enough to say what is wrong and how hops are verified, without what Envoy and the API server are told."""
 
-ASKED_ONCE = (CLUSTERS.name, VERIFICATIONS.name, REFUSALS.name, *(each.name for each in FINDINGS))
+ASKED_ONCE = (CLUSTERS.name, VERDICTS.name, REFUSALS.name, *(each.name for each in FINDINGS))
 """What `Engine.judge` computes."""
 URGENT = (CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, CLIENT_SECRETS)
 """What names refer to."""
@@ -105,7 +107,8 @@ class Engine:
         self.store = Store(self.stages)
         SETTINGS.set(self.graph, settings or Settings())
         self.policies = PolicyMemory(self.stages)
-        self.verifications = VerificationMemory(self.graph)
+        self._causes = Causes(self.stages)
+        self.verifications = VerificationMemory(self.graph, self._causes)
         self._assembly = Assembly()
         self._findings = FindingCollection()
         self._crashes: dict[NodeId, Crash] = {}
@@ -113,7 +116,10 @@ class Engine:
     # --- what comes in -----------------------------------------------------------------------------------------------
 
     def apply(self, changes: Mapping[Key, Object | None]) -> None:
-        self.store.apply(changes)
+        for key, obj in changes.items():
+            existed = self.store.get(key) is not None
+            if self.store.put(key, obj):
+                self._causes.edited(key, existed=existed, exists=obj is not None)
         self.policies.applied(changes)
 
     def advance(self, now: float) -> None:
@@ -136,8 +142,7 @@ class Engine:
         for a proof no longer. What leads to the others that wait stays as it is; None: nothing does."""
         aside = self._owners(self._held(overdue))
         outputs = self.stages.settle(limit, URGENT_NAMES if urgent else None, enough, {HOSTS.name: busy}, aside)
-        self.policies.settled(outputs)
-        self.verifications.settled(outputs)
+        self._remember(outputs)
         waiting = self.stages.waiting(STREAMS, LISTENERS)
         xds = self._assembly.take(outputs, listeners_wait=waiting, held=self._held(overdue))
         status = {
@@ -146,6 +151,12 @@ class Engine:
             for (key,), value in output.of(outputs).items()
         }
         return Update(xds, status, self._collect_findings(outputs), tuple(Hop(*key) for key in CLUSTERS.of(outputs)))
+
+    def _remember(self, outputs: Changes) -> None:
+        self.policies.settled(outputs)
+        self.verifications.settled(outputs)
+        if not self.stages.waiting(VERDICTS):
+            self._causes.compared()
 
     def _held(self, overdue: Collection[Port] | None) -> frozenset[Port]:
         return frozenset() if overdue is None else frozenset(self.policies.awaiting().keys() - set(overdue))
@@ -164,8 +175,7 @@ class Engine:
         """Brings `findings` and `hops` up to date, and nothing else of what is told to Envoy and to people: for those who ask
         once about many objects that nobody serves."""
         outputs = self.stages.settle(only=ASKED_ONCE)
-        self.policies.settled(outputs)
-        self.verifications.settled(outputs)
+        self._remember(outputs)
         self._collect_findings(outputs)
 
     @property
@@ -210,10 +220,12 @@ class Engine:
 
     def verified(self) -> dict[tuple[Key, Key, int], HopVerification]:
         """Returns how each Gateway verifies each port of a backend; what crashed is left out, and is a finding."""
-        found = self.stages.members(VERIFICATIONS).items()
-        return {
-            (gateway, backend, port): each for (gateway, backend, port), each in found if isinstance(each, HopVerification)
-        }
+        ports: dict[tuple[Key, Key, int], list[HopVerification | None]] = {}
+        for (gateway, backend, port, protocol), found in self.stages.members(VERDICTS).items():
+            if protocol.policed:
+                known = found.verification if isinstance(found, Verdict) else None
+                ports.setdefault((gateway, backend, port), []).append(known)
+        return {place: weakest(filter(None, found)) for place, found in ports.items() if None not in found}
 
     def has_hop(self, hop: Hop) -> bool:
         """Returns whether a route still leads there."""

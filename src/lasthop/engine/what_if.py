@@ -20,7 +20,6 @@ import msgspec
 from lasthop.base.api.meta import Key, Object
 from lasthop.engine.dry_run import serve
 from lasthop.engine.engine import JUDGED
-from lasthop.engine.memory.verification import VERIFICATIONS
 from lasthop.engine.outputs.audit.hops import HopReport, hop_report, joined
 from lasthop.engine.outputs.comparison import Best, Comparison, HopChange, Place, State, compare
 from lasthop.engine.outputs.envoy.clusters import CLUSTERS
@@ -30,13 +29,14 @@ from lasthop.engine.outputs.findings.root_causes import mistakes
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.profile import Refusal
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Plaintext, Refused
 from lasthop.engine.plan.upstream import Hop
-from lasthop.engine.plan.verification import STRONGER, HopVerification, Strength
+from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.resolve.backends.reach import PORTS
 from lasthop.engine.resolve.gateways.profiles import refused_edits
 from lasthop.engine.resolve.hops.hops import hop_tls
-from lasthop.engine.resolve.hops.verification import verification
+from lasthop.engine.resolve.hops.verdict import VERDICTS, port_verification
 from lasthop.engine.resolve.settings import CRD_VERSIONS, HELD, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.node import Crash
@@ -171,7 +171,7 @@ class Rehearsal:
     def _best(self, backend: Key, port: int) -> HopVerification | None:
         """Returns the strongest that the engine which serves remembers of a port."""
         live = self._live
-        held = (HELD.peek(live, backend, port, each) for each in STRONGER[Strength.PLAINTEXT]) if live else ()
+        held = (HELD.peek(live, backend, port, each) for each in Strength.PLAINTEXT.stronger) if live else ()
         return next((each for each in held if each), None)
 
     def _unread(self, namespace: str) -> str:
@@ -199,7 +199,7 @@ class Rehearsal:
             for key, found in output.of(outputs).items():
                 self._findings.say((output.name, key), () if found is None or isinstance(found, Gone) else found)
         self._hops.update(dict.fromkeys(Hop(*key) for key in CLUSTERS.of(outputs)))
-        self._places.update(dict.fromkeys(VERIFICATIONS.of(outputs)))
+        self._places.update(dict.fromkeys(hop[:3] for hop in VERDICTS.of(outputs)))
 
     def _looked_at(self, hops: Iterable[Hop], places: Iterable[Place]) -> Generator[None, None, _Seen]:
         """Looks at every hop that the edit concerns: a limit would let its order decide what is compared."""
@@ -219,7 +219,7 @@ class Rehearsal:
                 if isinstance(tls, Plaintext) and hop.protocol.policed and (why := self._unread(hop.backend.namespace)):
                     unknown[f"it is not known which BackendTLSPolicies there are: {why}"] = None
                 place = (hop.gateway, hop.backend, hop.port)
-                now = verification.attempt(self._graph, *place) if hop.protocol.policed else None
+                now = self._graph.shielded(port_verification, *place) if hop.protocol.policed else None
                 if isinstance(now, HopVerification):
                     verified[place] = now
                 if isinstance(now, Crash) or isinstance(rules, Crash):

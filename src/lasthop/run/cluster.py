@@ -83,7 +83,7 @@ class ClusterRuntime(Sink, Leadership, Ages):
             annotations={ADDRESS: own_address},
             leadership=self,
         )
-        self.controller = Controller(self.source, engine, host_store, (self.updater, self))
+        self.controller = Controller(self.source, engine, host_store, (self.updater, self), who=self.source.author)
         register_metrics(self.controller.metrics, self.updater, self.source)
         replicas = Gauge(
             "lasthop_replicas_reporting", "Other replicas that report to this one.", registry=self.controller.metrics
@@ -125,6 +125,7 @@ class ClusterRuntime(Sink, Leadership, Ages):
             may_write=self.updater.may_write,
             problem=self._log.warning,
             lost=self.controller.record_lost,
+            adopt=self.controller.record.merge,
         )
         self._webhook_trust = WebhookTrust(
             client,

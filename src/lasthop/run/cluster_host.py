@@ -41,7 +41,9 @@ class ClusterHostRuntime:
         self.updater = StatusUpdater(
             client, self._source.observed, identity=identity, namespace=namespace, uid_of=engine.store.uid
         )
-        self._host = HostRuntime(self._source, envoy, run_dir, engine=engine, sinks=(self.updater,), entry=entry)
+        self._host = HostRuntime(
+            self._source, envoy, run_dir, engine=engine, sinks=(self.updater,), entry=entry, who=self._source.author
+        )
         self.controller = self._host.controller
         register_metrics(self.controller.metrics, self.updater, self._source)
         self._memory = VerificationConfigMap(
@@ -52,6 +54,7 @@ class ClusterHostRuntime:
             may_write=self.updater.may_write,
             problem=self.controller.log.warning,
             lost=self.controller.record_lost,
+            adopt=self.controller.record.merge,
         )
 
     @property

@@ -26,7 +26,8 @@ from lasthop.edge.sources.source import Batch, Source
 from lasthop.edge.xds.server import Server
 from lasthop.edge.xds.session import Acked, Nacked
 from lasthop.engine.engine import Engine, Update
-from lasthop.engine.outputs.audit.changes import ChangeRecord
+from lasthop.engine.memory.codec import Memory
+from lasthop.engine.memory.record import ChangeRecord, Entry
 from lasthop.engine.outputs.envoy.quarantine import is_built, withhold
 from lasthop.engine.outputs.envoy.resource import ROUTES, type_name
 from lasthop.engine.outputs.findings.collection import FindingCollection
@@ -42,7 +43,6 @@ from lasthop.engine.resolve.settings import CRD_VERSIONS, OBSERVED, OBSERVES, PR
 from lasthop.engine.store.node import Crash
 from lasthop.run import logs
 from lasthop.run.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
-from lasthop.run.infra.memory import Memory
 from lasthop.run.problem_log import ProblemLog
 
 PROGRAMMED_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -55,6 +55,8 @@ PROVING: Final = 1.0
 Until then what was in force stays so; after that the port is closed, and its routes report it."""
 LONGEST_DETAIL: Final = 4_000
 """Characters of a refusal that are logged."""
+LOGGED: Final = 10
+"""Changes of verification by one edit that are logged."""
 COMPLAIN: Final = 10.0
 """Seconds between two lines of the log about a Gateway whose proxies exceed its budget."""
 
@@ -63,8 +65,17 @@ class Controller:
     """Connects one source, one engine, one xDS server and their sinks, of which one runs the proxies."""
 
     def __init__(
-        self, source: Source, engine: Engine, system_store: Callable[[], SystemStore | None], sinks: Sequence[Sink]
+        self,
+        source: Source,
+        engine: Engine,
+        system_store: Callable[[], SystemStore | None],
+        sinks: Sequence[Sink],
+        *,
+        who: Callable[[Key], str] = lambda key: "",
+        recorded: Callable[[Sequence[Entry]], None] | None = None,
     ) -> None:
+        """`who` returns the author of an object's last edit, as far as it is known. `recorded` takes the entries that are
+        added to the record of changes; without it they are logged."""
         self.source, self.engine = source, engine
         self.fleet, self.server, self.statuses = Fleet(), Server(self), StatusCache(engine.store)
         self.observations, self.totals = Observations(), Totals()
@@ -83,6 +94,7 @@ class Controller:
             buckets=PROGRAMMED_BUCKETS,
             registry=self.metrics,
         )
+        self._who, self._recorded = who, recorded or self._log_entries
         self.record = ChangeRecord()
         """How backends were verified before, and since when they are as they are."""
         self.loaded = asyncio.Event()
@@ -91,7 +103,7 @@ class Controller:
         self.dirty, self.arrived = asyncio.Event(), asyncio.Event()
         """There is something to settle; a batch has come in."""
         self._system_store, self._sinks, self._problems = system_store, sinks, ProblemLog(self.log)
-        self._all_read = True
+        self._all_read, self._started = True, False
         self._awaiting: dict[tuple[Port, int], float] = {}
         """Ports that wait for a proof, each with its occasion, and since when."""
         self._looked_at = engine.graph.version
@@ -162,12 +174,31 @@ class Controller:
             sink.status_changed(update.status)
         self._sync_gateways()
         self._sent(update)
-        self.record.begin(time.time())
-        self.record.add(self.engine.verifications.edits(), time.time())
+        self._keep_record()
         self._found(update.findings)
         self._problems.crashes(self.engine.graph.crashes)
         self._looked_at = self.engine.graph.version
         self._request_proofs()
+
+    def _keep_record(self) -> None:
+        """Records how verification has changed. Whatever is seen until everything has been read and compared once is where the
+        record begins."""
+        memory, now = self.engine.verifications, time.time()
+        if not self._started and self._all_read and not self.engine.unsettled:
+            self._started = True
+            memory.started()
+            self.record.begin(memory.census(), now)
+        if new := self.record.add(memory.edits(), now, self._who):
+            self._recorded(new)
+            record = self.record.record
+            self.log.info("recorded changes of verification", entries=record.entries[-1].number, head=record.head)
+
+    def _log_entries(self, entries: Sequence[Entry]) -> None:
+        for each in entries[:LOGGED]:
+            log = self.log.warning if each.weaker else self.log.info
+            log(each.line, gateways=list(each.gateways), because=each.because, by=each.by)
+        if len(entries) > LOGGED:
+            self.log.info(f"and {len(entries) - LOGGED} more changes of verification; see: lasthop audit --since 1h")
 
     def _request_proofs(self) -> None:
         awaiting = self.engine.policies.awaiting()
@@ -187,7 +218,8 @@ class Controller:
 
     def recall(self, known: Memory) -> None:
         """Takes what an earlier process remembered, before anything is read."""
-        self.engine.verifications.recall(known.ports)
+        complete = known.complete and known.record.since is not None
+        self.engine.verifications.recall(known.ports, complete=complete)
         self.record.merge(known.record)
 
     def record_lost(self, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Logs what an edit changed on the way to backends, once it is in force: `shop/api:443 is now verified ...`."""
+"""Logs what an edit changed on the way to backends, once it is in force: `shop/api:443 must now be verified: ...`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from lasthop.engine.outputs.audit.hops import HopReport, Manner, hop_report
+from lasthop.engine.memory.record import Entry
+from lasthop.engine.outputs.audit.hops import HopReport, hop_report
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.upstream import Hop
-from lasthop.engine.plan.verification import HopVerification
+from lasthop.engine.plan.verdict import HopVerification, Verdict
 from lasthop.engine.plan.verification_change import SAME, Subject, compare
-from lasthop.engine.resolve.hops.verification import verification
+from lasthop.engine.resolve.hops.verdict import verdict
 from lasthop.engine.store.graph import Graph
 
 SHOWN: Final = 10
@@ -29,10 +31,18 @@ class HopLog:
         self._log = log
         self._known: dict[Hop, _Known] = {}
         self._changed: dict[Hop, None] = {}
+        self._causes: dict[tuple[str, str], dict[str, str]] = {}
+        """By Gateway and address."""
 
     def changed(self, hops: Iterable[Hop]) -> None:
         """Takes hops whose clusters have changed, or are gone."""
         self._changed.update(dict.fromkeys(hops))
+
+    def recorded(self, entries: Iterable[Entry]) -> None:
+        """Takes what was added to the record of changes, which knows the edit and its author."""
+        for each in entries:
+            fields = {name: value for name, value in (("because", each.because), ("by", each.by)) if value}
+            self._causes |= {(gateway, each.address): fields for gateway in each.gateways}
 
     @property
     def waiting(self) -> bool:
@@ -46,9 +56,11 @@ class HopLog:
             now = _Known(hop_report(g, hop)[0], _verified(g, hop)) if exists(hop) else None
             if now is not None:
                 self._known[hop] = now
-            if said := _said(before, now):
-                lines.setdefault(said, {"gateway": hop.gateway.path})
-        self._changed = {}
+            known = now or before
+            if known and (said := _said(before, now)):
+                causes = self._causes.get((hop.gateway.path, known.report.address), {})
+                lines.setdefault(said, {"gateway": hop.gateway.path, **causes})
+        self._changed, self._causes = {}, {}
         if first:
             return
         for said, fields in list(lines.items())[:SHOWN]:
@@ -57,15 +69,14 @@ class HopLog:
             self._log.info(f"and {len(lines) - SHOWN} more backends; see: lasthop audit")
 
     def summary(self) -> str:
-        """Returns `3 must be verified, 1 plaintext`: what is asked for, one for each Gateway and port."""
-        known = {(report.gateway, report.address): report.manner for report, _ in self._known.values()}
-        counts = Counter(manner.asked for manner in known.values())
-        return ", ".join(f"{count} {manner}" for manner, count in sorted(counts.items()))
+        """Returns `3 must be verified, 1 plaintext`: what is required, one for each Gateway and port."""
+        known = {(report.gateway, report.address): report.required for report, _ in self._known.values()}
+        return ", ".join(f"{count} {required}" for required, count in sorted(Counter(known.values()).items()))
 
 
 def _verified(g: Graph, hop: Hop) -> HopVerification | None:
-    found = verification.attempt(g, hop.gateway, hop.backend, hop.port) if hop.protocol.policed else None
-    return found if isinstance(found, HopVerification) else None
+    found = verdict.attempt(g, *hop) if hop.protocol.policed else None
+    return found.verification if isinstance(found, Verdict) else None
 
 
 def _said(before: _Known | None, now: _Known | None) -> str:
@@ -75,7 +86,11 @@ def _said(before: _Known | None, now: _Known | None) -> str:
     change = compare(before.verified, now.verified) if before and before.verified and now.verified else SAME
     facts = "; ".join(str(fact) for fact in change.facts if fact.subject not in SHOWN_ANYWAY)
     if was and (was.manner, was.detail) == (report.manner, report.detail):
-        manner = report.manner.asked if report.manner is Manner.VERIFIED else f"is {report.manner}"
-        return f"{report.address} {manner} as before, but now: {facts}" if facts else ""
+        return f"{report.address} {_must(report)} as before, but now: {facts}" if facts else ""
     old = f" (was {was.manner})" if was and was.manner != report.manner else ""
-    return f"{report.address} is now {report.manner}{old}: {report.detail}{f'; {facts}' if facts else ''}"
+    return f"{report.address} {_must(report, 'now ')}{old}: {report.detail}{f'; {facts}' if facts else ''}"
+
+
+def _must(report: HopReport, now: str = "") -> str:
+    """Returns `must now be verified`: an edit requires it, and no handshake has shown it yet."""
+    return f"must {now}be verified" if report.in_effect is Strength.VERIFIED else f"is {now}{report.manner}"

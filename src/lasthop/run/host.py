@@ -24,7 +24,8 @@ from lasthop.edge.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, Prox
 from lasthop.edge.sinks.sink import Sink
 from lasthop.edge.sources.source import Source
 from lasthop.engine.engine import Engine
-from lasthop.engine.outputs.audit.changes import Record
+from lasthop.engine.memory.codec import Encoder, Memory, lost
+from lasthop.engine.memory.record import Entry, Record
 from lasthop.engine.outputs.status.status_cache import StatusCache
 from lasthop.engine.outputs.status.urls import served_urls
 from lasthop.engine.plan.listener import Gateway
@@ -67,10 +68,12 @@ class HostRuntime(Sink):
         entry: Callable[[AccessLogEntry], None] = lambda entry: None,
         concurrency: int | None = None,
         remembered: Path | None = None,
+        who: Callable[[Key], str] = lambda key: "",
     ) -> None:
-        """`remembered` is the file of what must survive a restart."""
+        """`remembered` is the file of what must survive a restart. `who` returns the author of an object's last edit."""
         store = SystemStoreCopies(run_dir / "system-ca").current
-        self.controller = Controller(source, engine or Engine(now=time.time()), store, (*sinks, self))
+        engine = engine or Engine(now=time.time())
+        self.controller = Controller(source, engine, store, (*sinks, self), who=who, recorded=self._changes_recorded)
         self._log = self.controller.log
         self._hops = HopLog(self._log)
         self._entry = entry
@@ -148,6 +151,9 @@ class HostRuntime(Sink):
     def hops_changed(self, hops: Sequence[Hop]) -> None:
         self._hops.changed(hops)
 
+    def _changes_recorded(self, entries: Sequence[Entry]) -> None:
+        self._hops.recorded(entries)
+
     async def _announce(self) -> None:
         """Logs when it is ready and what it serves, or why it is not; and what each edit has changed once that is in force."""
         controller, told, waited, begun = self.controller, False, False, time.monotonic()
@@ -165,19 +171,19 @@ class HostRuntime(Sink):
                 self._log.warning(f"not ready yet: {'; '.join(self.unready()[:REASONS])}")
             await asyncio.sleep(ANNOUNCE_INTERVAL)
 
-    def _stored(self, path: Path) -> memory.Memory | None:
+    def _stored(self, path: Path) -> Memory | None:
         """Returns what is saved, and reports it if that is not what it was."""
         stored = memory.load(path)
-        if what := memory.lost(stored, self._revision):
+        if what := lost(stored, self._revision):
             self.controller.record_lost(f"{path} {what}")
-        if not isinstance(stored, memory.Memory):
+        if not isinstance(stored, Memory):
             return None
         self._revision = max(self._revision, stored.record.revision)
         return stored
 
     async def _keep_remembered(self) -> None:
         """Saves once a second, and only what is new or has been lost; with thousands of ports not as often, but in the end."""
-        path, controller, encode = self._remembered, self.controller, memory.Encoder()
+        path, controller, encode = self._remembered, self.controller, Encoder()
         if path is None:
             return
         saved: object = None
@@ -185,11 +191,11 @@ class HostRuntime(Sink):
         problem = OnChange(lambda text: self._log.warning("cannot save how backends were verified", error=text))
         one_at_a_time = threading.Lock()  # a save that is cancelled goes on in its thread
 
-        def save(known: memory.Memory) -> memory.Stamp | None:
+        def save(known: Memory) -> memory.Stamp | None:
             with one_at_a_time:
                 self._revision += 1
                 record = msgspec.structs.replace(known.record, revision=self._revision)
-                return memory.save(path, memory.Memory(known.ports, record), encode)
+                return memory.save(path, Memory(known.ports, record), encode)
 
         try:
             while True:

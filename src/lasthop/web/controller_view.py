@@ -16,9 +16,9 @@ from lasthop.edge.proxy.entry import AccessLogEntry
 from lasthop.edge.proxy.request_feed import RequestFeed
 from lasthop.edge.proxy.supervisor import Proxy
 from lasthop.edge.slices import Shared, in_slices
+from lasthop.engine.memory.record import Record
 from lasthop.engine.outputs.audit.audit import Audit
 from lasthop.engine.outputs.audit.certificates import CertificateReport
-from lasthop.engine.outputs.audit.changes import Record
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.audit.observed import observed
 from lasthop.engine.plan.finding import Finding

@@ -16,7 +16,7 @@ from lasthop.base.api.policies import RejectedPolicy
 from lasthop.edge.probe.result import ProbeResult
 from lasthop.edge.slices import in_slices, step_by_step
 from lasthop.engine.engine import Engine
-from lasthop.engine.outputs.audit.audit import Audit, placed
+from lasthop.engine.outputs.audit.audit import Audit, each_input, inputs, placed
 from lasthop.engine.outputs.audit.certificates import CertificateReport, each_once
 from lasthop.engine.outputs.audit.hops import HopReport, joined
 from lasthop.engine.outputs.explain.explain import request_answers, tree
@@ -72,7 +72,7 @@ class EngineView:
         place = functools.cache(self.locate)
         hops = await in_slices(placed(hop, place) for hop in await self.hops())
         certificates = await in_slices(placed(each, place) for each in await self.certificates())
-        return Audit(tuple(hops), tuple(certificates))
+        return Audit(tuple(hops), tuple(certificates), inputs(await in_slices(each_input(self.engine.store))))
 
     async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
         return await step_by_step(tree(self.engine.graph, key, self.locate, reads=reads))

@@ -14,8 +14,9 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.plan.observation import EndpointSeen, Failure, Health, HopSeen, LeafCertificate, Traffic
+from lasthop.engine.plan.strength import Strength
 
 SINGLE: Final = 40
 """Lines of a page; if there are more, what is in order is bundled."""
@@ -93,9 +94,8 @@ class Line(msgspec.Struct, frozen=True):
 
 def line(report: HopReport, seen: HopSeen | None = None, recent: tuple[float, float] = (0.0, 0.0)) -> Line:
     """Returns the line of a hop. `recent` has the requests and errors of a second."""
-    state = _state(report.manner, report.observed.health if report.observed else Health.UNTRIED)
-    own = report.manner if report.manner in (Manner.PASSTHROUGH, Manner.UDP) else ""
-    id, seen = line_id(report.gateway, report.backend, report.port, own), seen or HopSeen()
+    state = state_of(report, report.observed.health if report.observed else Health.UNTRIED)
+    id, seen = line_id(report.gateway, report.backend, report.port, report.outside or ""), seen or HopSeen()
     requests, errors = recent
     share = errors / requests if requests else 0.0
     return Line(id, report, state, _words(report, state), seen.endpoints, seen.traffic, requests, share)
@@ -107,26 +107,24 @@ def line_id(gateway: Key, backend: Key, port: int, own: str = "") -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _state(manner: Manner, health: Health) -> State:
-    if manner is Manner.FAILING or health is Health.FAILING:
+def state_of(report: HopReport, health: Health) -> State:
+    """Returns how a hop is drawn."""
+    if report.refused or health is Health.FAILING:
         return State.FAILING
     if health is Health.PARTLY_FAILING:
         return State.PARTLY
-    match manner:
-        case Manner.PLAINTEXT:
-            return State.PLAINTEXT
-        case Manner.WAIVED:
-            return State.WAIVED
-        case Manner.PASSTHROUGH | Manner.UDP:
-            return State.OUTSIDE
+    if report.outside:
+        return State.OUTSIDE
+    if report.strength < Strength.PINNED_ONLY:
+        return State.PLAINTEXT if report.strength is Strength.PLAINTEXT else State.WAIVED
     return State.UNTRIED if health is Health.UNTRIED else State.VERIFIED
 
 
 def _words(report: HopReport, state: State) -> str:
     seen = report.observed
-    if seen and seen.health.bad and report.manner is not Manner.FAILING:
+    if seen and seen.health.bad and not report.refused:
         words = "; ".join(_failure(each, seen.endpoints) for each in seen.failures) or "connections to it fail"
-        return f"{words} (plaintext: {report.detail})" if report.manner is Manner.PLAINTEXT else words
+        return f"{words} (plaintext: {report.detail})" if report.in_effect is Strength.PLAINTEXT else words
     if state is State.WAIVED and report.why:
         return f"{report.detail}: {report.why}"
     if state is State.UNTRIED:

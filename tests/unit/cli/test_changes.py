@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lasthop.base.api.times import rfc3339
 from lasthop.cli.args import paths
-from lasthop.engine.outputs.audit.changes import Change, Incident, Record
+from lasthop.engine.memory import codec
+from lasthop.engine.memory.causes import EditKind
+from lasthop.engine.memory.codec import Memory
+from lasthop.engine.memory.record import Entry, Record, RecordedCause, RecordedFact
 from lasthop.run.infra import memory
 from lasthop.run.infra.kubernetes.verification_memory import CONFIG_MAP
-from lasthop.run.infra.memory import Memory
 from tests.folders import lasthop
+from tests.records import mk_record
 
 HOUR = 3600.0
 
 
-def changes(now: float) -> tuple[Change, ...]:
+def changes(now: float) -> tuple[Entry, ...]:
     where, verified = ("Service", "shop/api", 443), "verified (CA) for api.example"
     deleted = "BackendTLSPolicy shop/api was deleted"
     by = "appProtocol http of Service shop/api"
     return (
-        Change(
-            now - 50 * HOUR, *where, "plaintext", verified, "BackendTLSPolicy shop/api applies now", gateways=("edge/web",)
-        ),
-        Change(now - 2 * HOUR, *where, verified, "plaintext", deleted, True, gateways=("edge/web",)),
-        Change(now - HOUR, *where, "plaintext", "plaintext", f"acknowledged by {by}", acknowledged=by, gateways=("edge/web",)),
-        Change(now - HOUR, "Service", "other/db", 5432, verified, "failing\x1b[2J closed", "x"),
+        Entry(now - 50 * HOUR, *where, "plaintext", verified, "BackendTLSPolicy shop/api applies now", gateways=("edge/web",)),
+        Entry(now - 2 * HOUR, *where, verified, "plaintext", deleted, True, gateways=("edge/web",)),
+        Entry(now - HOUR, *where, "plaintext", "plaintext", f"acknowledged by {by}", acknowledged=by, gateways=("edge/web",)),
+        Entry(now - HOUR, "Service", "other/db", 5432, verified, "failing\x1b[2J closed", "x"),
     )
 
 
@@ -40,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
     made.mkdir()
     state = paths.of_folder(paths.state_root(), made)
     state.mkdir(parents=True)
-    memory.save(state / memory.FILE, Memory({}, Record(changes(time.time()), time.time() - 60 * HOUR)), memory.Encoder())
+    memory.save(state / memory.FILE, Memory({}, mk_record(changes(time.time()), time.time() - 60 * HOUR)), codec.Encoder())
     return made
 
 
@@ -87,12 +90,12 @@ def test_nothing_new_is_said_in_words(folder: Path) -> None:
 
 
 def keep(folder: Path, record: Record) -> None:
-    memory.save(paths.of_folder(paths.state_root(), folder) / memory.FILE, Memory({}, record), memory.Encoder())
+    memory.save(paths.of_folder(paths.state_root(), folder) / memory.FILE, Memory({}, record), codec.Encoder())
 
 
 def test_no_change_is_said_only_for_the_time_that_the_record_covers(folder: Path) -> None:
     begun = time.time() - HOUR
-    keep(folder, Record((), begun))
+    keep(folder, mk_record((), begun))
     stamp = datetime.fromtimestamp(begun, UTC).strftime("%Y-%m-%d %H:%M UTC")
     found = lasthop("audit", str(folder), "--since", "2h").stdout
     assert f"The record is complete only from {stamp} on" in found
@@ -104,7 +107,7 @@ def test_no_change_is_said_only_for_the_time_that_the_record_covers(folder: Path
 
 
 def test_without_a_beginning_no_change_is_never_said(folder: Path) -> None:
-    keep(folder, Record())
+    keep(folder, mk_record())
     found = lasthop("audit", str(folder), "--since", "2h").stdout
     assert "It is not known since when changes are recorded" in found and "since 2" not in found
     assert json.loads(lasthop("audit", str(folder), "--since", "2h", "-o", "json").stdout)["completeSince"] is None
@@ -112,7 +115,7 @@ def test_without_a_beginning_no_change_is_never_said(folder: Path) -> None:
 
 def test_what_was_dropped_for_want_of_room_is_not_covered(folder: Path) -> None:
     now = time.time()
-    keep(folder, Record((), now - 50 * HOUR, {"loud": now - HOUR}))
+    keep(folder, mk_record((), now - 50 * HOUR, {"loud": now - HOUR}))
     for namespace, complete in (("loud", False), ("quiet", True), ("", False)):
         chosen = ("-n", namespace) if namespace else ()
         found = lasthop("audit", str(folder), "--since", "2h", *chosen).stdout
@@ -127,8 +130,8 @@ def test_a_damaged_record_is_an_error_and_never_no_change(folder: Path) -> None:
 
 def test_what_happened_to_the_record_itself_is_shown(folder: Path) -> None:
     now = time.time()
-    incidents = (Incident(now - 3 * HOUR, "x was damaged"), Incident(now - HOUR, "x was \x1b deleted"))
-    keep(folder, Record((), now - 50 * HOUR, incidents=incidents))
+    incidents = ((now - 3 * HOUR, "x was damaged"), (now - HOUR, "x was \x1b deleted"))
+    keep(folder, mk_record((), now - 50 * HOUR, incidents=incidents))
     found = lasthop("audit", str(folder), "--since", "2h").stdout
     assert "the record itself: x was \\x1b deleted" in found and "damaged" not in found
 
@@ -136,10 +139,58 @@ def test_what_happened_to_the_record_itself_is_shown(folder: Path) -> None:
 def test_what_came_and_went_is_shown(folder: Path) -> None:
     fact = "trusts CA new (SHA-256 ab…), no longer trusts CA old (SHA-256 cd…)"
     words = ("verified (CA) for a.example",) * 2
-    edit = Change(time.time(), "Service", "shop/api", 443, *words, "because", effect="OtherTrust", facts=(fact,))
-    keep(folder, Record((edit,), 1.0))
+    edit = Entry(
+        time.time(), "Service", "shop/api", 443, *words, "because", effect="OtherTrust", facts=(RecordedFact("ca", fact),)
+    )
+    keep(folder, mk_record((edit,), 1.0))
     found = lasthop("audit", str(folder), "--since", "2h").stdout
     assert "other trust" in found and fact in " ".join(found.split())
+
+
+def test_the_edit_and_its_author_are_shown_for_each_gateway(folder: Path) -> None:
+    cause = RecordedCause("GatewayProfile edge/prod", EditKind.CHANGED, "Ann <ann@example.com>, commit 1a2b3c4 of 2026-11-18")
+    words = ("failing closed", "waived (All)", "GatewayProfile edge/prod was changed")
+    gateways = ("edge/prod", "edge/web")
+    edit = Entry(time.time(), "Service", "shop/api", 443, *words, effect="Opened", causes=(cause,), gateways=gateways)
+    new = Entry(time.time(), "Service", "shop/b", 443, "", "plaintext", "HTTPRoute shop/b was created", effect="New")
+    keep(folder, mk_record((edit, new), 1.0))
+    found = " ".join(lasthop("audit", str(folder), "--since", "2h").stdout.split())
+    assert "failing closed -> waived (All) because GatewayProfile edge/prod was changed" in found
+    assert "GatewayProfile edge/prod changed by Ann <ann@example.com>, commit 1a2b3c4 of 2026-11-18" in found
+    assert "from Gateway edge/prod, edge/web" in found
+    assert "shop/b:443 new -> plaintext new because HTTPRoute shop/b was created" in found
+
+
+def test_the_head_of_an_intact_chain_is_printed_and_a_removed_line_is_an_error(folder: Path) -> None:
+    path = paths.of_folder(paths.state_root(), folder) / memory.FILE
+    stored = memory.load(path)
+    assert isinstance(stored, codec.Memory)
+    found = lasthop("audit", str(folder), "--since", "7d")
+    assert f"The chain of 5 entries is intact; head {stored.record.head}" in found.stdout
+    entries = stored.record.entries
+    for edited, fault in (
+        ((*entries[:2], *entries[3:]), "entries 3 to 3 are missing"),
+        ((*entries[:2], msgspec.structs.replace(entries[2], after="verified"), *entries[3:]), "entry 3 was changed"),
+        (entries[:-1], "the latest entries are missing"),
+    ):
+        keep(folder, Record(edited, stored.record.head))
+        found = lasthop("audit", str(folder), "--since", "7d")
+        assert found.exit_code == 1 and fault in found.stderr and "is broken" in found.stdout
+        document = json.loads(lasthop("audit", str(folder), "--since", "1m", "-o", "json").stdout)
+        assert document["chain"]["intact"] is False and fault in document["chain"]["faults"][0]
+
+
+def test_an_auditor_can_check_the_hashes_in_the_json_without_lasthop(folder: Path) -> None:
+    document = json.loads(lasthop("audit", str(folder), "--since", "7d", "-o", "json").stdout)
+    entries = sorted((*document["incidents"], *document["changes"]), key=lambda each: int(each["number"]))
+    previous = ""
+    for each in entries:
+        assert each["previous"] == previous
+        hashed = {key: value for key, value in each.items() if key not in ("time", "hash")}
+        text = json.dumps(hashed, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        previous = hashlib.sha256(text.encode()).hexdigest()
+        assert each["hash"] == previous
+    assert document["chain"] == {"entries": len(entries), "head": previous, "faults": [], "intact": True}
 
 
 def test_the_installation_may_read_and_write_the_record_by_name_only() -> None:

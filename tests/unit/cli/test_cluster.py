@@ -18,12 +18,13 @@ from click.testing import CliRunner, Result
 
 from lasthop.base.api.kinds import KINDS
 from lasthop.cli.main import main
-from lasthop.engine.outputs.audit.changes import Change, Record
-from lasthop.run.infra import memory
+from lasthop.engine.memory import codec
+from lasthop.engine.memory.record import Entry
 from tests.backends import backend, until
 from tests.certificates import Certificate, dns
 from tests.fake_api import GATEWAY, FakeApi, Refusal, serving
 from tests.folders import BASE, CA, config_map, lasthop, policy, route
+from tests.records import mk_record
 
 Json = dict[str, Any]
 FOREIGN = """\
@@ -349,7 +350,7 @@ async def test_a_kind_that_may_not_be_listed_is_not_said_to_have_no_objects(api:
 async def test_summaries_say_of_what_they_are_true(api: FakeApi) -> None:
     api.fail("list", "gatewayclasses", "*", forbidden("gatewayclasses"))
     found = await run("audit")
-    assert found.stdout == "it is not known which backends routes refer to in what you may list of namespace shop\n"
+    assert found.stdout.endswith("\n\nit is not known which backends routes refer to in what you may list of namespace shop\n")
     assert "in what you may list of the cluster; " in (await run("check", "-A")).stdout.splitlines()[-1]
 
 
@@ -490,9 +491,9 @@ def test_the_client_library_is_imported_only_for_a_cluster() -> None:
 async def test_the_record_of_changes_is_read_from_the_controllers_namespace(api: FakeApi) -> None:
     found = await run("audit", "--since", "24h", "-A")
     assert found.exit_code == 1 and "there is no ConfigMap lasthop-system/lasthop-verification" in found.stderr
-    change = Change(time.time(), "Service", "shop/api", 443, "verified (CA)", "plaintext", "it was deleted", True)
+    change = Entry(time.time(), "Service", "shop/api", 443, "verified (CA)", "plaintext", "it was deleted", True)
     data = base64.b64encode(
-        memory.pack(memory.Memory({}, Record((change,), time.time() - 86400 * 7)), 10, memory.Encoder())
+        codec.pack(codec.Memory({}, mk_record((change,), time.time() - 86400 * 7)), 10, codec.Encoder())
     ).decode()
     for namespace, held in (("lasthop-system", data), ("shop", "forged")):
         metadata = {"name": "lasthop-verification", "namespace": namespace}

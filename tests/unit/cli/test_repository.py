@@ -267,10 +267,10 @@ def test_a_text_that_could_not_be_read_on_one_side_is_not_judged(folder: Path, t
 
 
 def test_what_crashes_is_not_judged(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(found: object) -> None:
+    def crash(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("lasthop.engine.resolve.hops.verification.weakest", crash)
+    monkeypatch.setattr("lasthop.engine.resolve.hops.verdict._connected", crash)
     plain = edited(folder, tmp_path, {"policy.yaml": None})
     found = lasthop("check", plain, "--against", folder)
     assert found.exit_code == 1 and "Lasthop failed in" in found.stdout

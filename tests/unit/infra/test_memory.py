@@ -15,7 +15,8 @@ from lasthop.edge.proxy.binary import Envoy
 from lasthop.edge.sources.files.source import FilesSource
 from lasthop.edge.sources.source import Batch
 from lasthop.engine.engine import Engine
-from lasthop.engine.outputs.audit.changes import ChangeRecord
+from lasthop.engine.memory import codec
+from lasthop.engine.memory.record import ChangeRecord
 from lasthop.run.host import HostRuntime
 from lasthop.run.infra import memory
 from tests.fake_api import until
@@ -34,18 +35,18 @@ WORLD = keyed(
 )
 
 
-def saved(path: Path) -> memory.Memory:
+def saved(path: Path) -> codec.Memory:
     found = memory.load(path)
-    assert isinstance(found, memory.Memory)
+    assert isinstance(found, codec.Memory)
     return found
 
 
 def life(path: Path, objects: dict[Key, Object | None]) -> Engine:
     engine = Engine(now=NOW.timestamp())
-    engine.verifications.recall(saved(path).ports if path.exists() else {})
+    engine.verifications.recall(saved(path).ports if path.exists() else {}, complete=path.exists())
     engine.apply(objects)
     settle(engine, Snapshot())
-    memory.save(path, memory.Memory(engine.verifications.ports()), memory.Encoder())
+    memory.save(path, codec.Memory(engine.verifications.ports()), codec.Encoder())
     return engine
 
 
@@ -56,18 +57,18 @@ def lost(engine: Engine) -> list[str]:
 def test_a_policy_that_was_deleted_while_nothing_ran_is_missed(tmp_path: Path) -> None:
     path = tmp_path / "verification.json"
     assert lost(life(path, WORLD)) == []
-    assert [known.now.source for known in saved(path).ports.values()] == [POLICY]
+    assert [each.now.source for known in saved(path).ports.values() for each in known.hops] == [POLICY]
     without = {key: obj for key, obj in WORLD.items() if key != POLICY}
     said = "backend a/api:443 is plaintext now, because BackendTLSPolicy a/p was deleted."
     assert lost(life(path, without)) == [said]
     assert lost(life(path, without)) == [said]
     assert lost(life(path, {key: obj for key, obj in without.items() if key != ROUTE})) == []
-    assert saved(path) == memory.Memory()
+    assert saved(path) == codec.Memory()
 
 
 def test_what_is_saved_again_is_what_it_is_now() -> None:
     """However it was before: a port that has changed, one that is as it was, one that has gone, one that is new."""
-    world, encode, engine = dict(WORLD), memory.Encoder(), Engine(now=NOW.timestamp())
+    world, encode, engine = dict(WORLD), codec.Encoder(), Engine(now=NOW.timestamp())
     world |= keyed(mk_service("a/other"), mk_route("a/s", "a/g", [{"name": "other", "port": 443}], ["other.example"]))
     edits: list[dict[Key, Object | None]] = [
         world,
@@ -79,29 +80,18 @@ def test_what_is_saved_again_is_what_it_is_now() -> None:
     for edit in edits:
         engine.apply(edit)
         engine.settle()
-        now = memory.Memory(engine.verifications.ports())
+        now = codec.Memory(engine.verifications.ports())
         texts.append(encode(now))
-        assert memory.decode(texts[-1]) == now and texts[-1] == memory.Encoder()(now)
+        assert codec.decode(texts[-1]) == now and texts[-1] == codec.Encoder()(now)
     assert len(set(texts)) == len(edits)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[[1, 2]]", b"\xff"])
 def test_a_damaged_file_is_told_apart_from_one_that_does_not_exist(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "verification.json").write_bytes(content)
-    assert isinstance(memory.load(tmp_path / "verification.json"), memory.Damaged)
-    assert isinstance(memory.load(tmp_path), memory.Damaged)
+    assert isinstance(memory.load(tmp_path / "verification.json"), codec.Damaged)
+    assert isinstance(memory.load(tmp_path), codec.Damaged)
     assert memory.load(tmp_path / "nowhere") is None
-
-
-def test_a_memory_of_an_older_version_is_read_and_begins_with_its_first_change() -> None:
-    old = b"""{"ports": [[["Service", "a", "api"], 443, [{"strength": 6, "trust": "CA", "digest": "d"}, [{"strength": 6}]]]],
-    "changes": [{"at": 7.0, "kind": "Service", "backend": "a/api", "port": 443, "before": "x", "after": "y",
-    "because": "z"}]}"""
-    found = memory.decode(old)
-    assert isinstance(found, memory.Memory)
-    assert found.record.since == found.record.covered() == 7.0
-    (port,) = found.ports.values()
-    assert port.now.basis is None and port.now.digest == "d" and len(port.held) == 1
 
 
 def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
@@ -117,14 +107,14 @@ def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
 
 def test_what_was_edited_while_nothing_ran_is_recorded_at_the_next_start(tmp_path: Path) -> None:
     path, record = tmp_path / memory.FILE, ChangeRecord()
-    record.begin(500.0)
+    record.begin("no hops", 500.0)
     record.add(life(path, WORLD).verifications.edits(), 1000.0)
     assert not record.changes
     record.add(life(path, {key: obj for key, obj in WORLD.items() if key != POLICY}).verifications.edits(), 2000.0)
     [found] = list(record.changes)
     assert (found.before, found.after) == ("verified (CA) for api.example", "plaintext")
     assert (found.because, found.weaker, found.gateways) == ("BackendTLSPolicy a/p was deleted", True, ("a/g",))
-    memory.save(path, memory.Memory({}, record.record), memory.Encoder())
+    memory.save(path, codec.Memory({}, record.record), codec.Encoder())
     assert saved(path).record == record.record
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -151,7 +141,7 @@ async def test_what_is_new_since_the_last_save_is_saved_at_the_end(tmp_path: Pat
         await until(path.exists)
         assert saved(path).ports == {}
         runtime.controller.take(Batch(WORLD))
-    assert [known.now.source for known in saved(path).ports.values()] == [POLICY]
+    assert [each.now.source for known in saved(path).ports.values() for each in known.hops] == [POLICY]
 
 
 async def test_a_record_that_is_deleted_damaged_or_replaced_is_noticed_each_time_and_written_again(
@@ -175,11 +165,11 @@ async def test_a_record_that_is_deleted_damaged_or_replaced_is_noticed_each_time
 
             def noticed() -> bool:
                 found = memory.load(path)
-                return isinstance(found, memory.Memory) and len(found.record.incidents) == len(expected)
+                return isinstance(found, codec.Memory) and len(found.record.incidents) == len(expected)
 
             await until(noticed)
             assert saved(path).ports == whole
-    assert [what in each.what for each, what in zip(saved(path).record.incidents, expected, strict=True)] == [True] * 4
+    assert [what in each.because for each, what in zip(saved(path).record.incidents, expected, strict=True)] == [True] * 4
 
 
 async def test_a_file_system_that_fails_for_a_while_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,6 +191,6 @@ async def test_a_damaged_record_at_the_start_is_noted_in_the_new_one(tmp_path: P
     path = tmp_path / "verification.json"
     path.write_bytes(b"{")
     async with keeping(path, monkeypatch):
-        await until(lambda: isinstance(memory.load(path), memory.Memory))
+        await until(lambda: isinstance(memory.load(path), codec.Memory))
     (found,) = saved(path).record.incidents
-    assert "was damaged" in found.what
+    assert "was damaged" in found.because

@@ -8,7 +8,6 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.audit.audit import Audit
 from lasthop.engine.outputs.audit.document import document, read
-from lasthop.engine.outputs.audit.hops import Manner
 from tests.world import NOW, key, keyed, mk_class, mk_gateway, mk_grant, mk_route, mk_service
 
 ELSEWHERE = {"name": "api", "namespace": "b", "port": 443}
@@ -20,17 +19,17 @@ def test_a_hop_that_no_grant_permits_is_a_line_that_fails_until_one_does() -> No
     engine.apply(keyed(mk_class(), mk_gateway("a/g"), mk_service("b/api"), mk_route("a/r", "a/g", [ELSEWHERE])))
     engine.settle()
     (hop,) = engine.hops()
-    assert (hop.address, hop.manner, hop.detail) == ("b/api:443", Manner.FAILING, DETAIL)
+    assert (hop.address, hop.manner, hop.detail) == ("b/api:443", "failing closed", DETAIL)
     assert hop.routes == (Key("HTTPRoute", "a", "r"),) and hop.policy is None
     audit = Audit((hop,), ())
     assert read(msgspec.json.decode(msgspec.json.encode(document(audit)))) == audit
     grant = mk_grant("b/grant", "a")
     engine.apply(keyed(grant))
     engine.settle()
-    assert [each.manner for each in engine.hops()] == [Manner.PLAINTEXT]
+    assert [each.manner for each in engine.hops()] == ["plaintext"]
     engine.apply({key(grant): None})
     engine.settle()
-    assert [each.manner for each in engine.hops()] == [Manner.FAILING]
+    assert [each.manner for each in engine.hops()] == ["failing closed"]
 
 
 def test_whether_the_backend_exists_is_not_told_to_those_who_may_not_refer_to_it() -> None:
@@ -48,6 +47,6 @@ def test_a_route_that_is_refused_hides_none_that_is_permitted() -> None:
     engine.apply(keyed(mk_route("a/r", "a/g", [ELSEWHERE]), own))
     engine.settle()
     assert [(each.manner, each.routes) for each in engine.hops()] == [
-        (Manner.FAILING, (Key("HTTPRoute", "a", "r"),)),
-        (Manner.PLAINTEXT, (key(own),)),
+        ("failing closed", (Key("HTTPRoute", "a", "r"),)),
+        ("plaintext", (key(own),)),
     ]

@@ -24,7 +24,8 @@ from lasthop.engine.outputs.envoy.resource import cluster_of
 from lasthop.engine.outputs.envoy.tls import SESSION_KEYS, TLS, VERSIONS, client_secret_name, dns_regex, secret_config
 from lasthop.engine.plan.cluster_metadata import identity, metadata
 from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
-from lasthop.engine.plan.tls import Anchors, BackendTLS, Mode, Pins, Plaintext, San, SanType, SystemStore, Waiver
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.tls import Anchors, BackendTLS, Pins, Plaintext, San, SanType, SystemStore, Waiver
 from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop.engine.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol
 
@@ -37,8 +38,8 @@ STRICT = BackendTLS(POLICY, "api.example", Anchors(b"pem"), NAMES)
 PINS = Pins(frozenset({b"k" * 32, b"j" * 32}), frozenset({b"c" * 32}))
 
 
-def waiver(mode: Mode) -> Waiver:
-    return Waiver(Key("TLSWaiver", "a", "w"), mode, "why", expires=9.5)
+def waiver(strength: Strength) -> Waiver:
+    return Waiver(Key("TLSWaiver", "a", "w"), strength, "why", expires=9.5)
 
 
 def tls(**fields: object) -> BackendTLS:
@@ -54,9 +55,9 @@ CONNECTIONS: dict[str, BackendTLS | Plaintext] = {
     "revocation lists": tls(trust=Anchors(b"pem", crl=b"crl", crl_of_leaf=True)),
     "pins and a CA": tls(pins=PINS),
     "pins alone": tls(trust=None, names=(), pins=PINS),
-    "expiry waived": tls(mode=Mode.WAIVED_EXPIRY, waiver=waiver(Mode.WAIVED_EXPIRY)),
-    "names waived": tls(names=(), mode=Mode.WAIVED_NAMES, waiver=waiver(Mode.WAIVED_NAMES)),
-    "all waived": tls(trust=None, names=(), mode=Mode.WAIVED_ALL, waiver=waiver(Mode.WAIVED_ALL)),
+    "expiry waived": tls(waiver=waiver(Strength.WAIVED_EXPIRY)),
+    "names waived": tls(names=(), waiver=waiver(Strength.WAIVED_NAMES)),
+    "all waived": tls(trust=None, names=(), waiver=waiver(Strength.WAIVED_ALL)),
     "client certificate": tls(client_certificate=Key("Secret", "a", "c"), client_digest="d1"),
     "of an XBackend": tls(source=Key("XBackend", "a", "x")),
     "options": tls(options=TLSOptions("1.3", "1.3", ("AES128-SHA",), ("P-256",), ("h2",), session_reuse="false")),
@@ -119,8 +120,8 @@ def test_the_identity_is_the_same_in_every_process_and_whoever_gave_the_waiver()
         for seed in ("1", "2")
     }
     assert len(found) == 1
-    given = msgspec.structs.replace(waiver(Mode.WAIVED_EXPIRY), reason="another", expires=1.0)
-    assert identity(tls(mode=Mode.WAIVED_EXPIRY, waiver=given)) == identity(CONNECTIONS["expiry waived"])
+    given = msgspec.structs.replace(waiver(Strength.WAIVED_EXPIRY), reason="another", expires=1.0)
+    assert identity(tls(waiver=given)) == identity(CONNECTIONS["expiry waived"])
 
 
 def test_endpoints_have_the_fields_that_were_meant() -> None:
@@ -171,7 +172,7 @@ def context(tls: BackendTLS, alpn: tuple[str, ...]) -> tls_pb2.UpstreamTlsContex
     )
     if shown:
         message.common_tls_context.tls_certificate_sds_secret_configs.append(secret_config(shown))
-    if tls.mode is not Mode.WAIVED_ALL:
+    if tls.strength is not Strength.WAIVED_ALL:
         message.common_tls_context.validation_context.CopyFrom(validation(tls))
     return message
 
@@ -184,7 +185,7 @@ def validation(tls: BackendTLS) -> common_pb2.CertificateValidationContext:
         verify_certificate_hash=sorted(pin.hex() for pin in tls.pins.certificates),
         crl=base_pb2.DataSource(inline_bytes=anchors.crl) if anchors.crl else None,
         only_verify_leaf_cert_crl=anchors.crl_of_leaf,
-        allow_expired_certificate=tls.mode is Mode.WAIVED_EXPIRY,
+        allow_expired_certificate=tls.strength is Strength.WAIVED_EXPIRY,
     )
     if isinstance(tls.trust, Anchors):
         message.trusted_ca.inline_bytes = tls.trust.pem

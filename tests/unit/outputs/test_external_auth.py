@@ -12,7 +12,6 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 
 from lasthop.base.api.meta import Object
 from lasthop.engine.engine import Engine
-from lasthop.engine.outputs.audit.hops import Manner
 from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
 from lasthop.engine.outputs.envoy.route_filters import EXTERNAL_AUTH
 from tests.snapshot import Snapshot, settle, settled
@@ -136,10 +135,10 @@ def test_a_server_has_no_longer_than_the_whole_request(request_limit: str, expec
 def test_its_server_is_audited_and_fails_closed_with_its_policy() -> None:
     engine, snapshot = running(guarded(mk_external_auth("GRPC", AUTH)))
     assert [(hop.backend.path, hop.manner) for hop in engine.hops()] == [
-        ("shop/api", Manner.PLAINTEXT),
-        ("shop/auth", Manner.VERIFIED),
+        ("shop/api", "plaintext"),
+        ("shop/auth", "verified"),
     ]
     engine.apply(keyed(mk_policy("shop/auth", "auth", "auth.example", ["missing"])))
     settle(engine, snapshot)
-    assert [hop.manner for hop in engine.hops()] == [Manner.PLAINTEXT, Manner.FAILING]
+    assert [hop.manner for hop in engine.hops()] == ["plaintext", "failing closed"]
     assert not [name for _, type_url, name in snapshot.xds if type_url == CLUSTER and "/auth/" in name]

@@ -141,8 +141,8 @@ def acknowledging(obj: Object, verification: str) -> dict[Key, Object | None]:
 
 
 def edits(engine: Engine) -> list[tuple[str, str, str, bool, str]]:
-    found = engine.verifications.edits()
-    return [(e.before.words, e.after.words, e.because, e.change.weaker, e.after.acknowledged) for e in found]
+    found = [(e, e.before, e.after) for e in engine.verifications.edits()]
+    return [(was.words, now.words, e.because, e.change.weaker, now.acknowledged) for e, was, now in found if was and now]
 
 
 def test_pins_alone_in_place_of_a_ca_are_an_error_of_route_policy_and_gateway_until_acknowledged(engine: Engine) -> None:
@@ -239,7 +239,7 @@ def test_an_xbackend_that_gives_up_its_tls_is_an_error_until_acknowledged() -> N
 
 def test_another_ca_and_other_names_are_recorded_and_no_error(engine: Engine) -> None:
     assert edit(engine, keyed(mk_config_map("a/c", ca_pem("other")))) == []
-    assert edits(engine) == [(*["verified (CA) for api.example"] * 2, "ConfigMap a/c has other content now", False, "")]
+    assert edits(engine) == [(*["verified (CA) for api.example"] * 2, "ConfigMap a/c was changed", False, "")]
     assert edit(engine, keyed(mk_policy("a/p", "backend", "new.example", ["c"], section="https"))) == []
     ((_, after, because, weaker, _),) = edits(engine)
     assert (after, weaker) == ("verified (CA) for new.example", False)
@@ -258,16 +258,16 @@ def test_what_fails_closed_is_recorded_and_weakens_nothing(engine: Engine) -> No
     edit(engine, {Key("ConfigMap", "a", "c"): None})
     ((before, after, because, weaker, _),) = edits(engine)
     assert (before, after, weaker) == ("verified (CA) for api.example", "failing closed", False)
-    assert "ConfigMap a/c does not exist" in because
+    assert because == "ConfigMap a/c was deleted"
     edit(engine, {POLICY: None})
     assert edits(engine) == [("failing closed", "plaintext", "BackendTLSPolicy a/p was deleted", True, "")]
 
 
-def test_what_is_verified_again_as_before_says_that_its_failure_is_over(engine: Engine) -> None:
+def test_what_is_verified_again_as_before_names_the_edit_that_ended_its_failure(engine: Engine) -> None:
     edit(engine, {Key("ConfigMap", "a", "c"): None})
     edits(engine)
     edit(engine, keyed(mk_config_map("a/c", ca_pem("good"))))
-    assert edits(engine) == [("failing closed", "verified (CA) for api.example", "what it failed for is resolved", False, "")]
+    assert edits(engine) == [("failing closed", "verified (CA) for api.example", "ConfigMap a/c was created", False, "")]
 
 
 def test_plaintext_that_was_never_anything_else_is_not_recorded() -> None:

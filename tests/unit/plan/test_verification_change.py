@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from lasthop.base.api.meta import Key
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import TrustedCA
-from lasthop.engine.plan.verification import Basis, HopVerification, Strength, weakest
+from lasthop.engine.plan.verdict import Basis, HopVerification, weakest
 from lasthop.engine.plan.verification_change import ChangeKind, Subject, compare
 
 SAME, STRONGER, WEAKER, OTHER, OPENED, CLOSED = ChangeKind

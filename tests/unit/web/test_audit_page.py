@@ -11,7 +11,8 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 
 from lasthop.base.api.meta import Key
-from lasthop.cli.render.audit_report import AuditReport, as_json, text
+from lasthop.cli.render.audit_evidence import as_json
+from lasthop.cli.render.audit_report import AuditReport, text
 from lasthop.edge.sources.source import Batch
 from lasthop.engine.plan.cluster_metadata import identity
 from lasthop.engine.plan.observation import EndpointSeen, HopSeen, LeafCertificate, ProxyReport
@@ -109,7 +110,7 @@ async def test_the_certificates_that_ports_of_a_backend_show_are_to_be_renewed_e
         async with TestClient(TestServer(application(view))) as browser:
             page = await (await browser.get("/")).text()
             metrics = await (await browser.get("/metrics")).text()
-        audit = AuditReport(await view.audit(), "the cluster", now, 30)
+        audit = AuditReport(await view.audit(), "the cluster", "https://api.example", now, 30)
     for port in (443, 8443):
         shown = f"<b><bdi>CN=leaf &lt;b&gt;{port}&lt;/b&gt;</bdi></b>"
         place = f"certificate that a backend shows in <bdi>Service a/s:{port}</bdi>"

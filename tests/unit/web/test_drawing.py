@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.engine.outputs.audit.hops import HopReport, Observed
 from lasthop.engine.plan.observation import Health
+from lasthop.engine.plan.strength import Strength
 from lasthop.web.drawing import GAP, LISTENERS_SHOWN, Group, Known, ListenerSeen, More, Placed, RouteSeen, draw, row_id, width
 from lasthop.web.picture import Filter, Line, State, choose, line
 
@@ -27,7 +28,7 @@ def hop(name: str, *routes: str, health: Health = Health.WORKING, gateway: str =
     leading = tuple(Key.read("HTTPRoute", each) for each in routes)
     between = (Key.read("Gateway", gateway), Key.read("Service", name))
     happened = Observed(health, 0.0, 0.0, 0.0, 0, 0, 0, (), (), ())
-    return line(HopReport(*between, 443, Manner.VERIFIED, "its own CA", routes=leading, observed=happened))
+    return line(HopReport(*between, 443, Strength.VERIFIED, "its own CA", routes=leading, observed=happened))
 
 
 def known(routes: list[RouteSeen], listeners: list[ListenerSeen], idle: Mapping[str, tuple[str, ...]] | None = None) -> Known:

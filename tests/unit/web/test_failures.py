@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.proxy.entry import AccessLogEntry
-from lasthop.engine.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.plan.observation import EndpointSeen, HopSeen
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.web.failures import KEPT, Failed, RecentFailures, latest, observed_failures
 from lasthop.web.picture import line, line_id
@@ -51,7 +52,7 @@ def test_a_failure_names_the_line_of_its_cluster() -> None:
         line_id(GATEWAY, Key("XBackend", "shop", "far"), 443),
         line_id(GATEWAY, SERVICE, 443),
     ]
-    report = HopReport(GATEWAY, SERVICE, 443, Manner.PASSTHROUGH, "")
+    report = HopReport(GATEWAY, SERVICE, 443, Strength.PLAINTEXT, "", outside=Protocol.PASSTHROUGH)
     assert line(report).id == recent.last()[0].line
 
 
@@ -68,7 +69,7 @@ def test_what_proxies_report_is_shown_where_no_request_says_more() -> None:
         EndpointSeen("10.0.0.2:1", 0),
         EndpointSeen("10.0.0.3:1", 2, "x", last_failure=9.0),
     )
-    report = HopReport(GATEWAY, SERVICE, 443, Manner.VERIFIED, "", routes=(Key("HTTPRoute", "shop", "api"),))
+    report = HopReport(GATEWAY, SERVICE, 443, Strength.VERIFIED, "", routes=(Key("HTTPRoute", "shop", "api"),))
     found = line(report, HopSeen(endpoints=endpoints))
     request = Failed(6.0, 3, "refused", found.id, "HTTPRoute shop/api", "10.0.0.1:1", "GET /")
     shown = latest([request], observed_failures([found]))

@@ -10,9 +10,10 @@ from lasthop.edge.observe.totals import HopTotals
 from lasthop.edge.sources.source import Batch
 from lasthop.edge.xds.session import Acked
 from lasthop.engine.outputs.audit.certificates import CertificateReport, Role
-from lasthop.engine.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.engine.outputs.audit.hops import HopReport, Observed
 from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.engine.plan.observation import Health, Traffic
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.run.cluster import ClusterRuntime
 from lasthop.run.infra.kubernetes.desired import Site
@@ -83,8 +84,15 @@ def test_protocols_of_a_port_are_one_series_with_the_worst_health() -> None:
     auto, upgrade = (Hop(gateway, service, 443, protocol) for protocol in (Protocol.AUTO, Protocol.H1_UPGRADE))
     rows = [HopRow(auto, 2), HopRow(upgrade, 1)]
     tls, udp = (
-        HopReport(gateway, service, 443, manner, "", observed=Observed(health, 0.0, 0.0, 0.0, 0, 0, 0, (), (), ()))
-        for manner, health in ((Manner.VERIFIED, Health.WORKING), (Manner.UDP, Health.FAILING))
+        HopReport(
+            *(gateway, service, 443, strength, ""),
+            outside=outside,
+            observed=Observed(health, 0.0, 0.0, 0.0, 0, 0, 0, (), (), ()),
+        )
+        for strength, outside, health in (
+            (Strength.VERIFIED, None, Health.WORKING),
+            (Strength.PLAINTEXT, Protocol.UDP, Health.FAILING),
+        )
     )
     traffic = Traffic((0, 3, 0, 0, 1), ((0.1, 3), (math.inf, 4)))
     totals = dict.fromkeys((auto, upgrade), HopTotals(5, {"fail_verify_san": 1, "fail_verify_new": 2}, 3, traffic))

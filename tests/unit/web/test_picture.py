@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.engine.outputs.audit.hops import HopReport, Observed
 from lasthop.engine.plan.observation import Failure, Health, LeafCertificate
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.upstream import Protocol
 from lasthop.web.picture import BUNDLES, SINGLE, Bundle, Filter, Line, State, choose, line
 
 WRONG_NAME = Failure("certificate is for old.example", ("10.0.0.1:8443", "10.0.0.2:8443"))
@@ -18,40 +20,42 @@ def made(found: HopReport, happened: Observed | None = None) -> Line:
     return line(msgspec.structs.replace(found, observed=happened))
 
 
-def report(manner: Manner = Manner.VERIFIED, name: str = "shop/api", detail: str = "its own CA, for a.example") -> HopReport:
+def report(
+    strength: Strength = Strength.VERIFIED,
+    name: str = "shop/api",
+    detail: str = "its own CA, for a.example",
+    refused: bool = False,
+    outside: Protocol | None = None,
+) -> HopReport:
     gateway, backend, route = Key("Gateway", "edge", "web"), Key.read("Service", name), Key.read("HTTPRoute", name)
-    return HopReport(gateway, backend, 443, manner, detail, routes=(route,))
+    return HopReport(gateway, backend, 443, strength, detail, refused=refused, outside=outside, routes=(route,))
 
 
 def seen(health: Health, *failures: Failure, endpoints: int = 3) -> Observed:
     return Observed(health, 1.0, 0.0, 0.0, 0, 0, 0, failures, (LEAF,), (), endpoints)
 
 
-@pytest.mark.parametrize(
-    "manner, health, state",
-    [
-        (Manner.VERIFIED, Health.WORKING, State.VERIFIED),
-        (Manner.PINNED_ONLY, Health.WORKING, State.VERIFIED),
-        (Manner.VERIFIED, Health.UNTRIED, State.UNTRIED),
-        (Manner.VERIFIED, Health.FAILING, State.FAILING),
-        (Manner.VERIFIED, Health.PARTLY_FAILING, State.PARTLY),
-        (Manner.FAILING, Health.UNTRIED, State.FAILING),
-        (Manner.FAILING, Health.WORKING, State.FAILING),
-        (Manner.WAIVED, Health.WORKING, State.WAIVED),
-        (Manner.WAIVED, Health.UNTRIED, State.WAIVED),
-        (Manner.WAIVED, Health.FAILING, State.FAILING),
-        (Manner.PLAINTEXT, Health.WORKING, State.PLAINTEXT),
-        (Manner.PLAINTEXT, Health.UNTRIED, State.PLAINTEXT),
-        (Manner.PLAINTEXT, Health.FAILING, State.FAILING),
-        (Manner.PASSTHROUGH, Health.WORKING, State.OUTSIDE),
-        (Manner.UDP, Health.UNTRIED, State.OUTSIDE),
-        (Manner.PASSTHROUGH, Health.FAILING, State.FAILING),
-    ],
-)
-def test_a_line_is_what_happened_and_nothing_is_verified_before_it_was_tried(
-    manner: Manner, health: Health, state: State
-) -> None:
-    assert made(report(manner), seen(health)).state is state
+DRAWN = {
+    Strength.PLAINTEXT: State.PLAINTEXT,
+    Strength.TLS: State.WAIVED,
+    Strength.WAIVED_ALL: State.WAIVED,
+    Strength.WAIVED_NAMES: State.WAIVED,
+    Strength.WAIVED_EXPIRY: State.WAIVED,
+    Strength.PINNED_ONLY: State.VERIFIED,
+    Strength.VERIFIED: State.VERIFIED,
+}
+"""While handshakes succeed."""
+BAD = {Health.FAILING: State.FAILING, Health.PARTLY_FAILING: State.PARTLY}
+
+
+@pytest.mark.parametrize("strength", Strength)
+@pytest.mark.parametrize("health", Health)
+def test_a_line_is_what_happened_and_nothing_is_verified_before_it_was_tried(strength: Strength, health: Health) -> None:
+    expected = State.UNTRIED if health is Health.UNTRIED and DRAWN[strength] is State.VERIFIED else DRAWN[strength]
+    assert made(report(strength), seen(health)).state is BAD.get(health, expected)
+    assert made(report(strength, refused=True), seen(health)).state is State.FAILING
+    for protocol in (Protocol.PASSTHROUGH, Protocol.UDP):
+        assert made(report(strength, outside=protocol), seen(health)).state is BAD.get(health, State.OUTSIDE)
 
 
 def test_plaintext_is_worse_than_a_waiver_and_failing_is_worst() -> None:
@@ -74,9 +78,9 @@ def test_plaintext_is_worse_than_a_waiver_and_failing_is_worst() -> None:
             "1 of 1 endpoints from web-7: refused (10.0.0.1:1)",
         ),
         (made(report(), seen(Health.FAILING)), "connections to it fail"),
-        (made(report(Manner.FAILING, detail="no CA is left"), seen(Health.UNTRIED)), "no CA is left"),
+        (made(report(refused=True, detail="no CA is left"), seen(Health.UNTRIED)), "no CA is left"),
         (
-            made(report(Manner.PLAINTEXT, detail="no policy"), seen(Health.FAILING, Failure("nothing listens", ()))),
+            made(report(Strength.PLAINTEXT, detail="no policy"), seen(Health.FAILING, Failure("nothing listens", ()))),
             "nothing listens (plaintext: no policy)",
         ),
     ],
@@ -91,9 +95,9 @@ def test_the_first_certificate_to_expire_is_shown() -> None:
 
 
 def test_the_same_port_has_one_id_whatever_becomes_of_it_and_no_other_has_it() -> None:
-    ids = {made(report(manner)).id for manner in (Manner.VERIFIED, Manner.WAIVED, Manner.FAILING)}
+    ids = {made(report(each, refused=closed)).id for each in Strength for closed in (False, True)}
     assert len(ids) == 1
-    assert made(report(Manner.PASSTHROUGH)).id not in ids, "another protocol's"
+    assert made(report(outside=Protocol.PASSTHROUGH)).id not in ids, "another protocol's"
     assert made(report(name="shop/other")).id not in ids
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from socket import gethostname
 from typing import Any, Final
 
 import click
@@ -29,6 +30,7 @@ CAUSES: Final = (
     "unverified",
 )
 """What a pipeline can fail on: the manner of a hop, a certificate, or what has happened."""
+FORMATS: Final = ("text", "json", "csv", "markdown", "html", "sarif")
 FOUND: Final = 3
 """The exit code for that; 1 means that the audit failed or is incomplete, 2 a usage error."""
 
@@ -56,7 +58,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
 
 @click.command("audit")
 @target.folders
-@target.output("text", "json", "markdown", "sarif", help="sarif: for code scanners.")
+@target.output(*FORMATS, help="html: one page to print; csv: for spreadsheets; sarif: for code scanners.")
 @click.option(
     "--sort",
     type=click.Choice(["manner", "gateway", "backend", "policy", "until"]),
@@ -86,7 +88,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
     type=Since(),
     metavar="24h|DATE",
     help="Show instead what has changed since then: how a backend was verified, how it is, which CAs, names and pins came and "
-    "went, and because of which edit. Says from when the record is complete.",
+    "went, because of which edit, and whose. Says from when the record is complete, and exits with 1 if it was edited.",
 )
 @click.option(
     "--controller-namespace",
@@ -134,6 +136,7 @@ def command(
       kustomize build overlays/prod | lasthop audit -
       lasthop audit objects --fail-on waived,plaintext      in a pipeline
       lasthop audit objects -o sarif > lasthop.sarif        for a code scanner
+      lasthop audit -A --context prod -o html > audit.html  evidence for an auditor: docs/audit.md
       lasthop audit -A --context prod --sort until          a cluster; waivers that expire first
       lasthop audit --expiring 90
       lasthop audit --probe --fail-on failing,unverified,expiring     is everything as it should be, now?
@@ -144,13 +147,18 @@ def command(
             raise click.UsageError("--since goes with -o text or json, and not with --fail-on")
         _show_changes(next(iter(folders), None), cluster, since, controller_namespace, output)
         return
-    from lasthop.cli.render import audit_report, sarif
+    from lasthop.cli.render import audit_evidence, audit_report, sarif
     from lasthop.cli.render.audit_observed import tried
 
     async def look(view: View) -> audit_report.AuditReport:
         audit, now = await view.audit(), time.time()
-        told = await view.problems(), await view.hidden()
-        found = audit_report.AuditReport(audit, view.where, now, expiring, *told).of_namespace(view.namespace)
+        record = await view.record(controller_namespace)
+        history = audit_report.history(record) if record else None
+        broken = tuple(f"the record of changes was edited: {fault}" for fault in history.faults) if history else ()
+        told = (*await view.problems(), *broken), await view.hidden()
+        found = audit_report.AuditReport(
+            audit, view.where, await view.origin(), now, expiring, *told, history=history, host=gethostname()
+        ).of_namespace(view.namespace)
         hops = tried(found.hops) if view.observes else found.hops
         if probe:
             from lasthop.cli.audit_probe import with_probes
@@ -163,12 +171,14 @@ def command(
         note_once(line)
     render = {
         "text": audit_report.text,
-        "json": audit_report.as_json,
-        "markdown": audit_report.markdown,
+        "json": audit_evidence.as_json,
+        "csv": audit_evidence.as_csv,
+        "markdown": audit_evidence.markdown,
+        "html": audit_evidence.html,
         "sarif": sarif.sarif,
     }[output]
     shown = found.sorted(sort)
-    click.echo(render(clean(shown) if output in ("text", "markdown") else shown))
+    click.echo(render(shown if output in ("json", "sarif") else clean(shown)))
     wanted = {cause for group in causes for cause in group}
     if there := [cause for cause in CAUSES if cause in wanted & found.causes]:
         note(f"Failed because of --fail-on {','.join(there)}")
@@ -186,3 +196,5 @@ def _show_changes(folder: Path | None, cluster: target.ClusterOptions, start: fl
     found = recorded(folder, cluster, controller)
     report = change_report.change_report(found.record, found.where, start, cluster.namespace or "")
     click.echo(change_report.as_json(report) if output == "json" else change_report.text(clean(report)))
+    if report.chain.faults:
+        raise click.ClickException(f"the record in {found.where} was edited: {report.chain.faults[0]}")

@@ -141,6 +141,7 @@ async def _run(
         entry=logged,
         concurrency=concurrency,
         remembered=state / memory.FILE,
+        who=source.author,
     )
     view = ControllerView(runtime, source.locate, f"folder {folder}")
     endings = Endings(runtime, handover)

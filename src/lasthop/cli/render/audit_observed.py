@@ -10,16 +10,17 @@ import msgspec
 from lasthop.base.api.times import rfc3339
 from lasthop.cli.render.report import count
 from lasthop.edge.probe.certificate_view import days_left
-from lasthop.engine.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.engine.outputs.audit.hops import HopReport, Observed
 from lasthop.engine.outputs.audit.observed import leaves_of, name
 from lasthop.engine.plan.observation import Health
+from lasthop.engine.plan.strength import Strength
 
 FAILING: Final = "failing"
 UNTRIED: Final = "must be verified"
 """What stands in place of a manner in the headings."""
 NOTHING: Final = Observed(Health.UNTRIED, 0.0, 0.0, 0.0, 0, 0, 0, (), (), ())
 _UNITS: Final = ((86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min"), (1, "s", "s"))
-_VERIFIED: Final = (Manner.VERIFIED, Manner.PINNED_ONLY)
+_VERIFIED: Final = (Strength.VERIFIED, Strength.PINNED_ONLY)
 
 
 def tried(hops: Iterable[HopReport]) -> tuple[HopReport, ...]:
@@ -31,22 +32,25 @@ def standing(hop: HopReport) -> str:
     """Returns its manner, or in place of it that connections fail, or that nothing has been verified yet."""
     if hop.observed and hop.observed.health.bad:
         return FAILING
-    if hop.observed and hop.observed.health is Health.UNTRIED and hop.manner is Manner.VERIFIED:
+    if hop.observed and hop.observed.health is Health.UNTRIED and hop.in_effect is Strength.VERIFIED:
         return UNTRIED
     return hop.manner
 
 
 def unverified(hop: HopReport) -> bool:
     """Returns whether it is asked to be verified less than fully, or has not been seen to be."""
-    if hop.manner in (Manner.WAIVED, Manner.PLAINTEXT):
+    found = hop.in_effect
+    if found is None:
+        return False
+    if found not in _VERIFIED:
         return True
-    return hop.manner in _VERIFIED and hop.observed is not None and hop.observed.health is not Health.WORKING
+    return hop.observed is not None and hop.observed.health is not Health.WORKING
 
 
 def words(hop: HopReport, now: float) -> str:
     """Returns what was seen; empty where nobody could see it."""
     seen = hop.observed
-    if seen is None or hop.manner is Manner.FAILING:
+    if seen is None or hop.refused:
         return ""
     if seen.health is Health.UNTRIED:
         return "never tried"
@@ -55,7 +59,7 @@ def words(hop: HopReport, now: float) -> str:
         why = "; ".join(f"{failure.words}{_where(failure.endpoints)}" for failure in seen.failures)
         out = "".join(f"; {where} ejected since {rfc3339(begin)} ({ago(now - begin)})" for where, begin in seen.ejected[:3])
         return f"{seen.health}{since}: {why}{out}"
-    done = "verified" if hop.manner in _VERIFIED else "connected"
+    done = "verified" if hop.in_effect in _VERIFIED else "connected"
     when = f" {ago(now - seen.last_success)} ago" if seen.last_success else ""
     parts = [f"{done}{when}", count(seen.handshakes, "handshake") if seen.handshakes else "", ", ".join(seen.tls_versions)]
     return ", ".join(filter(None, parts))

@@ -1,11 +1,12 @@
-"""Renders the result of `lasthop audit` for terminals, as JSON and as Markdown."""
+"""The result of `lasthop audit`: which hops it has, when and from what it was made, and how a terminal shows it."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any, Final
 
 import click
@@ -16,42 +17,86 @@ from lasthop.cli.render import audit_observed
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import wrapped
 from lasthop.edge.probe.certificate_view import days_left
+from lasthop.engine.memory.record import Record
 from lasthop.engine.outputs.audit.audit import STREAMS, Audit
 from lasthop.engine.outputs.audit.certificates import CertificateReport
-from lasthop.engine.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.audit.observed import leaves
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.upstream import Protocol
+from lasthop.engine.plan.verdict import FAILING
 
 DAY: Final = 86400.0
 INDENT: Final = " " * 6
-MEANING: Final = {
-    Manner.FAILING: "connections fail until it is fixed",
-    Manner.WAIVED: "encrypted, but not fully verified",
-    Manner.PLAINTEXT: "not encrypted",
-    Manner.PINNED_ONLY: "by hash; names are not checked",
-    Manner.PASSTHROUGH: "TLS between client and backend, not verified by the Gateway",
-    Manner.UDP: "TLS is not possible",
-    Manner.VERIFIED: "verified as the policy requires",
+VERIFIED: Final = Strength.VERIFIED.group
+WAIVED: Final = Strength.WAIVED_ALL.group
+MEANING: Final[dict[str, str]] = {
+    FAILING: "connections fail until it is fixed",
+    WAIVED: "encrypted, but not fully verified",
+    Strength.PLAINTEXT.group: "not encrypted",
+    Strength.PINNED_ONLY.group: "by hash; names are not checked",
+    Protocol.PASSTHROUGH: "TLS between client and backend, not verified by the Gateway",
+    Protocol.UDP: "TLS is not possible",
+    VERIFIED: "verified as the policy requires",
 }
 """In order of urgency."""
 ORDER: Final = {manner: number for number, manner in enumerate(MEANING)}
 STANDINGS: Final[dict[str, str]] = {
     audit_observed.FAILING: "connections fail",
-    **{manner: meaning for manner, meaning in MEANING.items() if manner is not Manner.VERIFIED},
+    **{manner: meaning for manner, meaning in MEANING.items() if manner != VERIFIED},
     audit_observed.UNTRIED: "not tried yet",
-    Manner.VERIFIED: MEANING[Manner.VERIFIED],
+    VERIFIED: MEANING[VERIFIED],
 }
 """The same with what has happened."""
 COLOURS: Final[dict[str, str]] = {
-    **dict.fromkeys((audit_observed.FAILING, Manner.FAILING, Manner.WAIVED), "red"),
-    **dict.fromkeys((Manner.VERIFIED, Manner.PINNED_ONLY), "green"),
+    **dict.fromkeys((audit_observed.FAILING, FAILING, WAIVED), "red"),
+    **dict.fromkeys((VERIFIED, Strength.PINNED_ONLY.group), "green"),
 }
 ENDLESS: Final = float("inf")
+UNRECORDED: Final = "not known"
+
+Place = tuple[str, str, str, int]
+"""Gateway, kind and path of the backend, and port."""
+
+
+class LastChange(msgspec.Struct, frozen=True):
+    """Since when a hop is verified as it is."""
+
+    at: float
+    """Unix time."""
+    by: str = ""
+    """Who made the edit, as far as it is known."""
+    objects: tuple[str, ...] = ()
+    """Whose edit caused it."""
+
+
+class History(msgspec.Struct, frozen=True):
+    """The record of changes, as far as an audit shows it."""
+
+    last: Mapping[Place, LastChange]
+    since: float | None
+    """Unix time from which the record is complete; None: not known."""
+    head: str
+    """The hash of its last entry."""
+    faults: tuple[str, ...] = ()
+    """Where its chain is broken."""
+
+
+def history(record: Record) -> History:
+    """Returns the last change of each hop."""
+    last: dict[Place, LastChange] = {}
+    for entry in record.changes:
+        change = LastChange(entry.at, entry.by, tuple(each.object for each in entry.causes))
+        last |= {(gateway, entry.kind, entry.backend, entry.port): change for gateway in entry.gateways}
+    return History(last, record.covered(), record.head, record.faults())
 
 
 class AuditReport(msgspec.Struct, frozen=True):
     found: Audit
     where: str
     """What was looked at."""
+    origin: str
+    """The same for somebody on another machine: an absolute path, or the address of an API server."""
     now: float
     expiring: int
     """Certificates that have more days left than this are not shown."""
@@ -59,6 +104,10 @@ class AuditReport(msgspec.Struct, frozen=True):
     hidden: tuple[str, ...] = ()
     """Why hops may be missing altogether."""
     sort: str = "manner"
+    history: History | None = None
+    """None: there is no record."""
+    host: str = ""
+    """The machine on which the report was made."""
 
     @property
     def hops(self) -> tuple[HopReport, ...]:
@@ -70,7 +119,7 @@ class AuditReport(msgspec.Struct, frozen=True):
         return [each for each in known if each.due(self.now, self.expiring)]
 
     @property
-    def counts(self) -> dict[Manner, int]:
+    def counts(self) -> dict[str, int]:
         counted = Counter(hop.manner for hop in self.hops)
         return {manner: counted[manner] for manner in MEANING if counted[manner]}
 
@@ -79,7 +128,7 @@ class AuditReport(msgspec.Struct, frozen=True):
         """What `--fail-on` can match."""
         found = {manner.replace(" ", "-") for manner in self.counts}
         found |= {"waived-without-end" for hop in self.hops if hop.waiver and not hop.until}
-        found |= {"failing" for hop in self.hops if audit_observed.standing(hop) in (audit_observed.FAILING, Manner.FAILING)}
+        found |= {"failing" for hop in self.hops if audit_observed.standing(hop) in (audit_observed.FAILING, FAILING)}
         found |= {"unverified" for hop in self.hops if audit_observed.unverified(hop)}
         return found | ({"expiring"} if self.certificates else set())
 
@@ -107,7 +156,35 @@ class AuditReport(msgspec.Struct, frozen=True):
             return self
         hops = (hop for hop in self.hops if namespace in (hop.gateway.namespace, hop.backend.namespace))
         held = (c for c in self.found.certificates if any(key.namespace == namespace for key in (c.holder, *c.users)))
-        return msgspec.structs.replace(self, found=Audit(tuple(hops), tuple(held)))
+        found = msgspec.structs.replace(self.found, hops=tuple(hops), certificates=tuple(held))
+        return msgspec.structs.replace(self, found=found)
+
+    def last_change(self, hop: HopReport) -> LastChange | None:
+        """Returns the change since which a hop is as it is; None: it is not recorded."""
+        where = (hop.gateway.path, hop.backend.kind, hop.backend.path, hop.port)
+        return self.history.last.get(where) if self.history else None
+
+    def since(self, hop: HopReport) -> str:
+        """Returns `2026-11-16 10:00 UTC`, `before 2026-11-16 10:00 UTC`, or `not known`."""
+        if last := self.last_change(hop):
+            return minute(last.at)
+        if self.history is None or self.history.since is None:
+            return UNRECORDED
+        return f"before {minute(self.history.since)}"
+
+    @property
+    def header(self) -> dict[str, str]:
+        """Returns who made the report, when, and from what."""
+        history, inputs = self.history, self.found.inputs
+        recorded = f"complete since {minute(history.since)}, head {history.head}" if history and history.since else "none"
+        broken = f"; BROKEN: {'; '.join(history.faults)}" if history and history.faults else ""
+        return {
+            "Made": rfc3339(self.now),
+            "Of": f"{self.where} ({self.origin})" if self.origin != self.where else self.where,
+            "By": f"lasthop {version('lasthop')} on {self.host}",
+            "Inputs": f"{count(inputs.objects, 'object')}, SHA-256 {inputs.sha256}",
+            "Record of changes": f"{recorded}{broken}",
+        }
 
     def __str__(self) -> str:
         if not self.hops and self.hidden:
@@ -137,23 +214,20 @@ GROUPS: Final[dict[str, Callable[[HopReport], str]]] = {
 
 
 def label(hop: HopReport) -> str:
-    match hop.manner:
-        case Manner.VERIFIED:
-            return f"{_verified(hop)} ({hop.source})"
-        case Manner.PINNED_ONLY:
-            return f"{hop.manner} (no name check)"
-        case _:
-            return hop.manner
-
-
-def _verified(hop: HopReport) -> str:
-    """Returns how a hop is verified. Only what has been seen to be verified, or what nobody could see, is called so."""
-    return hop.manner if audit_observed.standing(hop) == hop.manner else hop.manner.asked
+    """Returns how a hop is verified. It is called verified only if a handshake has been seen, or nothing observes it."""
+    if hop.in_effect is Strength.PINNED_ONLY:
+        return f"{hop.manner} (no name check)"
+    how = hop.manner if audit_observed.standing(hop) == hop.manner else hop.required
+    return f"{how} ({hop.source})" if hop.source else how
 
 
 def validity(found: CertificateReport, now: float) -> str:
     """Returns `not valid before 2027-01-01`, or the days that are left."""
     return f"not valid before {rfc3339(found.not_before)[:10]}" if now < found.not_before else days_left(found.not_after, now)
+
+
+def minute(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def said(hop: HopReport, now: float) -> str:
@@ -169,8 +243,9 @@ def text(report: AuditReport) -> str:
     if report.certificates:
         blocks.append("\n".join(_expiring(report)))
     blocks += ["\n".join(wrapped(f"Note: {note}")) for note in report.notes]
-    bad = report.standings.keys() & {audit_observed.FAILING, Manner.FAILING, Manner.WAIVED}
-    return "\n\n".join([*blocks, click.style(str(report), bold=True, fg="red" if bad else None)])
+    bad = report.standings.keys() & {audit_observed.FAILING, FAILING, WAIVED}
+    header = "\n".join(line for name, value in report.header.items() for line in wrapped(f"{name}: {value}", "", "  "))
+    return "\n\n".join([*blocks, header, click.style(str(report), bold=True, fg="red" if bad else None)])
 
 
 def _groups(report: AuditReport) -> Iterator[tuple[str, Iterator[HopReport]]]:
@@ -192,8 +267,21 @@ def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[s
             yield from (click.style(line, fg=colour) for line in wrapped(f"observed: {seen}", INDENT, INDENT))
         for shown in audit_observed.shown_certificates(hop, report.now):
             yield from wrapped(shown, INDENT, INDENT)
-        by = "; ".join(map(str, filter(None, (hop.policy, *hop.routes, _place(hop)))))
+        if basis := _basis(report, hop):
+            yield from wrapped(basis, INDENT, INDENT)
+        by = "; ".join(map(str, filter(None, (hop.policy, *hop.routes, place(hop)))))
         yield from (click.style(line, dim=True) for line in wrapped(by, INDENT, INDENT))
+
+
+def _basis(report: AuditReport, hop: HopReport) -> str:
+    """Returns the CAs with their fingerprints, the lowest TLS version, since when the hop is so, and by whose edit."""
+    last = report.last_change(hop)
+    by = f", by {last.by}" if last and last.by else ""
+    edited = f" ({', '.join(last.objects)})" if last and last.objects else ""
+    lowest = f"TLS {hop.basis.versions[0]} or later" if hop.basis and not hop.refused else ""
+    cas = f"trusts {', '.join(map(str, hop.basis.cas))}" if hop.basis and hop.basis.cas and not hop.refused else ""
+    since = f"since {report.since(hop)}{by}{edited}" if report.history else ""
+    return "; ".join(filter(None, (cas, lowest, since)))
 
 
 def _expiring(report: AuditReport) -> Iterator[str]:
@@ -205,104 +293,10 @@ def _expiring(report: AuditReport) -> Iterator[str]:
         left = click.style(validity(each, report.now), fg="yellow" if valid else "red")
         yield f"  {each.subject}  {left}"
         yield from wrapped(f"{each.role}, in {each.place}, until {rfc3339(each.not_after)[:10]}", INDENT, INDENT)
-        by = "; ".join(map(str, filter(None, (*each.users, _place(each)))))
+        by = "; ".join(map(str, filter(None, (*each.users, place(each)))))
         yield from (click.style(line, dim=True) for line in wrapped(by, INDENT, INDENT))
 
 
-def _place(report: HopReport | CertificateReport) -> str:
+def place(report: HopReport | CertificateReport) -> str:
+    """Returns the file and line of the object that decides."""
     return f"{report.file}:{report.line}" if report.file else ""
-
-
-# --- for programs ----------------------------------------------------------------------------------------------------
-
-
-def as_json(report: AuditReport) -> str:
-    document = {
-        "where": report.where,
-        "counts": report.counts,
-        "hops": [_plain_hop(hop) for hop in report.hops],
-        "certificates": [_plain_certificate(each, report.now) for each in report.certificates],
-        "notes": report.notes,
-        "incomplete": [*report.incomplete, *report.hidden],
-    }
-    return json.dumps(document, indent=2)
-
-
-def _plain_hop(hop: HopReport) -> dict[str, Any]:
-    waiver = hop.waiver and {
-        "name": hop.waiver.path,
-        **{"waives": hop.waives, "reason": hop.why, "owner": hop.owner},
-        "expires": rfc3339(hop.until) if hop.until else None,
-    }
-    return {
-        **{"gateway": hop.gateway.path, "kind": hop.backend.kind, "service": hop.backend.path},
-        **_fields(hop, "port", "manner", "mode", "source", "detail"),
-        **{"policy": hop.policy_path, "waiver": waiver, "routes": list(map(str, hop.routes))},
-        "standing": audit_observed.standing(hop),
-        "observed": audit_observed.document(hop.observed) if hop.observed else None,
-        **_fields(hop, "file", "line"),
-    }
-
-
-def _plain_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
-    return {
-        "role": found.role,
-        "holder": str(found.holder),
-        "port": found.port or None,
-        "subject": found.subject,
-        "notBefore": rfc3339(found.not_before),
-        "notAfter": rfc3339(found.not_after),
-        "daysLeft": int((found.not_after - now) // DAY),
-        "users": list(map(str, found.users)),
-        **_fields(found, "file", "line"),
-    }
-
-
-def _fields(report: HopReport | CertificateReport, *names: str) -> dict[str, Any]:
-    return {name: getattr(report, name) for name in names}
-
-
-# --- for reports -----------------------------------------------------------------------------------------------------
-
-
-def markdown(report: AuditReport) -> str:
-    lines = ["# How backends are verified", "", f"{_cell(str(report))}."]
-    lines += (f"Not everything could be read: {_cell(line)}." for line in (*report.incomplete, *report.hidden))
-    if report.hops:
-        lines += ["", *_table("Gateway", "Backend", "How", "Why", "Observed", "Policy", "Routes", "Place")]
-        lines += (
-            _row(
-                hop.gateway.path,
-                hop.address,
-                f"**{label(hop)}**" if hop.manner in (Manner.WAIVED, Manner.FAILING) else label(hop),
-                said(hop, report.now),
-                audit_observed.words(hop, report.now),
-                hop.policy_path,
-                ", ".join(map(str, hop.routes)),
-                _place(hop),
-            )
-            for hop in report.hops
-        )
-    if report.certificates:
-        lines += ["", "## Certificates to renew", "", *_table("Certificate", "Left", "Is", "In", "For", "Place")]
-        lines += (
-            _row(c.subject, validity(c, report.now), str(c.role), c.place, ", ".join(map(str, c.users)), _place(c))
-            for c in report.certificates
-        )
-    lines += (line for note in report.notes for line in ("", note))
-    return "\n".join(lines)
-
-
-def _table(*titles: str) -> tuple[str, str]:
-    return _row(*titles), f"|{'---|' * len(titles)}"
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cell if cell.startswith('**') else _cell(cell) for cell in cells)} |"
-
-
-def _cell(value: str) -> str:
-    """Escapes text that users have written, such as a reason or a subject."""
-    for character in "\\`*_{}[]<>|#":
-        value = value.replace(character, f"\\{character}")
-    return " ".join(value.split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Final
 
 import click
 import msgspec
@@ -12,10 +13,20 @@ import msgspec
 from lasthop.base.api.times import rfc3339
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import wrapped
-from lasthop.engine.outputs.audit.changes import Change, Incident, Record, since
+from lasthop.engine.memory.record import BEGAN, NEW, REMOVED, Entry, Record, since
 from lasthop.engine.plan.verification_change import ChangeKind
 
 INDENT = " " * 6
+MARKS: Final = {ChangeKind.OTHER_TRUST: "other trust", NEW: "new", REMOVED: "removed"}
+
+
+class ChainReport(msgspec.Struct, frozen=True):
+    """Whether the record is as it was written."""
+
+    entries: int
+    """The number of the last one."""
+    head: str
+    faults: tuple[str, ...]
 
 
 class ChangeReport(msgspec.Struct, frozen=True):
@@ -24,32 +35,48 @@ class ChangeReport(msgspec.Struct, frozen=True):
     """Unix time from which changes were wanted."""
     covered: float | None
     """The time from which the record is complete; None: not known."""
-    changes: tuple[Change, ...]
-    incidents: tuple[Incident, ...] = ()
+    changes: tuple[Entry, ...]
+    incidents: tuple[Entry, ...]
+    """What has happened to the record itself, and where it begins."""
+    chain: ChainReport
 
 
 def change_report(record: Record, where: str, start: float, namespace: str = "") -> ChangeReport:
-    incidents = tuple(each for each in record.incidents if each.at >= start)
-    return ChangeReport(where, start, record.covered(namespace), since(record.changes, start, namespace), incidents)
+    incidents = tuple(each for each in record.entries if not each.is_change and each.at >= start)
+    chain = ChainReport(record.entries[-1].number if record.entries else 0, record.head, record.faults())
+    return ChangeReport(where, start, record.covered(namespace), since(record.changes, start, namespace), incidents, chain)
 
 
 def text(report: ChangeReport) -> str:
+    return "\n".join((*_changes(report), *_chain(report.chain)))
+
+
+def _chain(chain: ChainReport) -> Iterator[str]:
+    for fault in chain.faults:
+        yield click.style(f"The record was edited: {fault}", fg="red")
+    if chain.head:
+        yield f"The chain of {chain.entries:,} entries is {'broken' if chain.faults else 'intact'}; head {chain.head}"
+
+
+def _changes(report: ChangeReport) -> list[str]:
     changes, covered = report.changes, report.covered
     lines = [line for each in changes for line in _lines(each)]
-    lines += [f"{_second(each.at)}  the record itself: {each.what}" for each in report.incidents]
+    for each in report.incidents:
+        what = f"begins; {each.because}" if each.effect == BEGAN else each.because
+        lines.append(f"{_second(each.at)}  the record itself: {what}")
     if covered is None:
         lines += ["It is not known since when changes are recorded, so there may have been others."]
     elif covered > report.start:
         lines += [f"The record is complete only from {_minute(covered)} on; what changed before that is not known."]
     if not changes:
         if covered is None:
-            return "\n".join((*lines, f"no change of how a backend is verified is recorded in {report.where}"))
+            return [*lines, f"no change of how a backend is verified is recorded in {report.where}"]
         since = _minute(max(report.start, covered))
-        return "\n".join((*lines, f"no change of how a backend is verified since {since} in {report.where}"))
+        return [*lines, f"no change of how a backend is verified since {since} in {report.where}"]
     weaker = sum(each.weaker for each in changes)
     unsaid = sum(each.weaker and not each.acknowledged for each in changes)
     told = f": {weaker} weaker, {unsaid} of them not acknowledged then" if weaker else ", none of them weaker"
-    return "\n".join((*lines, "", f"{count(len(changes), 'change')} since {_minute(report.start)} in {report.where}{told}"))
+    return [*lines, "", f"{count(len(changes), 'change')} since {_minute(report.start)} in {report.where}{told}"]
 
 
 def _minute(at: float) -> str:
@@ -60,15 +87,20 @@ def _second(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _lines(each: Change) -> Iterator[str]:
+def _lines(each: Entry) -> Iterator[str]:
     mark = "weaker, not acknowledged" if each.weaker and not each.acknowledged else "weaker" if each.weaker else ""
-    mark = "other trust" if each.effect == ChangeKind.OTHER_TRUST else mark
+    mark = MARKS.get(each.effect, mark) if not each.weaker else mark
     shown = f"  {click.style(mark, fg='red' if each.weaker else 'yellow')}" if mark else ""
-    yield f"{_second(each.at)}  {each.address}  {each.before} -> {each.after}{shown}"
+    yield f"{_second(each.at)}  {each.address}  {each.change}{shown}"
     yield from wrapped(f"because {each.because}", INDENT, INDENT)
+    for cause in each.causes:
+        by = f" by {cause.who}" if cause.who else ""
+        said = f"{cause.object} {cause.edit}"
+        if by or f"{cause.object} was {cause.edit}" not in each.because:
+            yield from wrapped(f"{said}{by}", INDENT, INDENT)
     for fact in each.facts:
-        if fact not in each.because:
-            yield from wrapped(fact, INDENT, INDENT)
+        if fact.text not in each.because:
+            yield from wrapped(fact.text, INDENT, INDENT)
     if each.acknowledged and not each.because.endswith(each.acknowledged):
         yield from wrapped(f"acknowledged by {each.acknowledged}", INDENT, INDENT)
     if each.gateways:
@@ -76,13 +108,15 @@ def _lines(each: Change) -> Iterator[str]:
 
 
 def as_json(report: ChangeReport) -> str:
-    absent = {"weaker": False, "acknowledged": "", "effect": "", "facts": []}
-    found = [{"time": rfc3339(each.at), **absent, **msgspec.to_builtins(each)} for each in report.changes]
+    def shown(entries: tuple[Entry, ...]) -> list[dict[str, object]]:
+        return [{"time": rfc3339(each.at), **msgspec.to_builtins(each)} for each in entries]
+
     document = {
         "where": report.where,
         "since": rfc3339(report.start),
         "completeSince": None if report.covered is None else rfc3339(report.covered),
-        "incidents": [{"time": rfc3339(each.at), "what": each.what} for each in report.incidents],
-        "changes": found,
+        "chain": {**msgspec.to_builtins(report.chain), "intact": not report.chain.faults},
+        "incidents": shown(report.incidents),
+        "changes": shown(report.changes),
     }
     return json.dumps(document, indent=2)

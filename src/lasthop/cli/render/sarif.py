@@ -15,7 +15,8 @@ from lasthop.cli.render.audit_observed import FAILING
 from lasthop.cli.render.audit_report import AuditReport, label, said, validity
 from lasthop.cli.render.report import in_workspace
 from lasthop.engine.outputs.audit.certificates import CertificateReport
-from lasthop.engine.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.plan.strength import Strength
 
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 EXPIRING: Final = "expiring-certificate"
@@ -62,7 +63,7 @@ RULES: Final = {
 
 
 def sarif(report: AuditReport) -> str:
-    results = [_of_hop(hop, report.now) for hop in report.hops if hop.manner is not Manner.VERIFIED]
+    results = [_of_hop(hop, report.now) for hop in report.hops if hop.in_effect is not Strength.VERIFIED]
     results += [_of_failing(hop, report.now) for hop in report.hops if audit_observed.standing(hop) == FAILING]
     results += [_of_certificate(found, report.now) for found in report.certificates]
     return document(RULES, results, (*report.incomplete, *report.hidden))

@@ -20,6 +20,7 @@ from lasthop.engine.plan.reasons import BACKEND_FAILING
 if TYPE_CHECKING:
     from lasthop.base.api.meta import Key
     from lasthop.edge.probe.result import ProbeResult
+    from lasthop.engine.memory.record import Record
     from lasthop.engine.outputs.audit.audit import Audit
     from lasthop.engine.plan.finding import Finding
     from lasthop.engine.plan.request import Request
@@ -74,6 +75,16 @@ class AdminSocketView:
         return click.ClickException(
             f"what answers on {self.address} is not the admin address of a gateway; lasthop ps lists those of this machine"
         )
+
+    async def origin(self) -> str:
+        return str(self.ask("/api/about")["where"])
+
+    async def record(self, controller_namespace: str = "") -> Record:
+        import msgspec
+
+        from lasthop.engine.memory.record import Record
+
+        return msgspec.convert(self.ask("/api/changes"), Record)
 
     async def size(self) -> Size:
         return Size(self.ask("/api/count", namespace=self.namespace)["objects"])

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
-import msgspec
 
 from lasthop.cli.args import paths
 from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, gateway_named
-from lasthop.engine.outputs.audit.changes import Record
+from lasthop.engine.memory.record import Record
 
 if TYPE_CHECKING:
     from lasthop.edge.kubernetes.client import Client
-    from lasthop.run.infra.memory import Damaged, Memory
+    from lasthop.engine.memory.codec import Damaged, Memory
 
 
 class Recorded(NamedTuple):
@@ -29,13 +28,14 @@ def recorded(folder: Path | None, cluster: ClusterOptions, controller_namespace:
         return _of_folder(folder)
     if socket := admin_socket(folder, cluster):
         from lasthop.cli.views.admin_socket import AdminSocketView
+        from lasthop.cli.views.command_view import without_loop
 
         view = AdminSocketView(socket)
-        return Recorded(msgspec.convert(view.ask("/api/changes"), Record), view.where)
+        return Recorded(without_loop(view.record()), view.where)
     from lasthop.cli.views import cluster as clusters
 
     async def ask(client: Client, namespace: str) -> Recorded:
-        return Recorded(await _of_cluster(client, controller_namespace), f"namespace {namespace}" if namespace else CLUSTER)
+        return Recorded(await of_cluster(client, controller_namespace), f"namespace {namespace}" if namespace else CLUSTER)
 
     return clusters.run(cluster, ask)
 
@@ -55,7 +55,7 @@ def _of_folder(folder: Path) -> Recorded:
 
 
 def _readable(stored: Memory | Damaged, place: str) -> Record:
-    from lasthop.run.infra.memory import Memory
+    from lasthop.engine.memory.codec import Memory
 
     if not isinstance(stored, Memory):
         raise click.ClickException(
@@ -65,10 +65,11 @@ def _readable(stored: Memory | Damaged, place: str) -> Record:
     return stored.record
 
 
-async def _of_cluster(client: Client, namespace: str) -> Record:
+async def of_cluster(client: Client, namespace: str) -> Record:
+    """Returns the record that the controller writes in its namespace."""
     from lasthop.edge.kubernetes.errors import ApiError
+    from lasthop.engine.memory.codec import Damaged
     from lasthop.run.infra.kubernetes.verification_memory import CONFIG_MAP, config_map, content
-    from lasthop.run.infra.memory import Damaged
 
     try:
         stored = content(await client.get(config_map(namespace)))

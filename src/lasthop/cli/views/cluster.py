@@ -20,6 +20,7 @@ from lasthop.cli.args.target import CLUSTER, ClusterOptions
 from lasthop.cli.guesses import guessed
 from lasthop.cli.rbac_visibility import RBACVisibility, qualified
 from lasthop.cli.render.terminal import note, note_once
+from lasthop.cli.views.changes import of_cluster
 from lasthop.cli.views.command_view import Size
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.config import load
@@ -30,12 +31,14 @@ from lasthop.edge.sources.kubernetes.findings import install, not_served, unread
 from lasthop.edge.sources.kubernetes.snapshot import ListResult, look, unread
 from lasthop.engine.dry_run import serve_all
 from lasthop.engine.engine import Engine
-from lasthop.engine.outputs.audit.hops import HopReport, Manner
+from lasthop.engine.memory.record import Record
+from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.findings.foreign import class_finding
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.knowledge import Unknown
 from lasthop.engine.plan.request import Request
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.resolve.settings import IN_CLUSTER, SYSTEM_STORE, set_absent
 from lasthop.run.infra.system_store import host_store
 from lasthop.web.engine_view import EngineView
@@ -132,10 +135,11 @@ class ClusterView(EngineView):
         backends = (read_object(XBACKEND, item).object for item in (found.items if found else ()))
         if any(isinstance(backend, XBackend) and backend.selects for backend in backends):
             listed |= await look(client, [POD], own, beyond=True)
-        return cls(listed, namespace)
+        return cls(listed, namespace, client)
 
-    def __init__(self, listed: dict[str, ListResult], namespace: str = "") -> None:
+    def __init__(self, listed: dict[str, ListResult], namespace: str, client: Client) -> None:
         super().__init__(Engine(IN_CLUSTER, now=time.time()))
+        self._client = client
         self._hidden = RBACVisibility(listed.values())
         place = f"namespace {namespace}" if namespace else CLUSTER
         self.where, self.namespace = f"what you may list of {place}" if self._hidden.said() else place, namespace
@@ -167,6 +171,16 @@ class ClusterView(EngineView):
         if not found and (refusal := self._hidden.refusal(kind)):
             raise click.ClickException(refusal)
         return found
+
+    async def origin(self) -> str:
+        return self._client.access.url
+
+    async def record(self, controller_namespace: str) -> Record | None:
+        try:
+            return await of_cluster(self._client, controller_namespace)
+        except (click.ClickException, ApiError) as error:
+            note_once(f"It is not known since when hops are as they are, and who changed them: {error}")
+            return None
 
     async def size(self) -> Size:
         """Leaves out Pods, of which a controller sees others than a user."""
@@ -208,7 +222,7 @@ class ClusterView(EngineView):
 
     def _qualified(self, hop: HopReport) -> HopReport:
         """Says so where a hop is plaintext or failing perhaps only because something cannot be listed."""
-        plaintext = hop.manner is Manner.PLAINTEXT
+        plaintext = hop.in_effect is Strength.PLAINTEXT
         if not (self._hidden.may_hide("PlaintextBackend") if plaintext else self._hidden.hides(hop.missing)):
             return hop
         return msgspec.structs.replace(hop, detail=f"{hop.detail}, as far as your permissions show")

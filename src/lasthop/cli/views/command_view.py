@@ -12,6 +12,7 @@ from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, gatew
 if TYPE_CHECKING:  # `lasthop status` starts quickly because it loads none of these
     from lasthop.base.api.meta import Key
     from lasthop.edge.probe.result import ProbeResult
+    from lasthop.engine.memory.record import Record
     from lasthop.engine.outputs.audit.audit import Audit
     from lasthop.engine.plan.finding import Finding
     from lasthop.engine.plan.request import Request
@@ -35,6 +36,14 @@ class View(Protocol):
     """What the answer is limited to; empty: everything."""
     observes: bool
     """Whether it knows what has happened on the wire."""
+
+    async def origin(self) -> str:
+        """Returns `where` for a reader on another machine: an absolute path, or the address of an API server."""
+        ...
+
+    async def record(self, controller_namespace: str) -> Record | None:
+        """Returns the record of changes; None: there is none, or it cannot be read. Notes why."""
+        ...
 
     async def size(self) -> Size:
         """Returns how much was looked at."""

@@ -86,6 +86,12 @@ class FolderView(EngineView):
         texts = {name: self._chosen.shown(getattr(finding, name)) for name in ("file", "message", "remedy")}
         return msgspec.structs.replace(finding, **texts)
 
+    async def origin(self) -> str:
+        return self.where if self._chosen.names else str(self.path.absolute())
+
+    async def record(self, controller_namespace: str) -> None:
+        """Returns none: the texts may have changed since a gateway has read them."""
+
     async def size(self) -> Size:
         return Size(await self.count(self.namespace), self._files)
 

@@ -1,8 +1,8 @@
 """Decodes the API server's JSON: the typed object, its version, and its status as bytes.
 
-Only what a gateway needs stays in memory: `READ_KEYS` of Secrets and ConfigMaps, labels and address of Pods; managedFields and
-everything else that no struct declares is dropped with the JSON. A BackendTLSPolicy that cannot be decoded fully becomes a
-`RejectedPolicy`.
+Only what a gateway needs stays in memory: `READ_KEYS` of Secrets and ConfigMaps, labels and address of Pods; of managedFields
+the last manager, for the record of changes. Everything else that no struct declares is dropped with the JSON. A
+BackendTLSPolicy that cannot be decoded fully becomes a `RejectedPolicy`.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class DecodedObject(NamedTuple):
     """It is a BackendTLSPolicy, and not all of its targets could be read."""
     document: Json | None = None
     """The object as received, for commands that show it."""
+    author: str = ""
+    """The manager that wrote its spec or data last, as `kubectl (Update, 2026-11-18T12:00:00Z)`; empty: not known."""
 
 
 class _Meta(msgspec.Struct, rename="camel", gc=False):
@@ -54,6 +56,19 @@ class _Meta(msgspec.Struct, rename="camel", gc=False):
     namespace: str = ""
     resource_version: str = ""
     generation: int = 0
+    managed_fields: msgspec.Raw = msgspec.Raw()
+
+
+class _Managed(msgspec.Struct, rename="camel", gc=False):
+    manager: str = ""
+    operation: str = ""
+    time: str = ""
+    subresource: str = ""
+    fields: msgspec.Raw = msgspec.field(name="fieldsV1", default=msgspec.Raw())
+
+    @property
+    def owns_content(self) -> bool:
+        return any(name in bytes(self.fields) for name in (b'"f:spec"', b'"f:data"', b'"f:binaryData"'))
 
 
 class _Envelope(msgspec.Struct, gc=False):
@@ -62,6 +77,9 @@ class _Envelope(msgspec.Struct, gc=False):
 
 
 _envelope: Final = msgspec.json.Decoder(_Envelope)
+_managed: Final = msgspec.json.Decoder(list[_Managed])
+UNATTRIBUTED: Final = ("Pod", "EndpointSlice")
+"""Kinds whose author is not of interest: the cluster writes them all the time."""
 _WITH_STATUS: Final = frozenset(name for name, kind in READ_KINDS.items() if has_status(kind))
 
 
@@ -80,19 +98,33 @@ def _observed(envelope: _Envelope) -> ObservedStatus:
     return ObservedStatus(meta.resource_version, bytes(envelope.status), meta.generation)
 
 
+def author_of(managed_fields: bytes | msgspec.Raw) -> str:
+    """Returns the manager of the latest write of spec or data, or of anything but the status; empty if it is not known. A
+    manager is a program as it calls itself; the server does not tell the user."""
+    if not bytes(managed_fields):
+        return ""
+    try:
+        found = [each for each in _managed.decode(managed_fields) if not each.subresource]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+    latest = max([each for each in found if each.owns_content] or found, key=lambda each: each.time, default=None)
+    return f"{latest.manager} ({latest.operation}, {latest.time})" if latest else ""
+
+
 def read_object(kind: str, content: bytes | msgspec.Raw) -> DecodedObject:
     """Decodes one object. Never raises for its content: what cannot be decoded is absent, with a problem that says so."""
     envelope = _envelope.decode(content)
     key = Key(kind, envelope.metadata.namespace, envelope.metadata.name)
     status = _observed(envelope) if kind in _WITH_STATUS else None
+    author = author_of(envelope.metadata.managed_fields) if kind not in UNATTRIBUTED else ""
     try:
-        return DecodedObject(key, trimmed(kind, decode_json(kind, bytes(content))), status)
+        return DecodedObject(key, trimmed(kind, decode_json(kind, bytes(content))), status, author=author)
     except (msgspec.ValidationError, ValueError) as error:
         if kind != POLICY:
-            return DecodedObject(key, None, status, _unreadable(key, str(error)))
+            return DecodedObject(key, None, status, _unreadable(key, str(error)), author=author)
         rejected, whole = _rejected(msgspec.json.decode(content), str(error))
         problem = _unreadable(key, rejected.message, remedy="Use a field that this version knows, or upgrade Lasthop.")
-        return DecodedObject(key, rejected, status, problem, opaque=not whole)
+        return DecodedObject(key, rejected, status, problem, opaque=not whole, author=author)
 
 
 def trimmed(kind: str, obj: Object) -> Object:

@@ -7,7 +7,8 @@ from typing import Final
 from lasthop.edge.probe.certificate_view import CertificateInfo, is_expired, is_valid, validity
 from lasthop.edge.probe.handshake import Codes
 from lasthop.edge.probe.result import LISTED, Check, State
-from lasthop.engine.plan.tls import Anchors, BackendTLS, Mode
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.tls import Anchors, BackendTLS
 from lasthop.engine.resolve.trust.certificates import parse_bundle
 from lasthop.engine.resolve.trust.trust import minute
 
@@ -23,10 +24,10 @@ WORDS: Final = {
 
 def check_trust(tls: BackendTLS, chain: list[CertificateInfo], errors: tuple[int, ...], now: float) -> tuple[Check, Check]:
     """Returns the checks of the chain and of the dates. `errors` are the chain's, as OpenSSL numbers them."""
-    if tls.mode is Mode.WAIVED_ALL and tls.waiver:
+    if tls.waiver and tls.strength is Strength.WAIVED_ALL:
         waived = f"waived by {tls.waiver.key}"
         return Check("chain", State.SKIP, waived), Check("dates", State.SKIP, waived)
-    if tls.trust is None:
+    if tls.strength is Strength.PINNED_ONLY:
         by = "not looked at: the hash is the identity"
         return Check("chain", State.SKIP, by), Check("dates", State.SKIP, by)
     issuer = "itself" if chain[0].self_signed else chain[0].issuer
@@ -66,7 +67,7 @@ def _chain_remedy(chain: list[CertificateInfo]) -> str:
 
 
 def _dates(chain: list[CertificateInfo], tls: BackendTLS, now: float) -> Check:
-    waived = f"; waived by {tls.waiver.key}" if tls.waiver and tls.mode is Mode.WAIVED_EXPIRY else ""
+    waived = f"; waived by {tls.waiver.key}" if tls.waiver and tls.strength is Strength.WAIVED_EXPIRY else ""
     for number, each in enumerate(chain):
         if is_valid(each, now):
             continue

@@ -1,29 +1,36 @@
-"""Remembers how each backend was verified, the one thing that the graph knows of its own past.
+"""Remembers how each Gateway verifies each port, which the graph does not know of its own past.
 
-    verification at each Gateway ──> the weakest of each port ──┬──> HELD, an input: how it was at best
-                                                                └──> edits, for the record of changes
+    the verdict on each hop ──> the weakest protocol of each Gateway and port
+                                        ├──> the weakest of each port ──> HELD, an input: how it was at best
+                                        └──> compared with what it was ──> edits, for the record of changes
 
-It decides which changes are reported as a weakening, and nothing about traffic. It ends with the last route to the port.
+It decides which changes are reported as a weakening, and nothing about traffic. A port is forgotten with the last route to it.
+
+First sight: while everything is read for the first time, hops are only counted (`census`), unless an earlier process has
+remembered all of its hops; a hop that appears later is an edit if it is weaker than verified, and so is its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.audit.changes import MAX_GATEWAYS, Edit
-from lasthop.engine.plan.verification import STRONGER, HopVerification, Strength, weakest
-from lasthop.engine.plan.verification_change import compare
+from lasthop.engine.memory.causes import Cause, Causes, clause
+from lasthop.engine.memory.record import MAX_GATEWAYS, Edit
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.upstream import Protocol
+from lasthop.engine.plan.verdict import FAILING, HopVerification, Verdict, weakest
+from lasthop.engine.plan.verification_change import SAME, ChangeKind, VerificationChange, compare
 from lasthop.engine.resolve.backends.reach import PORTS
-from lasthop.engine.resolve.hops.verification import reason, verification
+from lasthop.engine.resolve.hops.verdict import VERDICTS, verdict
+from lasthop.engine.resolve.hops.weakening import reason
 from lasthop.engine.resolve.settings import HELD
 from lasthop.engine.store.graph import Graph
-from lasthop.engine.store.stages import Changes, Gone, Output
-
-VERIFICATIONS = Output("verifications", PORTS, verification)
+from lasthop.engine.store.stages import Changes, Gone
 
 
 class Port(NamedTuple):
@@ -33,29 +40,43 @@ class Port(NamedTuple):
     number: int
 
 
+class HopsMemory(msgspec.Struct, frozen=True, array_like=True):
+    """How some Gateways verify a port."""
+
+    now: HopVerification
+    gateways: tuple[Key, ...]
+
+
 class PortMemory(msgspec.Struct, frozen=True, array_like=True):
     """What is remembered of a port."""
 
-    now: HopVerification
+    hops: tuple[HopsMemory, ...]
+    """Each Gateway once."""
     held: tuple[HopVerification, ...]
     """The last of each strength."""
 
 
 class VerificationMemory:
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+    def __init__(self, graph: Graph, causes: Causes) -> None:
+        self._graph, self._causes = graph, causes
+        self._protocols: dict[tuple[Key, Port], dict[Protocol, HopVerification]] = {}
+        """How a Gateway verifies it by each protocol that policies apply to."""
         self._gateways: dict[Port, dict[Key, HopVerification]] = {}
         """How the Gateways verify it from which routes lead there."""
-        self._now: dict[Port, HopVerification] = {}
+        self._before: dict[Port, dict[Key, HopVerification]] = {}
+        """The same as an earlier process has left it, until it is seen again."""
         self._ports: dict[Port, PortMemory] = {}
         self._edits: list[Edit] = []
+        self._started = False
+        """First sights are edits."""
         self.version = 0
         """Grows whenever `ports` changes."""
 
-    def recall(self, ports: Mapping[Port, PortMemory]) -> None:
-        """Takes what was remembered when this last ran, before anything is read."""
+    def recall(self, ports: Mapping[Port, PortMemory], *, complete: bool) -> None:
+        """Takes what was remembered when this last ran, before anything is read. `complete`: these were all hops."""
+        self._started = self._started or complete
         for port, known in ports.items():
-            self._now.setdefault(port, known.now)
+            self._before[port] = {gateway: each.now for each in known.hops for gateway in each.gateways}
             for held in known.held:
                 HELD.set(self._graph, held, *port, held.strength)
 
@@ -64,48 +85,103 @@ class VerificationMemory:
         return dict(self._ports)
 
     def edits(self) -> list[Edit]:
-        """Returns the changes since this was last called."""
+        """Returns the changes since this was last called, those that several Gateways have in common as one."""
         found, self._edits = self._edits, []
-        return found
+        alike: dict[tuple[object, ...], list[Edit]] = {}
+        for each in found:
+            alike.setdefault(msgspec.structs.astuple(msgspec.structs.replace(each, gateways=())), []).append(each)
+        folded = [edit for edits in alike.values() for edit in _folded(edits)]
+        return sorted(folded, key=lambda each: (each.backend, each.port, each.gateways))
+
+    def census(self) -> str:
+        """Returns how many hops are verified how, as `3 verified, 1 plaintext`."""
+        counts = Counter(_state(each) for gateways in self._gateways.values() for each in gateways.values())
+        return ", ".join(f"{counts[each]} {each}" for each in STATES if counts[each]) or "no hops"
+
+    def started(self) -> None:
+        """Takes that everything has been read and compared once: what is seen for the first time from now on is new, and what
+        an earlier process knew and this one has not seen is gone."""
+        self._started = True
+        recalled, self._before = self._before, {}
+        for port, gateways in recalled.items():
+            for gateway, before in gateways.items():
+                self._compare(port, gateway, before, None, None)
+            if port not in self._gateways:
+                self._forget(port)
 
     def settled(self, outputs: Changes) -> None:
         """Looks at what has been computed."""
-        touched: dict[Port, None] = {}
-        for (gateway, backend, number), found in VERIFICATIONS.of(outputs).items():
+        touched: dict[Port, dict[Key, HopVerification | None]] = {}
+        for (gateway, backend, number, protocol), found in VERDICTS.of(outputs).items():
+            if not protocol.policed:
+                continue
             port = Port(backend, number)
-            gateways = self._gateways.setdefault(port, {})
-            if isinstance(found, HopVerification):
-                gateways[gateway] = found
+            protocols = self._protocols.setdefault((gateway, port), {})
+            if isinstance(found, Verdict):
+                protocols[protocol] = found.verification
             elif isinstance(found, Gone):
-                gateways.pop(gateway, None)
-            touched[port] = None
-        for port in touched:
-            if self._gateways[port]:
-                self._look(port)
+                protocols.pop(protocol, None)
+            if protocols:
+                touched.setdefault(port, {})[gateway] = weakest(protocols.values())
             else:
-                self._forget(port)
+                del self._protocols[gateway, port]
+                touched.setdefault(port, {})[gateway] = None
+        for port, changed in touched.items():
+            self._look(port, changed)
 
-    def _look(self, port: Port) -> None:
-        found = self._gateways[port].values()
-        now, before = weakest(found), self._now.get(port)
-        best = self._best(port) if before is not None else None
-        self._remember(port, found)
-        self._now[port] = now
-        self._ports[port] = PortMemory(now, self._held(port))
-        self.version += before != now
-        if before is None or (before.refused and now.refused):
+    def _look(self, port: Port, changed: Mapping[Key, HopVerification | None]) -> None:
+        gateways, recalled = self._gateways.setdefault(port, {}), self._before.get(port, {})
+        before = {gateway: gateways.get(gateway) or recalled.pop(gateway, None) for gateway in changed}
+        best = self._best(port)
+        for gateway, now in changed.items():
+            if now is None:
+                gateways.pop(gateway, None)
+            else:
+                gateways[gateway] = now
+            self.version += before[gateway] != now
+        if gateways:
+            self._remember(port, gateways.values())
+            self._ports[port] = PortMemory(_alike(gateways), self._held(port))
+        else:
+            self._forget(port)
+        for gateway, now in changed.items():
+            self._compare(port, gateway, before[gateway], now, best)
+
+    def _compare(
+        self,
+        port: Port,
+        gateway: Key,
+        before: HopVerification | None,
+        now: HopVerification | None,
+        best: HopVerification | None,
+    ) -> None:
+        change = _change(before, now, best)
+        if change is None or (before is None and not self._started):
             return
-        change = compare(before, now, best)
-        if before.identity == now.identity and not change.differs:
-            return
-        if not change.differs and _acknowledged_alone(before, now) and (best is None or best.strength <= now.strength):
-            return  # it was never more
-        was = before
-        if best and before.refused and not now.refused:
-            was = msgspec.structs.replace(best, refused=before.refused)
-        gateways = sorted(key for key, each in self._gateways[port].items() if bool(each.refused) == bool(now.refused))
-        because = reason(self._graph, port.backend, was, now)
-        self._edits.append(Edit(*port, before, now, because, change, tuple(gateways[:MAX_GATEWAYS])))
+        used = next((each.waiver for each in (before, now) if each and each.waiver), None)
+        hop = (gateway, *port)
+        verdicts = [(verdict, *hop, each) for each in self._protocols.get((gateway, port), ())]
+        causes = self._causes.of(*verdicts, (PORTS, *hop), waiver=used)
+        because = self._because(port, before, now, best, causes)
+        self._edits.append(Edit(*port, before, now, because, change, (gateway,), causes))
+
+    def _because(
+        self,
+        port: Port,
+        before: HopVerification | None,
+        now: HopVerification | None,
+        best: HopVerification | None,
+        causes: tuple[Cause, ...],
+    ) -> str:
+        """Names only what was edited. What the objects show counts where no edit is known, because it was made while nothing
+        ran, and where it says more of an edit of the policy, the Service or the XBackend."""
+        if before is None or now is None:
+            return clause(causes) or ("a route leads there now" if now else "no route leads there any more")
+        edited = {each.key for each in causes}
+        if causes and (before.refused or now.refused or not edited & {before.source, now.source, port.backend}):
+            return clause(causes)
+        was = msgspec.structs.replace(best, refused=before.refused) if best and before.refused and not now.refused else before
+        return reason(self._graph, port.backend, was, now)
 
     def _remember(self, port: Port, found: Collection[HopVerification]) -> None:
         """Keeps of each strength the weakest that connects now. What is only asked for counts where none has connected, and
@@ -119,19 +195,61 @@ class VerificationMemory:
             self.version += HELD.set(self._graph, held, *port, strength)
 
     def _forget(self, port: Port) -> None:
-        del self._gateways[port]
+        self._gateways.pop(port, None)
         self._ports.pop(port, None)
-        self.version += self._now.pop(port, None) is not None
         for strength in Strength:
             HELD.set(self._graph, None, *port, strength)
 
     def _held(self, port: Port) -> tuple[HopVerification, ...]:
-        found = [HELD.peek(self._graph, *port, strength) for strength in STRONGER[Strength.PLAINTEXT]]
+        found = [HELD.peek(self._graph, *port, strength) for strength in Strength.PLAINTEXT.stronger]
         return tuple([each for each in found if each])
 
     def _best(self, port: Port) -> HopVerification | None:
         return next(iter(self._held(port)), None)
 
 
-def _acknowledged_alone(before: HopVerification, now: HopVerification) -> bool:
-    return before.identity[:-1] == now.identity[:-1]
+def _change(
+    before: HopVerification | None, now: HopVerification | None, best: HopVerification | None
+) -> VerificationChange | None:
+    """Returns what changed of a hop; None: nothing that is recorded."""
+    if before is None or now is None:
+        there = before or now
+        if there is None or there.refused or there.strength is Strength.VERIFIED:
+            return None
+        weaker = now is not None and best is not None and best.strength > now.strength
+        return VerificationChange(ChangeKind.WEAKER) if weaker else SAME
+    if before.refused and now.refused:
+        return None
+    change = compare(before, now, best)
+    if change.differs:
+        return change
+    was, is_now = _identity(before), _identity(now)
+    acknowledged_alone = was[:-1] == is_now[:-1]
+    # Who acknowledges what was never more says nothing.
+    return None if was == is_now or (acknowledged_alone and (best is None or best.strength <= now.strength)) else change
+
+
+def _identity(found: HopVerification) -> tuple[object, ...]:
+    """Returns what makes a difference worth recording."""
+    shown = (found.strength, found.source, found.names, found.refs, found.digest, found.waiver)
+    return (*shown, bool(found.acknowledged))
+
+
+def _alike(gateways: Mapping[Key, HopVerification]) -> tuple[HopsMemory, ...]:
+    alike: dict[HopVerification, list[Key]] = {}
+    for gateway in sorted(gateways):
+        alike.setdefault(gateways[gateway], []).append(gateway)
+    return tuple(HopsMemory(now, tuple(found)) for now, found in alike.items())
+
+
+def _folded(edits: list[Edit]) -> Iterator[Edit]:
+    gateways = sorted(gateway for each in edits for gateway in each.gateways)
+    for first in range(0, len(gateways), MAX_GATEWAYS):
+        yield msgspec.structs.replace(edits[0], gateways=tuple(gateways[first : first + MAX_GATEWAYS]))
+
+
+def _state(found: HopVerification) -> str:
+    return FAILING if found.refused else found.strength.words
+
+
+STATES: Final = (*(each.words for each in reversed(Strength)), FAILING)

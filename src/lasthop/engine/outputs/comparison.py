@@ -10,7 +10,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.findings.root_causes import Mistake
 from lasthop.engine.plan.finding import Severity
-from lasthop.engine.plan.verification import HopVerification
+from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.plan.verification_change import SAME, ChangeKind, Subject, VerificationChange
 from lasthop.engine.plan.verification_change import compare as compare_verification
 
@@ -129,5 +129,5 @@ def _changes(before: State, after: State, best: Best) -> Iterable[HopChange]:
 
 
 def _words(hops: list[HopReport]) -> str:
-    shown = (", ".join(filter(None, (each.manner.asked, each.detail))) for each in hops)
+    shown = (", ".join(filter(None, (each.required, each.detail))) for each in hops)
     return "; ".join(dict.fromkeys(shown))

@@ -22,10 +22,10 @@ PLAINTEXT: Final = "plaintext"
 
 def identity(tls: BackendTLS | Plaintext) -> str:
     """Identifies how a hop is connected: equal for two configurations only if a handshake under one is evidence for the other.
-    Who gave a waiver, and why, does not matter for that; what it gives up is in the mode."""
+    The owner and the reason of a waiver do not matter for that; what it gives up is in the strength."""
     if isinstance(tls, Plaintext):
         return PLAINTEXT
-    content = msgspec.msgpack.encode(msgspec.structs.replace(tls, waiver=None), order="deterministic")
+    content = msgspec.msgpack.encode((tls.strength, msgspec.structs.replace(tls, waiver=None)), order="deterministic")
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 

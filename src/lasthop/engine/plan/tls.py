@@ -1,9 +1,9 @@
-"""What is checked on a backend's certificate: a mode times a trust source, the same model as upstream's drafts for GEP-4152.
+"""What is checked on a backend's certificate, the same model as upstream's drafts for GEP-4152.
 
-BackendTLS = SNI + Mode (which checks) x Trust and Pins (against what) + names + protocol limits + the Gateway's certificate
+BackendTLS = SNI + Trust and Pins (against what) + names + a waiver + protocol limits + the Gateway's certificate
 
     trust, no pins     chain, dates, names                       trust and pins     all of that, and one of the pins
-    pins only          one of the pins, no names, no dates       neither            nothing; only ever under Mode.WAIVED_ALL
+    pins only          one of the pins, no names, no dates       neither            nothing; only under a waiver of All
 """
 
 from __future__ import annotations
@@ -15,20 +15,11 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan.problem import Problem
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls_options import TLSOptions
 
 FINGERPRINT: Final = 16
 """Digits of a fingerprint that messages show."""
-
-
-class Mode(StrEnum):
-    """What a waiver gives up; everything else is checked."""
-
-    STRICT = "Strict"
-    WAIVED_ALL = "WaivedAll"
-    WAIVED_NAMES = "WaivedNames"
-    WAIVED_EXPIRY = "WaivedExpiry"
-    """The dates of the whole chain, not yet valid ones too."""
 
 
 class TrustedCA(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -78,14 +69,21 @@ class Pins(msgspec.Struct, frozen=True):
 
 
 class Waiver(msgspec.Struct, frozen=True):
-    """Who gave up what, why, and for how long."""
+    """A VerificationWaiver in effect: what it gives up, why, and for how long."""
 
     key: Key
-    mode: Mode
+    strength: Strength
+    """What remains of the verification: one of the waived ones."""
     reason: str
     owner: str = ""
     expires: float | None = None
     created: float = 0.0
+
+
+class TrustSource(StrEnum):
+    CA = "CA"
+    SYSTEM = "System"
+    PINNED = "pinned"
 
 
 class SanType(StrEnum):
@@ -103,15 +101,14 @@ class San(msgspec.Struct, frozen=True):
 
 class BackendTLS(msgspec.Struct, frozen=True):
     source: Key
-    """The BackendTLSPolicy that asks for it, or the XBackend itself."""
+    """The BackendTLSPolicy that requires it, or the XBackend itself."""
     sni: str
     trust: Trust | None
     names: tuple[San, ...]
     """Any one of them must be in the certificate; none: names are not checked."""
-    mode: Mode = Mode.STRICT
     pins: Pins = Pins()
     waiver: Waiver | None = None
-    """By whose word the mode is not STRICT."""
+    """None: nothing is waived."""
     options: TLSOptions = TLSOptions()
     client_certificate: Key | None = None
     """The Secret with the certificate that is shown: the Gateway's own, or what the policy or XBackend names."""
@@ -119,12 +116,31 @@ class BackendTLS(msgspec.Struct, frozen=True):
     """Of that certificate, so that a new one is a change of this."""
 
     @property
-    def pinned_only(self) -> bool:
-        return self.trust is None and bool(self.pins)
+    def strength(self) -> Strength:
+        """Classifies the connection by what is checked: with nothing to check against it is the weakest TLS, whatever the
+        waiver allows."""
+        if self.trust is None and not self.pins:
+            return Strength.WAIVED_ALL
+        if self.waiver:
+            return self.waiver.strength
+        return Strength.PINNED_ONLY if self.trust is None else Strength.VERIFIED
+
+    @property
+    def against(self) -> TrustSource | None:
+        """What a fully verified certificate is checked against; None at every other strength."""
+        if self.strength is not Strength.VERIFIED:
+            return None
+        if self.pins:
+            return TrustSource.PINNED
+        return TrustSource.SYSTEM if isinstance(self.trust, SystemStore) else TrustSource.CA
 
 
 class Plaintext(msgspec.Struct, frozen=True):
     """No policy targets this port, or none can."""
+
+    @property
+    def strength(self) -> Strength:
+        return Strength.PLAINTEXT
 
 
 class Refused(msgspec.Struct, frozen=True):

@@ -23,8 +23,9 @@ from typing import Final
 
 import msgspec
 
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import FINGERPRINT
-from lasthop.engine.plan.verification import WORDS, Basis, HopVerification, Strength
+from lasthop.engine.plan.verdict import Basis, HopVerification
 
 
 class ChangeKind(StrEnum):
@@ -149,7 +150,7 @@ def _connected(before: HopVerification, after: HopVerification) -> VerificationC
 
 def _strength(before: HopVerification, after: HopVerification) -> Fact:
     kind = ChangeKind.WEAKER if after.strength < before.strength else ChangeKind.STRONGER
-    return Fact(Subject.STRENGTH, kind, (WORDS[after.strength],), (WORDS[before.strength],))
+    return Fact(Subject.STRENGTH, kind, (after.strength.words,), (before.strength.words,))
 
 
 def _facts(before: HopVerification, after: HopVerification) -> Iterator[Fact]:

@@ -16,9 +16,10 @@ from lasthop.engine.plan.knowledge import Unknown
 from lasthop.engine.plan.observation import HopState
 from lasthop.engine.plan.profile import AccessLog
 from lasthop.engine.plan.proxy import ProxyState
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import SystemStore
 from lasthop.engine.plan.upstream import Protocol
-from lasthop.engine.plan.verification import HopVerification, Strength
+from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.sources import Input
 

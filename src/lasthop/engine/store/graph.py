@@ -154,6 +154,10 @@ class Graph:
         same and everything is settled, every value and every member is the same."""
         return self._sets, self._revision
 
+    def step(self) -> None:
+        """Begins a revision, so that what is computed for the first time from now on is newer than all that there is."""
+        self._revision += 1
+
     def touch(self, id: NodeId, owner: str) -> None:
         """Takes in that a source has changed, by that owner's doing: its readers, and theirs, may be out of date. Those that
         are so already, by somebody else's change, are marked once more: they need not wait until it is that one's turn."""

@@ -16,7 +16,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.store.graph import Graph, Query, query
-from lasthop.engine.store.node import Crash, owner_of
+from lasthop.engine.store.node import Crash, NodeId, owner_of
 from lasthop.engine.store.sources import AnyIndex, Entry, Index
 from lasthop.engine.store.turns import Member, Turns
 
@@ -138,6 +138,9 @@ class _State:
 class Stages:
     def __init__(self, graph: Graph, stages: Iterable[Stage]) -> None:
         self.graph = graph
+        self.journal: dict[NodeId, dict[NodeId, None]] | None = None
+        """By key of an index: the members that are listed there otherwise than when this was last set, each as its query and
+        as the key of the index that it is a member of; None: not kept."""
         self._members: dict[Domain, set[Member]] = defaultdict(set)
         self._states = [_State(stage, tuple(self._members[domain] for domain in stage.domains)) for stage in stages]
         self._by_name = {state.stage.name: state for state in self._states}
@@ -280,6 +283,7 @@ class Stages:
         for id in dict(old).keys() - dict(new).keys() if old else ():
             index, key = id[0], id[1:]
             del listed[id][member]
+            self._note(id, state, member)
             touch(id, owner)
             touch((index.sizes, *key), owner)
             if not listed[id]:
@@ -292,11 +296,18 @@ class Stages:
             if known and there[member] == value:
                 continue
             there[member] = value
+            self._note(id, state, member)
             touch(id, owner)
             if not known:
                 touch((index.sizes, *key), owner)
                 if len(there) == 1:
                     self.enter(index, key, owner)
+
+    def _note(self, id: NodeId, state: _State, member: Member) -> None:
+        if self.journal is not None:
+            noted = self.journal.setdefault(id, {})
+            noted[(state.query, *member)] = None
+            noted.update({(domain, *member): None for domain in state.stage.domains if not isinstance(domain, str)})
 
 
 def _at_once(stage: Stage) -> bool:

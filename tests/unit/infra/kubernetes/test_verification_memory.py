@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 from collections.abc import Mapping
 
@@ -12,35 +13,43 @@ import pytest
 from lasthop.base.api.meta import Key
 from lasthop.edge.kubernetes.client import JSON
 from lasthop.edge.kubernetes.errors import ApiError
-from lasthop.engine.memory.verification import Port, PortMemory
-from lasthop.engine.outputs.audit.changes import MAX_CHANGES, Change, Record
+from lasthop.engine.memory import codec
+from lasthop.engine.memory.codec import Damaged, Memory
+from lasthop.engine.memory.record import MAX_ENTRIES, Entry, Record, chained
+from lasthop.engine.memory.verification import HopsMemory, Port, PortMemory
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import TrustedCA
-from lasthop.engine.plan.verification import Basis, HopVerification, Strength
-from lasthop.run.infra import memory
+from lasthop.engine.plan.verdict import Basis, HopVerification
 from lasthop.run.infra.kubernetes import verification_memory
 from lasthop.run.infra.kubernetes.verification_memory import CONFIG_MAP, VerificationConfigMap, config_map, content
-from lasthop.run.infra.memory import Damaged, Memory
+from tests.records import mk_record
 from tests.unit.infra.kubernetes.cluster import FakeApi
 
 NAMESPACE = "lasthop-system"
+GATEWAY = Key("Gateway", "a", "g")
 VERIFIED = HopVerification(Strength.VERIFIED, Key("BackendTLSPolicy", "a", "p"), "CA", ("api.example",))
 
 
+def mk_port(found: HopVerification) -> PortMemory:
+    return PortMemory((HopsMemory(found, (GATEWAY,)),), (found,))
+
+
 def ports(count: int, namespace: str = "a") -> dict[Port, PortMemory]:
-    return {Port(Key("Service", namespace, f"s{n}"), 443): PortMemory(VERIFIED, (VERIFIED,)) for n in range(count)}
+    return {Port(Key("Service", namespace, f"s{n}"), 443): mk_port(VERIFIED) for n in range(count)}
 
 
-def change(at: float) -> Change:
-    return Change(at, "Service", "a/s0", 443, "verified", "plaintext", f"{at} was deleted", True)
+def change(at: float) -> Entry:
+    return Entry(at, "Service", "a/s0", 443, "verified", "plaintext", f"{at} was deleted", True)
 
 
-def known(ports: dict[Port, PortMemory], *changes: Change, since: float | None = None) -> Memory:
-    return Memory(ports, Record(changes, since))
+def known(ports: dict[Port, PortMemory], *changes: Entry, since: float | None = None) -> Memory:
+    return Memory(ports, mk_record(changes, since))
 
 
 class Replica(VerificationConfigMap):
     def __init__(self, api: FakeApi, known: Memory, *, leads: bool = True) -> None:
         self.known, self.problems, self.leads, self.losses = known, list[str](), leads, list[str]()
+        self.adopted: list[Record] = []
         super().__init__(
             api,
             NAMESPACE,
@@ -49,6 +58,7 @@ class Replica(VerificationConfigMap):
             may_write=lambda: self.leads,
             problem=self.problems.append,
             lost=self.losses.append,
+            adopt=self.adopted.append,
         )
 
 
@@ -188,6 +198,50 @@ async def test_an_old_copy_in_place_of_the_record_is_noticed_and_loses_nothing()
     assert await times(api) == [1.0, 2000.0]
 
 
+async def forge(api: FakeApi, record: Record) -> None:
+    now = await api.get(config_map(NAMESPACE))
+    packed = codec.pack(Memory(ports(1), record), 10, codec.Encoder())
+    await api.put(config_map(NAMESPACE), {**now, "binaryData": {"memory": base64.b64encode(packed).decode()}})
+
+
+async def test_a_record_from_which_a_line_was_removed_is_noticed_and_loses_nothing() -> None:
+    api = FakeApi()
+    replica = Replica(api, known(ports(1), change(1.0), change(1000.0), change(2000.0), since=1.0))
+    await replica.refresh()
+    written = replica.adopted[-1]
+    removed = msgspec.structs.replace(written, entries=(*written.entries[:2], *written.entries[3:]), revision=7)
+    await forge(api, removed)
+    await replica.refresh()
+    assert replica.losses == [f"ConfigMap {NAMESPACE}/{CONFIG_MAP} was edited: entries 3 to 3 are missing"]
+    assert await times(api) == [1.0, 1000.0, 2000.0]
+    assert not (await stored(api)).record.faults()
+    await forge(api, msgspec.structs.replace(removed, revision=9))
+    new = Replica(api, known({}, change(3000.0)))
+    await new.load()
+    assert "was edited" in new.losses[0], "also at a start"
+    await new.refresh()
+    assert (await stored(api)).record.faults() == ("entries 3 to 3 are missing",), "a new process does not mend it"
+
+
+async def test_replicas_take_turns_and_keep_one_chain() -> None:
+    """Each adopts what it has written, so that the next write continues it."""
+    api = FakeApi()
+    replicas = [Replica(api, known({}, since=float(each))) for each in (1, 2)]
+    recorded = list[float]()
+    for number in range(6):
+        replica = replicas[number % 2]
+        recorded.append(1000.0 * (number + 1))
+        own = replica.adopted[-1] if replica.adopted else replica.known.record
+        chain = chained([change(recorded[-1])], own.entries)
+        replica.known = Memory({}, Record(tuple(chain), chain[-1].hash))
+        await replica.refresh()
+        assert not replica.adopted[-1].faults()
+    assert await times(api) == recorded
+    found = (await stored(api)).record
+    assert found.since == 1.0 and not found.faults()
+    assert all(not each.losses for each in replicas)
+
+
 async def test_what_another_leader_has_written_is_no_loss() -> None:
     api = FakeApi()
     first, second = Replica(api, known({}, change(1.0))), Replica(api, known({}, change(1000.0)))
@@ -287,15 +341,15 @@ def test_it_fits_into_an_object_and_each_namespace_keeps_its_share() -> None:
     names = HopVerification(
         Strength.VERIFIED, VERIFIED.source, "CA", tuple("n" * 60 + str(n) for n in range(5)), ("ConfigMap a/b",)
     )
-    many = {
-        Port(Key("Service", f"ns{n % 5}", f"service-{n}"), n % 60000): PortMemory(names, (names,)) for n in range(30_000)
-    } | ports(3, "small")
-    packed = memory.pack(known(many, *(change(1000.0 * n) for n in range(MAX_CHANGES))), 5000, memory.Encoder())
+    many = {Port(Key("Service", f"ns{n % 5}", f"service-{n}"), n % 60000): mk_port(names) for n in range(30_000)} | ports(
+        3, "small"
+    )
+    packed = codec.pack(known(many, *(change(1000.0 * n) for n in range(MAX_ENTRIES - 1))), 5000, codec.Encoder())
     assert len(packed) < 700_000
-    found = memory.unpack(packed)
+    found = codec.unpack(packed)
     assert isinstance(found, Memory)
     assert len(found.ports) <= 5000 and set(ports(3, "small")) <= set(found.ports)
-    assert len(found.record.changes) == MAX_CHANGES
+    assert len(found.record.changes) == MAX_ENTRIES - 1
 
 
 def with_cas(namespace: str, count: int, each: int) -> dict[Port, PortMemory]:
@@ -304,24 +358,24 @@ def with_cas(namespace: str, count: int, each: int) -> dict[Port, PortMemory]:
     for port in range(count):
         cas = tuple(TrustedCA(f"CA {n}", hashlib.sha256(f"{namespace}{port}{n}".encode()).hexdigest()) for n in range(each))
         value = msgspec.structs.replace(VERIFIED, digest=f"{namespace}{port}", basis=Basis(cas))
-        found[Port(Key("Service", namespace, f"s{port}"), 443)] = PortMemory(value, (value,))
+        found[Port(Key("Service", namespace, f"s{port}"), 443)] = mk_port(value)
     return found
 
 
 def test_cas_of_a_loud_namespace_are_left_out_so_that_the_record_can_be_stored() -> None:
     quiet, loud = with_cas("quiet", 10, 2), with_cas("loud", 1000, 50)
-    packed = memory.pack(known(quiet | loud), 5000, memory.Encoder())
-    found = memory.unpack(packed)
+    packed = codec.pack(known(quiet | loud), 5000, codec.Encoder())
+    found = codec.unpack(packed)
     assert isinstance(found, Memory) and len(packed) < 700_000
     assert {port: found.ports[port] for port in quiet} == quiet
-    assert all(found.ports[port].now.basis is None and found.ports[port].now.digest for port in loud)
+    assert all(each.now.basis is None and each.now.digest for port in loud for each in found.ports[port].hops)
 
 
 def test_a_bundle_that_many_ports_share_counts_and_is_stored_once() -> None:
     (one,) = with_cas("shop", 1, 50).values()
     many = {Port(Key("Service", "shop", f"s{n}"), 443): one for n in range(1000)}
-    packed = memory.pack(known(many), 5000, memory.Encoder())
-    assert memory.unpack(packed) == known(many)
+    packed = codec.pack(known(many), 5000, codec.Encoder())
+    assert codec.unpack(packed) == known(many)
     assert len(packed) < 40_000
 
 

@@ -45,6 +45,8 @@ AT_ONCE_SECONDS: Final = 0.3
 """The same in time of the CPU: a file whose lists are as long as they may be takes a hundred times as long as others."""
 
 
+MOST_EDITED: Final = 5000
+"""Objects of which it is known by which file they were edited."""
 Progress = Callable[[int, int], None]
 """Called with the number of files that have been read, and of those to be read."""
 
@@ -74,6 +76,8 @@ class Loader:
         self._last_team = ""
         """Whose file was the last to be read where not all could be."""
         self._published: Batch | None = None
+        self._edited: dict[Key, Path] = {}
+        """The file by which each object was edited last, since the start; a local file if its content is from there."""
         self._unsaved: dict[str, SavedFile | None] = {}
         self._save_error = ""
 
@@ -217,12 +221,16 @@ class Loader:
         if readings.closed is not None:
             self._closed, self._repeated, self._linked = readings.closed, readings.repeated or {}, readings.linked or ()
             self._folders = readings.folders or {}
-        touched: set[Key] = set()
+        touched: dict[Key, Path] = {}
         for path, reading in readings.files.items():
-            touched |= self._apply_file(path, reading)
+            touched.update(dict.fromkeys(self._apply_file(path, reading), self.root / path))
         self._local.tidy()
         for path, now in readings.local.items():
-            touched |= self._local.apply(path, now)
+            touched.update(dict.fromkeys(self._local.apply(path, now), Path(path)))
+        if self._published:
+            self._edited |= touched
+        while len(self._edited) > MOST_EDITED:
+            del self._edited[next(iter(self._edited))]
         changes = self._objects.put({key: self._filled(key, chosen) for key, chosen in self._objects.choose(touched).items()})
         changes |= self._reject()
         refused = {
@@ -331,6 +339,11 @@ class Loader:
                 return self._place(file, self._objects.providers[key][file], field_path)
             findings = (finding for _, broken in self._files.broken for finding in broken.findings)
             return next(((finding.file, finding.line) for finding in findings if finding.object == key), None)
+
+    def edited_in(self, key: Key) -> Path | None:
+        """Returns the file by which an object was edited, or deleted, last; None: it was not since the start."""
+        with self._lock:
+            return self._edited.get(key)
 
     def _place(self, file: str, entry: ObjectEntry, field_path: str = "") -> tuple[str, int]:
         content = self._files.good(file)

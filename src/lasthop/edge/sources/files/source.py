@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from lasthop.base import garbage
 from lasthop.base.api.meta import Key
 from lasthop.edge.admission.limits import LARGE_FILE
+from lasthop.edge.sources.files.authors import Authors
 from lasthop.edge.sources.files.folder import is_manifest, is_misnamed, is_read, is_text, stamp_of
 from lasthop.edge.sources.files.loader import Loader, Progress
 from lasthop.edge.sources.files.local_file import folders_to_watch
@@ -60,7 +61,7 @@ class FilesSource(Source):
         Raises `FilesError` if the state directory cannot be used.
         """
         self._loader = Loader(directory, StateDirectory(state) if state is not None else None, tuple(allow_files))
-        self._progress = progress
+        self._progress, self._authors = progress, Authors()
         self._followed: frozenset[str] = frozenset()
         self._large: dict[str, asyncio.Task[Readings]] = {}
         """Large files that are being read, one after the other, while edits of other files take effect."""
@@ -81,6 +82,11 @@ class FilesSource(Source):
     def locate(self, key: Key, field: str = "") -> tuple[str, int] | None:
         """Returns file and line of an object, or of a field of it (or of its nearest parent)."""
         return self._loader.locate(key, field)
+
+    def author(self, key: Key) -> str:
+        """Returns who edited an object last; empty: it was not edited since the start."""
+        path = self._loader.edited_in(key)
+        return self._authors.of(path) if path else ""
 
     @property
     def others(self) -> Counter[str]:

@@ -60,6 +60,8 @@ ABSENT_AFTER: Final = 3.0
 CRDs yet, and a CRD may be deleted only to be replaced."""
 
 
+MOST_AUTHORS: Final = 5000
+"""Objects of which the author is known."""
 UNREAD: Final = object()
 
 
@@ -120,6 +122,8 @@ class KubernetesSource:
         self._changes: dict[Key, Object | None] = {}
         self._problems: dict[Key, Finding] = {}
         self._opaque: set[Key] = set()
+        self._authors: dict[Key, str] = {}
+        """Of objects that were read since the first batch, the latest."""
         self._news, self._look = asyncio.Event(), asyncio.Event()
         self._prover = Prover(client, self._reading, self._news.set, self._timing)
         self._logged: tuple[Finding, ...] = ()
@@ -359,9 +363,12 @@ class KubernetesSource:
             self._changes[key] = None
             self._problems.pop(key, None)
             self._opaque.discard(key)
+            self._authors.pop(key, None)
             self.observed.forget(key)
         for read in reads:
             self._changes[read.key] = read.object
+            if self.started and read.author:
+                self._attribute(read.key, read.author)
             if read.problem is not None:
                 self._problems[read.key] = read.problem
             else:
@@ -373,6 +380,16 @@ class KubernetesSource:
         self._prover.heard.set()
         if kind.kind == XBACKEND:
             self._select({read.key: read.object for read in reads}, deleted)
+
+    def _attribute(self, key: Key, author: str) -> None:
+        self._authors.pop(key, None)
+        self._authors[key] = author
+        if len(self._authors) > MOST_AUTHORS:
+            del self._authors[next(iter(self._authors))]
+
+    def author(self, key: Key) -> str:
+        """Returns the manager that has written an object last; empty: it was not written since the start, or deleted."""
+        return self._authors.get(key, "")
 
     def _select(self, reads: Mapping[Key, Object | None], deleted: Iterable[Key]) -> None:
         """Follows the Pods of the namespaces where XBackends select some. At the start they count as unread before XBackends

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 import msgspec
 
+from lasthop.base.api.kinds import KINDS
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.store.store import Store
 
 Locate = Callable[[Key], tuple[str, int] | None]
 
@@ -20,9 +23,34 @@ STREAMS: Final = (
 )
 
 
+class Inputs(msgspec.Struct, frozen=True):
+    """The objects that an audit is made from: the same digest means the same objects."""
+
+    objects: int = 0
+    sha256: str = ""
+
+
 class Audit(msgspec.Struct, frozen=True):
     hops: tuple[HopReport, ...]
     certificates: tuple[CertificateReport, ...]
+    inputs: Inputs = Inputs()
+
+
+def each_input(store: Store) -> Iterator[tuple[Key, bytes]]:
+    """Yields the digest of each object, as far as Lasthop uses it. A status is not an input."""
+    for kind in KINDS:
+        for key in store.keys(kind):
+            document = msgspec.to_builtins(store.get(key))
+            document.pop("status", None)
+            yield key, hashlib.sha256(msgspec.json.encode((key, document), order="sorted")).digest()
+
+
+def inputs(digests: Iterable[tuple[Key, bytes]]) -> Inputs:
+    whole, count = hashlib.sha256(), 0
+    for _, digest in sorted(digests):
+        whole.update(digest)
+        count += 1
+    return Inputs(count, whole.hexdigest())
 
 
 R = TypeVar("R", HopReport, CertificateReport)

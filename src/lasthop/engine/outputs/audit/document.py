@@ -8,21 +8,28 @@ import msgspec
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.audit.audit import Audit
+from lasthop.engine.outputs.audit.audit import Audit, Inputs
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.plan.strength import Strength
 
 _KINDS = {"gateway": "Gateway", "policy": "BackendTLSPolicy", "waiver": "VerificationWaiver"}
 """The fields of a hop that hold an object, and its kind."""
+_STRENGTHS = {each.label: each for each in Strength}
 
 
 def document(audit: Audit) -> Json:
-    return {"hops": [_hop(hop) for hop in audit.hops], "certificates": [_certificate(each) for each in audit.certificates]}
+    return {
+        "inputs": msgspec.to_builtins(audit.inputs),
+        "hops": [_hop(hop) for hop in audit.hops],
+        "certificates": [_certificate(each) for each in audit.certificates],
+    }
 
 
 def read(written: Json) -> Audit:
     hops = tuple(_read_hop(**each) for each in written["hops"])
-    return Audit(hops, tuple(_read_certificate(**each) for each in written["certificates"]))
+    certificates = tuple(_read_certificate(**each) for each in written["certificates"])
+    return Audit(hops, certificates, msgspec.convert(written["inputs"], Inputs))
 
 
 def _hop(hop: HopReport) -> Json:
@@ -30,13 +37,17 @@ def _hop(hop: HopReport) -> Json:
     kind = written.pop("backend")[0]
     written |= {field: getattr(hop, field).path for field in _KINDS if field in written}
     written |= {"routes": [str(route) for route in hop.routes]} if hop.routes else {}
-    return {**written, "service": hop.backend.path, **({} if kind == "Service" else {"kind": kind})}
+    written |= {"strength": hop.strength.label, "manner": hop.manner, "service": hop.backend.path}
+    return written if kind == "Service" else {**written, "kind": kind}
 
 
-def _read_hop(service: str, kind: str = "Service", routes: tuple[str, ...] = (), **fields: Any) -> HopReport:
-    keys = {field: Key.read(_KINDS[field], path) for field, path in fields.items() if field in _KINDS}
-    leading = tuple(map(Key.parse, routes))
-    return msgspec.convert({**fields, **keys, "backend": Key.read(kind, service), "routes": leading}, HopReport)
+def _read_hop(
+    service: str, strength: str, manner: str, kind: str = "Service", routes: tuple[str, ...] = (), **fields: Any
+) -> HopReport:
+    """Reads a hop. Its `manner` follows from the other fields, and is written for people."""
+    keys: Json = {field: Key.read(_KINDS[field], path) for field, path in fields.items() if field in _KINDS}
+    keys |= {"backend": Key.read(kind, service), "routes": tuple(map(Key.parse, routes)), "strength": _STRENGTHS[strength]}
+    return msgspec.convert({**fields, **keys}, HopReport)
 
 
 def _certificate(found: CertificateReport) -> Json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -12,40 +12,21 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.envoy.clusters import cluster
 from lasthop.engine.plan.messages import CRASHED
 from lasthop.engine.plan.observation import Failure, Health, LeafCertificate
-from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused, SystemStore, Waiver
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.tls import Anchors, BackendTLS, Plaintext, Refused, TrustSource
 from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.plan.verdict import FAILING, Basis, Verdict
 from lasthop.engine.resolve.backends.reach import HOPS, REFUSED
 from lasthop.engine.resolve.gateways.ports import serves_nothing
-from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.hops.verdict import verdict
 from lasthop.engine.resolve.policies.targets import misaimed, strays
 from lasthop.engine.resolve.trust.waivers import describe
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.node import Crash
 from lasthop.engine.store.stages import Output
 
-
-class Manner(StrEnum):
-    VERIFIED = "verified"
-    PINNED_ONLY = "pinned only"
-    """The certificate or its key is known, and its names are not looked at."""
-    WAIVED = "waived"
-    PLAINTEXT = "plaintext"
-    PASSTHROUGH = "passthrough"
-    UDP = "udp"
-    FAILING = "failing closed"
-
-    @property
-    def asked(self) -> str:
-        """In words that do not say that it has happened."""
-        return "must be verified" if self is Manner.VERIFIED else str(self)
-
-
-class Source(StrEnum):
-    """What a certificate is verified against."""
-
-    CA = "CA"
-    SYSTEM = "System"
-    PINNED = "pinned"
+NAMED_CAS: Final = 2
+"""CAs that a line names."""
 
 
 class Observed(msgspec.Struct, frozen=True, order=True):
@@ -73,17 +54,29 @@ class Observed(msgspec.Struct, frozen=True, order=True):
 
 
 class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A row of the audit: the verdict on a hop in words, with the routes that lead over it and what was observed."""
+
     gateway: Key
     backend: Key
-    """A Service, or an XBackend, which asks for its TLS itself, so that its hops have no policy."""
+    """A Service, or an XBackend, which decides on its TLS itself, so that its hops have no policy."""
     port: int
-    manner: Manner
+    strength: Strength
+    """Of what is required, where connections fail."""
     detail: str
+    names: tuple[str, ...] = ()
+    """Any one of them must be in the certificate."""
+    basis: Basis | None = None
+    """None: there is no TLS, or it cannot be made."""
+    acknowledged: str = ""
+    """Who has acknowledged that it is as weak as it is."""
+    refused: bool = False
+    """Connections fail closed."""
+    outside: Protocol | None = None
+    """Passthrough or UDP, to which no policy applies."""
     policy: Key | None = None
     source: str = ""
-    """Of a verified hop: one of `Source`."""
+    """A `TrustSource`, of a hop that is fully verified."""
     waiver: Key | None = None
-    waives: str = ""
     why: str = ""
     owner: str = ""
     until: float = 0.0
@@ -93,9 +86,9 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
     file: str = ""
     line: int = 0
     missing: tuple[Key, ...] = ()
-    """The objects that it fails for want of."""
+    """The objects for want of which it fails."""
     observed: Observed | None = None
-    """None where nothing has been seen, or nobody could see it: of a folder, for instance."""
+    """None where nothing observes: of a folder, for instance."""
 
     @property
     def address(self) -> str:
@@ -112,14 +105,34 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def objects(self) -> Iterator[Key]:
-        """Where to look for what it says: the object that decides first."""
+        """The objects to look at, the one that decides first."""
         yield from filter(None, (self.waiver, self.policy))
         yield from (self.backend, *self.routes) if self.backend.kind == XBACKEND else (*self.routes, self.backend)
 
     @property
+    def in_effect(self) -> Strength | None:
+        """The strength of the connections that are made; None: they fail, or their TLS is not the gateway's."""
+        return None if self.refused or self.outside else self.strength
+
+    @property
+    def manner(self) -> str:
+        """How it is connected, in a word or two: `waived`, `failing closed`, `passthrough`."""
+        return FAILING if self.refused else self.outside or self.strength.group
+
+    @property
+    def required(self) -> str:
+        """The same in words that do not claim that a certificate has been verified."""
+        return "must be verified" if self.in_effect is Strength.VERIFIED else self.manner
+
+    @property
     def mode(self) -> str:
-        """One word for metrics: how it is verified, or that it is not."""
-        return self.waives or "".join(word.capitalize() for word in self.manner.split())
+        """The same as one word for metrics: `WaivedAll`, `FailingClosed`."""
+        found = self.in_effect
+        return "".join(word.capitalize() for word in self.manner.split()) if found is None else found.label
+
+    @property
+    def waives(self) -> str:
+        return self.strength.label if self.waiver else ""
 
 
 Reported = tuple[HopReport, tuple[Key, ...]]
@@ -127,23 +140,24 @@ Reported = tuple[HopReport, tuple[Key, ...]]
 
 
 def hop_report(g: Graph, hop: Hop) -> Reported:
-    """Returns the report of one hop; one that cannot be processed does not hide the others."""
-    found = _report.attempt(g, *hop)
-    return _crashed(g, hop) if isinstance(found, Crash) else found
+    """Returns the row of one hop; one that cannot be processed has no cluster, and does not hide the others."""
+    found = g.shielded(_report, hop)
+    crashed = HopReport(*hop[:3], Strength.TLS, CRASHED, refused=True)
+    return (crashed if isinstance(found, Crash) else found), tuple(HOPS.of(g, *hop))
 
 
 @query
 def refused_report(g: Graph, gateway: Key, backend: Key, port: int) -> Reported:
-    """Returns the report of a hop that routes ask for and no ReferenceGrant permits."""
+    """Returns the row of a hop that routes refer to and no ReferenceGrant permits."""
     routes = REFUSED.of(g, gateway, backend, port)
     sources = sorted({(route.kind, route.namespace) for route in routes})
     who = " and ".join(f"{kind}s of namespace {namespace}" for kind, namespace in sources)
     detail = f"no ReferenceGrant in namespace {backend.namespace} lets {who} refer to it"
-    return HopReport(gateway, backend, port, Manner.FAILING, detail), routes
+    return HopReport(gateway, backend, port, Strength.TLS, detail, refused=True), routes
 
 
 def joined(reports: Iterable[Reported]) -> list[HopReport]:
-    """Returns one line for each Gateway and port; all protocols that policies apply to share it."""
+    """Returns one row for each Gateway and port; all protocols that policies apply to share it."""
     routes: dict[HopReport, set[Key]] = {}
     for report, leading in reports:
         routes.setdefault(report, set()).update(leading)
@@ -151,69 +165,76 @@ def joined(reports: Iterable[Reported]) -> list[HopReport]:
     return sorted(whole, key=lambda report: report.order)
 
 
-@query
-def _report(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Reported:
-    hop = Hop(gateway, backend, port, protocol)
-    return _judged(g, hop), tuple(HOPS.of(g, *hop))
+def _row(found: Verdict) -> HopReport:
+    """Returns what every row has; `detail` is still to be filled in."""
+    known = found.verification
+    basics = (*found.hop[:3], found.strength, "", known.names, known.basis, known.acknowledged)
+    return HopReport(*basics, policy=found.policy)
 
 
-def _crashed(g: Graph, hop: Hop) -> Reported:
-    """Reports a hop that could not be computed, and so has no cluster, as failing."""
-    return HopReport(hop.gateway, hop.backend, hop.port, Manner.FAILING, CRASHED), tuple(HOPS.of(g, *hop))
+def _failing(found: Verdict, detail: str, missing: tuple[Key, ...] = ()) -> HopReport:
+    return msgspec.structs.replace(_row(found), detail=detail, refused=True, missing=missing)
 
 
-def _judged(g: Graph, hop: Hop) -> HopReport:
-    where = (hop.gateway, hop.backend, hop.port)
-    tls = hop_tls(g, *hop)
-    policy = None if isinstance(tls, Plaintext) else _policy(tls.source)
+def _report(g: Graph, hop: Hop) -> HopReport:
+    found = verdict(g, *hop)
+    tls = found.connection
     if isinstance(tls, Refused):
-        return HopReport(*where, Manner.FAILING, tls.why.text, policy, missing=tls.why.missing)
+        return _failing(found, tls.why.text, tls.why.missing)
     if unserved := serves_nothing(g, hop.gateway):
-        return HopReport(*where, Manner.FAILING, unserved.text, policy, missing=unserved.missing)
+        return _failing(found, unserved.text, unserved.missing)
     if cluster(g, *hop) is None:
-        return HopReport(*where, Manner.FAILING, "Envoy has refused its configuration; the log says why", policy)
-    if hop.protocol is Protocol.PASSTHROUGH:
-        return HopReport(*where, Manner.PASSTHROUGH, "the client's own TLS, to which no BackendTLSPolicy applies")
-    if hop.protocol is Protocol.UDP:
-        return HopReport(*where, Manner.UDP, "no TLS is possible")
-    return _of_tls(g, hop, where, tls)
+        return _failing(found, "Envoy has refused its configuration; the log says why")
+    report = msgspec.structs.replace(_row(found), outside=None if hop.protocol.policed else hop.protocol)
+    if isinstance(tls, Plaintext):
+        detail, named = _plaintext(g, hop)
+        return msgspec.structs.replace(report, detail=detail, policy=named)
+    waiver = tls.waiver
+    if waiver is None:
+        return msgspec.structs.replace(report, detail=_against(tls), source=tls.against or "")
+    return msgspec.structs.replace(
+        report,
+        detail=describe(waiver),
+        waiver=waiver.key,
+        why=waiver.reason,
+        owner=waiver.owner,
+        until=waiver.expires or 0.0,
+    )
 
 
-def _of_tls(g: Graph, hop: Hop, where: tuple[Key, Key, int], tls: BackendTLS | Plaintext) -> HopReport:
-    match tls:
-        case BackendTLS(waiver=Waiver() as waiver):
-            return HopReport(
-                *where,
-                Manner.WAIVED,
-                describe(waiver),
-                _policy(tls.source),
-                waiver=waiver.key,
-                waives=waiver.mode,
-                why=waiver.reason,
-                owner=waiver.owner,
-                until=waiver.expires or 0.0,
-            )
-        case BackendTLS() if tls.pinned_only:
-            return HopReport(*where, Manner.PINNED_ONLY, "by hash, whatever its names and dates", _policy(tls.source))
-        case BackendTLS():
-            source = Source.PINNED if tls.pins else Source.SYSTEM if isinstance(tls.trust, SystemStore) else Source.CA
-            against = {Source.PINNED: "pinned", Source.SYSTEM: "the system's CAs", Source.CA: "its own CA"}[source]
-            detail = f"{against}, for {' or '.join(str(name) for name in tls.names)}"
-            return HopReport(*where, Manner.VERIFIED, detail, _policy(tls.source), source)
+def _against(tls: BackendTLS) -> str:
+    names = " or ".join(str(name) for name in tls.names)
+    match tls.against:
+        case TrustSource.PINNED:
+            return f"pinned, for {names}"
+        case TrustSource.SYSTEM:
+            return f"the system's CAs, for {names}"
+        case TrustSource.CA:
+            return f"{_cas(tls)}, for {names}"
         case _:
-            if hop.backend.kind == XBACKEND:
-                return HopReport(*where, Manner.PLAINTEXT, "its own tls.mode is None")
-            missing = [(stray.policy, stray.target) for stray in strays(g, hop.backend)]
-            missing += [(policy, f"{hop.backend.kind} {name}") for policy, name in misaimed(g, hop.backend)]
-            detail = "no BackendTLSPolicy names this port"
-            if not missing:
-                return HopReport(*where, Manner.PLAINTEXT, detail)
-            misses = "; ".join(f"{policy} names {name}, which does not exist" for policy, name in missing)
-            return HopReport(*where, Manner.PLAINTEXT, f"{detail}: {misses}", missing[0][0])
+            return "by hash, whatever its names and dates"
 
 
-def _policy(source: Key | None) -> Key | None:
-    return source if source and source.kind == "BackendTLSPolicy" else None
+def _cas(tls: BackendTLS) -> str:
+    """Returns the CAs as `CA corp`, the first few of them; `HopReport.basis` has their fingerprints."""
+    cas = tls.trust.cas if isinstance(tls.trust, Anchors) else ()
+    more = f" and {len(cas) - NAMED_CAS} more" if len(cas) > NAMED_CAS else ""
+    return f"CA {', '.join(ca.subject for ca in cas[:NAMED_CAS])}{more}"
+
+
+def _plaintext(g: Graph, hop: Hop) -> tuple[str, Key | None]:
+    """Returns why a hop is plaintext, and the policy that may be meant for it."""
+    if hop.protocol is Protocol.PASSTHROUGH:
+        return "the client's own TLS, to which no BackendTLSPolicy applies", None
+    if hop.protocol is Protocol.UDP:
+        return "no TLS is possible", None
+    if hop.backend.kind == XBACKEND:
+        return "its own tls.mode is None", None
+    missing = [(stray.policy, stray.target) for stray in strays(g, hop.backend)]
+    missing += [(policy, f"{hop.backend.kind} {name}") for policy, name in misaimed(g, hop.backend)]
+    misses = "; ".join(f"{policy} names {name}, which does not exist" for policy, name in missing)
+    detail = "no BackendTLSPolicy names this port"
+    return (f"{detail}: {misses}", missing[0][0]) if missing else (detail, None)
 
 
 REFUSALS = Output("refused-references", REFUSED, refused_report)

@@ -7,21 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from lasthop.engine.outputs.audit.certificates import CertificateReport, Role, each_once
-from lasthop.engine.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.engine.outputs.audit.hops import HopReport, Observed
 from lasthop.engine.plan.observation import MAX_CERTIFICATES, EndpointSeen, HopSeen, LeafCertificate
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.hops.observed import port_states, present_endpoints, seen_now
 from lasthop.engine.store.graph import Graph
 
-_WITHOUT_TLS = frozenset((Manner.PLAINTEXT, Manner.PASSTHROUGH, Manner.UDP))
-"""Of the gateway's own."""
-_OTHER = {Manner.PASSTHROUGH: Protocol.PASSTHROUGH, Manner.UDP: Protocol.UDP}
-
 
 def hops_of(report: HopReport) -> list[Hop]:
     """Returns the hops that share a line: all protocols that policies apply to."""
-    other = _OTHER.get(report.manner)
-    protocols = [other] if other else [protocol for protocol in Protocol if protocol.policed]
+    protocols = [report.outside] if report.outside else [protocol for protocol in Protocol if protocol.policed]
     return [Hop(report.gateway, report.backend, report.port, protocol) for protocol in protocols]
 
 
@@ -63,7 +59,7 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
 def _over_tls(g: Graph, report: HopReport, hop: Hop, seen: HopSeen) -> list[EndpointSeen]:
     """Returns the endpoints that were connected to with TLS, where that still says something: they exist, and TLS is used."""
     found = [each for each in seen.endpoints if each.tls_version]
-    if not found or report.manner in _WITHOUT_TLS:
+    if not found or report.outside or report.in_effect is Strength.PLAINTEXT:
         return []
     present = present_endpoints(g, *hop[1:])
     return found if present is None else [each for each in found if each.address in present]

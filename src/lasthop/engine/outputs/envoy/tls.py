@@ -15,7 +15,8 @@ from google.protobuf.wrappers_pb2 import UInt32Value
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.envoy.encode import encode, field, over_ads, packed
-from lasthop.engine.plan.tls import Anchors, BackendTLS, Mode, San, SanType, Trust
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.tls import Anchors, BackendTLS, San, SanType, Trust
 from lasthop.engine.plan.tls_options import TLSOptions
 
 SESSION_KEYS: Final = 64
@@ -77,14 +78,14 @@ def _alike(options: TLSOptions, alpn: tuple[str, ...]) -> bytes:
 def _validation(tls: BackendTLS) -> bytes:
     """Encodes what is checked, as a field of a CommonTlsContext. Nothing, which Envoy takes as "check nothing", only where
     everything is waived."""
-    if tls.mode is Mode.WAIVED_ALL:
+    if tls.strength is Strength.WAIVED_ALL:
+        if tls.waiver is None or tls.waiver.strength is not Strength.WAIVED_ALL:
+            raise ValueError(f"{tls.source} would check nothing, and no waiver allows that")
         return b""
-    if tls.trust is None and not tls.pins:
-        raise ValueError(f"{tls.source} would check nothing, and no waiver allows that")
     checks = [field(_TRUSTED_CA, _trusted_ca(tls.trust))] if tls.trust else []
     checks += [field(_NAMES, _matcher(name)) for name in tls.names]
     anchors = tls.trust if isinstance(tls.trust, Anchors) else Anchors(b"")
-    if tls.pins or anchors.crl or anchors.crl_of_leaf or tls.mode is Mode.WAIVED_EXPIRY:
+    if tls.pins or anchors.crl or anchors.crl_of_leaf or tls.strength is Strength.WAIVED_EXPIRY:
         checks.append(encode(_rare_checks(tls, anchors)))
     return field(_VALIDATION, b"".join(checks))
 
@@ -97,7 +98,7 @@ def _rare_checks(tls: BackendTLS, anchors: Anchors) -> common_pb2.CertificateVal
         verify_certificate_hash=sorted(pin.hex() for pin in tls.pins.certificates),
         crl=base_pb2.DataSource(inline_bytes=anchors.crl) if anchors.crl else None,
         only_verify_leaf_cert_crl=anchors.crl_of_leaf,
-        allow_expired_certificate=tls.mode is Mode.WAIVED_EXPIRY,
+        allow_expired_certificate=tls.strength is Strength.WAIVED_EXPIRY,
     )
 
 

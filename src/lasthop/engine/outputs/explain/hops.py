@@ -15,6 +15,7 @@ from lasthop.engine.outputs.findings.endpoints import fate
 from lasthop.engine.plan.observation import Health
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.reasons import BACKEND_NOT_FOUND
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.app_protocols import annotation_for_tls
@@ -22,7 +23,7 @@ from lasthop.engine.resolve.backends.backends import endpoints
 from lasthop.engine.resolve.backends.missing_endpoints import missing_endpoints
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.hops.observed import NOT_TRIED, hop_state, port_states
-from lasthop.engine.resolve.hops.verification import weakening
+from lasthop.engine.resolve.hops.weakening import weakening
 from lasthop.engine.resolve.policies.conditions import precedence
 from lasthop.engine.resolve.policies.targets import WHOLE, Claim, claims, misaimed, port_winner
 from lasthop.engine.resolve.settings import OBSERVES, SYSTEM_STORE
@@ -45,7 +46,7 @@ def hop_fact(g: Graph, hop: Hop, prefix: str) -> Fact:
     said, tls = f"{prefix}{hop.backend} port {hop.port}", hop_tls(g, *hop)
     if isinstance(tls, Refused) and tls.problem.reason == BACKEND_NOT_FOUND:
         return bad(f"{said}: refused, ", object=hop.backend, why=tls.problem)
-    less = weakening(g, hop.gateway, hop.backend, hop.port) if hop.protocol.policed else None
+    less = weakening(g, hop)
     lost = (bad(f"verified less than before, because {less.because}", object=less.policy),) if less else ()
     facts = (tls_fact(g, hop), *lost, endpoints_fact(g, hop), *observed_fact(g, hop))
     return Fact(said, worst(facts), facts, hop.backend)
@@ -96,7 +97,8 @@ def checks(tls: BackendTLS) -> Iterator[Fact]:
     if tls.pins:
         count = len(tls.pins.keys) + len(tls.pins.certificates)
         what = "the one that is pinned" if count == 1 else f"one of {count} that are pinned"
-        yield plain(f"the certificate or its key must be {what}{', whatever its names and dates' if tls.pinned_only else ''}")
+        alone = ", whatever its names and dates" if tls.strength is Strength.PINNED_ONLY else ""
+        yield plain(f"the certificate or its key must be {what}{alone}")
     if limits := str(tls.options):
         yield plain(limits)
 

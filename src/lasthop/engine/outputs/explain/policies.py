@@ -10,7 +10,8 @@ from lasthop.base.api.policies import PolicyTargetReference
 from lasthop.engine.outputs.explain.fact import Fact, State, bad, good, plain, warning, worst
 from lasthop.engine.outputs.explain.hops import REFERS, checks, observed_fact, trust
 from lasthop.engine.plan.problem import invalid
-from lasthop.engine.plan.tls import BackendTLS, HopTLS, Refused
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.reach import HOPS, REACH
 from lasthop.engine.resolve.gateways.ports import serves_nothing
@@ -25,8 +26,8 @@ from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
 
 CHECKED = {
-    False: "chain, dates and names of the backend's certificate are checked",
-    True: "the backend's certificate or its key is pinned; its names and dates are not looked at",
+    Strength.VERIFIED: "chain, dates and names of the backend's certificate are checked",
+    Strength.PINNED_ONLY: "the backend's certificate or its key is pinned; its names and dates are not looked at",
 }
 
 
@@ -63,7 +64,7 @@ def _validity(g: Graph, key: Key) -> Fact:
         return warning("valid, but a CA reference is left out", *facts)
     if wanted.waiver:
         return warning(f"valid, and weakened where the Gateway's operator allows it: {describe(wanted.waiver)}", *facts)
-    return good(f"valid: {CHECKED[wanted.pinned_only]}", *facts)
+    return good(f"valid: {CHECKED[wanted.strength]}", *facts)
 
 
 def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
@@ -106,12 +107,12 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
             yield _connected(g, Hop(gateway, service, port, Protocol.TCP), tls, by)
 
 
-def _connected(g: Graph, hop: Hop, tls: HopTLS, by: Fact) -> Fact:
+def _connected(g: Graph, hop: Hop, tls: BackendTLS | Plaintext, by: Fact) -> Fact:
     """Describes a hop that is under the policy, with what has happened on it."""
     seen = tuple(observed_fact(g, hop))
     facts, said = (by, *seen), f"{hop.gateway}, port {hop.port}: TLS"
-    if isinstance(tls, BackendTLS) and tls.waiver:
-        return Fact(f"{said}, {LOST[tls.mode]}", worst((warning(""), *seen)), facts, hop.gateway)
+    if tls.strength in LOST:
+        return Fact(f"{said}, {LOST[tls.strength]}", worst((warning(""), *seen)), facts, hop.gateway)
     verified = any(fact.state is State.GOOD for fact in seen)
     return Fact(f"{said}, {'verified' if verified else 'must be verified'}", worst((good(""), *seen)), facts, hop.gateway)
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from lasthop.base.api import routes as api
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.audit.hops import Manner, hop_report
+from lasthop.engine.outputs.audit.hops import hop_report
 from lasthop.engine.outputs.envoy.route_messages import DEFAULT_PORTS, INTERNAL_ERROR, Listening
 from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain
 from lasthop.engine.outputs.explain.hops import hop_fact
@@ -67,9 +67,9 @@ def _forwarded(
     rewritten = _rewritten(request, forward.rewrite, forward.backends[0].rewrite)
     facts = [*filters, *_sent(request, rewritten), *_limits(forward)]
     total = sum(backend.weight for backend in forward.backends)
-    shares, hops = [], []
+    shares, hops, required = [], [], ""
     for number, backend in enumerate(forward.backends):
-        share, fact = _share(g, key, rule, backend, number, total, request)
+        share, fact, required = _share(g, key, rule, backend, number, total, request)
         shares.append(share)
         hops.append(fact)
     names = ", ".join(f"{s.backend}:{s.port}" if s.backend else "nowhere" for s in shares)
@@ -77,26 +77,27 @@ def _forwarded(
     if alone and alone.status:
         said = f"{alone.status}: {names} cannot be used" if alone.backend else f"{alone.status}: its backend must not be used"
         return Result(Action.RESPOND, said, (*facts, *hops), alone.status, "", *rewritten, tuple(shares))
-    how = f" ({Manner(alone.manner).asked})" if alone else " by weight"
+    how = f" ({required})" if alone else " by weight"
     return Result(Action.FORWARD, f"forwarded to {names}{how}", (*facts, *hops), 0, "", *rewritten, tuple(shares))
 
 
-def _share(g: Graph, key: Key, rule: int, backend: Backend, number: int, total: int, request: Request) -> tuple[Share, Fact]:
+def _share(
+    g: Graph, key: Key, rule: int, backend: Backend, number: int, total: int, request: Request
+) -> tuple[Share, Fact, str]:
+    """Returns a backend's share, what explains it, and how the connection is to be verified."""
     part = backend.weight / total
     words = f"{backend.weight} of {total} ({part:.1%}) to " if part < 1 else "to "
     if backend.hop is None:
-        return Share("", share=part, status=_status(request)), _unfollowed(g, key, rule, number, words, request)
+        return Share("", share=part, status=_status(request)), _unfollowed(g, key, rule, number, words, request), ""
     hop = backend.hop
     if backend.upgrades_apart and request.upgrade:
         hop = hop._replace(protocol=Protocol.H1_UPGRADE)
     report, _ = hop_report(g, hop)
-    status = _status(request) if report.manner is Manner.FAILING else 0
+    status = _status(request) if report.refused else 0
     if not status and not endpoints(g, hop.backend, hop.port, hop.protocol.transport).endpoints:
         status = UNAVAILABLE
-    share = Share(
-        str(hop.backend), hop.port, part, hop.protocol, str(report.manner), report.policy_path, report.detail, status
-    )
-    return share, hop_fact(g, hop, words)
+    share = Share(str(hop.backend), hop.port, part, hop.protocol, report.manner, report.policy_path, report.detail, status)
+    return share, hop_fact(g, hop, words), report.required
 
 
 def _unfollowed(g: Graph, key: Key, rule: int, number: int, words: str, request: Request) -> Fact:
@@ -228,6 +229,6 @@ def stream_shares(g: Graph, backends: tuple[Backend, ...]) -> tuple[tuple[Share,
             continue
         report, _ = hop_report(g, backend.hop)
         where = (str(backend.hop.backend), backend.hop.port, part, backend.hop.protocol)
-        shares.append(Share(*where, str(report.manner), report.policy_path, report.detail))
+        shares.append(Share(*where, report.manner, report.policy_path, report.detail))
         facts.append(hop_fact(g, backend.hop, words))
     return tuple(shares), tuple(facts)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.reasons import NO_LONGER_VERIFIED
-from lasthop.engine.plan.verification import Weakening
-from lasthop.engine.resolve.hops.verification import WEAKENED_PORTS, WEAKENED_ROUTES, port_weakening
+from lasthop.engine.plan.verdict import Weakening
+from lasthop.engine.resolve.hops.weakening import WEAKENED_PORTS, WEAKENED_ROUTES, port_weakening
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.stages import Output
 

@@ -22,7 +22,7 @@ from lasthop.engine.resolve.gateways.gateways import CLIENT_CERTIFICATE, client_
 from lasthop.engine.resolve.gateways.listener_sets import ACCEPTED_SETS
 from lasthop.engine.resolve.gateways.ports import port_problem
 from lasthop.engine.resolve.hops.hop_index import WITHOUT_ROOM
-from lasthop.engine.resolve.hops.verification import WEAKENED
+from lasthop.engine.resolve.hops.weakening import WEAKENED
 from lasthop.engine.resolve.policies.waiver_index import WAIVED
 from lasthop.engine.resolve.settings import INFRASTRUCTURE, PROXY, settings
 from lasthop.engine.resolve.trust.trust import pair_dates, pair_out_of_date

@@ -19,7 +19,7 @@ from lasthop.engine.plan.problem import joined
 from lasthop.engine.plan.routing import Parent
 from lasthop.engine.resolve.gateways.gateways import without_effect
 from lasthop.engine.resolve.hops.failing import FAILING_ROUTES, unconnected
-from lasthop.engine.resolve.hops.verification import WEAKENED_ROUTES, weakened
+from lasthop.engine.resolve.hops.weakening import WEAKENED_ROUTES, weakened
 from lasthop.engine.resolve.routing.attachment import parents
 from lasthop.engine.resolve.routing.budgets import verdict_at
 from lasthop.engine.resolve.routing.routes import PROTOCOLS, RouteVerdict, read_route

@@ -15,7 +15,7 @@ from lasthop.engine.resolve.backends.xbackends import client_certificate, spec_p
 from lasthop.engine.resolve.gateways.gateways import age
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.hops.observed import connected
-from lasthop.engine.resolve.hops.verification import WEAKENED_POLICIES, weakened
+from lasthop.engine.resolve.hops.weakening import WEAKENED_POLICIES, weakened
 from lasthop.engine.resolve.policies.conditions import degraded
 from lasthop.engine.resolve.policies.judgement import judgement
 from lasthop.engine.store.graph import Graph, query

@@ -22,7 +22,8 @@ from lasthop.base.api.routes import SessionPersistence
 from lasthop.engine.plan import problem as problems
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.problem import Problem
-from lasthop.engine.plan.tls import BackendTLS, HopTLS, Mode
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.tls import BackendTLS, HopTLS
 from lasthop.engine.plan.upstream import Endpoint, Endpoints, EndpointsKind, Protocol
 from lasthop.engine.resolve.backends.grants import permitted
 from lasthop.engine.resolve.gateways.profiles import backend_rules
@@ -127,7 +128,7 @@ def external_hostname_problem(g: Graph, gateway: Key, key: Key, tls: HopTLS) -> 
     if rules.external_hostnames or (rules.external_hostnames is None and settings(g).external_names):
         return None
     # Of what a waiver may leave out only the dates say nothing about who answers.
-    if rules.external_hostnames is None and isinstance(tls, BackendTLS) and tls.mode in (Mode.STRICT, Mode.WAIVED_EXPIRY):
+    if rules.external_hostnames is None and isinstance(tls, BackendTLS) and tls.strength >= Strength.WAIVED_EXPIRY:
         return None
     if rules.external_hostnames is None:
         why = "in a cluster an external hostname is used only over TLS that the gateway verifies"

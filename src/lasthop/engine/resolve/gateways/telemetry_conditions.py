@@ -24,7 +24,7 @@ from lasthop.engine.resolve.gateways.telemetry import (
 )
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.hops.observed import connected
-from lasthop.engine.resolve.hops.verification import WEAKENED_ROUTES, weakened
+from lasthop.engine.resolve.hops.weakening import WEAKENED_ROUTES, weakened
 from lasthop.engine.resolve.policies.targets import rule_of
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import read

@@ -1,4 +1,4 @@
-"""What is listed of a hop by how it is connected: by one indexer, because of most hops nothing is."""
+"""Indexes hops by how they are connected. One indexer serves all these indexes, because most hops appear in none."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.reach import HOPS
 from lasthop.engine.resolve.hops.failing import failing_routes
 from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.hops.weakening import weakened_hop
 from lasthop.engine.resolve.policies.ancestors import ancestors
 from lasthop.engine.resolve.policies.waiver_index import waived_port
 from lasthop.engine.resolve.trust.client_certificates import client_secret
@@ -23,8 +24,8 @@ WITHOUT_ROOM = Index[Key, Key]("without-room")
 
 @indexer(HOPS, patient=True)
 def index_hops(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    """Lists the client certificate and the waiver that are used on a hop, routes to a port without a policy that fails, and a
-    policy whose status is full."""
+    """Lists the client certificate and the waiver that are used on a hop, what is weaker than it was, routes to a port without
+    a policy that fails, and a policy whose status is full."""
     tls, hop = hop_tls(g, gateway, backend, port, protocol), Hop(gateway, backend, port, protocol)
     match tls:
         case BackendTLS():
@@ -34,3 +35,4 @@ def index_hops(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protoc
             yield from failing_routes(g, hop)
         case Refused(source=Key(kind="BackendTLSPolicy") as policy) if gateway in ancestors(g, policy).without_room:
             yield WITHOUT_ROOM.entry((gateway,), policy)
+    yield from weakened_hop(g, hop)

@@ -178,7 +178,7 @@ def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
         message = f"{policy} misses its target: {stray_text(g, hop.backend, missing[0])}"
         return Refused(Problem(reasons.TARGET_NOT_FOUND, message, about=(policy, hop.backend)), policy)
     tls = _plaintext(g, hop)
-    if isinstance(tls, Plaintext) and (unknown := _unknown(g, hop)):
+    if isinstance(tls, Plaintext) and (unknown := policies_unknown(g, hop)):
         return Refused(problems.policies_unknown(unknown, hop.backend.namespace))
     return tls
 
@@ -186,11 +186,11 @@ def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
 def _needs_proof(g: Graph, hop: Hop) -> bool:
     """Returns whether a hop whose policies are unknown is closed. One over which no route leads has no cluster, so nobody
     proves anything of it, and a route that is not attached is not to blame for that."""
-    unknown = _unknown(g, hop)
+    unknown = policies_unknown(g, hop)
     return unknown is None or not unknown.provable or HOPS.size(g, *hop) > 0
 
 
-def _unknown(g: Graph, hop: Hop) -> Unknown | None:
+def policies_unknown(g: Graph, hop: Hop) -> Unknown | None:
     """Returns why it is not known whether a policy names the port; None: absence is proven."""
     if ABSENCE_PROVEN.of(g, hop.backend, hop.port):
         return None

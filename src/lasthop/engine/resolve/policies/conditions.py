@@ -19,7 +19,7 @@ from lasthop.engine.resolve.backends.reach import REACH
 from lasthop.engine.resolve.gateways.ports import serves_nothing
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.hops.observed import connected
-from lasthop.engine.resolve.hops.verification import WEAKENED_POLICIES, weakened
+from lasthop.engine.resolve.hops.weakening import WEAKENED_POLICIES, weakened
 from lasthop.engine.resolve.policies import targets
 from lasthop.engine.resolve.policies.ancestors import ancestors, reached_by
 from lasthop.engine.resolve.policies.judgement import judgement
@@ -192,7 +192,7 @@ def unreached(g: Graph, policy: Key) -> Problem | None:
 
 def degraded(waiver: Waiver) -> Condition:
     """Returns the condition of a policy while its waiver is in effect; otherwise there is none."""
-    return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.mode, describe(waiver))
+    return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.strength.label, describe(waiver))
 
 
 def hops_under(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> list[Hop]:

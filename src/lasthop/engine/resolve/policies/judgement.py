@@ -86,7 +86,6 @@ def judgement(g: Graph, source: Key) -> Judgement | None:
         sni=validation.hostname,
         trust=verified.trust,
         names=_names(validation) if verified.names else (),
-        mode=verified.mode,
         pins=verified.pins,
         waiver=verified.waiver,
         options=parsed.options,

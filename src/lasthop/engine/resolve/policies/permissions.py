@@ -15,6 +15,7 @@ from lasthop.base.api.profiles import PREFIX
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.problem import Problem, invalid
 from lasthop.engine.plan.profile import BackendRules, PlaintextBackends
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Anchors, BackendTLS, Waiver
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backends import declares_plaintext
@@ -38,7 +39,7 @@ def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem |
     rules = backend_rules(g, gateway)
     if wanted.waiver and (problem := _waiver_problem(g, rules, wanted.waiver)):
         return problem
-    if wanted.pinned_only and not rules.pinned_only:
+    if wanted.strength is Strength.PINNED_ONLY and not rules.pinned_only:
         message = f"pins alone check neither names nor dates, and that is denied here ({rules.by})"
         remedy = "give the PinSet CAs, or the certificate itself (`lasthop pin`)"
         return Problem(reasons.PINNED_ONLY_NOT_PERMITTED, message, remedy=remedy)

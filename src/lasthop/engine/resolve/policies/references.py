@@ -22,7 +22,8 @@ from lasthop.base.api.policies import BackendTLSPolicyValidation, LocalObjectRef
 from lasthop.base.api.profiles import GROUP
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.problem import Problem, invalid, invalid_kind, joined
-from lasthop.engine.plan.tls import Anchors, Mode, Pins, Trust, Waiver
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.tls import Anchors, Pins, Trust, Waiver
 from lasthop.engine.resolve.settings import SYSTEM_STORE
 from lasthop.engine.resolve.trust.certificates import trusted, union, weakest
 from lasthop.engine.resolve.trust.pins import PinnedTrust, pinned
@@ -41,9 +42,8 @@ ORDER: Final = (reasons.INVALID_KIND, reasons.INVALID_CA_CERTIFICATE_REF)
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """Mode x trust source, with its bytes, or what is wrong with it."""
+    """The trust source, with its bytes, and the waiver, or what is wrong with them."""
 
-    mode: Mode
     trust: Trust | None
     pins: Pins
     waiver: Waiver | None
@@ -92,8 +92,8 @@ class _References(msgspec.Struct, frozen=True):
     waiver: Waiver | None
 
     @property
-    def mode(self) -> Mode:
-        return self.waiver.mode if self.waiver else Mode.STRICT
+    def waived(self) -> Strength | None:
+        return self.waiver.strength if self.waiver else None
 
     @property
     def system(self) -> bool:
@@ -105,7 +105,7 @@ class _References(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> bool:
-        return self.mode not in (Mode.WAIVED_ALL, Mode.WAIVED_NAMES) and not self.only_pins
+        return self.waived not in (Strength.WAIVED_ALL, Strength.WAIVED_NAMES) and not self.only_pins
 
 
 def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidation, field: str) -> Verification:
@@ -118,7 +118,7 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
         state = ref_state(g, namespace, entry.ref)
         warnings += state.warnings
         # With Expiry waived an anchor that is out of date is as good as any.
-        if state.problem is None or (refs.mode is Mode.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
+        if state.problem is None or (refs.waived is Strength.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
             usable.append(entry.ref)
         else:
             (fatal if revokes(g, namespace, entry.ref) else left_out).append(entry.fault(state.problem))
@@ -126,19 +126,18 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
     if pins and pins.leaves and not (pins.cas or pins.system):
         out_of_date, soon = dates(g, pins.anchors, f"PinSet {refs.pin_sets[0].ref.name}", "certificate")
         warnings += soon
-        if out_of_date and refs.mode is not Mode.WAIVED_EXPIRY:
+        if out_of_date and refs.waived is not Strength.WAIVED_EXPIRY:
             left_out.append(refs.pin_sets[0].fault(out_of_date))
             anchors = False
     wrong = [*_source(validation)] or [*_combination(refs), *_system(g, refs), *_unchecked(refs, validation)]
     problem = _problem(refs, [invalid(text) for text in wrong], fatal, left_out, anchors)
     trust = None if problem else SYSTEM_STORE.of(g) if refs.system else _anchors(g, namespace, usable, pins)
     # Nothing to check against is only ever what a waiver of All says.
-    if not (problem or trust or refs.only_pins or refs.mode is Mode.WAIVED_ALL):
+    if not (problem or trust or refs.only_pins or refs.waived is Strength.WAIVED_ALL):
         problem = invalid("nothing is left to check against")
     faults = [*fatal, *left_out]
     where = f"{field}.{faults[0].field}" if faults else field
     return Verification(
-        mode=refs.mode,
         trust=trust,
         pins=pins.pins if pins else NO_PINS,
         waiver=refs.waiver,
@@ -227,9 +226,9 @@ def _combination(refs: _References) -> Iterator[str]:
         yield f"PinSet {name} cannot be combined with CAs, because a list of CAs means any of them; put them into the PinSet"
     if refs.waiver is None:
         return
-    if refs.mode is Mode.WAIVED_ALL and len(refs.entries) > len(refs.waivers):
+    if refs.waived is Strength.WAIVED_ALL and len(refs.entries) > len(refs.waivers):
         yield "a waiver of All must be the only reference, as nothing else would be checked; remove it or the other references"
-    elif refs.mode is not Mode.WAIVED_ALL and len(refs.entries) == len(refs.waivers):
+    elif refs.waived is not Strength.WAIVED_ALL and len(refs.entries) == len(refs.waivers):
         virtual = f"{{group: {SYSTEM.group}, kind: {SYSTEM.kind}, name: {SYSTEM.name}}}"
         yield f"only a waiver is given; to say what is still checked, add a CA, a PinSet or {virtual}"
     elif refs.only_pins:
@@ -246,7 +245,7 @@ def _system(g: Graph, refs: _References) -> Iterator[str]:
 
 def _unchecked(refs: _References, validation: BackendTLSPolicyValidation) -> Iterator[str]:
     if validation.subject_alt_names and not refs.names:
-        by = "pins alone cannot check them" if refs.mode is Mode.STRICT else "the waiver waives them"
+        by = "pins alone cannot check them" if refs.waived is None else "the waiver waives them"
         yield f"subjectAltNames are given but not checked, because {by}; remove them"
 
 

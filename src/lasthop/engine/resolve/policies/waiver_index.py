@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.plan.tls import BackendTLS, Mode
+from lasthop.engine.plan.tls import BackendTLS
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.sources import Entry, Index
@@ -18,7 +18,7 @@ WAIVED = Index[Key, tuple[Key, int]]("waived")
 
 
 def waived_port(hop: Hop, tls: BackendTLS) -> Iterator[Entry]:
-    if tls.mode is not Mode.STRICT:
+    if tls.waiver:
         yield WAIVED_PORTS.entry((hop.gateway, hop.backend, hop.port), hop.protocol)
 
 

@@ -9,16 +9,18 @@ from lasthop.base.api.meta import Key
 from lasthop.base.api.verification import VerificationWaiver
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.problem import Problem, invalid_ca_certificate_ref, not_found
-from lasthop.engine.plan.tls import Mode, Waiver
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.tls import Waiver
 from lasthop.engine.resolve.trust.trust import minute
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import read
 
-MODES: Final = {"All": Mode.WAIVED_ALL, "Names": Mode.WAIVED_NAMES, "Expiry": Mode.WAIVED_EXPIRY}
+WAIVES: Final = {"All": Strength.WAIVED_ALL, "Names": Strength.WAIVED_NAMES, "Expiry": Strength.WAIVED_EXPIRY}
+"""The field `waives`, as users write it."""
 LOST: Final = {
-    Mode.WAIVED_ALL: "nothing of the backend's certificate is checked",
-    Mode.WAIVED_NAMES: "the names in the backend's certificate are not checked",
-    Mode.WAIVED_EXPIRY: "the dates of the backend's certificate are not checked",
+    Strength.WAIVED_ALL: "nothing of the backend's certificate is checked",
+    Strength.WAIVED_NAMES: "the names in the backend's certificate are not checked",
+    Strength.WAIVED_EXPIRY: "the dates of the backend's certificate are not checked",
 }
 SOON: Final = timedelta(days=7)
 """How long before it ends a waiver is worth a warning."""
@@ -33,14 +35,14 @@ def waiver(g: Graph, key: Key) -> Waiver | Problem:
         return not_found(reasons.INVALID_CA_CERTIFICATE_REF, key, remedy)
     spec = obj.spec
     expires = moment(spec.expires) if spec.expires else None
-    if spec.waives not in MODES or (spec.expires and expires is None):
-        wrong = f"waives {spec.waives!r}" if spec.waives not in MODES else f"expires {spec.expires!r}"
+    if spec.waives not in WAIVES or (spec.expires and expires is None):
+        wrong = f"waives {spec.waives!r}" if spec.waives not in WAIVES else f"expires {spec.expires!r}"
         return invalid_ca_certificate_ref(f"{key}: {wrong} is not understood", key, remedy="correct it")
     if expires is not None and not g.before(expires):
         remedy = "fix the backend's certificate and remove the reference, or have its owner extend it"
         return Problem(reasons.WAIVER_EXPIRED, f"{key} expired on {minute(expires)}", remedy=remedy, about=(key,))
     created = moment(obj.metadata.creation_timestamp) or 0.0
-    return Waiver(key, MODES[spec.waives], _one_line(spec.reason), _one_line(spec.owner), expires, created)
+    return Waiver(key, WAIVES[spec.waives], _one_line(spec.reason), _one_line(spec.owner), expires, created)
 
 
 def _one_line(text: str) -> str:
@@ -61,4 +63,4 @@ def describe(waiver: Waiver) -> str:
     """Describes what is not checked, why, by whom and until when, for status, findings and the audit."""
     owner = f", {waiver.owner}" if waiver.owner else ""
     until = f"until {minute(waiver.expires)}" if waiver.expires is not None else "without an end"
-    return f'{LOST[waiver.mode]} ({waiver.key}: "{waiver.reason}"{owner}), {until}'
+    return f'{LOST[waiver.strength]} ({waiver.key}: "{waiver.reason}"{owner}), {until}'

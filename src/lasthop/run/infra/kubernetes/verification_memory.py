@@ -17,12 +17,12 @@ from lasthop.base.api.documents import Json
 from lasthop.base.text.on_change import OnChange
 from lasthop.edge.kubernetes.client import path_of
 from lasthop.edge.kubernetes.errors import ApiError
-from lasthop.engine.outputs.audit.changes import Record, joined
+from lasthop.engine.memory.codec import Damaged, Encoder, Memory, lost, pack, unpack
+from lasthop.engine.memory.record import Record, joined
 from lasthop.run.infra import memory
 from lasthop.run.infra.kubernetes.api import Api, find
 from lasthop.run.infra.kubernetes.manifests import encoded
 from lasthop.run.infra.kubernetes.names import MANAGED_BY, MANAGER
-from lasthop.run.infra.memory import Damaged, Memory
 
 CONFIG_MAP: Final = "lasthop-verification"
 """RBAC refers to it."""
@@ -56,11 +56,13 @@ class VerificationConfigMap:
         may_write: Callable[[], bool],
         problem: Callable[[str], None],
         lost: Callable[[str], None],
+        adopt: Callable[[Record], None],
     ) -> None:
         """`version` changes whenever `current()` does; `may_write` returns whether this replica leads. `lost` records what has
-        happened to the ConfigMap, so that `current()` has it."""
+        happened to the ConfigMap, so that `current()` has it. `adopt` takes the record as it was written: merged with that of
+        other replicas."""
         self._api, self._namespace, self._version, self._current = api, namespace, version, current
-        self._may_write, self._problem, self._lost = may_write, OnChange(problem), lost
+        self._may_write, self._problem, self._lost, self._adopt = may_write, OnChange(problem), lost, adopt
         self._written: object = None
         self._stored: Json | None = None
         """The ConfigMap as it was last read or written here; the server says if somebody has written it since."""
@@ -71,7 +73,7 @@ class VerificationConfigMap:
         self._reported: str | None = None
         """The resourceVersion of the content that was last reported."""
         self._gap = False
-        self._took, self._encode = 0.0, memory.Encoder()
+        self._took, self._encode = 0.0, Encoder()
 
     async def load(self) -> Memory:
         """Returns what is stored, as soon as the API server answers; empty if it holds none or does not let us read it."""
@@ -88,7 +90,7 @@ class VerificationConfigMap:
     def _readable(self, document: Json | None) -> Memory:
         """Returns what is stored, and reports it if that is not what it was, once for each content."""
         stored, version = content(document), document["metadata"].get("resourceVersion") if document else None
-        if (what := memory.lost(stored, self._revision)) and (document is None or version != self._reported):
+        if (what := lost(stored, self._revision)) and (document is None or version != self._reported):
             self._lost(f"ConfigMap {self._namespace}/{CONFIG_MAP} {what}")
         self._reported = version
         found = stored if isinstance(stored, Memory) else Memory()
@@ -140,12 +142,11 @@ class VerificationConfigMap:
                 self._stored = await find(self._api, config_map(self._namespace))
                 self._record = self._readable(self._stored).record
             document, current = self._stored, self._current()
-            record = joined(self._record, current.record)
             # What was not read at the start is not continued: nothing tells what has changed in between.
-            since = current.record.since if self._gap else record.since
-            record = msgspec.structs.replace(record, since=since, revision=self._revision + 1)
+            record = joined(self._record, current.record, continued=not self._gap)
+            record = msgspec.structs.replace(record, revision=self._revision + 1)
             begun = time.monotonic()
-            packed = await asyncio.to_thread(memory.pack, Memory(current.ports, record), MAX_PORTS, self._encode)
+            packed = await asyncio.to_thread(pack, Memory(current.ports, record), MAX_PORTS, self._encode)
             data = encoded({DATA: packed})
             self._took = time.monotonic() - begun
             try:
@@ -153,7 +154,8 @@ class VerificationConfigMap:
                     self._stored = await self._api.create(path_of(*RESOURCE, self._namespace), self._document(data))
                 else:
                     self._stored = await self._api.put(config_map(self._namespace), {**document, "binaryData": data})
-                self._record, self._revision = record, record.revision
+                self._record, self._revision, self._gap = record, record.revision, False
+                self._adopt(record)
                 return
             except ApiError as error:
                 self._stored = None
@@ -179,6 +181,6 @@ def content(document: Json | None) -> Memory | Damaged | None:
     if not isinstance(packed, str):
         return Damaged(f"has no {DATA} in binaryData")
     try:
-        return memory.unpack(base64.b64decode(packed, validate=True))
+        return unpack(base64.b64decode(packed, validate=True))
     except ValueError as error:
         return Damaged(f"is no base64: {error}")

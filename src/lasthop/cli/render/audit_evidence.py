@@ -1,0 +1,346 @@
+"""The audit as evidence: a row for each hop with everything that an auditor asks for, as JSON, CSV, Markdown and HTML.
+
+`ReportDocument` is the JSON, with the schema docs/audit.schema.json. docs/audit.md maps its fields to the controls of PCI DSS
+and SOC 2. The other formats show the same rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from lasthop.base.api.times import rfc3339
+from lasthop.cli.render import audit_observed
+from lasthop.cli.render.audit_report import DAY, AuditReport, label, place, said, validity
+from lasthop.engine.outputs.audit.audit import Inputs
+from lasthop.engine.outputs.audit.certificates import CertificateReport
+from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.plan.verdict import Basis
+
+VERSION: Final = 1
+"""Grows when a field is removed or changes its meaning."""
+TEMPLATE: Final = Path(__file__).with_name("audit.html")
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet may execute at the beginning of a cell."""
+
+
+class Document(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of the parts of the report: field names as in Kubernetes objects."""
+
+
+class CAEntry(Document, frozen=True):
+    subject: str
+    sha256: str
+
+
+class WaiverEntry(Document, frozen=True):
+    name: str
+    waives: str
+    reason: str
+    owner: str
+    expires: str | None
+
+
+class HopEntry(Document, frozen=True):
+    gateway: str
+    kind: str
+    """Of the backend: Service, ServiceImport or XBackend."""
+    service: str
+    port: int
+    manner: str
+    mode: str
+    """The manner as metrics write it; waivers by what they waive."""
+    standing: str
+    """The manner, or in place of it that connections fail or that none was tried."""
+    source: str
+    detail: str
+    cas: tuple[CAEntry, ...]
+    system_cas: bool
+    pins: tuple[str, ...]
+    names: tuple[str, ...]
+    min_tls_version: str
+    """Empty: there is no TLS, or it cannot be made."""
+    max_tls_version: str
+    revocation_lists: bool
+    client_certificate: str
+    policy: str
+    waiver: WaiverEntry | None
+    acknowledged: str
+    since: str | None
+    """Time of the last change; null: before the record began, or there is no record."""
+    changed_by: str
+    changed_objects: tuple[str, ...]
+    routes: tuple[str, ...]
+    observed: dict[str, Any] | None
+    observed_tls_versions: tuple[str, ...]
+    file: str
+    line: int
+
+
+class CertificateEntry(Document, frozen=True):
+    role: str
+    holder: str
+    port: int | None
+    subject: str
+    not_before: str
+    not_after: str
+    days_left: int
+    users: tuple[str, ...]
+    file: str
+    line: int
+
+
+class RecordEntry(Document, frozen=True):
+    complete_since: str | None
+    head: str
+    """The hash of the last entry of the record of changes."""
+    faults: tuple[str, ...]
+
+
+class ReportDocument(Document, frozen=True):
+    version: int
+    made_at: str
+    where: str
+    origin: str
+    host: str
+    lasthop: str
+    inputs: Inputs
+    record: RecordEntry | None
+    counts: dict[str, int]
+    hops: tuple[HopEntry, ...]
+    certificates: tuple[CertificateEntry, ...]
+    notes: tuple[str, ...]
+    incomplete: tuple[str, ...]
+
+
+def document(report: AuditReport) -> ReportDocument:
+    history = report.history
+    since = rfc3339(history.since) if history and history.since else None
+    return ReportDocument(
+        VERSION,
+        rfc3339(report.now),
+        report.where,
+        report.origin,
+        report.host,
+        version("lasthop"),
+        report.found.inputs,
+        RecordEntry(since, history.head, history.faults) if history else None,
+        report.counts,
+        tuple(_hop(report, hop) for hop in report.hops),
+        tuple(_certificate(each, report.now) for each in report.certificates),
+        report.notes,
+        (*report.incomplete, *report.hidden),
+    )
+
+
+def _hop(report: AuditReport, hop: HopReport) -> HopEntry:
+    basis, last, seen = hop.basis or Basis(versions=("", "")), report.last_change(hop), hop.observed
+    return HopEntry(
+        hop.gateway.path,
+        hop.backend.kind,
+        hop.backend.path,
+        hop.port,
+        hop.manner,
+        hop.mode,
+        audit_observed.standing(hop),
+        hop.source,
+        hop.detail,
+        tuple(CAEntry(ca.subject, ca.sha256) for ca in basis.cas),
+        basis.system,
+        basis.pins,
+        hop.names,
+        *basis.versions,
+        basis.revocation,
+        basis.client_certificate,
+        hop.policy_path,
+        _waiver(hop),
+        hop.acknowledged,
+        rfc3339(last.at) if last else None,
+        last.by if last else "",
+        last.objects if last else (),
+        tuple(map(str, hop.routes)),
+        audit_observed.document(seen) if seen else None,
+        seen.tls_versions if seen else (),
+        hop.file,
+        hop.line,
+    )
+
+
+def _waiver(hop: HopReport) -> WaiverEntry | None:
+    expires = rfc3339(hop.until) if hop.until else None
+    return WaiverEntry(hop.waiver.path, hop.waives, hop.why, hop.owner, expires) if hop.waiver else None
+
+
+def _certificate(found: CertificateReport, now: float) -> CertificateEntry:
+    return CertificateEntry(
+        found.role,
+        str(found.holder),
+        found.port or None,
+        found.subject,
+        rfc3339(found.not_before),
+        rfc3339(found.not_after),
+        int((found.not_after - now) // DAY),
+        tuple(map(str, found.users)),
+        found.file,
+        found.line,
+    )
+
+
+def as_json(report: AuditReport) -> str:
+    return msgspec.json.format(msgspec.json.encode(document(report)), indent=2).decode()
+
+
+def schema() -> dict[str, Any]:
+    """Returns the JSON Schema of the report."""
+    return {"title": f"Report of lasthop audit, version {VERSION}", **msgspec.json.schema(ReportDocument)}
+
+
+# --- as a table -------------------------------------------------------------------------------------------------------
+
+
+COLUMNS: Final = (
+    "Gateway",
+    "Backend",
+    "How",
+    "Why",
+    "CAs",
+    "Pins",
+    "Names",
+    "Lowest TLS",
+    "Observed TLS",
+    "Client certificate",
+    "Observed",
+    "Since",
+    "Changed by",
+    "Changed object",
+    "Policy",
+    "Waiver",
+    "Reason",
+    "Owner",
+    "Ends",
+    "Acknowledged",
+    "Routes",
+    "Place",
+)
+
+
+def _cells(report: AuditReport, hop: HopReport) -> dict[str, str]:
+    """Returns the columns of a row; CSV, Markdown and HTML have the same."""
+    entry, waiver = _hop(report, hop), _waiver(hop)
+    cas = [f"{ca.subject} (SHA-256 {ca.sha256})" for ca in entry.cas] + ["the system's CAs"] * entry.system_cas
+    return {
+        "Gateway": entry.gateway,
+        "Backend": hop.address,
+        "How": label(hop),
+        "Why": said(hop, report.now),
+        "CAs": ", ".join(cas),
+        "Pins": ", ".join(entry.pins),
+        "Names": " or ".join(entry.names),
+        "Lowest TLS": entry.min_tls_version,
+        "Observed TLS": ", ".join(entry.observed_tls_versions),
+        "Client certificate": entry.client_certificate,
+        "Observed": audit_observed.words(hop, report.now),
+        "Since": report.since(hop),
+        "Changed by": entry.changed_by,
+        "Changed object": ", ".join(entry.changed_objects),
+        "Policy": entry.policy,
+        "Waiver": waiver.name if waiver else "",
+        "Reason": waiver.reason if waiver else "",
+        "Owner": waiver.owner if waiver else "",
+        "Ends": (waiver.expires or "never") if waiver else "",
+        "Acknowledged": entry.acknowledged,
+        "Routes": ", ".join(entry.routes),
+        "Place": place(hop),
+    }
+
+
+def _table(report: AuditReport) -> tuple[list[str], list[list[str]]]:
+    rows = [_cells(report, hop) for hop in report.hops]
+    return list(COLUMNS), [[row[name] for name in COLUMNS] for row in rows]
+
+
+def _filled(report: AuditReport) -> tuple[list[str], list[list[str]]]:
+    """Returns the table without columns that are empty in every row."""
+    titles, rows = _table(report)
+    kept = [index for index in range(len(titles)) if any(row[index] for row in rows)]
+    return [titles[index] for index in kept], [[row[index] for index in kept] for row in rows]
+
+
+def _renewals(report: AuditReport) -> tuple[list[str], list[list[str]]]:
+    rows = [
+        [each.subject, validity(each, report.now), str(each.role), each.place, ", ".join(map(str, each.users)), place(each)]
+        for each in report.certificates
+    ]
+    return ["Certificate", "Left", "Is", "In", "For", "Place"], rows
+
+
+def _bad(hop: HopReport) -> bool:
+    return hop.refused or bool(hop.waiver) or audit_observed.standing(hop) == audit_observed.FAILING
+
+
+def as_csv(report: AuditReport) -> str:
+    """Returns the table with the header in the last columns, so that a row that is copied elsewhere keeps its origin."""
+    written = io.StringIO()
+    titles, rows = _table(report)
+    header = {**report.header, "Incomplete": "; ".join((*report.incomplete, *report.hidden))}
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow([*titles, *header])
+    writer.writerows([_inert(cell) for cell in (*row, *header.values())] for row in rows)
+    return written.getvalue().rstrip("\n")
+
+
+def _inert(cell: str) -> str:
+    """Keeps a spreadsheet from executing what users have written."""
+    return f"'{cell}" if cell.startswith(FORMULA) else cell
+
+
+def markdown(report: AuditReport) -> str:
+    lines = ["# How backends are verified", "", f"{_escaped(str(report))}.", ""]
+    lines += (f"- {name}: {_escaped(value)}" for name, value in report.header.items())
+    lines += (f"- Not everything could be read: {_escaped(line)}." for line in (*report.incomplete, *report.hidden))
+    if report.hops:
+        lines += ["", *_markdown_table(*_filled(report), bold=[_bad(hop) for hop in report.hops])]
+    if report.certificates:
+        lines += ["", "## Certificates to renew", "", *_markdown_table(*_renewals(report))]
+    lines += (line for note in report.notes for line in ("", note))
+    return "\n".join(lines)
+
+
+def _markdown_table(titles: list[str], rows: list[list[str]], bold: Sequence[bool] = ()) -> Iterator[str]:
+    """Yields the lines of a table; `bold` marks the rows whose column How stands out."""
+    yield f"| {' | '.join(titles)} |"
+    yield f"|{'---|' * len(titles)}"
+    for index, row in enumerate(rows):
+        cells = [_escaped(cell) for cell in row]
+        if bold and bold[index]:
+            cells[titles.index("How")] = f"**{cells[titles.index('How')]}**"
+        yield f"| {' | '.join(cells)} |"
+
+
+def _escaped(value: str) -> str:
+    """Escapes text that users have written, such as a reason or a subject."""
+    for character in "\\`*_{}[]<>|#":
+        value = value.replace(character, f"\\{character}")
+    return " ".join(value.split())
+
+
+def html(report: AuditReport) -> str:
+    """Returns one page without scripts, which prints on landscape paper."""
+    from jinja2 import Environment
+
+    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(TEMPLATE.read_text())
+    return template.render(
+        summary=str(report),
+        header=report.header,
+        incomplete=(*report.incomplete, *report.hidden),
+        hops=_filled(report),
+        bad=[_bad(hop) for hop in report.hops],
+        renewals=_renewals(report) if report.certificates else None,
+        notes=report.notes,
+    )

@@ -1,0 +1,106 @@
+"""Finds the objects whose edit changed how a hop is verified: those that were edited since the last comparison, and that the
+hop's verdict was made of.
+
+    apply() ──> edited objects ─────────────────────────────┐
+    verification ──recorded reads that have changed──> ...──┴──> causes
+                   └──> an index ──journal: by which members──> their reads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.store.graph import BEFORE
+from lasthop.engine.store.node import Node, NodeId
+from lasthop.engine.store.stages import Stages
+from lasthop.engine.store.store import OBJECTS
+
+MOST: Final = 1000
+"""Reads that are followed for one hop."""
+
+
+class EditKind(StrEnum):
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    EXPIRED = "expired"
+    """Its end has come; the object is as it was."""
+
+
+class Cause(msgspec.Struct, frozen=True, order=True):
+    key: Key
+    edit: EditKind
+
+    def __str__(self) -> str:
+        return f"{self.key} {'has' if self.edit is EditKind.EXPIRED else 'was'} {self.edit}"
+
+
+class Causes:
+    """Is told of every edit, and forgets them once every hop has been compared. Of what was read at the start nothing is a
+    cause: what was edited before that is not known."""
+
+    def __init__(self, stages: Stages) -> None:
+        self._stages, self._graph = stages, stages.graph
+        self._edits: dict[Key, EditKind] = {}
+        self._started = False
+        self._base = 0
+        """The graph's revision when every hop had been compared."""
+
+    def edited(self, key: Key, *, existed: bool, exists: bool) -> None:
+        if not self._started:
+            return
+        edit = EditKind.CHANGED if existed and exists else EditKind.CREATED if exists else EditKind.DELETED
+        if not self._edits:
+            self._graph.step()
+        if edit is EditKind.CHANGED and self._edits.get(key) is EditKind.CREATED:
+            return
+        self._edits[key] = edit
+
+    def compared(self) -> None:
+        """Forgets what was edited: every hop has been compared with what it was before."""
+        self._started = True
+        self._edits.clear()
+        self._stages.journal = {}
+        self._base = self._graph.version[1]
+
+    def of(self, *roots: NodeId, waiver: Key | None = None) -> tuple[Cause, ...]:
+        """Returns what was edited of all that these rest on. `waiver` is the one whose end may have come."""
+        if not self._started:
+            return ()
+        found: set[Cause] = set()
+        for source, *key in self._changed(roots):
+            if source is OBJECTS and key[0] in self._edits:
+                found.add(Cause(key[0], self._edits[key[0]]))
+            elif source is BEFORE and waiver is not None and waiver not in self._edits:
+                found.add(Cause(waiver, EditKind.EXPIRED))
+        return tuple(sorted(found))
+
+    def _changed(self, roots: Iterable[NodeId]) -> Iterator[NodeId]:
+        """Yields the sources that have changed, of all that these rest on."""
+        journal, nodes = self._stages.journal or {}, self._graph.nodes
+        todo, seen = list(roots), set(roots)
+        while todo and len(seen) < MOST:
+            id = todo.pop()
+            node = nodes.get(id)
+            further: list[NodeId] = [dep.id for dep in node.deps if self._is_new(dep)] if node else []
+            further += journal.get(id, ())
+            if node is None and id[0] is not OBJECTS and len(id) == 2 and isinstance(id[1], Key):
+                further.append((OBJECTS, id[1]))  # a member that has left: of its reads nothing is known any more
+            if not further:
+                yield id
+            fresh = [each for each in further if each not in seen]
+            seen.update(fresh)
+            todo += fresh
+
+    def _is_new(self, node: Node) -> bool:
+        return node.changed > self._base
+
+
+def clause(causes: Iterable[Cause]) -> str:
+    """Returns the causes as `GatewayProfile default/prod was changed`."""
+    return " and ".join(map(str, causes))

@@ -1,0 +1,445 @@
+"""The record of changes: when a hop began to be verified otherwise, by which edit and whose, and who has acknowledged it.
+
+Entries form a chain. Each has a number and the SHA-256 of its canonical JSON, which contains the hash of the entry before it:
+
+    1 Began ──hash──> 2 Weaker ──hash──> 3 New ──hash──> ... ──hash──> head
+
+so an entry that is changed, removed, inserted or moved is noticed (`Record.faults`). Whoever can write the whole record can
+also compute a new chain: only a head that was noted elsewhere, as in the log, shows that.
+
+The record is bounded, and no owner can push another's entries out: the oldest of whoever has most are dropped first, and of
+those the ones that weakened nothing. The entry that is added when others are dropped states which (`Gap`), so that a gap which
+no entry states is a fault. The record covers the time from `Record.covered` on: only for that time does it prove that nothing
+changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.memory.causes import Cause, EditKind
+from lasthop.engine.plan.messages import limited
+from lasthop.engine.plan.verdict import HopVerification
+from lasthop.engine.plan.verification_change import Fact, VerificationChange
+
+MAX_ENTRIES: Final = 1000
+MAX_GATEWAYS: Final = 64
+"""Of one entry; where more Gateways changed in the same way, there is another entry."""
+LENGTH: Final = 300
+"""Characters of a text of an entry."""
+MAX_PARTS: Final = 20
+"""Facts of an entry, parts of a fact, and causes."""
+MAX_NAMESPACES: Final = 1000
+"""Of which it is known until when entries were dropped."""
+SAME: Final = 120.0
+"""Seconds between which two replicas may have seen the same change."""
+
+BEGAN: Final = "Began"
+"""The effect of the entry from which on changes are recorded."""
+INCIDENT: Final = "Incident"
+"""The effect of an entry about the record itself."""
+NEW: Final = "New"
+REMOVED: Final = "Removed"
+RECORD: Final = "-"
+"""The owner of entries about the record itself."""
+ALL: Final = ""
+"""All namespaces."""
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """A change of one hop at some Gateways, as the engine notices it: without time and author."""
+
+    backend: Key
+    port: int
+    before: HopVerification | None
+    """None: no route led there."""
+    after: HopVerification | None
+    """None: no route leads there any more."""
+    because: str
+    change: VerificationChange
+    gateways: tuple[Key, ...]
+    causes: tuple[Cause, ...] = ()
+
+
+class RecordedCause(msgspec.Struct, frozen=True):
+    object: str
+    """As `GatewayProfile default/prod`."""
+    edit: EditKind
+    who: str = ""
+    """As far as it is known: the manager in a cluster, the author of the commit or the file's owner in a folder."""
+
+
+class RecordedFact(msgspec.Struct, frozen=True):
+    subject: str
+    text: str
+    """As `trusts CA new (SHA-256 ...), no longer trusts CA old (SHA-256 ...)`."""
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """All entries that have been dropped."""
+
+    missing: tuple[tuple[int, int], ...]
+    """Their numbers, as ranges with both ends."""
+    until: dict[str, float]
+    """By namespace, of backend or Gateway: the time of the latest that was dropped."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    at: float
+    """Unix time at which it was noticed."""
+    kind: str
+    """Of the backend."""
+    backend: str
+    """As `shop/api`."""
+    port: int
+    before: str
+    """As `verified (CA) for api.example`; empty: no route led there."""
+    after: str
+    """Empty: no route leads there any more."""
+    because: str
+    """The edit, as a clause."""
+    weaker: bool = False
+    acknowledged: str = ""
+    """By whom, of what is weaker."""
+    gateways: tuple[str, ...] = ()
+    """Those at which it changed."""
+    effect: str = ""
+    """A `ChangeKind`, NEW or REMOVED; or what the entry says of the record itself: BEGAN or INCIDENT."""
+    facts: tuple[RecordedFact, ...] = ()
+    causes: tuple[RecordedCause, ...] = ()
+    """The objects whose edit caused it. Empty: it happened while Lasthop was not running, or no object was edited."""
+    gap: Gap | None = None
+    """What had been dropped when this was added, if that had changed."""
+    number: int = 0
+    previous: str = ""
+    """The hash of the entry before."""
+    hash: str = ""
+    """Of all of the above."""
+
+    @property
+    def owner(self) -> str:
+        """The namespace of the backend."""
+        return Key.read(self.kind, self.backend).namespace if self.is_change else RECORD
+
+    @property
+    def is_change(self) -> bool:
+        return self.effect not in (BEGAN, INCIDENT)
+
+    @property
+    def address(self) -> str:
+        return f"{'' if self.kind == 'Service' else f'{self.kind} '}{self.backend}:{self.port}"
+
+    @property
+    def change(self) -> str:
+        """As `verified (CA) -> plaintext`."""
+        return f"{self.before or 'new'} -> {self.after or 'no longer used'}"
+
+    @property
+    def by(self) -> str:
+        """The authors of what caused it, each once; empty: not known."""
+        return ", ".join(dict.fromkeys(each.who for each in self.causes if each.who))
+
+    @property
+    def line(self) -> str:
+        facts = "; ".join(each.text for each in self.facts)
+        return f"{self.address}: {self.change}{f' ({facts})' if facts else ''}"
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        return (self.owner, *(Key.read("Gateway", gateway).namespace for gateway in self.gateways))
+
+
+def canonical(entry: Entry) -> bytes:
+    """Returns what is hashed: JSON without spaces, its keys sorted, of everything but the hash."""
+    document = msgspec.to_builtins(entry)
+    del document["hash"]
+    return msgspec.json.encode(document, order="sorted")
+
+
+def digest(entry: Entry) -> str:
+    return hashlib.sha256(canonical(entry)).hexdigest()
+
+
+def sealed(entry: Entry, last: Entry | None) -> Entry:
+    """Returns an entry as the next of a chain."""
+    number, previous = (last.number + 1, last.hash) if last else (1, "")
+    bare = msgspec.structs.replace(entry, number=number, previous=previous, hash="")
+    return msgspec.structs.replace(bare, hash=digest(bare))
+
+
+def about_record(effect: str, what: str, now: float) -> Entry:
+    return Entry(_milliseconds(now), "", "", 0, "", "", limited(what, LENGTH), effect=effect)
+
+
+def entry_of(edit: Edit, now: float, who: Callable[[Key], str] = lambda key: "") -> Entry:
+    before, after = (limited(each.words, LENGTH) if each else "" for each in (edit.before, edit.after))
+    return Entry(
+        _milliseconds(now),
+        edit.backend.kind,
+        edit.backend.path,
+        edit.port,
+        before,
+        after,
+        limited(edit.because, LENGTH),
+        edit.change.weaker,
+        limited(edit.after.acknowledged, LENGTH) if edit.after else "",
+        tuple(gateway.path for gateway in edit.gateways),
+        NEW if edit.before is None else REMOVED if edit.after is None else str(edit.change.kind),
+        tuple(_fact(each) for each in edit.change.facts[:MAX_PARTS]),
+        tuple(RecordedCause(str(each.key), each.edit, limited(who(each.key), LENGTH)) for each in edit.causes[:MAX_PARTS]),
+    )
+
+
+def _milliseconds(at: float) -> float:
+    return math.floor(at * 1000) / 1000
+
+
+def _fact(fact: Fact) -> RecordedFact:
+    added, removed = (tuple(limited(part, LENGTH) for part in parts[:MAX_PARTS]) for parts in (fact.added, fact.removed))
+    return RecordedFact(str(fact.subject), limited(str(fact), LENGTH), added, removed)
+
+
+class Record(msgspec.Struct, frozen=True):
+    entries: tuple[Entry, ...] = ()
+    """In the order of the chain."""
+    head: str = ""
+    """The hash of the last one."""
+    revision: int = 0
+    """Grows with each write: a stored record that has a lower one than before was replaced by an old copy."""
+
+    @property
+    def changes(self) -> tuple[Entry, ...]:
+        """In the order of time."""
+        return tuple(sorted((each for each in self.entries if each.is_change), key=_by_time))
+
+    @property
+    def incidents(self) -> tuple[Entry, ...]:
+        return tuple(each for each in self.entries if each.effect == INCIDENT)
+
+    @property
+    def since(self) -> float | None:
+        """Unix time from which changes were recorded; None: not known."""
+        return next((each.at for each in reversed(self.entries) if each.effect == BEGAN), None)
+
+    @property
+    def gap(self) -> Gap:
+        return gap_of(self.entries)
+
+    def covered(self, namespace: str = ALL) -> float | None:
+        """Returns the time from which every change of a namespace (empty: of all) is here; None: not known."""
+        if self.since is None:
+            return None
+        until = self.gap.until
+        dropped = until.values() if not namespace else [until[each] for each in (namespace, ALL) if each in until]
+        return max(self.since, *dropped) if dropped else self.since
+
+    def faults(self) -> tuple[str, ...]:
+        """Returns where the chain is broken, as clauses; none: nothing was changed, removed, inserted or moved."""
+        last = self.entries[-1].hash if self.entries else ""
+        cut = () if self.head == last else ("the latest entries are missing, or the head was changed",)
+        return (*_faults(self.entries), *cut)
+
+
+def _faults(entries: Sequence[Entry]) -> Iterator[str]:
+    gap = gap_of(entries)
+    horizon = max(gap.until.values(), default=-math.inf)
+    number, at, previous = 0, -math.inf, ""
+    for each in entries:
+        if each.hash != digest(each):
+            yield f"entry {each.number} was changed"
+        if each.number <= number:
+            yield f"entry {each.number} is out of place"
+        elif each.number > number + 1:
+            stated = any(first <= number + 1 and each.number - 1 <= last for first, last in gap.missing)
+            # Whoever states a gap must state until when the record is not complete: no earlier than what is around it.
+            if not stated or at > horizon:
+                yield f"entries {number + 1} to {each.number - 1} are missing"
+        elif each.previous != previous:
+            yield f"entry {each.number} does not follow the one before it"
+        number, at, previous = each.number, each.at, each.hash
+
+
+def gap_of(entries: Sequence[Entry]) -> Gap:
+    """Returns what has been dropped, as the latest entry states it."""
+    return next((each.gap for each in reversed(entries) if each.gap), Gap((), {}))
+
+
+def _by_time(entry: Entry) -> tuple[float, int]:
+    return entry.at, entry.number
+
+
+def chained(entries: Iterable[Entry], after: Iterable[Entry] = (), limit: int = MAX_ENTRIES) -> list[Entry]:
+    """Returns a chain with entries added to it, as many as are kept. Of a full one a tenth is dropped at once, because each
+    time is stated in an entry."""
+    chain = list(after)
+    for each in entries:
+        gap = None
+        if len(chain) >= limit:
+            chain, gap = _without_oldest(chain, limit - max(1, limit // 10))
+        chain.append(sealed(msgspec.structs.replace(each, gap=gap), chain[-1] if chain else None))
+    return chain
+
+
+def _without_oldest(chain: Sequence[Entry], limit: int) -> tuple[list[Entry], Gap]:
+    dropped = _dropped(chain, limit)
+    gap, kept = gap_of(chain), [each for each in chain if each.number not in dropped]
+    until, before = dict(gap.until), -math.inf
+    for each in chain:
+        if each.number not in dropped:
+            before = each.at
+            continue
+        for namespace in each.namespaces:
+            until[namespace] = max(each.at, before, until.get(namespace, each.at))
+    if len(until) > MAX_NAMESPACES:
+        until = {ALL: max(until.values())}
+    return kept, Gap(_merged((*gap.missing, *((number, number) for number in dropped))), until)
+
+
+def _merged(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+def _dropped(chain: Sequence[Entry], limit: int) -> set[int]:
+    """Returns the numbers of those that are dropped. The last one stays, because the next one continues it; so does what says
+    from when the record is complete."""
+    able = [each for each in chain[:-1] if each.effect != BEGAN]
+    excess = len(chain) - limit
+    counts = Counter(each.owner for each in able)
+    share_of_each = share(counts, max(0, len(able) - excess))
+    over = {owner: count - share_of_each for owner, count in counts.items()}
+    dropped: set[int] = set()
+    for weaker in (False, True):
+        for each in able:
+            if len(dropped) < excess and over[each.owner] > 0 and each.weaker == weaker:
+                dropped.add(each.number)
+                over[each.owner] -= 1
+    return dropped
+
+
+def share(counts: Counter[str], limit: int) -> int:
+    """Returns how many entries an owner may have so that all of them fit."""
+    left, owners = limit, len(counts)
+    for count in sorted(counts.values()):
+        if count * owners > left:
+            return left // owners
+        left, owners = left - count, owners - 1
+    return limit
+
+
+def joined(stored: Record, own: Record, *, continued: bool = True) -> Record:
+    """Returns two records as one: the stored chain goes on with what only this replica has seen. If the stored chain is
+    broken, and our own is an intact copy of it, ours goes on. `continued`: this replica had read the stored record before it
+    added to its own, so that its own beginning does not count."""
+    revision = max(stored.revision, own.revision)
+    hashes, own_hashes = ({each.hash for each in record.entries} for record in (stored, own))
+    if not stored.entries or stored.head in own_hashes:
+        return msgspec.structs.replace(own, revision=revision)
+    if not own.entries or own.head in hashes:
+        return msgspec.structs.replace(stored, revision=revision)
+    ours = bool(hashes & own_hashes and stored.faults()) and not own.faults()
+    base, other = (own, stored) if ours else (stored, own)
+    unseen = _unseen(base.entries, other.entries)
+    added = [each for each in unseen if each.effect != BEGAN or (other is own and not continued)]
+    return _record(_with_gap(chained(added, base.entries), other.gap.until), revision)
+
+
+def _record(entries: Sequence[Entry], revision: int) -> Record:
+    return Record(tuple(entries), entries[-1].hash if entries else "", revision)
+
+
+def _unseen(known: Iterable[Entry], found: Iterable[Entry]) -> Iterator[Entry]:
+    """Yields what is not known, each once: two replicas may have seen the same change, each by its own clock."""
+    times: dict[tuple[object, ...], list[float]] = {}
+    hashes = set()
+    for each in known:
+        times.setdefault(_what(each), []).append(each.at)
+        hashes.add(each.hash)
+    for each in found:
+        seen = times.get(_what(each), []) if each.effect != BEGAN else []
+        same = next((at for at in seen if at == each.at), None) or next((at for at in seen if abs(each.at - at) <= SAME), None)
+        if same is not None:
+            seen.remove(same)
+        elif each.hash not in hashes:
+            yield each
+
+
+def _what(each: Entry) -> tuple[object, ...]:
+    return each.effect, each.kind, each.backend, each.port, each.gateways, each.before, each.after, each.because
+
+
+def _with_gap(chain: list[Entry], until: Mapping[str, float]) -> list[Entry]:
+    """Adds an entry that states until when another chain had dropped entries, where that is later."""
+    own = gap_of(chain)
+    if all(at <= own.until.get(namespace, -math.inf) for namespace, at in until.items()):
+        return chain
+    latest = {namespace: max(at, own.until.get(namespace, at)) for namespace, at in {**own.until, **until}.items()}
+    note = about_record(INCIDENT, "was merged with one that had dropped entries", chain[-1].at)
+    return [*chain, sealed(msgspec.structs.replace(note, gap=Gap(own.missing, latest)), chain[-1])]
+
+
+def since(changes: Iterable[Entry], start: float, namespace: str = ALL) -> tuple[Entry, ...]:
+    """Returns those of a namespace (empty: all) from a time on, the latest last."""
+    return tuple(each for each in changes if each.at >= start and (not namespace or namespace in each.namespaces))
+
+
+class ChangeRecord:
+    """What this process has recorded, and what it was given of an earlier one."""
+
+    def __init__(self) -> None:
+        self._record = Record()
+        self._added: list[Entry] = []
+        """Those that are not yet in the chain: thousands of changes may come in one after the other."""
+        self.version = 0
+        """Grows whenever there is more."""
+
+    @property
+    def record(self) -> Record:
+        if self._added:
+            added, self._added = self._added, []
+            self._record = _record(chained(added, self._record.entries), self._record.revision)
+        return self._record
+
+    @property
+    def changes(self) -> tuple[Entry, ...]:
+        return self.record.changes
+
+    def begin(self, what: str, now: float) -> None:
+        """Takes the time from which changes are recorded, and what was the case then; unless an earlier record goes on."""
+        if self.record.since is None:
+            self._add([about_record(BEGAN, what, now)])
+
+    def add(self, edits: Iterable[Edit], now: float, who: Callable[[Key], str] = lambda key: "") -> tuple[Entry, ...]:
+        """Returns what is new. `who` returns the author of an object's last edit."""
+        return self._add([entry_of(each, now, who) for each in edits])
+
+    def note(self, what: str, now: float) -> None:
+        """Records what has happened to the record itself."""
+        self._add([about_record(INCIDENT, what, now)])
+
+    def merge(self, stored: Record) -> None:
+        joint = joined(stored, self.record)
+        self.version += joint.entries != self._record.entries
+        self._record = joint
+
+    def _add(self, new: list[Entry]) -> tuple[Entry, ...]:
+        if new:
+            self._added += new
+            self.version += 1
+        if len(self._added) > MAX_ENTRIES:
+            _ = self.record
+        return tuple(new)

@@ -1,0 +1,167 @@
+"""Hops that are verified less than they were at best, and which edit made the difference.
+
+verdict ──(engine: VerificationMemory)──> HELD, an input ──> weakening ──> findings, statuses, metrics
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.base.api.backends import KIND as XBACKEND
+from lasthop.base.api.core import AnyService
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import Condition
+from lasthop.engine.plan.finding import with_remedy
+from lasthop.engine.plan.messages import limited
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.plan.verdict import LENGTH, HopVerification, Weakening
+from lasthop.engine.plan.verification_change import Subject, compare
+from lasthop.engine.resolve.backends.reach import HOPS
+from lasthop.engine.resolve.hops.verdict import ACKNOWLEDGED, verdict
+from lasthop.engine.resolve.policies.references import WAIVER
+from lasthop.engine.resolve.policies.targets import WHOLE, service_of
+from lasthop.engine.resolve.policies.texts import read_policy
+from lasthop.engine.resolve.settings import HELD
+from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.stages import indexer
+from lasthop.engine.store.store import read
+
+# --- what it was, and which edit made the difference ------------------------------------------------------------------
+
+
+def weakening(g: Graph, hop: Hop) -> Weakening | None:
+    """Returns how a hop is weaker than it was at best, unless that has been acknowledged."""
+    if not hop.protocol.policed:
+        return None
+    now, backend, port = verdict(g, *hop).verification, hop.backend, hop.port
+    if now.refused or now.acknowledged:
+        return None
+    best = next((held for each in now.strength.stronger if (held := HELD.of(g, backend, port, each))), None)
+    if best is None:
+        return None
+    because = reason(g, backend, best, now)
+    return Weakening(backend, port, now.strength.words, because, _remedy(backend, now), best.source)
+
+
+def _remedy(backend: Key, now: HopVerification) -> str:
+    annotation = f"with annotation {ACKNOWLEDGED}: {now.strength.label} of {now.source or backend}"
+    if backend.kind == XBACKEND:
+        return f"Restore its tls; or if {now.strength.words} is meant, say so {annotation}."
+    if now.strength is Strength.PLAINTEXT:
+        return "Restore the policy; or if plaintext is meant, say so with appProtocol: http at the Service's port."
+    return f"Restore what it was verified against; or if {now.strength.words} is meant, say so {annotation}."
+
+
+def reason(g: Graph, backend: Key, before: HopVerification, now: HopVerification) -> str:
+    """Says which edit made the difference, as far as the objects show it."""
+    return limited(_reason(g, backend, before, now), LENGTH)
+
+
+def _reason(g: Graph, backend: Key, before: HopVerification, now: HopVerification) -> str:
+    if before.port_name and now.port_name and before.port_name != now.port_name and before.source and not now.source:
+        policy = read_policy(g, before.source) if before.source.kind == "BackendTLSPolicy" else None
+        if policy and any(t.name == backend.name and t.section_name == before.port_name for t in policy.spec.target_refs):
+            return f"port {before.port_name} of {backend} is now called {now.port_name}"
+    if now.refused:
+        return now.refused
+    if now.source is None:
+        return _lost(g, before.source, backend) if before.source else _acknowledgement(before, now)
+    if before.source is None:
+        return f"{now.source} asks for it now" if now.source == backend else f"{now.source} applies now"
+    if before.source != now.source:
+        if before.source.kind == "BackendTLSPolicy" and read_policy(g, before.source) is None:
+            return f"{before.source} was deleted, and {now.source} applies"
+        return f"{now.source} applies instead of {before.source}"
+    return _edited(now.source, before, now)
+
+
+def _lost(g: Graph, source: Key, backend: Key) -> str:
+    """Returns why a port has no policy any more."""
+    if source.kind == XBACKEND:
+        return f"{source} has tls.mode None"
+    obj = read_policy(g, source)
+    if obj is None:
+        return f"{source} was deleted"
+    named = [(t, service) for t in obj.spec.target_refs if (service := service_of(source, t))]
+    for _, service in named:
+        if service != backend and read(g, service, AnyService) is None:
+            return f"{source} names {service}, which does not exist"
+    sections = [t.section_name for t, service in named if service == backend and t.section_name != WHOLE]
+    if sections:
+        return f"{source} names only port {', '.join(sections)} of {backend}"
+    others = ", ".join(dict.fromkeys(str(service) for _, service in named))
+    return f"{source} names {others} instead" if others else f"{source} does not name it any more"
+
+
+def _edited(source: Key, before: HopVerification, now: HopVerification) -> str:
+    """Says which part of a policy or XBackend, or of what it refers to, has changed."""
+    if before.waiver != now.waiver:
+        return f"{source} uses {now.waiver} now" if now.waiver else f"{source} does not use {before.waiver} any more"
+    if now.waiver and before.strength != now.strength:
+        return f"{now.waiver} waives another check now"
+    if before.refs != now.refs:
+        was, is_now = (", ".join(each.refs) or "the system's CAs" for each in (before, now))
+        return f"{source} now verifies against {is_now}, no longer against {was}"
+    if before.names != now.names and before.strength == now.strength:
+        return f"{source} requires other names than {' or '.join(before.names)} now"
+    if before.digest != now.digest or before.strength != now.strength:
+        # A waiver decides by its mode and its end, which are compared by themselves.
+        held_against = [ref for ref in now.refs if not ref.startswith(f"{WAIVER} ")]
+        return f"{', '.join(held_against) or source} has other content now"
+    if not before.refused and (facts := compare(before, now).facts):
+        ends = now.waiver and {fact.subject for fact in facts} == {Subject.WAIVER_END}
+        return f"{now.waiver if ends else source} was edited: {'; '.join(map(str, facts))}"
+    return _acknowledgement(before, now) if not before.refused else "what it failed for is resolved"
+
+
+def _acknowledgement(before: HopVerification, now: HopVerification) -> str:
+    if before.refused:
+        return "what it failed for is resolved"
+    return f"acknowledged by {now.acknowledged}" if now.acknowledged else f"not acknowledged any more by {before.acknowledged}"
+
+
+# --- by what carries it -----------------------------------------------------------------------------------------------
+
+WEAKENED_ROUTES = Index[Key, Key, Weakening]("weakened-route")
+"""By route and Gateway."""
+WEAKENED_POLICIES = Index[Key, Key, Weakening]("weakened-policy")
+"""By policy (or XBackend) and Gateway: the one that verified it, if it is still there."""
+WEAKENED_PORTS = Index[Key, Key, int, Weakening]("weakened-port")
+"""By Gateway, backend and port: each port once, whatever the number of its protocols."""
+WEAKENED = Index[Key, tuple[Key, int]]("weakened")
+"""By Gateway: backend and port."""
+
+
+def weakened_hop(g: Graph, hop: Hop) -> Iterator[Entry]:
+    """Yields the entries of a hop that is weaker than it was."""
+    found = weakening(g, hop)
+    if found is None:
+        return
+    yield WEAKENED_PORTS.entry((hop.gateway, hop.backend, hop.port), found)
+    for route in HOPS.of(g, *hop):
+        yield WEAKENED_ROUTES.entry((route, hop.gateway), found)
+    if found.policy:
+        yield WEAKENED_POLICIES.entry((found.policy, hop.gateway), found)
+
+
+@indexer(WEAKENED_PORTS)
+def index_weakened(g: Graph, gateway: Key, backend: Key, port: int) -> Iterator[Entry]:
+    yield WEAKENED.entry((gateway,), (backend, port))
+
+
+@query
+def port_weakening(g: Graph, gateway: Key, backend: Key, port: int) -> Weakening | None:
+    """Returns the weakening of a port that is listed, so that it is listed with an output."""
+    return next(iter(WEAKENED_PORTS.of(g, gateway, backend, port)), None)
+
+
+def weakened(found: tuple[Weakening, ...]) -> tuple[Condition, ...]:
+    """Returns the condition of a route, policy or XBackend at one Gateway; none where nothing is weaker than it was."""
+    if not found:
+        return ()
+    texts = (with_remedy(f"{each.message}.", each.remedy) for each in dict.fromkeys(found))
+    message = " ".join(texts)
+    return (Condition(reasons.VERIFICATION_WEAKENED, True, reasons.NO_LONGER_VERIFIED, message),) if message else ()

@@ -1,0 +1,228 @@
+"""The record by Gateway and hop: each edit that changes how a hop is verified is an entry, with the object that was edited.
+
+Two Gateways reach the same Services: dev permits waivers, prod does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from lasthop.base.api.meta import Key, Object
+from lasthop.engine.engine import Engine
+from lasthop.engine.memory.record import ChangeRecord, Entry
+from tests.snapshot import Snapshot, settle, settled
+from tests.world import (
+    NOW,
+    ca_pem,
+    key,
+    keyed,
+    mk_class,
+    mk_config_map,
+    mk_gateway,
+    mk_grant,
+    mk_policy,
+    mk_profile,
+    mk_route,
+    mk_service,
+    mk_waiver,
+    own_ref,
+    profile_ref,
+)
+
+ALLOW, DENY = (mk_profile("a/prod", backendTLS={"waivers": word}) for word in ("Allow", "Deny"))
+DEV_ALLOW, DEV_DENY = (mk_profile("a/dev", backendTLS={"waivers": word}) for word in ("Allow", "Deny"))
+PARENTS = [{"name": "dev"}, {"name": "prod"}]
+
+
+def gateway(name: str, profile: str) -> Object:
+    return mk_gateway(f"a/{name}", infrastructure={"parametersRef": profile_ref(profile)})
+
+
+def route(service: str, parents: list[dict[str, str]] | None = None) -> Object:
+    to = [{"name": service, "port": 443}]
+    return mk_route(f"a/{service}", "", to, [f"{service}.example"], parents=parents or PARENTS)
+
+
+def policy(service: str, *refs: Any, **options: Any) -> Object:
+    return mk_policy(f"a/{service}", service, f"{service}.example", list(refs), **options)
+
+
+WAIVED = own_ref("VerificationWaiver", "w")
+WORLD = keyed(
+    mk_class(),
+    DENY,
+    DEV_ALLOW,
+    gateway("dev", "dev"),
+    gateway("prod", "prod"),
+    mk_config_map("a/ca", ca_pem("good")),
+    mk_waiver("a/w", "All", expires="2026-11-20T00:00:00Z"),
+    *(mk_service(f"a/{name}") for name in ("waived", "verified", "plain")),
+    *(route(name) for name in ("waived", "verified", "plain")),
+    policy("waived", WAIVED),
+    policy("verified", "ca"),
+)
+VERIFIED = "verified (CA) for verified.example"
+
+
+class Running:
+    """An engine with a record, as the controller keeps it."""
+
+    def __init__(self, objects: Mapping[Key, Object | None] = WORLD) -> None:
+        self.engine, _ = settled(objects)
+        self.engine.verifications.started()
+        self.record = ChangeRecord()
+        self.engine.verifications.edits()
+
+    def edit(self, *objects: Object, deleted: tuple[Key, ...] = ()) -> list[Entry]:
+        self.engine.apply({**keyed(*objects), **dict.fromkeys(deleted)})
+        settle(self.engine, Snapshot())
+        return self.entries()
+
+    def entries(self) -> list[Entry]:
+        return list(self.record.add(self.engine.verifications.edits(), 1000.0))
+
+
+def short(entry: Entry) -> tuple[str, tuple[str, ...], str, str, list[str]]:
+    causes = [f"{each.object} {each.edit}" for each in entry.causes]
+    return entry.backend, entry.gateways, entry.before, entry.after, causes
+
+
+def test_prods_profile_that_begins_to_allow_waivers_and_ends_it_again() -> None:
+    running = Running()
+    changed = ["GatewayProfile a/prod changed"]
+    (found,) = running.edit(ALLOW)
+    assert short(found) == ("a/waived", ("a/prod",), "failing closed", "waived (All)", changed)
+    assert found.because == "GatewayProfile a/prod was changed"
+    (found,) = running.edit(DENY)
+    assert short(found) == ("a/waived", ("a/prod",), "waived (All)", "failing closed", changed)
+
+
+def test_a_third_gateway_that_reaches_a_waived_backend() -> None:
+    parents = [*PARENTS, {"name": "third"}]
+    running = Running()
+    assert running.edit(gateway("third", "dev")) == []
+    (found,) = running.edit(route("waived", parents))
+    assert short(found) == ("a/waived", ("a/third",), "", "waived (All)", ["HTTPRoute a/waived changed"])
+    assert found.effect == "New"
+    other = Running({**WORLD, **keyed(route("waived", parents))})
+    (found,) = other.edit(gateway("third", "dev"))
+    assert short(found) == ("a/waived", ("a/third",), "", "waived (All)", ["Gateway a/third created"])
+
+
+def test_a_service_that_is_waived_from_its_first_day() -> None:
+    (found,) = Running().edit(mk_service("a/new"), policy("new", WAIVED), route("new"))
+    objects = ["BackendTLSPolicy a/new created", "HTTPRoute a/new created", "Service a/new created"]
+    assert short(found) == ("a/new", ("a/dev",), "", "waived (All)", objects)
+
+
+def test_a_verified_backend_gets_a_waiver_and_then_prod_allows_it() -> None:
+    running, changed = Running(), ["BackendTLSPolicy a/verified changed"]
+    dev, prod = running.edit(policy("verified", WAIVED))
+    assert short(dev) == ("a/verified", ("a/dev",), VERIFIED, "waived (All)", changed) and dev.weaker
+    assert short(prod) == ("a/verified", ("a/prod",), VERIFIED, "failing closed", changed) and not prod.weaker
+    opened = {each.backend: each for each in running.edit(ALLOW)}
+    assert opened.keys() == {"a/verified", "a/waived"}
+    assert opened["a/verified"].gateways == ("a/prod",) and opened["a/verified"].weaker
+    assert not opened["a/waived"].weaker, "it was never verified"
+
+
+def test_devs_profile_that_denies_waivers_says_nothing_of_prod() -> None:
+    running = Running()
+    (found,) = running.edit(DEV_DENY)
+    changed = ["GatewayProfile a/dev changed"]
+    assert short(found) == ("a/waived", ("a/dev",), "waived (All)", "failing closed", changed)
+    assert "a/prod" not in repr(found)
+    (found,) = running.edit(DEV_ALLOW)
+    assert short(found) == ("a/waived", ("a/dev",), "failing closed", "waived (All)", changed)
+    assert found.because == "GatewayProfile a/dev was changed"
+
+
+def test_an_edit_that_concerns_both_is_one_entry_that_names_both() -> None:
+    both = ("a/dev", "a/prod")
+    running, ca = Running(), ["ConfigMap a/ca changed"]
+    (found,) = running.edit(mk_config_map("a/ca", ca_pem("good") + ca_pem("new")))
+    assert short(found) == ("a/verified", both, VERIFIED, VERIFIED, ca) and found.weaker
+    (fact,) = found.facts
+    assert fact.subject == "ca" and not fact.removed and "CA new" in fact.added[0]
+    (found,) = running.edit(mk_config_map("a/ca", ca_pem("other")))
+    assert found.effect == "OtherTrust" and len(found.facts[0].removed) == 2
+    lower = policy("verified", "ca", spec={"options": {"lasthop.dev/min-tls-version": "1.0"}})
+    (found,) = running.edit(lower)
+    assert found.weaker and [each.subject for each in found.facts] == ["tls-version"]
+    assert short(found)[-1] == ["BackendTLSPolicy a/verified changed"]
+
+
+def test_a_waiver_whose_end_has_come_is_named_with_that() -> None:
+    running = Running()
+    running.engine.advance(NOW.timestamp() + 6 * 86400)
+    settle(running.engine, Snapshot())
+    (found,) = running.entries()
+    assert short(found) == ("a/waived", ("a/dev",), "waived (All)", "failing closed", ["VerificationWaiver a/w expired"])
+    assert found.because == "VerificationWaiver a/w has expired"
+
+
+def test_the_last_route_that_goes_ends_what_was_weaker_than_verified() -> None:
+    running = Running()
+    (found,) = running.edit(deleted=(key(route("plain")),))
+    assert short(found) == ("a/plain", ("a/dev", "a/prod"), "plaintext", "", ["HTTPRoute a/plain deleted"])
+    assert found.effect == "Removed"
+    assert running.edit(deleted=(key(route("verified")),)) == []
+    (found,) = running.edit(deleted=(Key("Gateway", "a", "dev"),))
+    assert short(found) == ("a/waived", ("a/dev",), "waived (All)", "", ["Gateway a/dev deleted"])
+
+
+def test_a_gateway_that_is_given_another_profile_is_the_edit() -> None:
+    (found,) = Running().edit(gateway("prod", "dev"))
+    assert short(found) == ("a/waived", ("a/prod",), "failing closed", "waived (All)", ["Gateway a/prod changed"])
+
+
+def test_a_reference_grant_that_opens_a_way_to_plaintext_is_the_edit() -> None:
+    there = [{"name": "far", "namespace": "b", "port": 443}]
+    across = mk_route("a/across", "", there, ["far.example"], parents=PARENTS)
+    running = Running({**WORLD, **keyed(mk_service("b/far"), across)})
+    grant = mk_grant("b/open", "a")
+    (found,) = running.edit(grant)
+    assert short(found) == ("b/far", ("a/dev", "a/prod"), "", "plaintext", ["ReferenceGrant b/open created"])
+    (found,) = running.edit(deleted=(key(grant),))
+    assert short(found) == ("b/far", ("a/dev", "a/prod"), "plaintext", "", ["ReferenceGrant b/open deleted"])
+
+
+def test_of_many_objects_in_one_batch_those_are_named_that_the_hop_rests_on() -> None:
+    found = Running().edit(ALLOW, mk_service("a/unrelated"), mk_config_map("a/other", ca_pem("other")), policy("plain", "ca"))
+    named = {(each.backend, gateway): short(each)[-1] for each in found for gateway in each.gateways}
+    assert named.keys() == {("a/waived", "a/prod"), ("a/plain", "a/dev"), ("a/plain", "a/prod")}
+    assert named["a/waived", "a/prod"] == ["GatewayProfile a/prod changed"]
+    assert named["a/plain", "a/dev"] == ["BackendTLSPolicy a/plain created"]
+
+
+def test_an_edit_that_changes_nothing_is_no_cause_of_a_later_one() -> None:
+    running = Running()
+    assert running.edit(mk_service("a/waived", [{"name": "https", "port": 443}, {"name": "more", "port": 444}])) == []
+    (found,) = running.edit(ALLOW)
+    assert short(found)[-1] == ["GatewayProfile a/prod changed"]
+
+
+# --- first sight ------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_start_counts_and_lists_nothing() -> None:
+    engine, _ = settled(WORLD)
+    engine.verifications.started()
+    assert engine.verifications.edits() == []
+    assert engine.verifications.census() == "2 verified, 1 waived (All), 2 plaintext, 1 failing closed"
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_what_came_and_went_while_nothing_ran_is_recorded_if_all_hops_were_remembered(complete: bool) -> None:
+    before = Running().engine.verifications.ports()
+    engine = Engine(now=NOW.timestamp())
+    engine.verifications.recall(before, complete=complete)
+    engine.apply({**WORLD, **keyed(mk_service("a/new"), route("new")), key(route("plain")): None})
+    settle(engine, Snapshot())
+    engine.verifications.started()
+    found = {(each.backend.name, each.before is None, each.after is None) for each in engine.verifications.edits()}
+    assert found == {("plain", False, True), *([("new", True, False)] if complete else [])}
+    assert not any(port.backend.name == "plain" for port in engine.verifications.ports())

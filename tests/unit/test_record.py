@@ -1,0 +1,245 @@
+"""The record of changes: bounded, fair, a chain that shows every edit, and the same whoever has seen a change first."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.memory.record import (
+    MAX_ENTRIES,
+    MAX_NAMESPACES,
+    ChangeRecord,
+    Edit,
+    Entry,
+    Gap,
+    Record,
+    about_record,
+    chained,
+    joined,
+    sealed,
+    since,
+)
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.verdict import HopVerification
+from lasthop.engine.plan.verification_change import compare
+from tests.records import mk_record
+
+replace = msgspec.structs.replace
+
+
+def mk(at: float, backend: str = "shop/api", *, weaker: bool = False, because: str = "p was deleted") -> Entry:
+    return Entry(at, "Service", backend, 443, "verified (CA)", "plaintext", because, weaker)
+
+
+def told(record: Record) -> list[tuple[float, str]]:
+    return [(each.at, each.backend) for each in record.changes]
+
+
+def test_many_changes_of_one_owner_push_nobody_elses_out() -> None:
+    quiet = [mk(at, "quiet/api") for at in range(5)]
+    loud = [mk(100 + at, f"loud/{at % 7}") for at in range(5 * MAX_ENTRIES)]
+    record = mk_record((*quiet, *loud), 0.0)
+    assert len(record.entries) <= MAX_ENTRIES
+    assert [(each.at, each.backend) for each in quiet] == told(record)[:5]
+    assert record.changes[-1].at == loud[-1].at, "of the loud one the oldest are gone"
+    assert not record.faults()
+
+
+def test_what_weakened_something_is_kept_longer_than_the_rest() -> None:
+    record = mk_record((mk(0, weaker=True), *(mk(1 + at) for at in range(2 * MAX_ENTRIES))))
+    assert record.changes[0].weaker and not record.faults()
+
+
+found_changes = st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abcd"), st.booleans()), min_size=1, max_size=60)
+
+
+def mk_chain(found: list[tuple[int, str, bool]], limit: int) -> Record:
+    changes = [mk(at, f"{owner}/api", weaker=weaker) for at, owner, weaker in found]
+    chain = chained((about_record("Began", "no hops", 0.0), *changes), limit=limit)
+    return Record(tuple(chain), chain[-1].hash)
+
+
+@given(found_changes, st.integers(3, 20))
+def test_it_is_never_larger_than_its_limit_and_never_broken_by_what_it_drops(
+    found: list[tuple[int, str, bool]], limit: int
+) -> None:
+    """Also where the clock goes back, so that times are in any order."""
+    record = mk_chain(found, limit)
+    assert len(record.entries) <= limit
+    assert record.faults() == ()
+    assert record.since == 0.0
+    kept = {(each.number, each.owner) for each in record.changes}
+    for number, (at, owner, _) in enumerate(found, 2):
+        covered = record.covered(owner)
+        assert (number, owner) in kept or (covered is not None and at <= covered), "what is gone is not covered"
+
+
+FORGED = Gap(((1, 99),), {"": 99.0})
+EDITS: dict[str, Callable[[list[Entry], int, int], list[Entry]]] = {
+    "removed": lambda entries, i, j: entries[:i] + entries[i + 1 :],
+    "changed": lambda entries, i, j: [*entries[:i], replace(entries[i], after="verified"), *entries[i + 1 :]],
+    "changed with its hash": lambda entries, i, j: [
+        *entries[:i],
+        sealed(replace(entries[i], after="verified"), entries[i - 1] if i else None),
+        *entries[i + 1 :],
+    ],
+    "swapped": lambda entries, i, j: [entries[j] if n == i else entries[i] if n == j else e for n, e in enumerate(entries)],
+    "inserted": lambda entries, i, j: [*entries[:i], sealed(mk(7.0), entries[i - 1] if i else None), *entries[i:]],
+    "repeated": lambda entries, i, j: [*entries[:i], entries[j], *entries[i:]],
+    "another time": lambda entries, i, j: [*entries[:i], replace(entries[i], at=entries[i].at + 1), *entries[i + 1 :]],
+    "another gap": lambda entries, i, j: [
+        *entries[:i],
+        replace(entries[i], gap=FORGED),
+        *entries[i + 1 :],
+    ],
+    "cut": lambda entries, i, j: entries[:i],
+}
+
+
+@given(found_changes, st.integers(3, 20), st.sampled_from(sorted(EDITS)), st.data())
+def test_whatever_is_done_to_a_line_is_noticed(
+    found: list[tuple[int, str, bool]], limit: int, name: str, data: st.DataObject
+) -> None:
+    record = mk_chain(found, limit)
+    entries = list(record.entries)
+    i, j = (data.draw(st.integers(0, len(entries) - 1)) for _ in "ij")
+    edited = EDITS[name](entries, i, j)
+    if edited != entries:
+        assert replace(record, entries=tuple(edited)).faults()
+
+
+@given(found_changes, st.data())
+def test_a_removed_line_cannot_be_passed_off_as_dropped_without_saying_until_when(
+    found: list[tuple[int, str, bool]], data: st.DataObject
+) -> None:
+    """Whoever adds an entry that states the gap has to state a time as well, from which on the record is complete."""
+    record = mk_chain(sorted(found), MAX_ENTRIES)
+    i = data.draw(st.integers(1, len(record.entries) - 1))
+    entries = [*record.entries[:i], *record.entries[i + 1 :]]
+    until = data.draw(st.floats(-10, 60))
+    forged = sealed(replace(mk(99.0), gap=Gap(((i + 1, i + 1),), {"a": until})), record.entries[-1])
+    found_faults = Record((*entries, forged), forged.hash).faults()
+    assert found_faults or until >= record.entries[i - 1].at
+
+
+def test_what_two_replicas_have_seen_is_recorded_once() -> None:
+    leader = mk_record([mk(1000.0), mk(1500.0)], 1.0)
+    follower = mk_record([mk(1000.4), mk(1499.0), mk(1600.0, because="q was deleted")], 2.0)
+    both = joined(leader, follower)
+    assert told(both) == [(1000.0, "shop/api"), (1500.0, "shop/api"), (1600.0, "shop/api")]
+    assert both.entries[:3] == leader.entries and not both.faults() and both.since == 1.0
+    assert joined(both, follower) == joined(both, both) == both
+
+
+def test_a_change_that_happens_twice_is_two_changes() -> None:
+    flapping = [mk(1000.0), mk(1010.0), mk(1020.0)]
+    times = [1000.0, 1010.0, 1020.0]
+    again = joined(mk_record(flapping), mk_record([mk(1000.1), mk(1010.1), mk(1020.1)]))
+    assert [each.at for each in again.changes] == times
+    assert [each.at for each in joined(mk_record(flapping[:1]), mk_record([*flapping])).changes] == times
+
+
+def test_a_record_that_goes_on_from_the_stored_one_is_that_one() -> None:
+    record = ChangeRecord()
+    record.begin("no hops", 1.0)
+    before = record.record
+    record.note("x", 2.0)
+    assert joined(before, record.record) == record.record, "also where an old copy is stored"
+    assert joined(record.record, before) == record.record
+
+
+def test_a_broken_chain_stays_broken_unless_an_intact_one_is_known() -> None:
+    own = mk_record([mk(1000.0 * at) for at in range(5)], 1.0)
+    broken = replace(own, entries=own.entries[:2] + own.entries[3:], head=own.head)
+    assert joined(broken, Record()).faults(), "it is not mended"
+    later = joined(broken, mk_record([mk(90_000.0)], 2.0))
+    assert later.faults() == ("entries 3 to 3 are missing",), "nor does it go on without its past"
+    assert not joined(broken, own).faults() and told(joined(broken, own)) == told(own)
+
+
+@given(found_changes, found_changes, st.integers(3, 20))
+def test_two_records_as_one_are_a_chain_that_says_what_is_missing_of_either(
+    first: list[tuple[int, str, bool]], second: list[tuple[int, str, bool]], limit: int
+) -> None:
+    stored, own = mk_chain(first, limit), mk_chain(second, limit)
+    both = joined(stored, own)
+    assert both.faults() == ()
+    for namespace in ("a", "b", "c", "d", ""):
+        covered = [each.covered(namespace) or 0.0 for each in (stored, own)]
+        assert (both.covered(namespace) or 0.0) >= max(covered)
+
+
+def test_what_is_dropped_is_no_longer_covered_for_the_namespaces_of_backend_and_gateway() -> None:
+    loud = [Entry(1000.0 + at, "Service", "loud/api", 443, "a", "b", "c", gateways=("edge/web",)) for at in range(MAX_ENTRIES)]
+    found = mk_record((mk(2.0, "quiet/api"), *loud), 1.0)
+    assert found.since == 1.0 and len(found.entries) < MAX_ENTRIES
+    first = next(each.at for each in found.changes if each.owner == "loud")
+    assert found.covered("loud") == found.covered("edge") == found.covered() == first - 1
+    assert found.covered("quiet") == 1.0
+    again = joined(found, mk_record((), 1.0, {"loud": 5000.0, "quiet": 3.0}))
+    assert (again.covered("loud"), again.covered("quiet"), again.covered("edge")) == (5000.0, 3.0, first - 1)
+
+
+def test_too_many_namespaces_to_name_are_all_incomplete() -> None:
+    found = mk_record([mk(float(at), f"n{at}/api") for at in range(2 * MAX_ENTRIES + MAX_NAMESPACES)], 0.5)
+    assert len(found.gap.until) <= MAX_NAMESPACES and not found.faults()
+    assert (found.covered("elsewhere") or 0.0) > 0.5
+
+
+def test_a_record_without_a_beginning_covers_nothing() -> None:
+    assert mk_record((mk(1.0),)).covered() is None
+    record = ChangeRecord()
+    record.begin("no hops", 5.0)
+    record.begin("no hops", 9.0)
+    assert record.record.covered() == 5.0
+    record.merge(mk_record((), 2.0))
+    assert record.record.covered() == 2.0, "an earlier record goes on"
+    assert joined(mk_record((), 2.0), mk_record((), 5.0), continued=False).covered() == 5.0, "unless it had not been read"
+
+
+def test_incidents_are_part_of_the_chain_and_push_nobody_elses_changes_out() -> None:
+    record = ChangeRecord()
+    record.begin("no hops", 0.0)
+    edit = Edit(Key("Service", "quiet", "b"), 1, None, HopVerification(Strength.PLAINTEXT), "x", compare(*[PLAIN] * 2), ())
+    record.add([edit], 1.0)
+    for at in range(2 * MAX_ENTRIES):
+        before = record.version
+        record.note("x" * 10_000, 2.0 + at)
+        assert record.version > before
+    found = record.record
+    assert found.incidents[-1].at == 2.0 + 2 * MAX_ENTRIES - 1
+    assert len(found.incidents[0].because) < 400 and len(found.entries) <= MAX_ENTRIES
+    assert [each.owner for each in found.changes] == ["quiet"] and not found.faults()
+
+
+PLAIN = HopVerification(Strength.PLAINTEXT)
+
+
+def test_it_is_asked_by_time_and_by_namespace_of_backend_or_gateway() -> None:
+    found = [Entry(at, "Service", f"{ns}/api", 443, "a", "b", "c", gateways=("edge/web",)) for at, ns in ((1, "a"), (2, "b"))]
+    assert since(found, 2) == (found[1],)
+    assert since(found, 0, "a") == (found[0],)
+    assert since(found, 0, "edge") == tuple(found)
+    assert since(found, 0, "c") == ()
+
+
+def test_what_strangers_wrote_is_cut() -> None:
+    name = "x" * 10_000
+    before = HopVerification(Strength.VERIFIED, names=(name,))
+    edit = Edit(Key("Service", "a", "b"), 1, before, PLAIN, name, compare(before, PLAIN), ())
+    (found,) = ChangeRecord().add([edit], 1.5, lambda key: name)
+    assert len(found.before) < 400 and len(found.because) < 400
+    assert found.at == 1.5
+
+
+def test_merging_in_any_order_keeps_every_change() -> None:
+    changes = [mk(1000.0 * at, f"{at % 3}/api") for at in range(50)]
+    shuffled = changes[:]
+    random.Random(1).shuffle(shuffled)
+    both = joined(mk_record(shuffled[:20]), mk_record(shuffled[10:]))
+    assert [each.at for each in both.changes] == [each.at for each in changes] and not both.faults()
