@@ -13,7 +13,7 @@ from lasthop.edge.admission.yaml import parse
 from lasthop.edge.sources.files.content import key_in
 from lasthop.edge.sources.files.folder import Unreadable, read
 from lasthop.engine.plan.finding import Finding
-from lasthop.engine.plan.not_applied import NOT_APPLIED
+from lasthop.engine.plan.reasons import Cause, kind
 
 
 def _as_meant(document: Json) -> Json:
@@ -26,7 +26,8 @@ def _as_meant(document: Json) -> Json:
 def broken_objects(findings: Iterable[Finding]) -> dict[Key, str]:
     """Returns the objects in files that are not applied, as far as they can be told, with the file."""
     found: dict[Key, str] = {}
-    for file in dict.fromkeys(finding.file for finding in findings if finding.reason in NOT_APPLIED):
+    not_applied = (finding.file for finding in findings if Cause.SAME_FILE in kind(finding.reason).follows)
+    for file in dict.fromkeys(not_applied):
         try:
             text, _ = read(Path(file))
             parsed = parse(text, as_json=file.endswith(".json"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from lasthop.base.api.meta import Key
@@ -11,30 +11,12 @@ from lasthop.edge.sources.kubernetes.snapshot import ListResult
 from lasthop.engine.outputs.explain.explain import explain
 from lasthop.engine.outputs.explain.reads import below
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.problem import DOES_NOT_EXIST
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import OBJECTS
 
-FORBIDDEN: Final = "Forbidden"
 NOT_SEEN: Final = "is not visible with your permissions"
-DEPENDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "NoGatewayClass": ("GatewayClass",),
-    "NotReached": (
-        *("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute"),
-        "ListenerSet",
-        "Gateway",
-        "GatewayClass",
-        "ReferenceGrant",
-    ),
-    "PlaintextBackend": ("BackendTLSPolicy",),
-    reasons.UNSUPPORTED_PROTOCOL: ("BackendTLSPolicy",),
-    reasons.NO_MATCHING_PARENT: ("ListenerSet", "Gateway", "GatewayClass"),
-    reasons.NOT_ALLOWED: ("Namespace",),
-    reasons.NOT_ALLOWED_BY_LISTENERS: ("Namespace",),
-    reasons.REF_NOT_PERMITTED: ("ReferenceGrant",),
-}
-"""Findings that say that something is missing without naming it, and of which kinds that may be."""
 
 
 class RBACVisibility:
@@ -72,7 +54,7 @@ class RBACVisibility:
         return causes[0] if causes and all(causes) else None
 
     def may_hide(self, reason: str) -> Finding | None:
-        return next((self._findings[kind] for kind in DEPENDS.get(reason, ()) if kind in self._findings), None)
+        return next((self._findings[kind] for kind in reasons.kind(reason).needs if kind in self._findings), None)
 
     def _hides(self, key: Key) -> Finding | None:
         each = self._refused.get(key.kind)
@@ -112,7 +94,7 @@ def _finding(each: ListResult) -> Finding:
     where = f" outside namespace {each.namespace}" if each.namespace else ""
     message = f"you may not list {resource}{where}, so what refers to them cannot be judged"
     remedy = f"Ask for permission to get and list {resource} (RBAC)."
-    return Finding(None, FORBIDDEN, message, remedy, severity=Severity.WARNING)
+    return make_finding(None, reasons.FORBIDDEN, message, remedy, severity=Severity.WARNING)
 
 
 def _resource(each: ListResult) -> str:

@@ -35,22 +35,13 @@ from lasthop.engine.outputs.findings.foreign import class_finding
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.knowledge import Unknown
+from lasthop.engine.plan.reasons import kind
 from lasthop.engine.plan.request import Request
 from lasthop.engine.resolve.settings import IN_CLUSTER, SYSTEM_STORE, set_absent
 from lasthop.run.infra.system_store import host_store
 from lasthop.web.engine_view import EngineView
 
 T = TypeVar("T")
-HIDING: Final = frozenset(
-    (
-        "NoGatewayClass",
-        reasons.NO_MATCHING_PARENT,
-        reasons.NOT_ALLOWED,
-        reasons.NOT_ALLOWED_BY_LISTENERS,
-        reasons.REF_NOT_PERMITTED,
-    )
-)
-"""Findings of what leads nowhere, perhaps only because something cannot be listed."""
 INSTALL_CRDS: Final = (
     "the CRDs of Gateway API are not installed in this cluster; install those of v1.7.0: kubectl apply --server-side -f "
     "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.7.0/standard-install.yaml"
@@ -196,7 +187,7 @@ class ClusterView(EngineView):
 
     async def hidden(self) -> tuple[str, ...]:
         """A Gateway whose class is out of sight, and a route whose Gateway is, lead to backends that are out of sight too."""
-        found = (each for each in await self.findings() if each.reason in HIDING and self._concerned(each))
+        found = (each for each in await self.findings() if kind(each.reason).unreached and self._concerned(each))
         causes = filter(None, map(self.unseen, found))
         return tuple(dict.fromkeys(each.message for each in causes))
 
@@ -209,7 +200,7 @@ class ClusterView(EngineView):
     def _qualified(self, hop: HopReport) -> HopReport:
         """Says so where a hop is plaintext or failing perhaps only because something cannot be listed."""
         plaintext = hop.manner is Manner.PLAINTEXT
-        if not (self._hidden.may_hide("PlaintextBackend") if plaintext else self._hidden.hides(hop.missing)):
+        if not (self._hidden.may_hide(reasons.PLAINTEXT_BACKEND) if plaintext else self._hidden.hides(hop.missing)):
             return hop
         return msgspec.structs.replace(hop, detail=f"{hop.detail}, as far as your permissions show")
 

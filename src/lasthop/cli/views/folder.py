@@ -31,7 +31,8 @@ from lasthop.engine.dry_run import serve_all
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.comparison import NotCompared
 from lasthop.engine.outputs.status.crashed import query_name
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.request import Request
 from lasthop.engine.resolve.backends.backends import slices
 from lasthop.engine.resolve.settings import SYSTEM_STORE
@@ -100,9 +101,8 @@ class FolderView(EngineView):
         resolved = [guessed(finding, self.engine) for finding in self._known(self.engine.findings())]
         found = [*self.source_findings, *(placed(finding, self.locate, self.where) for finding in resolved)]
         if not self.engine.store.keys("Gateway"):
-            remedy = "Write one; lasthop init makes a small working folder."
             message = "there is no Gateway, so nothing is served."
-            found.append(Finding(None, "NothingServed", message, remedy, file=self.where, line=1))
+            found.append(make_finding(None, reasons.NOTHING_SERVED, message, file=self.where, line=1))
         return found
 
     def _known(self, findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ class FolderView(EngineView):
         selecting = set()
         for finding in findings:
             key = finding.object
-            service = self.engine.store.get(key) if key and finding.reason == "NoEndpoints" else None
+            service = self.engine.store.get(key) if key and finding.reason == reasons.NO_ENDPOINTS else None
             if key and isinstance(service, Service) and service.spec.selector and not slices(self.engine.graph, key):
                 selecting.add(key)
             else:

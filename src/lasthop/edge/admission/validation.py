@@ -12,10 +12,10 @@ from lasthop.edge.admission.hostname_words import hostname_problem
 from lasthop.edge.admission.limits import MAX_PROBLEMS
 from lasthop.edge.admission.problem import Problem, shown
 from lasthop.edge.admission.structural import did_you_mean
+from lasthop.engine.plan import reasons
 
 _NAMED_VALUES: Final = ("headers", "queryParams", "set", "add")
 """Lists of names with values."""
-TOO_LARGE: Final = "TooLarge"
 _KINDS: Final = {
     "object": "a mapping",
     "array": "a list",
@@ -45,7 +45,7 @@ def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:
     limit = detail.get("limit")
     match error.kind.name:
         case "required":
-            return Problem("required field is missing", (*path, detail["property"]), reason="Required")
+            return Problem("required field is missing", (*path, detail["property"]), reason=reasons.REQUIRED)
         case "type":
             wanted = " or ".join(_KINDS.get(t, t) for t in detail["types"])
             quote = "Put it in quotes." if "string" in detail["types"] and isinstance(error.instance, int | float) else ""
@@ -65,7 +65,7 @@ def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:
         case "minLength":
             return Problem("must not be empty" if limit == 1 else f"must have at least {limit} characters", path)
         case "maxLength":
-            return Problem(f"has more than {limit} characters", path, reason=TOO_LARGE)
+            return Problem(f"has more than {limit} characters", path, reason=reasons.TOO_LARGE)
         case "minItems":
             return Problem("must not be empty" if limit == 1 else f"must have at least {limit} items", path)
         case "maxItems":
@@ -73,7 +73,7 @@ def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:
         case "minProperties":
             return Problem(f"must have at least {limit} fields", path)
         case "maxProperties":
-            return Problem(f"has more than {limit} entries", path, reason=TOO_LARGE)
+            return Problem(f"has more than {limit} entries", path, reason=reasons.TOO_LARGE)
         case _:
             return Problem(f"{value} does not fit the schema ({error.kind.name})", path)
 

@@ -9,7 +9,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.findings.failing import backend_failing
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.finding import Finding, make_finding
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.resolve.backends import xbackend_conditions
 from lasthop.engine.resolve.backends.xbackends import PLAINTEXT, client_certificate, spec_problem
@@ -38,10 +38,10 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
     if problem := judged.problem or judged.unresolved:
         yield problem.on(key)
     for warning in judged.warnings:
-        yield Finding(key, "Warning", warning, field="spec.validation", severity=Severity.WARNING)
+        yield make_finding(key, reasons.WARNING, warning, field="spec.validation")
     shown = policy_certificate(g, key)
     if shown and (message := pair_dates(g, shown)):
-        yield Finding(key, "Warning", message, field="spec.options", severity=Severity.WARNING)
+        yield make_finding(key, reasons.WARNING, message, field="spec.options")
     problems = [target_problem(g, key, target) for target in obj.spec.target_refs]
     for number, (target, problem) in enumerate(zip(obj.spec.target_refs, problems, strict=True)):
         field = f"spec.targetRefs[{number}]"
@@ -49,9 +49,9 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
             yield problem.at(field).on(key)
         udp, never = exceptions(g, key, target)
         if udp:
-            yield Finding(key, "Warning", udp, field=field, severity=Severity.WARNING)
+            yield make_finding(key, reasons.WARNING, udp, field=field)
         if not problem and never:
-            yield Finding(key, "Shadowed", f"{never}.", "Remove the target.", field=field, severity=Severity.WARNING)
+            yield make_finding(key, reasons.SHADOWED, f"{never}.", "Remove the target.", field=field)
     if not all(problems) and (unused := unreached(g, key)):
         yield unused.on(key)
     reached = ancestors(g, key)
@@ -60,7 +60,7 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
     for gateway in reached.without_room:
         message = f"its status has no room for {gateway}; connections from there fail."
         remedy = "Let that Gateway use a second Service for the same backend, with a policy of its own."
-        yield Finding(key, reasons.INVALID, message, remedy, about=(gateway,))
+        yield make_finding(key, reasons.INVALID, message, remedy, about=(gateway,))
 
 
 def _at_gateway(g: Graph, key: Key, gateway: Key) -> Iterator[Finding]:
@@ -77,7 +77,7 @@ def _weakened(key: Key, gateway: Key, conditions: tuple[Condition, ...], field: 
     for condition in conditions:
         if condition.type == reasons.VERIFICATION_DEGRADED:
             message = f"at {gateway}: {condition.message}"
-            yield Finding(key, condition.type, message, field=field, severity=Severity.WARNING, about=(gateway,))
+            yield make_finding(key, condition.type, message, field=field, about=(gateway,))
 
 
 def failing(key: Key, gateway: Key, conditions: tuple[Condition, ...]) -> Iterator[Finding]:
@@ -101,16 +101,16 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
     if judged and (problem := judged.problem or judged.unresolved):
         yield problem.on(key)
     for warning in judged.warnings if judged else ():
-        yield Finding(key, "Warning", warning, field="spec.tls.validation", severity=Severity.WARNING)
+        yield make_finding(key, reasons.WARNING, warning, field="spec.tls.validation")
     shown = client_certificate(g, key)
     if isinstance(shown, Key) and (message := pair_dates(g, shown)):
-        yield Finding(key, "Warning", message, field="spec.tls.clientCertificateRef", severity=Severity.WARNING)
+        yield make_finding(key, reasons.WARNING, message, field="spec.tls.clientCertificateRef")
     session, gateways = obj.spec.session_persistence, xbackend_conditions.gateways(g, key)
     for problem in session_problems(session, "spec.sessionPersistence") if session else ():
         yield problem.on(key)
     if not gateways:
         message = "no Gateway reaches it through a route, so it has no effect yet"
-        yield Finding(key, "NotReached", message, "Refer to it in a route of a Gateway.", severity=Severity.WARNING)
+        yield make_finding(key, reasons.NOT_REACHED, message, "Refer to it in a route of a Gateway.")
         return
     valid = not own and (judged is None or judged.problem is None)
     for gateway in gateways:
@@ -125,4 +125,4 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
     if obj.spec.type == EXTERNAL_HOSTNAME and obj.spec.tls.mode == PLAINTEXT and not own:
         message = f"nothing verifies who answers as {obj.spec.external_hostname.hostname}: it uses plaintext."
         remedy = "Give it tls: ServerOnly, or ClientAndServer."
-        yield Finding(key, "PlaintextBackend", message, remedy, field="spec.tls", severity=Severity.WARNING)
+        yield make_finding(key, reasons.PLAINTEXT_BACKEND, message, remedy, field="spec.tls")

@@ -13,7 +13,8 @@ from lasthop.base.api.routes import Route
 from lasthop.engine.outputs.envoy.encoded_routes import unserved
 from lasthop.engine.outputs.findings.foreign import unattached
 from lasthop.engine.outputs.findings.gateways import ignored_scope
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.listener import Listener
 from lasthop.engine.plan.routing import Parent
 from lasthop.engine.resolve.gateways.listener_sets import holder
@@ -67,7 +68,7 @@ def _taken(g: Graph, key: Key, obj: Route, parent: Parent) -> Iterator[Finding]:
                 for about, whose in ((key, "a ListenerSet of another namespace"), (parent.gateway, str(taker))):
                     message = f"{what} go to {whose}, not to {key}: its listener is more specific."
                     others = (parent.gateway, taker) if about == parent.gateway else (parent.gateway,)
-                    yield Finding(about, "Shadowed", message, remedy, severity=Severity.WARNING, about=others)
+                    yield make_finding(about, reasons.SHADOWED, message, remedy, about=others)
 
 
 def _holder_of(g: Graph, gateway: Key, listener: Listener, hostname: str) -> Key | None:
@@ -89,4 +90,4 @@ def _shadowed(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
             named = listener.name if listener.owner == parent.gateway else f"{listener.owner.path}/{listener.name}"
             message = f"{what} on listener {named} of {parent.gateway} goes to {other}, {why}."
             remedy = "Give each a listener or a hostname of its own."
-            yield Finding(key, "Shadowed", message, remedy, severity=Severity.WARNING, about=(parent.gateway, other))
+            yield make_finding(key, reasons.SHADOWED, message, remedy, about=(parent.gateway, other))

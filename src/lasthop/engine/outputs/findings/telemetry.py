@@ -10,7 +10,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.api.telemetry import XTelemetryPolicy
 from lasthop.engine.outputs.findings.policies import failing
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.resolve.gateways.telemetry import telemetry_ancestors, tracing_problems, unknown_attributes
 from lasthop.engine.resolve.gateways.telemetry_conditions import collector_problem, conditions, gateway_problem, kind_problem
 from lasthop.engine.store.graph import Graph, query
@@ -43,4 +43,4 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
         yield from failing(key, gateway, conditions(g, key, gateway))
     for gateway in reached.without_room:
         message = f"its status has no room for {gateway}, which traces nothing."
-        yield Finding(key, reasons.INVALID, message, severity=Severity.WARNING, about=(gateway,))
+        yield make_finding(key, reasons.INVALID, message, severity=Severity.WARNING, about=(gateway,))
