@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import jsonschema_rs
 
+from lasthop.base.text.suggestions import closest
 from lasthop.edge.admission.hostname_words import hostname_problem
 from lasthop.edge.admission.limits import MAX_PROBLEMS
 from lasthop.edge.admission.problem import Problem, shown
-from lasthop.edge.admission.structural import did_you_mean
+from lasthop.edge.admission.structural import CLOSE
 from lasthop.engine.plan import reasons
 
 _NAMED_VALUES: Final = ("headers", "queryParams", "set", "add")
@@ -52,8 +53,8 @@ def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:
             return Problem(f"must be {wanted}, not {type_name(error.instance)}", path, quote)
         case "enum":
             options = [str(option) for option in detail["options"]]
-            close = did_you_mean(str(error.instance), options) if len(options) > 1 else ""
-            return Problem(f"{value} is not one of {', '.join(options)}", path, close if "Did you" in close else "")
+            close = closest(str(error.instance), options, CLOSE) if len(options) > 1 else ""
+            return Problem(f"{value} is not one of {', '.join(options)}", path, f"Did you mean {close}?" if close else "")
         case "pattern":
             if found := hostname_problem(str(error.instance), detail["pattern"]):
                 return Problem(f"{value} {found[0]}", path, found[1])

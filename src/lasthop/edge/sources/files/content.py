@@ -160,17 +160,17 @@ def _of_text(file: str, mistake: Mistake, lines: list[bytes]) -> Finding:
     if mistake.limit:
         remedy = "Split it into several files."
         return make_finding(None, reasons.TOO_LARGE, f"{mistake.message}.", remedy, file=file, line=mistake.line)
-    advice = _advice(mistake.message, lines[mistake.line - 1] if mistake.line <= len(lines) else b"")
+    advice = _advice(mistake, lines[mistake.line - 1] if mistake.line <= len(lines) else b"")
     return make_finding(None, reasons.INVALID_YAML, _cut(mistake.message), advice or None, file=file, line=mistake.line)
 
 
-def _advice(message: str, line: bytes) -> str:
+def _advice(mistake: Mistake, line: bytes) -> str:
     """Returns what to do about the mistakes that everybody makes once; empty: nothing in particular."""
     if b"{{" in line:
         return "This seems to be a template: check what it renders, as in helm template CHART | lasthop check -"
     if line.lstrip(b" ").startswith(b"\t"):
         return "Indent with spaces; YAML does not allow tabs there."
-    if message.startswith("key 'apiVersion' is written twice"):
+    if mistake.repeats == "apiVersion":
         return "Write a line --- between two objects."
     return ""
 

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.core import AnyService
+from lasthop.base.api.kinds import SERVICE_GROUPS
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import BackendTLSPolicy, PolicyTargetReference
 from lasthop.engine.plan import reasons
@@ -43,8 +44,8 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
         return Problem(reasons.TARGET_NOT_FOUND, targets.mistyped_text(*meant), about=(meant[0],))
     if key is None or not installed(g, key.kind):
         kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
-        message = f"target {target.name}: kind {kind} is not supported, only core Services are; the policy has no effect on it"
-        return invalid(message)
+        known = " and ".join(f"{each}s" for each in SERVICE_GROUPS if installed(g, each))
+        return invalid(f"target {target.name}: kind {kind} is not supported, only {known} are; the policy has no effect on it")
     if service is None:
         return not_found(reasons.TARGET_NOT_FOUND, key, guess=targets.service_meant(g, key))
     ports = service.spec.ports

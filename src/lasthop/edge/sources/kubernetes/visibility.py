@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.sources.kubernetes.findings import optional
@@ -12,11 +12,8 @@ from lasthop.engine.outputs.explain.explain import explain
 from lasthop.engine.outputs.explain.reads import below
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, make_finding
-from lasthop.engine.plan.problem import DOES_NOT_EXIST
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import OBJECTS
-
-NOT_SEEN: Final = "is not visible with your permissions"
 
 
 class RBACVisibility:
@@ -64,8 +61,9 @@ class RBACVisibility:
         """Returns an explanation in which nothing is called bad that may only be unseen."""
         because = [self.veiled(each) for each in tree.get("because", ())]
         found = {**tree, "because": because} if because else dict(tree)
-        if self.hides([Key(*key) for key in tree.get("missing", ())]):
-            found["text"] = tree["text"].replace(f"it {DOES_NOT_EXIST}", NOT_SEEN).replace(DOES_NOT_EXIST, NOT_SEEN)
+        missing = [Key(*key) for key in tree.get("missing", ())]
+        if self.hides(missing):
+            found["text"] = not_visible(missing)
             found["state"], found["unseen"] = "warning", True
         elif any(each.get("unseen") for each in because):
             found["unseen"] = True
@@ -74,11 +72,8 @@ class RBACVisibility:
         return found
 
 
-def qualified(text: str, unseen: Iterable[Key]) -> str:
-    """Returns a sentence in which objects that are only out of sight are not said to be missing."""
-    for key in unseen:
-        text = text.replace(f"{key} {DOES_NOT_EXIST}", f"{key} {NOT_SEEN}")
-    return text
+def not_visible(keys: Iterable[Key]) -> str:
+    return f"{', '.join(map(str, keys))} is not visible with your permissions"
 
 
 @query

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.base.api.meta import Key
-from lasthop.base.text.meant import meant
+from lasthop.base.text.suggestions import typo_of
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.objects import identify
 from lasthop.edge.sources.kubernetes.snapshot import look
@@ -50,6 +50,6 @@ def with_problem(document: Json, known: Services | None) -> Json:
     if not missing or len(missing) < len(targets):
         return document
     found = [
-        not_found(TARGET_NOT_FOUND, Key("Service", namespace, name), guess=meant(name, sorted(there))) for name in missing
+        not_found(TARGET_NOT_FOUND, Key("Service", namespace, name), guess=typo_of(name, sorted(there))) for name in missing
     ]
     return {**document, "problem": f"{TARGET_NOT_FOUND}: {joined(found).text}"}
