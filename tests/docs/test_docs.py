@@ -99,7 +99,7 @@ def test_every_metric_that_a_query_names_exists() -> None:
 
 def test_every_field_of_a_failed_request_is_explained() -> None:
     fields = {name.strip(" `") for row in table_under(REFERENCE, "## Failed requests") for name in row[0].split(",")}
-    assert fields == {"gateway", "why", "stands_for", *FIELDS}
+    assert fields == {"gateway", "why", "advice", "stands_for", *FIELDS}
 
 
 def test_every_path_of_the_admin_address_is_explained() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import KINDS
@@ -33,9 +34,12 @@ def broken_objects(findings: Iterable[Finding]) -> dict[Key, str]:
             parsed = parse(text, as_json=file.endswith(".json"))
         except (OSError, Unreadable):
             continue
-        for document in parsed.documents:
-            items = document.get("items") if isinstance(document, dict) else None
-            for each in items if isinstance(items, list) else [document]:
-                if isinstance(each, dict) and (key := key_in(_as_meant(each))):
-                    found.setdefault(key, file)
+        found |= {key: file for key in map(key_in, map(_as_meant, _objects(parsed.documents))) if key and key not in found}
     return found
+
+
+def _objects(documents: Iterable[Any]) -> Iterator[Json]:
+    """Yields the objects of a file, also those in Lists."""
+    for document in documents:
+        items = document.get("items") if isinstance(document, dict) else None
+        yield from (each for each in (items if isinstance(items, list) else [document]) if isinstance(each, dict))

@@ -72,13 +72,9 @@ def _findings(
 ) -> Iterator[Finding]:
     said: set[str] = set()
     for number, listener in enumerate(listeners):
-        where, field = f"listener {listener.name}", f"spec.listeners[{number}]"
         own = (*listener_conditions(g, listener), listener_programmed(g, gateway, listener))
-        for problem in _problems(own):
-            if problem.reason not in SAID_BY_GATEWAYS:
-                yield problem.within(where).at(field).on(key)
+        yield from _of_listener(key, listener.name, own, f"spec.listeners[{number}]")
         said |= {c.message for c in own if c.problem and c.reason not in SAID_BY_GATEWAYS}
-        yield from _warnings(key, own, f"{where}: ", f"{field}.tls")
     references = tuple(condition for condition in conditions if condition.type == reasons.RESOLVED_REFS)
     yield from _warnings(key, references, "", "spec.tls.backend.clientCertificateRef")
     for condition in conditions:
@@ -86,6 +82,14 @@ def _findings(
             yield make_finding(key, condition.type, condition.message, field="spec.tls.frontend")
     # A port that cannot be bound is reported on the listener; a Gateway with no other port repeats it.
     yield from (p.on(key) for p in _problems(conditions) if p.reason not in SAID_ELSEWHERE and p.text not in said)
+
+
+def _of_listener(key: Key, name: str, own: tuple[Condition, ...], field: str) -> Iterator[Finding]:
+    where = f"listener {name}"
+    for problem in _problems(own):
+        if problem.reason not in SAID_BY_GATEWAYS:
+            yield problem.within(where).at(field).on(key)
+    yield from _warnings(key, own, f"{where}: ", f"{field}.tls")
 
 
 def _warnings(key: Key, conditions: tuple[Condition, ...], where: str, field: str) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from lasthop.base.api.meta import Key
 from lasthop.base.text.suggestions import closest
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.store.store import Store
@@ -19,8 +20,11 @@ def guessed(finding: Finding, store: Store) -> Finding:
     missing = next((key for key in finding.missing if key.name and store.get(key) is None), None)
     if missing is None or any(key[:2] == missing[:2] and key != missing for key in finding.about):
         return finding  # or it has a suggestion already
+    close = _close(missing, store)
+    return msgspec.structs.replace(finding, remedy=f"Did you mean {close}? {finding.remedy}".strip()) if close else finding
+
+
+def _close(missing: Key, store: Store) -> str:
     known = [key.name for key in store.keys(missing.kind) if key.namespace == missing.namespace]
-    close = closest(missing.name, known) if len(known) <= FEW else ""
-    if not close or close == missing.name:  # it is there, and cannot be read
-        return finding
-    return msgspec.structs.replace(finding, remedy=f"Did you mean {close}? {finding.remedy}".strip())
+    # An object of that name is there, and cannot be read.
+    return "" if len(known) > FEW or missing.name in known else closest(missing.name, known)

@@ -76,35 +76,27 @@ class _Known:
             self._unserved = self._unserved or error
 
     def cause(self, finding: Finding) -> Finding | None:
-        return next((found for cause in kind(finding.reason).follows if (found := self._look(cause, finding))), None)
-
-    def _look(self, cause: Cause, finding: Finding) -> Finding | None:
-        match cause:
-            case Cause.SAME_FILE:
-                return self._of_file.get(finding.file)
-            case Cause.UNREAD_POLICY:
-                namespaces = ("", *(policy.namespace for policy in finding.missing))
-                return self._in_file(self._opaque[each] for each in namespaces if each in self._opaque)
-            case Cause.NOT_ACCEPTED:
-                return self._of_any([finding.object]) if _not_accepted(finding) else None
-            case Cause.OWN_TARGET:
-                return self._mistargeted.get(finding.object) if finding.object else None
-            case Cause.AT_GATEWAY:
-                return self._of_gateway(finding)
-            case Cause.NAMED:
-                return self._of_any(_others(finding))
-            case Cause.MISSING:
-                return self._missing(finding)
-            case Cause.UNSERVED:
-                return self._unserved if _names_nothing(finding) else None
-            case Cause.BROKEN_NEED:
-                needs = kind(finding.reason).needs if _names_nothing(finding) else ()
-                return self._in_file(file for key, file in self._broken.items() if key.kind in needs)
+        look: dict[Cause, Callable[[Finding], Finding | None]] = {
+            Cause.SAME_FILE: lambda each: self._of_file.get(each.file),
+            Cause.UNREAD_POLICY: self._unread_policy,
+            Cause.NOT_ACCEPTED: lambda each: self._of_any([each.object]) if _not_accepted(each) else None,
+            Cause.OWN_TARGET: lambda each: self._mistargeted.get(each.object) if each.object else None,
+            Cause.AT_GATEWAY: self._at_gateway,
+            Cause.NAMED: lambda each: self._of_any(_others(each)),
+            Cause.MISSING: self._missing,
+            Cause.UNSERVED: lambda each: self._unserved if _names_nothing(each) else None,
+            Cause.BROKEN_NEED: self._broken_need,
+        }
+        return next((found for cause in kind(finding.reason).follows if (found := look[cause](finding))), None)
 
     def _of_any(self, keys: Iterable[Key | None]) -> Finding | None:
         return next((error for key in keys if key and (error := self._of_object.get(key))), None)
 
-    def _of_gateway(self, finding: Finding) -> Finding | None:
+    def _unread_policy(self, finding: Finding) -> Finding | None:
+        namespaces = ("", *(policy.namespace for policy in finding.missing))
+        return self._in_file(self._opaque[each] for each in namespaces if each in self._opaque)
+
+    def _at_gateway(self, finding: Finding) -> Finding | None:
         gateways = set(_gateways(finding))
         found = (error for key in _others(finding) for error in self._at_gateways.get(key, ()))
         return next((error for error in found if gateways.intersection(_gateways(error))), None)
@@ -117,6 +109,10 @@ class _Known:
             if key in self._local:
                 return self._local[key]
         return None
+
+    def _broken_need(self, finding: Finding) -> Finding | None:
+        needs = kind(finding.reason).needs if _names_nothing(finding) else ()
+        return self._in_file(file for key, file in self._broken.items() if key.kind in needs)
 
     def _in_file(self, files: Iterator[str]) -> Finding | None:
         return self._of_file.get(next(files, ""))
