@@ -19,8 +19,8 @@ from lasthop.base.api.unserved import Unserved
 from lasthop.cli.commands.explain import request_command
 from lasthop.cli.main import COMMANDS, main
 from lasthop.cli.render import audit_evidence
-from lasthop.engine.outputs.findings.remedies import REMEDIES
 from lasthop.engine.plan.limits import FIELDS, MAX_ENDPOINTS, MESSAGE_LENGTH, ceiling, reason
+from lasthop.engine.plan.reasons import KINDS as FINDINGS
 from lasthop.engine.plan.tls_options import OPTIONS
 
 REFERENCE = Path(__file__).with_name("reference.md")
@@ -72,9 +72,17 @@ def option_values() -> Iterator[str]:
     yield ""
 
 
+def findings() -> Iterator[str]:
+    yield from ("| reason | severity | means |", "|---|---|---|")
+    for name, each in FINDINGS.items():
+        if each.means:
+            yield f"| `{name}` | {'warning' if each.warning else 'error'} | {each.means} |"
+    yield ""
+
+
 def remedies() -> Iterator[str]:
     yield from ("| reason | what `lasthop check` advises, unless the message says it |", "|---|---|")
-    yield from (f"| `{reason}` | {REMEDIES[reason]} |" for reason in sorted(REMEDIES))
+    yield from (f"| `{name}` | {each.remedy} |" for name, each in sorted(FINDINGS.items()) if each.remedy)
     yield ""
 
 
@@ -96,6 +104,7 @@ PARTS = {
     "kinds": kinds,
     "unserved": unserved,
     "options": option_values,
+    "findings": findings,
     "remedies": remedies,
     "limits": limits,
 }

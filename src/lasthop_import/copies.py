@@ -7,6 +7,7 @@ from typing import Any, Final
 from lasthop.base.api.documents import Json
 from lasthop.edge.admission.chain import admit
 from lasthop.edge.admission.problem import Path, field
+from lasthop.engine.plan import reasons
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.notes import Category, Note, Severity, Source
@@ -26,7 +27,7 @@ def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
         metadata["annotations"] = annotations
     found: Json = {"apiVersion": document.api_version, "kind": document.kind, "metadata": metadata, "spec": spec}
     problems = admit(found)[1]
-    unknown = [each for each in problems if each.reason == "UnknownField"]
+    unknown = [each for each in problems if each.reason == reasons.UNKNOWN_FIELD]
     for each in unknown:
         text = "Gateway API does not know the field, and it is not carried over"
         inputs.notes.append(Note(Category.UNKNOWN, "unread-field", text, Source(document, each.path)))

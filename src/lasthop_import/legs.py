@@ -35,6 +35,11 @@ class BackendPort(NamedTuple):
         return f"{self.namespace}/{self.name}:{self.number}"
 
 
+class NotInInput(NamedTuple):
+    problem: str
+    """What is not known for want of it."""
+
+
 class Leg(NamedTuple):
     """A hop of a rule: one row of the report."""
 
@@ -44,6 +49,8 @@ class Leg(NamedTuple):
     port: BackendPort | None
     problem: str = ""
     """Why there is no port; then nothing is written that leads there."""
+    incomplete: bool = False
+    """There is none because the input lacks the Service."""
 
     @property
     def tls(self) -> HopTLS | None:
@@ -87,10 +94,12 @@ def _legs(inputs: Inputs, imported: Imported) -> Iterator[Leg]:
 
 def _leg(inputs: Inputs, hop: Hop, rule: Rule | None, role: str) -> Leg:
     found = resolve(inputs, hop)
+    if isinstance(found, NotInInput):
+        return Leg(hop, rule, role, None, found.problem, incomplete=True)
     return Leg(hop, rule, role, None, found) if isinstance(found, str) else Leg(hop, rule, role, found)
 
 
-def resolve(inputs: Inputs, hop: Hop) -> BackendPort | str:
+def resolve(inputs: Inputs, hop: Hop) -> BackendPort | NotInInput | str:
     """Returns the port that a hop leads to, or why none can be written."""
     match hop.backend:
         case ServiceBackend(namespace, name, port):
@@ -109,7 +118,7 @@ def resolve(inputs: Inputs, hop: Hop) -> BackendPort | str:
             return BackendPort("Service", *place, app_protocol=backend.app_protocol)
 
 
-def _service_port(inputs: Inputs, namespace: str, name: str, port: int | str | None) -> BackendPort | str:
+def _service_port(inputs: Inputs, namespace: str, name: str, port: int | str | None) -> BackendPort | NotInInput | str:
     if not is_dns_label(namespace) or not is_dns_label(name):
         return f"{namespace}/{name} cannot be the name of a Service"
     found = inputs.port(namespace, name, port)
@@ -120,7 +129,8 @@ def _service_port(inputs: Inputs, namespace: str, name: str, port: int | str | N
         wanted = "no port is given, and it has not exactly one" if port is None else f"it has no TCP port {port}"
         return f"Service {namespace}/{name}: {wanted}"
     if isinstance(port, str) or port is None:
-        return f"Service {namespace}/{name} is not in the input, so the number of port {port or 'of the hop'} is not known"
+        number = f"the number of port {port or 'of the hop'}"
+        return NotInInput(f"Service {namespace}/{name} is not in the input, so {number} is not known")
     return f"{port} cannot be a port"
 
 
@@ -151,7 +161,7 @@ def leg_notes(all_legs: Iterable[Leg]) -> Iterator[Note]:
     missing: set[tuple[str, str]] = set()
     for leg in all_legs:
         if leg.problem:
-            remedy = "Add the Service to the input." if "not in the input" in leg.problem else "Correct the reference."
+            remedy = "Add the Service to the input." if leg.incomplete else "Correct the reference."
             text = f"{leg.problem}; the reference is left out, and its share of the requests gets 500"
             yield Note(Category.TODO, "port-unknown", text, leg.hop.source, remedy=remedy)
         elif leg.port and not leg.port.known and (leg.port.namespace, leg.port.name) not in missing:

@@ -7,38 +7,17 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from lasthop.engine.plan import condition, not_applied, reasons
+from lasthop.engine.plan import condition, reasons
 from tests.docs.pages import ROOT
 
 SOURCES = sorted((ROOT / "src" / "lasthop").rglob("*.py"))
-REASON_AT = {"Finding": 1, "Problem": 0}
-"""Whose reason is which argument, where it may be written as text."""
-ADMISSION = "from lasthop.edge.admission.problem import"
-"""Whose Problem has its reason last."""
 
 
-def condition_reasons() -> set[str]:
-    """The constants of engine/plan/reasons.py that anything uses."""
-    texts = "\n".join(path.read_text() for path in SOURCES)
-    return {getattr(reasons, name) for name in set(re.findall(r"\breasons\.([A-Z_]+)\b", texts))}
-
-
-def finding_reasons() -> set[str]:
-    """Reasons that stand as text where a finding, or a problem that becomes one, is made."""
-    return {reason for path in SOURCES for reason in _written(path)}
-
-
-def _written(path: Path) -> Iterator[str]:
-    reason_at = {**REASON_AT, "Problem": 3} if ADMISSION in path.read_text() else REASON_AT
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in reason_at:
-            named = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
-            at = reason_at[node.func.id]
-            for value in (*node.args[at : at + 1], *named):
-                if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value:
-                    yield value.value
-                elif isinstance(value, ast.Name) and hasattr(not_applied, value.id):
-                    yield getattr(not_applied, value.id)
+def used_reasons() -> set[str]:
+    """The entries of engine/plan/reasons.py that anything else uses."""
+    texts = "\n".join(path.read_text() for path in SOURCES if path != Path(reasons.__file__))
+    names = set(re.findall(r"\b[A-Z][A-Z_]+\b", texts))
+    return {value for name, value in vars(reasons).items() if name in names and isinstance(value, str)} & reasons.KINDS.keys()
 
 
 MAKERS = ("true", "failed", "unknown", "Condition")

@@ -18,6 +18,7 @@ from lasthop.base.api.unserved import Unserved
 from lasthop.cli.main import main
 from lasthop.edge.admission import limits
 from lasthop.engine.outputs.envoy.access_log import FIELDS
+from lasthop.engine.plan import reasons
 from lasthop.engine.resolve.gateways.telemetry import KNOWN_ATTRIBUTES
 from lasthop.web import app
 from tests.docs import code
@@ -52,7 +53,7 @@ def test_generated_parts_are_current() -> None:
 
 def test_every_reason_of_a_condition_is_explained_and_no_other() -> None:
     explained = {row[0].strip("`") for row in table_under(REFERENCE, "### Reasons of conditions")}
-    assert explained == code.condition_reasons()
+    assert explained == reasons.CONDITION_REASONS
 
 
 def test_every_type_of_a_condition_is_explained_and_no_other() -> None:
@@ -61,9 +62,14 @@ def test_every_type_of_a_condition_is_explained_and_no_other() -> None:
 
 
 def test_every_reason_of_a_finding_is_explained() -> None:
+    """Of those that only findings have; the others are bad news of conditions, which are explained with these."""
     explained = {row[0].strip("`") for row in table_under(REFERENCE, "## Findings")}
-    assert code.finding_reasons() <= explained
-    assert explained <= code.finding_reasons() | code.condition_reasons()
+    assert explained == {reason for reason, kind in reasons.KINDS.items() if kind.means}
+    assert reasons.KINDS.keys() == explained | reasons.CONDITION_REASONS
+
+
+def test_every_reason_is_used() -> None:
+    assert reasons.KINDS.keys() == code.used_reasons()
 
 
 def test_every_environment_variable_is_explained() -> None:
@@ -93,7 +99,7 @@ def test_every_metric_that_a_query_names_exists() -> None:
 
 def test_every_field_of_a_failed_request_is_explained() -> None:
     fields = {name.strip(" `") for row in table_under(REFERENCE, "## Failed requests") for name in row[0].split(",")}
-    assert fields == {"gateway", "why", "stands_for", *FIELDS}
+    assert fields == {"gateway", "why", "advice", "stands_for", *FIELDS}
 
 
 def test_every_path_of_the_admin_address_is_explained() -> None:

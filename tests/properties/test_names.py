@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lasthop.base.api.meta import Key
 from lasthop.base.pki.parse import bare_names
 from lasthop.edge.proxy.entry import AccessLogEntry
-from lasthop.edge.proxy.failures import explain_failure, without_advice
+from lasthop.edge.proxy.failures import explained
 from lasthop.engine.outputs.envoy.resource import cluster_of, endpoints_name
 from lasthop.engine.plan.cluster_metadata import PLAINTEXT, metadata, names, source
 from lasthop.engine.plan.observation import failing, failure_words
@@ -84,11 +84,11 @@ def test_why_a_backend_fails_is_read_without_where(backend: Key, port: int, endp
 
 
 @given(KEYS)
-def test_what_went_wrong_is_read_without_the_advice(key: Key) -> None:
+def test_the_advice_is_a_field_of_its_own(key: Key) -> None:
     policy = metadata(BackendTLS(key, "", None, ()))["policy"]
-    advised = explain_failure(AccessLogEntry(flags="UC", status=503, policy=policy))
-    assert advised is not None and key.path in advised
-    assert key.path not in without_advice(advised) and advised.startswith(without_advice(advised))
+    entry = explained(AccessLogEntry(flags="UC", status=503, policy=policy))
+    assert entry.advice is not None and key.path in entry.advice
+    assert entry.why is not None and key.path not in entry.why
 
 
 def test_names_of_a_certificate_are_read_without_their_type() -> None:

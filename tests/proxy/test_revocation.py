@@ -13,6 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from lasthop.base.api.meta import Key
 from lasthop.cli.views.folder import FolderView
 from lasthop.edge.probe.plan import probe, targets
+from lasthop.edge.proxy.entry import parse
 from tests.backends import Backend, backend, until
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port
@@ -114,6 +115,21 @@ def test_what_a_list_revokes_is_refused_and_a_list_that_cannot_be_used_fails_clo
     assert world.lasthop.get(NAMES[name]).status == row.status
     assert bool(world.backends[name].connections) == (row.status != 500)
     assert world.lasthop.conditions("BackendTLSPolicy", NAMES[name])["ResolvedRefs"][1] == row.reason
+
+
+WITHOUT_LIST = ("of-a-ca-without-a-list", "only-the-root's-list")
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.status == 503])
+def test_a_revoked_certificate_and_a_missing_list_are_told_apart(world: World, name: str) -> None:
+    words = "has no revocation list" if name in WITHOUT_LIST else "revoked"
+    world.lasthop.get(NAMES[name])
+
+    def told() -> bool:
+        entries = map(parse, (world.lasthop.root / "out").read_bytes().splitlines())
+        return any(words in (entry.why or "") for entry in entries if entry and entry.policy == f"shop/{NAMES[name]}")
+
+    until(told)
 
 
 def test_probe_agrees_with_envoy(world: World) -> None:

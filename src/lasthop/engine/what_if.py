@@ -26,9 +26,9 @@ from lasthop.engine.outputs.envoy.clusters import CLUSTERS
 from lasthop.engine.outputs.findings.collection import FindingCollection
 from lasthop.engine.outputs.findings.findings import FINDINGS
 from lasthop.engine.outputs.findings.root_causes import mistakes
-from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.profile import Refusal
+from lasthop.engine.plan.reasons import kind
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Plaintext, Refused
 from lasthop.engine.plan.upstream import Hop
@@ -51,18 +51,6 @@ GATEWAYS: Final = 20
 """Looked at in one step."""
 OPERATORS: Final = frozenset(("GatewayClass", "GatewayProfile"))
 """What operators write is never refused: they would lock themselves out."""
-LATER: Final = frozenset(("NoEndpoints",))
-"""Findings that are so with almost everything that is new: Pods come after Services."""
-NOT_PERMITTED: Final = frozenset(
-    (
-        reasons.WAIVER_NOT_PERMITTED,
-        reasons.TLS_VERSION_NOT_PERMITTED,
-        reasons.PLAINTEXT_NOT_PERMITTED,
-        reasons.PINNED_ONLY_NOT_PERMITTED,
-        reasons.WEAK_CERTIFICATE_NOT_PERMITTED,
-        reasons.EXTERNAL_HOSTNAME_NOT_PERMITTED,
-    )
-)
 
 Steps = Generator[None, None, None]
 
@@ -215,7 +203,7 @@ class Rehearsal:
                 tls, rules = hop_tls.attempt(self._graph, *hop), refused_edits.attempt(self._graph, hop.gateway)
                 reason = tls.why.reason if isinstance(tls, Refused) else ""
                 known = rules if isinstance(rules, frozenset) else frozenset[Refusal]()
-                found.append(_Hop(report, reason if reason in NOT_PERMITTED else "", known))
+                found.append(_Hop(report, reason if kind(reason).not_permitted else "", known))
                 if isinstance(tls, Plaintext) and hop.protocol.policed and (why := self._unread(hop.backend.namespace)):
                     unknown[f"it is not known which BackendTLSPolicies there are: {why}"] = None
                 place = (hop.gateway, hop.backend, hop.port)
@@ -229,7 +217,8 @@ class Rehearsal:
 
 
 def _verdict(key: Key, new: Iterable[Finding], before: _Seen, after: _Seen, crashes: tuple[str, ...], best: Best) -> Verdict:
-    roots = tuple(each for each in mistakes((f for f in new if f.reason not in LATER), {}) if _concerns(key, each.finding))
+    lasting = (each for each in new if not kind(each.reason).passes)
+    roots = tuple(each for each in mistakes(lasting, {}) if _concerns(key, each.finding))
     compared = compare(
         State("now", (), before.reports, before.verified), State("then", roots, after.reports, after.verified), best
     )

@@ -21,7 +21,8 @@ from lasthop.edge.xds.session import Acked, Nacked
 from lasthop.engine.outputs.envoy.listeners import listener_name
 from lasthop.engine.outputs.envoy.resource import LISTENER, ROUTES, SECRET, Part, Resource
 from lasthop.engine.outputs.envoy.routes import table_name
-from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, make_finding
 from lasthop.engine.plan.listener import Gateway
 from lasthop.engine.plan.proxy import ProxyState
 
@@ -246,4 +247,4 @@ class Fleet:
                 if detail and part.type_url not in (ROUTES, SECRET):  # these have conditions, and so findings, of their own
                     message = f"Envoy refused {part.id}, so it is withheld: {detail}"
                     remedy = "Edit it, and please report this: Lasthop should have rejected it first."
-                    yield Finding(part.owner or key, "RefusedByProxy", message, remedy)
+                    yield make_finding(part.owner or key, reasons.REFUSED_BY_PROXY, message, remedy)

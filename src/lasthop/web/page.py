@@ -15,7 +15,6 @@ from urllib.parse import urlencode
 import msgspec
 
 from lasthop.base.text.printable import printable
-from lasthop.engine.outputs.findings.remedies import remedy
 from lasthop.web import figures
 from lasthop.web.drawing import ROW, row_id
 from lasthop.web.page_model import Detail, PageModel, Picture
@@ -49,7 +48,6 @@ def _templates() -> Environment:
         rem=lambda units: f"{units / 16:g}rem",
         is_line=lambda row: isinstance(row, Line),
         yaml=_yaml,
-        remedy=remedy,
         per_second=figures.rate,
         **{name: getattr(figures, name) for name in ("share", "seconds", "days", "due", "date")},
     )

@@ -9,6 +9,9 @@ from typing import Final
 import click
 import msgspec
 
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.reasons import kind
 from lasthop_import.check import check, way_of
 from lasthop_import.command import report as import_report
 from lasthop_import.decisions import DecisionError, Decisions, appended, read_decisions
@@ -63,15 +66,17 @@ def with_check(result: Result, settings: Settings) -> Result:
     notes = list(result.notes)
     for mistake in check(result, settings.now, way_of(settings)).errors:
         finding = mistake.finding
-        if finding.missing or str(finding.object) in told or finding.reason in UNTOLD:
+        if finding.missing or str(finding.object) in told or _untold(finding):
             continue
         text = f"lasthop check: {finding.field}: {finding.message}" if finding.field else f"lasthop check: {finding.message}"
         notes.append(Note(Category.TODO, "check", text, None, "", finding.remedy, str(finding.object)))
     return msgspec.structs.replace(result, notes=tuple(sorted(notes, key=lambda note: note.order)))
 
 
-UNTOLD: Final = ("NoEndpoints", "NoReadyEndpoints", "WaiverNotPermitted")
-"""What only says that the input has no EndpointSlices, or, as the report does, that the operator has yet to allow waivers."""
+def _untold(finding: Finding) -> bool:
+    """Returns whether it says only that the input has no EndpointSlices or, as the report does, that the operator has yet to
+    allow waivers."""
+    return kind(finding.reason).passes or finding.reason == reasons.WAIVER_NOT_PERMITTED
 
 
 def write_folder(

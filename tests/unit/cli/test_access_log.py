@@ -100,6 +100,7 @@ FAILED = AccessLogEntry(
     upstream_host="10.0.0.1:8443",
     policy="shop/api",
     why="certificate is for old.example, policy shop/api wants api.example",
+    advice="lasthop probe shop/api",
 )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lasthop.engine.plan.finding import with_remedy
 from tests.certificates import Certificate, dns
 from tests.folders import BASE, CA, config_map, good_folder, lasthop, policy, route, write
 
@@ -176,11 +177,13 @@ def test_a_folder_that_cannot_be_read_is_said_in_one_line(tmp_path: Path) -> Non
 def _errors(folder: Path) -> list[str]:
     found = lasthop("check", folder, "-o", "json")
     assert found.exit_code == 1, found.output
-    return [each["message"] for each in json.loads(found.stdout)["findings"] if each["severity"] == "error"]
+    errors = (each for each in json.loads(found.stdout)["findings"] if each["severity"] == "error")
+    return [with_remedy(each["message"], each["remedy"]) for each in errors]
 
 
 def test_an_empty_folder_serves_nothing_and_that_is_an_error(tmp_path: Path) -> None:
-    assert _errors(tmp_path) == ["there is no Gateway, so nothing is served."]
+    (error,) = _errors(tmp_path)
+    assert error.startswith("there is no Gateway, so nothing is served.")
 
 
 @pytest.mark.parametrize(
@@ -205,12 +208,16 @@ def test_a_service_without_endpoints_is_an_error_and_explained(tmp_path: Path, w
 @pytest.mark.parametrize(
     ("written", "mistyped", "said"),
     [
-        ("parentRefs: [{name: web}]", "parentRefs: [{name: wbe}]", "Gateway shop/wbe does not exist; did you mean web?"),
+        ("parentRefs: [{name: web}]", "parentRefs: [{name: wbe}]", "Gateway shop/wbe does not exist. Did you mean web?"),
         ("parentRefs: [{name: web}]", "parentRefs: [{name: web}, {name: wbe}]", "Gateway shop/wbe does not exist"),
         ("lasthop.dev/", "lasthop.io/", "which belongs to lasthop.io/gateway-controller, not to lasthop.dev/gateway-"),
-        ("gatewayClassName: lasthop", "gatewayClassName: lastop", "GatewayClass lastop, which does not exist; did you mean"),
-        ("{name: api, port: 443}", "{name: apii, port: 443}", "Service shop/apii does not exist; did you mean api?"),
-        ("name: api, namespace: shop}\nspec:\n  ports", "name: appi, namespace: shop}\nspec:\n  ports", "did you mean appi?"),
+        (
+            "gatewayClassName: lasthop",
+            "gatewayClassName: lastop",
+            "which does not exist. Did you mean lasthop?",
+        ),
+        ("{name: api, port: 443}", "{name: apii, port: 443}", "Service shop/apii does not exist. Did you mean api?"),
+        ("name: api, namespace: shop}\nspec:\n  ports", "name: appi, namespace: shop}\nspec:\n  ports", "Did you mean appi?"),
     ],
 )
 def test_a_reference_that_leads_nowhere_is_an_error_that_names_what_is_near(

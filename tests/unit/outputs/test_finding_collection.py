@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.findings.collection import FindingCollection
+from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding
 
-FINDINGS = [Finding(Key("Service", "shop", name), "Reason", "it is wrong") for name in "abcd"]
+FINDINGS = [Finding(Key("Service", "shop", name), reasons.INVALID, "it is wrong") for name in "abcd"]
 said = st.tuples(st.sampled_from("xyz"), st.lists(st.sampled_from(FINDINGS), max_size=3).map(tuple))
 
 

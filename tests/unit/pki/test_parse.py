@@ -118,7 +118,7 @@ def test_a_malformed_key_usage_is_refused(extensions: tuple[tuple[x509.ObjectIde
 def test_names_are_printable_and_short() -> None:
     (found,) = parse.certificates(pem(odd_ders()["common-name-of-control-characters"]))  # type: ignore[misc]
     assert found.common_name == "\\x1b[A"
-    assert parse.printable("x" * 1000) == "x" * parse.SHOWN + "…"
+    assert parse.short_name("x" * 1000) == "x" * parse.SHOWN + "…"
 
 
 def test_blocks_are_found_in_linear_time() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from lasthop.base.api.meta import Key
+from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, with_remedy
 
 
 @pytest.mark.parametrize("message", ["the port is closed", "the port is closed."])
 def test_what_is_wrong_and_what_to_do_are_two_sentences(message: str) -> None:
-    finding = Finding(Key("Service", "shop", "api"), "X", message, "Open it.", field="spec")
+    finding = Finding(Key("Service", "shop", "api"), reasons.INVALID, message, "Open it.", field="spec")
     assert str(finding) == "Service shop/api, spec: the port is closed. Open it."
 
 

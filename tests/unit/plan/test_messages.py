@@ -4,6 +4,7 @@ import pytest
 
 from lasthop.base.api.core import Service
 from lasthop.engine.outputs.status.conditions import stated
+from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import failed
 from lasthop.engine.plan.limits import MESSAGE_LENGTH
 from lasthop.engine.plan.messages import limited
@@ -30,6 +31,8 @@ def test_no_message_is_longer_than_its_limit(length: int, count: int, limit: int
 
 @pytest.mark.parametrize("separator", ["", "; "])
 def test_every_condition_is_within_what_an_api_server_takes(separator: str) -> None:
-    (found,) = stated([failed("ResolvedRefs", Problem("BackendNotFound", separator.join(["x" * 1000] * 100)))], Service())
+    (found,) = stated(
+        [failed(reasons.RESOLVED_REFS, Problem(reasons.BACKEND_NOT_FOUND, separator.join(["x" * 1000] * 100)))], Service()
+    )
     assert len(found.message) <= 32768
     assert "…" in found.message

@@ -267,12 +267,12 @@ async def test_a_pod_forwards_a_flood_piece_by_piece_and_says_what_it_skipped(
 
 def test_a_field_is_cut_before_it_is_looked_at() -> None:
     entry = parse(json.dumps({"request_id": "\u200b" * 100_000}).encode())
-    assert entry and entry.request_id == "?" * 2_000 + "..."
+    assert entry and entry.request_id == r"\u200b" * 2_000 + "..."
 
 
 def test_entries_are_fit_for_a_terminal() -> None:
     entry = parse(json.dumps({"path": "/\x1b]0;title\x07\u202e", "status": 503, "tls_failure": None}).encode())
-    assert entry == AccessLogEntry(path="/?]0;title??", status=503)
+    assert entry == AccessLogEntry(path=r"/\x1b]0;title\x07\u202e", status=503)
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"not json", b"[1]", b'{"status": "many"}', b'{"path": "\xff"}'])

@@ -12,7 +12,7 @@ from lasthop.base.api.meta import Key
 from lasthop.edge.proxy.counters import endpoint_counts, hop_counts
 from lasthop.edge.proxy.entry import AccessLogEntry, parse
 from lasthop.edge.proxy.evidence import Sample, failure, moment, observed, parse_sample, request, success
-from lasthop.edge.proxy.failures import explain_failure
+from lasthop.edge.proxy.failures import explained
 from lasthop.engine.outputs.envoy.statistics import HOP_STATS
 from lasthop.engine.plan.upstream import Connection, Hop, Protocol
 
@@ -26,7 +26,7 @@ BEGAN = moment(TIME)
 def failed(flags: str = "UF", **fields: Any) -> AccessLogEntry:
     known = {"time": TIME, "status": 503, "upstream_cluster": HOP.name, "upstream_host": HOST, "policy": "shop/api"}
     entry = AccessLogEntry(flags=flags, **{**known, **fields})
-    return msgspec.structs.replace(entry, why=explain_failure(entry))
+    return explained(entry)
 
 
 def test_a_failed_handshake_is_a_failure_at_its_endpoint() -> None:
@@ -255,7 +255,7 @@ def test_how_many_names_there_are_is_not_said_of_a_text_that_was_cut(odd: str) -
     )
     entry = parse(line)
     assert entry is not None
-    said = explain_failure(entry)
+    said = explained(entry).why
     assert said is not None and said.startswith("certificate is for ") and " and more, the policy wants" in said
 
 
@@ -303,3 +303,26 @@ def test_a_connection_whose_last_try_has_failed_has_failed() -> None:
     entry = failed("UF,URX", status=None, upstream_cluster=STREAM, tls_failure="delayed_connect_error:_Connection_refused")
     said = failure(entry)
     assert said and said.failure.startswith("connection refused")
+
+
+CHECKED = "TLS_error:|268435581:SSL_routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED:verify_cert_failed:_X509_verify_cert:"
+FOR_LISTS = "certificate_revocation_check_against_provided_CRLs_failed"
+
+
+@pytest.mark.parametrize(
+    ("depth", "found", "why"),
+    [
+        (0, "certificate_revoked", "certificate revoked"),
+        (1, "certificate_revoked", "certificate of the CA that signed the backend's is revoked"),
+        (
+            0,
+            "unable_to_get_certificate_CRL",
+            "the issuer of the certificate has no revocation list, and policy shop/api has lists of other CAs",
+        ),
+        (0, "CRL_has_expired", "certificate was not accepted: certificate revocation check against provided crls failed"),
+    ],
+)
+def test_revoked_and_without_a_list_are_told_apart(depth: int, found: str, why: str) -> None:
+    """As Envoy logged it in tests/proxy/test_revocation.py."""
+    failure = f"{CHECKED}_certificate_verification_error_at_depth_{depth}:_{FOR_LISTS}:_{found}:TLS_error_end"
+    assert explained(AccessLogEntry(status=503, flags="UF", tls_failure=failure, policy="shop/api")).why == why

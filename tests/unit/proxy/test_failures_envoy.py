@@ -109,7 +109,7 @@ CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] 
         with_sans(x509.DNSName("a] KEY_USAGE_BIT_INCORRECT"), x509.UniformResourceIdentifier("http://x/\x1b[31m\nok")),
         answer,
         {},
-        "certificate is for a]_KEY_USAGE_BIT_INCORRECT, http://x/?[31m?ok, policy shop/api wants api.example",
+        "certificate is for a]_KEY_USAGE_BIT_INCORRECT, http://x/\\x1b[31m\\nok, policy shop/api wants api.example",
     ),
     "wrong-ca": (issued(issuer=OTHER_CA), answer, {}, UNKNOWN_CA),
     "wrong-ca-that-is-sent-along": (
@@ -169,8 +169,7 @@ CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] 
         wanting_a_client_certificate(minimum_version=V1_3),
         answer,
         {},
-        "backend closed the connection before it answered (with TLS 1.3 a backend that wants a client certificate does this); "
-        "try: lasthop probe shop/api",
+        "backend closed the connection before it answered (with TLS 1.3 a backend that wants a client certificate does this)",
     ),
     "wrong-client-certificate-1.2": (
         wanting_a_client_certificate(maximum_version=V1_2),
@@ -183,7 +182,7 @@ CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] 
         answer,
         CLIENT_CERTIFICATE,
         "backend closed the connection before it answered (with TLS 1.3 a backend that refuses the client certificate of "
-        "Secret shop/own does this); try: lasthop probe shop/api",
+        "Secret shop/own does this)",
     ),
     "unknown-server-name": (
         alerting(ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME),
@@ -211,8 +210,7 @@ CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] 
         tls(maximum_version=V1_2),
         hang_up,
         {},
-        "backend closed the connection before it answered (with TLS 1.3 a backend that wants a client certificate does this); "
-        "try: lasthop probe shop/api",
+        "backend closed the connection before it answered (with TLS 1.3 a backend that wants a client certificate does this)",
     ),
 }
 

@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from lasthop.base.pki.raw_extensions import may_sign, must_staple, raw_extensions
+from lasthop.base.text.printable import printable
 
 _EDGE: Final = re.compile(rb"-----(BEGIN|END) (?:X509 )?CERTIFICATE-----")
 MAX_RSA_BITS: Final = 8192
@@ -235,8 +236,8 @@ def _certificate(found: x509.Certificate) -> Certificate:
         signs = extensions.digital_signature
     der = found.public_bytes(Encoding.DER)
     return Certificate(
-        subject=printable(found.subject.rfc4514_string()),
-        issuer=printable(found.issuer.rfc4514_string()),
+        subject=short_name(found.subject.rfc4514_string()),
+        issuer=short_name(found.issuer.rfc4514_string()),
         common_name=anchor.subject,
         self_issued=found.subject == found.issuer,
         not_before=anchor.not_before,
@@ -270,7 +271,7 @@ def _common_name(found: x509.Certificate) -> str:
     """Raises also if only the issuer cannot be read."""
     subject, _ = found.subject, found.issuer
     named = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return printable(str(named[0].value) if named else subject.rfc4514_string())
+    return short_name(str(named[0].value) if named else subject.rfc4514_string())
 
 
 def _public(key: PublicKeyTypes) -> tuple[str, bytes]:
@@ -315,13 +316,13 @@ def _raw_use(found: x509.Certificate) -> tuple[bool, bool]:
 def _name(name: x509.GeneralName) -> str:
     match name:
         case x509.DNSName():
-            return printable(f"DNS {name.value}")
+            return short_name(f"DNS {name.value}")
         case x509.IPAddress():
             return f"IP {name.value}"
         case x509.UniformResourceIdentifier():
-            return printable(f"URI {name.value}")
+            return short_name(f"URI {name.value}")
         case x509.RFC822Name():
-            return printable(f"email {name.value}")
+            return short_name(f"email {name.value}")
     return type(name).__name__
 
 
@@ -371,9 +372,6 @@ def _kind(key: object) -> str:
     return type(key).__name__.removesuffix("PublicKey")
 
 
-def printable(text: str) -> str:
+def short_name(text: str) -> str:
     """Makes a name safe and short: it appears in messages, logs and terminals."""
-    cut = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
-    if cut.isprintable():
-        return cut
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
+    return printable(text, SHOWN, "…")

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from lasthop.base.pki.parse import Certificate, Unreadable, printable
+from lasthop.base.pki.parse import Certificate, Unreadable, short_name
 
 _BLOCK: Final = re.compile(rb"-----BEGIN X509 CRL-----[^-]*-----END X509 CRL-----")
 _SIGNING: Final = (RSAPublicKey, EllipticCurvePublicKey, Ed25519PublicKey, Ed448PublicKey, DSAPublicKey)
@@ -54,7 +54,7 @@ def revocation_lists(pem: bytes) -> tuple[RevocationList, ...] | Unreadable:
 def _list(found: x509.CertificateRevocationList) -> RevocationList:
     end = found.next_update_utc
     return RevocationList(
-        issuer=printable(found.issuer.rfc4514_string()),
+        issuer=short_name(found.issuer.rfc4514_string()),
         name=found.issuer.public_bytes(),
         this_update=found.last_update_utc.timestamp(),
         next_update=end.timestamp() if end else None,

@@ -13,10 +13,11 @@ LIMIT: Final = 4000
 """Characters of one text that are shown."""
 
 
-def printable(text: str) -> str:
-    """Escapes control characters, newlines, bidirectional overrides and everything else without a glyph."""
-    if len(text) > LIMIT:
-        text = f"{text[:LIMIT]}... ({len(text) - LIMIT} more characters)"
+def printable(text: str, limit: int = LIMIT, cut: str = "") -> str:
+    """Escapes control characters, newlines, bidirectional overrides and everything else without a glyph. A text that is longer
+    than the limit is cut first, so that the work does not grow with it, and ends in `cut`, or in how much is left out."""
+    if len(text) > limit:
+        text = f"{text[:limit]}{cut or f'... ({len(text) - limit} more characters)'}"
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

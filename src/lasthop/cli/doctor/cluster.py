@@ -30,7 +30,7 @@ async def cluster(client: Client, controller_namespace: str, namespace: str) -> 
     try:
         version = await client.get("/version")
     except ApiError as error:
-        found, _, remedy = explained(error, client.access.name).rpartition("; ")
+        found, remedy = explained(error, client.access.name)
         yield broken("API server", found, f"{remedy[:1].upper()}{remedy[1:]}")
         return
     yield ok("API server", f"{client.access.name}, Kubernetes {version.get('gitVersion', 'unknown')}")

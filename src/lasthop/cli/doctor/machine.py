@@ -45,8 +45,7 @@ def _envoy() -> Checked:
     try:
         return ok("Envoy", str(find_envoy()))
     except EnvoyNotFound as error:
-        found, _, remedy = str(error).partition(". ")
-        return broken("Envoy", found, remedy)
+        return broken("Envoy", error.found, error.remedy)
 
 
 def _ca_bundle() -> Checked:
@@ -178,8 +177,7 @@ def _folder(folder: Path) -> Iterator[Checked]:
             others = [paths.user_name(uid) for uid in users if uid != os.geteuid()]
             yield ok(what, f"served by the gateway of {others[0]}" if others else "served by this gateway")
         else:
-            found_text, _, remedy = problem.message.partition("; ")
-            yield broken(what, found_text, remedy)
+            yield broken(what, problem.found, problem.remedy)
 
 
 def _serving(folder: Path) -> Iterator[tuple[int, int]]:

@@ -12,11 +12,11 @@ import msgspec
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.meta import Key
-from lasthop.cli.rbac_visibility import FORBIDDEN
 from lasthop.cli.render.terminal import wrapped
-from lasthop.engine.outputs.findings.remedies import remedy
 from lasthop.engine.outputs.findings.root_causes import Mistake
+from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, with_remedy
+from lasthop.engine.plan.reasons import kind
 
 SHOWN_FOLLOWS = 5
 INDENT = " " * 4
@@ -94,8 +94,8 @@ def _lines(mistake: Mistake) -> Iterator[str]:
     yield from more
     if what and what != place:
         yield click.style(f"    {what}", fg="cyan")
-    if advice := remedy(finding):
-        yield from (click.style(line, fg="green") for line in wrapped(advice, INDENT, INDENT))
+    if finding.remedy:
+        yield from (click.style(line, fg="green") for line in wrapped(finding.remedy, INDENT, INDENT))
     for each in mistake.follows[:SHOWN_FOLLOWS]:
         yield from (click.style(line, dim=True) for line in wrapped(_follow(each, finding), f"{INDENT}so ", f"{INDENT}   "))
     if len(mistake.follows) > SHOWN_FOLLOWS:
@@ -108,16 +108,11 @@ def _place(finding: Finding) -> str:
 
 def _follow(finding: Finding, cause: Finding) -> str:
     """Returns a consequence in one line; its cause is printed above it."""
-    if finding.reason == "NothingServed":
-        return "nothing is served"
+    known = kind(finding.reason)
     if finding.object is None:
-        return f"none of this file is applied. {finding.remedy}".strip()
+        return with_remedy(known.effect, "" if finding.remedy == known.remedy else finding.remedy)
     where = f"{finding.object}{', ' if finding.field else ''}{finding.field}"
-    effects = {
-        **dict.fromkeys(("InvalidBackendTLS", "PlaintextNotPermitted", "BackendNotFound"), "is refused"),
-        "NotReached": "has no effect",
-    }
-    effect = "cannot be judged" if cause.reason == FORBIDDEN else effects.get(finding.reason, "is invalid")
+    effect = "cannot be judged" if cause.reason == reasons.FORBIDDEN else known.effect
     return f"{where} {effect}{f' ({_place(finding)})' if finding.file else ''}"
 
 
@@ -139,8 +134,9 @@ def as_json(report: Report) -> str:
 
 
 def plain(finding: Finding) -> Json:
-    fields = {name: getattr(finding, name) for name in ("severity", "file", "line", "object", "field", "reason", "message")}
-    return {**fields, "object": finding.object._asdict() if finding.object else None, "remedy": remedy(finding)}
+    names = ("severity", "file", "line", "object", "field", "reason", "message", "remedy")
+    fields = {name: getattr(finding, name) for name in names}
+    return {**fields, "object": finding.object._asdict() if finding.object else None}
 
 
 # --- for pull requests: workflow commands of GitHub Actions ----------------------------------------------------------
@@ -153,7 +149,7 @@ def github(report: Report) -> str:
 def annotation(finding: Finding) -> str:
     title = str(finding.object) if finding.object else finding.reason
     message = f"{finding.field}: {finding.message}" if finding.field else finding.message
-    message = with_remedy(message, remedy(finding))
+    message = with_remedy(message, finding.remedy)
     return command(str(finding.severity), title, message, finding.file, finding.line)
 
 

@@ -10,7 +10,6 @@ import msgspec
 
 from lasthop.base.text.printable import printable
 from lasthop.edge.proxy.entry import AccessLogEntry, document
-from lasthop.edge.proxy.failures import advice, without_advice
 from lasthop.engine.plan.upstream import Hop
 
 WINDOW: Final = 10.0
@@ -105,13 +104,13 @@ def request_line(entry: AccessLogEntry, *, colours: bool = False) -> str:
     asked = f"{printable(entry.method)} {host}{path}" if entry.method else f"connection {host}".rstrip()
     endpoint = f" {printable(entry.upstream_host)}" if entry.upstream_host else ""
     took = "" if entry.failed or entry.duration_ms is None else f"  {entry.duration_ms:g} ms"
-    hint = advice(entry)
+    hint = entry.advice
     todo = click.style(f"  ({printable(hint)})", dim=True) if hint and colours else f"  ({printable(hint)})" if hint else ""
     return f"{_clock(entry.time)} {_status(entry, colours)} {asked} -> {_backend(entry)}{endpoint}{took}{_why(entry)}{todo}"
 
 
 def _why(entry: AccessLogEntry) -> str:
-    return f"  {printable(without_advice(entry.why))}" if entry.why else ""
+    return f"  {printable(entry.why)}" if entry.why else ""
 
 
 def _status(entry: AccessLogEntry, colours: bool) -> str:

@@ -114,7 +114,7 @@ class AdminSocketView:
         return [read(each) for each in self.ask("/api/findings")]
 
     def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
-        from lasthop.cli.broken_files import broken_objects
+        from lasthop.edge.sources.files.broken_objects import broken_objects
 
         return broken_objects(findings)
 

@@ -17,8 +17,6 @@ from lasthop.base.api.gateway import Gateway
 from lasthop.base.api.kinds import GATEWAY_API, KINDS, POD
 from lasthop.base.api.meta import Key
 from lasthop.cli.args.target import CLUSTER, ClusterOptions
-from lasthop.cli.guesses import guessed
-from lasthop.cli.rbac_visibility import RBACVisibility, qualified
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.changes import of_cluster
 from lasthop.cli.views.command_view import Size
@@ -29,14 +27,17 @@ from lasthop.edge.kubernetes.objects import POLICY, read_object
 from lasthop.edge.probe.result import ProbeResult
 from lasthop.edge.sources.kubernetes.findings import install, not_served, unreadable_targets
 from lasthop.edge.sources.kubernetes.snapshot import ListResult, look, unread
+from lasthop.edge.sources.kubernetes.visibility import RBACVisibility, not_visible
 from lasthop.engine.dry_run import serve_all
 from lasthop.engine.engine import Engine
 from lasthop.engine.memory.record import Record
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.findings.foreign import class_finding
+from lasthop.engine.outputs.findings.guesses import guessed
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.knowledge import Unknown
+from lasthop.engine.plan.reasons import kind
 from lasthop.engine.plan.request import Request
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.resolve.settings import IN_CLUSTER, SYSTEM_STORE, set_absent
@@ -44,16 +45,6 @@ from lasthop.run.infra.system_store import host_store
 from lasthop.web.engine_view import EngineView
 
 T = TypeVar("T")
-HIDING: Final = frozenset(
-    (
-        "NoGatewayClass",
-        reasons.NO_MATCHING_PARENT,
-        reasons.NOT_ALLOWED,
-        reasons.NOT_ALLOWED_BY_LISTENERS,
-        reasons.REF_NOT_PERMITTED,
-    )
-)
-"""Findings of what leads nowhere, perhaps only because something cannot be listed."""
 INSTALL_CRDS: Final = (
     "the CRDs of Gateway API are not installed in this cluster; install those of v1.7.0: kubectl apply --server-side -f "
     "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.7.0/standard-install.yaml"
@@ -77,27 +68,25 @@ def run(options: ClusterOptions, work: Callable[[Client, str], Awaitable[T]]) ->
     try:
         return asyncio.run(with_client())
     except ApiError as error:
-        raise click.ClickException(explained(error, access.name)) from None
+        raise click.ClickException("; ".join(explained(error, access.name))) from None
 
 
-def explained(error: ApiError, cluster: str) -> str:
-    """Returns what happened and, after the last semicolon, what to do."""
+def explained(error: ApiError, cluster: str) -> tuple[str, str]:
+    """Returns what happened and what to do."""
     match error.status:
         case 0 if "CERTIFICATE_VERIFY_FAILED" in error.message:
-            return (
-                f"the certificate of the API server of {cluster} is not to be trusted: {error.message}; is the "
-                "certificate-authority of the kubeconfig that of this cluster?"
-            )
+            found = f"the certificate of the API server of {cluster} is not to be trusted: {error.message}"
+            return found, "is the certificate-authority of the kubeconfig that of this cluster?"
         case 0:
-            return f"the API server of {cluster} does not answer: {error.message}; is it up, and is its address right?"
+            return f"the API server of {cluster} does not answer: {error.message}", "is it up, and is its address right?"
         case 401:
-            return f"the API server refuses the credentials of {cluster}; log in again, or choose another --context"
+            return f"the API server refuses the credentials of {cluster}", "log in again, or choose another --context"
         case 403:
-            return f"{cluster} does not let you read this: {error.message}; ask for permission to list it (RBAC)"
+            return f"{cluster} does not let you read this: {error.message}", "ask for permission to list it (RBAC)"
         case 404 if not error.reason:
-            return f"what answers at the address of {cluster} is no API server: {error}; is the address right?"
+            return f"what answers at the address of {cluster} is no API server: {error}", "is the address right?"
         case _:
-            return f"the API server of {cluster} answers {error}; try again"
+            return f"the API server of {cluster} answers {error}", "try again"
 
 
 def require_crds(listed: dict[str, ListResult]) -> dict[str, ListResult]:
@@ -191,7 +180,7 @@ class ClusterView(EngineView):
 
     async def findings(self) -> list[Finding]:
         resolved = [*self.engine.findings(), *filter(None, map(self._without_class, self.engine.store.keys("Gateway")))]
-        return [*self._source_findings, *(guessed(finding, self.engine) for finding in resolved)]
+        return [*self._source_findings, *(guessed(finding, self.engine.store) for finding in resolved)]
 
     def _without_class(self, key: Key) -> Finding | None:
         """Returns the finding for a Gateway whose class does not exist: controllers ignore it, `check` does not."""
@@ -210,7 +199,7 @@ class ClusterView(EngineView):
 
     async def hidden(self) -> tuple[str, ...]:
         """A Gateway whose class is out of sight, and a route whose Gateway is, lead to backends that are out of sight too."""
-        found = (each for each in await self.findings() if each.reason in HIDING and self._concerned(each))
+        found = (each for each in await self.findings() if kind(each.reason).unreached and self._concerned(each))
         causes = filter(None, map(self.unseen, found))
         return tuple(dict.fromkeys(each.message for each in causes))
 
@@ -223,7 +212,7 @@ class ClusterView(EngineView):
     def _qualified(self, hop: HopReport) -> HopReport:
         """Says so where a hop is plaintext or failing perhaps only because something cannot be listed."""
         plaintext = hop.in_effect is Strength.PLAINTEXT
-        if not (self._hidden.may_hide("PlaintextBackend") if plaintext else self._hidden.hides(hop.missing)):
+        if not (self._hidden.may_hide(reasons.PLAINTEXT_BACKEND) if plaintext else self._hidden.hides(hop.missing)):
             return hop
         return msgspec.structs.replace(hop, detail=f"{hop.detail}, as far as your permissions show")
 
@@ -240,7 +229,11 @@ class ClusterView(EngineView):
         unseen = self._hidden.unseen(self.engine.graph, key)
         self._unseen.update(dict.fromkeys(unseen))
         found = await super().probe(key, address)
-        targets = [msgspec.structs.replace(each, refused=qualified(each.refused, unseen)) for each in found.targets]
+        if not unseen:
+            return found
+        # What is refused may lack only what the user may not see.
+        unknown = not_visible(unseen)
+        targets = [msgspec.structs.replace(each, refused=unknown) if each.refused else each for each in found.targets]
         return msgspec.structs.replace(found, targets=tuple(targets))
 
     def note_unseen(self) -> None:

@@ -12,16 +12,16 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import KINDS, Kind, document, has_status
 from lasthop.base.api.meta import Key
 from lasthop.cli.args.target import CLUSTER
-from lasthop.cli.missing_targets import Services, services, with_problem
-from lasthop.cli.rbac_visibility import RBACVisibility
 from lasthop.cli.render.status_rows import failing_services
 from lasthop.cli.render.terminal import note
 from lasthop.cli.views.cluster import require_crds
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.edge.kubernetes.objects import DecodedObject, read_object
+from lasthop.edge.sources.kubernetes.missing_targets import Services, services, with_problem
 from lasthop.edge.sources.kubernetes.reflector import Reflector
 from lasthop.edge.sources.kubernetes.snapshot import ListResult, look, plain
+from lasthop.edge.sources.kubernetes.visibility import RBACVisibility
 
 
 class ClusterStatusView:

@@ -16,22 +16,23 @@ from lasthop.base.api.core import Service
 from lasthop.base.api.documents import Json
 from lasthop.base.api.meta import Key
 from lasthop.cli.args import paths, target
-from lasthop.cli.broken_files import broken_objects
-from lasthop.cli.guesses import guessed
 from lasthop.cli.render.report import placed
 from lasthop.cli.render.terminal import note_once
 from lasthop.cli.views.admin_socket import AdminSocketView
 from lasthop.cli.views.command_view import Size
 from lasthop.cli.views.selection import Selection
 from lasthop.edge.probe.result import ProbeResult
+from lasthop.edge.sources.files.broken_objects import broken_objects
 from lasthop.edge.sources.files.folder import FilesError, scan
 from lasthop.edge.sources.files.source import FilesSource
 from lasthop.edge.sources.source import Batch
 from lasthop.engine.dry_run import serve_all
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.comparison import NotCompared
+from lasthop.engine.outputs.findings.guesses import guessed
 from lasthop.engine.outputs.status.crashed import query_name
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.request import Request
 from lasthop.engine.resolve.backends.backends import slices
 from lasthop.engine.resolve.settings import SYSTEM_STORE
@@ -103,12 +104,11 @@ class FolderView(EngineView):
         return self._broken
 
     async def findings(self) -> list[Finding]:
-        resolved = [guessed(finding, self.engine) for finding in self._known(self.engine.findings())]
+        resolved = [guessed(finding, self.engine.store) for finding in self._known(self.engine.findings())]
         found = [*self.source_findings, *(placed(finding, self.locate, self.where) for finding in resolved)]
         if not self.engine.store.keys("Gateway"):
-            remedy = "Write one; lasthop init makes a small working folder."
             message = "there is no Gateway, so nothing is served."
-            found.append(Finding(None, "NothingServed", message, remedy, file=self.where, line=1))
+            found.append(make_finding(None, reasons.NOTHING_SERVED, message, file=self.where, line=1))
         return found
 
     def _known(self, findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ class FolderView(EngineView):
         selecting = set()
         for finding in findings:
             key = finding.object
-            service = self.engine.store.get(key) if key and finding.reason == "NoEndpoints" else None
+            service = self.engine.store.get(key) if key and finding.reason == reasons.NO_ENDPOINTS else None
             if key and isinstance(service, Service) and service.spec.selector and not slices(self.engine.graph, key):
                 selecting.add(key)
             else:

@@ -14,6 +14,7 @@ import msgspec
 from lasthop.base.api.core import READ_KEYS
 from lasthop.base.api.documents import Json
 from lasthop.edge.admission.problem import Problem, Problems, shown
+from lasthop.engine.plan import reasons
 
 PREFIX: Final = "lasthop.dev/file."
 
@@ -46,5 +47,5 @@ def check(document: Json, problems: Problems) -> set[str]:
             problems.append(Problem("names no file", path, "Write the path of a file, relative to this one or absolute."))
         if attachment.key in document.get("data", {}) or attachment.key in document.get("binaryData", {}):
             message = f"{shown(attachment.key)} is also written in the object itself"
-            problems.append(Problem(message, path, "Keep one of the two.", "Duplicate"))
+            problems.append(Problem(message, path, "Keep one of the two.", reasons.DUPLICATE))
     return {attachment.key for attachment in attached}

@@ -18,6 +18,7 @@ from lasthop.base.api.names import DNS_SUBDOMAIN, is_data_key, is_dns_subdomain
 from lasthop.edge.admission import attachments
 from lasthop.edge.admission.limits import MAX_DATA
 from lasthop.edge.admission.problem import Path, Problem, Problems, shown
+from lasthop.engine.plan import reasons
 
 Check = Callable[[Key, Json, Problems], None]
 
@@ -31,12 +32,12 @@ def service(key: Key, document: Json, problems: Problems) -> None:
             message = f"{shown(name)} is not a host name" if name else "required field is missing"
             problems.append(Problem(message, ("spec", "externalName"), f"Use {DNS_SUBDOMAIN}."))
     elif not ports and spec.get("clusterIP") != "None":
-        problems.append(Problem("must not be empty", ("spec", "ports"), "Give the Service a port.", "Required"))
+        problems.append(Problem("must not be empty", ("spec", "ports"), "Give the Service a port.", reasons.REQUIRED))
     for i, port in enumerate(ports):
         port.setdefault("targetPort", port["port"])
         if len(ports) > 1 and not port.get("name"):
             path = ("spec", "ports", i, "name")
-            problems.append(Problem("required when there are several ports", path, "Name each port.", "Required"))
+            problems.append(Problem("required when there are several ports", path, "Name each port.", reasons.REQUIRED))
     _unique_names(ports, ("spec", "ports"), problems)
 
 
@@ -57,7 +58,7 @@ def endpoint_slice(key: Key, document: Json, problems: Problems) -> None:
 def config_map(key: Key, document: Json, problems: Problems) -> None:
     data, binary = document.get("data", {}), document.get("binaryData", {})
     for name in binary.keys() & data.keys():
-        problems.append(Problem(f"{shown(name)} is in data and in binaryData", ("binaryData", name), reason="Duplicate"))
+        problems.append(Problem(f"{shown(name)} is in data and in binaryData", ("binaryData", name), reason=reasons.DUPLICATE))
     _keys_and_size({**data, **_decoded(binary, ("binaryData",), problems)}, ("data",), problems)
     attachments.check(document, problems)
 
@@ -73,7 +74,7 @@ def secret(key: Key, document: Json, problems: Problems) -> None:
         for name in ("tls.crt", "tls.key"):
             if name not in data and name not in attached:
                 remedy = f"Add it, or name a local file in the annotation {attachments.PREFIX}{name}."
-                problems.append(Problem("a kubernetes.io/tls Secret needs it", ("data", name), remedy, "Required"))
+                problems.append(Problem("a kubernetes.io/tls Secret needs it", ("data", name), remedy, reasons.REQUIRED))
 
 
 def cluster_trust_bundle(key: Key, document: Json, problems: Problems) -> None:
@@ -103,7 +104,7 @@ def _unique_names(ports: list[Json], path: Path, problems: Problems) -> None:
         name = port.get("name")
         if name is not None and seen.setdefault(name, i) != i:
             message = f"the same name as port {seen[name]}: {shown(name)}"
-            problems.append(Problem(message, (*path, i, "name"), "Give each port its own name.", "Duplicate"))
+            problems.append(Problem(message, (*path, i, "name"), "Give each port its own name.", reasons.DUPLICATE))
 
 
 def _fits(kind: str, address: str) -> bool:
@@ -138,4 +139,4 @@ def _keys_and_size(data: Json, path: Path, problems: Problems) -> None:
     size = sum(len(value.encode() if isinstance(value, str) else value) for value in data.values())
     if size > MAX_DATA:
         message = f"holds {size} bytes; the limit is {MAX_DATA}"
-        problems.append(Problem(message, path, "Split it into several objects.", "TooLarge"))
+        problems.append(Problem(message, path, "Split it into several objects.", reasons.TOO_LARGE))

@@ -20,6 +20,7 @@ from lasthop.base.api.labels import is_qualified_name
 from lasthop.base.api.names import is_dns_label, is_dns_subdomain
 from lasthop.edge.admission.problem import Path, Problem
 from lasthop.edge.admission.schema import KEYWORDS, Node
+from lasthop.engine.plan import reasons
 
 _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
     "dns1123Label": is_dns_label,
@@ -61,7 +62,7 @@ def _violated(node: Node, value: Any, path: Path) -> Iterator[Problem]:
         return
     for rule in node.rules:
         if not _holds(rule.rule, value):
-            yield Problem(rule.message, path, reason="RuleViolated")
+            yield Problem(rule.message, path, reason=reasons.RULE_VIOLATED)
 
 
 def _holds(rule: str, value: Any) -> bool:

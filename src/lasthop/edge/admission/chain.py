@@ -24,7 +24,8 @@ from lasthop.edge.admission.metadata import completed
 from lasthop.edge.admission.problem import Problem, Problems, shown
 from lasthop.edge.admission.schema import schema_of
 from lasthop.edge.admission.structural import CLOSE, structured
-from lasthop.edge.admission.validation import TOO_LARGE, schema_problems, type_name
+from lasthop.edge.admission.validation import schema_problems, type_name
+from lasthop.engine.plan import reasons
 
 
 class AdmittedObject(msgspec.Struct, frozen=True):
@@ -43,7 +44,7 @@ def admit(document: Any) -> tuple[Json, list[Problem]]:
     size = len(msgspec.json.encode(document))
     if size > MAX_OBJECT:
         message = f"the object is {size} bytes as JSON; the limit is {MAX_OBJECT}, as in an API server"
-        return {}, [Problem(message, (), "Split it into several objects.", "TooLarge")]
+        return {}, [Problem(message, (), "Split it into several objects.", reasons.TOO_LARGE)]
     problems = Problems()
     schema = schema_of(kind.kind, document["apiVersion"].rpartition("/")[2])
     key, metadata = completed(kind, document.get("metadata"), problems)
@@ -54,7 +55,7 @@ def admit(document: Any) -> tuple[Json, list[Problem]]:
     refused = list(schema_problems(schema.validator, content, secret=kind.kind == "Secret"))
     problems.extend(refused)
     # Like an API server: the cost of rules is bounded by the limits of the schema.
-    if not problems.full and not any(problem.reason == TOO_LARGE for problem in refused):
+    if not problems.full and not any(problem.reason == reasons.TOO_LARGE for problem in refused):
         problems.extend(violations(schema.root, content, [problem.path for problem in refused]))
     stored = {"apiVersion": document["apiVersion"], "kind": kind.kind, "metadata": metadata, **content}
     if not refused and metadata and (check := CHECKS.get(kind.kind)):
@@ -100,7 +101,9 @@ def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:
             )
         ]
     problems = [
-        Problem("required field is missing" if document.get(name) is None else "must be a string", (name,), reason="Required")
+        Problem(
+            "required field is missing" if document.get(name) is None else "must be a string", (name,), reason=reasons.REQUIRED
+        )
         for name in ("apiVersion", "kind")
         if not isinstance(document.get(name), str)
     ]
@@ -110,13 +113,13 @@ def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:
     kind = KINDS.get(name)
     if kind is None and is_list(document):
         message = "a List needs `items`, a list of objects, and kind List or that of its items with List at the end"
-        return None, [Problem(message, ("items",) if "items" in document else ("kind",), reason="InvalidList")]
+        return None, [Problem(message, ("items",) if "items" in document else ("kind",), reason=reasons.INVALID_LIST)]
     if kind is None:
-        return None, [Problem(f"unknown kind {shown(name)}", ("kind",), _suggested(name), "UnknownKind")]
+        return None, [Problem(f"unknown kind {shown(name)}", ("kind",), _suggested(name), reasons.UNKNOWN_KIND)]
     if version not in kind.api_versions:
         served = " or ".join(kind.api_versions)
         message = f"{name} is not served as {shown(version)}"
-        return None, [Problem(message, ("apiVersion",), f"Write {served}.", "UnknownKind")]
+        return None, [Problem(message, ("apiVersion",), f"Write {served}.", reasons.UNKNOWN_KIND)]
     return kind, []
 
 

@@ -24,6 +24,7 @@ from lasthop.base.api.names import DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dn
 from lasthop.edge.admission.limits import MAX_ANNOTATIONS
 from lasthop.edge.admission.problem import Path, Problem, Problems, shown
 from lasthop.edge.admission.structural import unknown_field
+from lasthop.engine.plan import reasons
 
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
@@ -80,7 +81,7 @@ def _name(kind: Kind, metadata: Json, problems: Problems) -> str:
     path = ("metadata", "name")
     if name is None:
         remedy = "A file needs `name`; generateName works only in a cluster." if "generateName" in metadata else ""
-        problems.append(Problem("required field is missing", path, remedy, "Required"))
+        problems.append(Problem("required field is missing", path, remedy, reasons.REQUIRED))
     elif not isinstance(name, str):
         problems.append(Problem("must be a string", path, "Put it in quotes."))
     elif kind.kind == "ClusterTrustBundle":
@@ -123,7 +124,7 @@ def _annotations(annotations: Any, problems: Problems) -> dict[str, str]:
     path = ("metadata", "annotations")
     result = _strings(annotations, path, problems)
     if sum(len(k.encode()) + len(v.encode()) for k, v in result.items()) > MAX_ANNOTATIONS:
-        problems.append(Problem(f"annotations are larger than {MAX_ANNOTATIONS} bytes", path, reason="TooLarge"))
+        problems.append(Problem(f"annotations are larger than {MAX_ANNOTATIONS} bytes", path, reason=reasons.TOO_LARGE))
     return result
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 import msgspec
 
 from lasthop.edge.admission.limits import MAX_PROBLEMS
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.reasons import Reason
 
 Path = tuple[str | int, ...]
 """A place in a document: ("spec", "rules", 0, "name")."""
@@ -19,7 +21,7 @@ class Problem(msgspec.Struct, frozen=True):
     message: str
     path: Path = ()
     remedy: str = ""
-    reason: str = "Invalid"
+    reason: Reason = reasons.INVALID
 
 
 class Problems:
@@ -44,7 +46,10 @@ class Problems:
     def found(self) -> list[Problem]:
         if not self.full:
             return self._found
-        return [*self._found, Problem(f"has more than {MAX_PROBLEMS} problems; the others are not listed", reason="TooLarge")]
+        return [
+            *self._found,
+            Problem(f"has more than {MAX_PROBLEMS} problems; the others are not listed", reason=reasons.TOO_LARGE),
+        ]
 
 
 def field(path: Path) -> str:

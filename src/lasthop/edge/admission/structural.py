@@ -10,6 +10,7 @@ from lasthop.base.api.documents import Json
 from lasthop.base.text.suggestions import closest
 from lasthop.edge.admission.problem import Path, Problem, Problems, shown
 from lasthop.edge.admission.schema import Node
+from lasthop.engine.plan import reasons
 
 _COMPOUND: Final = (dict, list)
 CLOSE: Final = 0.7
@@ -29,7 +30,7 @@ def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:
     if isinstance(value, list) and node.items is not None:
         if node.max_items is not None and len(value) > node.max_items:
             # Defaults would multiply a list that is too long, so it is cut first.
-            problems.append(Problem(f"has more than {node.max_items} items", path, reason="TooLarge"))
+            problems.append(Problem(f"has more than {node.max_items} items", path, reason=reasons.TOO_LARGE))
             value = value[: node.max_items]
         result = [structured(node.items, item, (*path, i), problems) for i, item in enumerate(value)]
         if node.list_type != "atomic":
@@ -62,7 +63,7 @@ def _object(node: Node, value: Json, path: Path, problems: Problems) -> Json:
 
 def unknown_field(name: str, known: Iterable[str], path: Path) -> Problem:
     names = sorted(known)
-    return Problem(f"unknown field {shown(name)}", (*path, name), did_you_mean(name, names), "UnknownField")
+    return Problem(f"unknown field {shown(name)}", (*path, name), did_you_mean(name, names), reasons.UNKNOWN_FIELD)
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
@@ -89,5 +90,5 @@ def _repeated(node: Node, items: list[Any], path: Path) -> Iterable[Problem]:
                 f"the same {' and '.join(node.list_keys) or 'value'} as item {first}: {shown(identity)}",
                 (*path, i),
                 "Remove or rename one of them.",
-                "Duplicate",
+                reasons.DUPLICATE,
             )

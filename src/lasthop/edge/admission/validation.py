@@ -8,14 +8,15 @@ from typing import Any, Final
 
 import jsonschema_rs
 
+from lasthop.base.text.suggestions import closest
 from lasthop.edge.admission.hostname_words import hostname_problem
 from lasthop.edge.admission.limits import MAX_PROBLEMS
 from lasthop.edge.admission.problem import Problem, shown
-from lasthop.edge.admission.structural import did_you_mean
+from lasthop.edge.admission.structural import CLOSE
+from lasthop.engine.plan import reasons
 
 _NAMED_VALUES: Final = ("headers", "queryParams", "set", "add")
 """Lists of names with values."""
-TOO_LARGE: Final = "TooLarge"
 _KINDS: Final = {
     "object": "a mapping",
     "array": "a list",
@@ -45,15 +46,15 @@ def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:
     limit = detail.get("limit")
     match error.kind.name:
         case "required":
-            return Problem("required field is missing", (*path, detail["property"]), reason="Required")
+            return Problem("required field is missing", (*path, detail["property"]), reason=reasons.REQUIRED)
         case "type":
             wanted = " or ".join(_KINDS.get(t, t) for t in detail["types"])
             quote = "Put it in quotes." if "string" in detail["types"] and isinstance(error.instance, int | float) else ""
             return Problem(f"must be {wanted}, not {type_name(error.instance)}", path, quote)
         case "enum":
             options = [str(option) for option in detail["options"]]
-            close = did_you_mean(str(error.instance), options) if len(options) > 1 else ""
-            return Problem(f"{value} is not one of {', '.join(options)}", path, close if "Did you" in close else "")
+            close = closest(str(error.instance), options, CLOSE) if len(options) > 1 else ""
+            return Problem(f"{value} is not one of {', '.join(options)}", path, f"Did you mean {close}?" if close else "")
         case "pattern":
             if found := hostname_problem(str(error.instance), detail["pattern"]):
                 return Problem(f"{value} {found[0]}", path, found[1])
@@ -65,7 +66,7 @@ def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:
         case "minLength":
             return Problem("must not be empty" if limit == 1 else f"must have at least {limit} characters", path)
         case "maxLength":
-            return Problem(f"has more than {limit} characters", path, reason=TOO_LARGE)
+            return Problem(f"has more than {limit} characters", path, reason=reasons.TOO_LARGE)
         case "minItems":
             return Problem("must not be empty" if limit == 1 else f"must have at least {limit} items", path)
         case "maxItems":
@@ -73,7 +74,7 @@ def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:
         case "minProperties":
             return Problem(f"must have at least {limit} fields", path)
         case "maxProperties":
-            return Problem(f"has more than {limit} entries", path, reason=TOO_LARGE)
+            return Problem(f"has more than {limit} entries", path, reason=reasons.TOO_LARGE)
         case _:
             return Problem(f"{value} does not fit the schema ({error.kind.name})", path)
 

@@ -48,6 +48,8 @@ class Mistake(NamedTuple):
     message: str
     limit: bool = False
     """It is larger than a file may be."""
+    repeats: str = ""
+    """The key that is written twice."""
 
 
 class Span(NamedTuple):
@@ -128,7 +130,7 @@ def _parse_json(text: str, max_values: int) -> Parsed:
         result = dict(pairs)
         if len(result) != len(pairs) and len(mistakes) < MAX_FINDINGS:
             twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-            mistakes.append(Mistake(1, f"key {twice!r} is written twice in one object"))
+            mistakes.append(Mistake(1, f"key {twice!r} is written twice in one object", repeats=twice))
         return result
 
     def refuse(constant: str) -> Any:
@@ -311,7 +313,8 @@ class _Reader:
             key = self._key(event)
             self._size += len(key)
             if key in result and len(self.mistakes) < MAX_FINDINGS:
-                self.mistakes.append(Mistake(_line(event), f"key {key!r} is written twice in one mapping"))
+                message = f"key {key!r} is written twice in one mapping"
+                self.mistakes.append(Mistake(_line(event), message, repeats=key))
             if self._record:
                 below = (*path, key)
                 self.lines.setdefault(below, _line(event))

@@ -20,7 +20,8 @@ from lasthop.base.api.policies import BackendTLSPolicy, PolicyStatus, PolicyTarg
 from lasthop.base.api.telemetry import XTelemetryPolicy
 from lasthop.base.api.traffic import XBackendTrafficPolicy
 from lasthop.edge.kubernetes.observed import ObservedStatus
-from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, make_finding
 
 POLICY: Final = "BackendTLSPolicy"
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -163,7 +164,7 @@ def _bare(meta: ObjectMeta) -> ObjectMeta:
 
 
 def _unreadable(key: Key, message: str, remedy: str = "") -> Finding:
-    return Finding(key, "Unreadable", f"cannot be fully decoded, so it is rejected: {message}", remedy)
+    return make_finding(key, reasons.UNREADABLE, f"cannot be fully decoded, so it is rejected: {message}", remedy)
 
 
 def _rejected(document: Any, error: str) -> tuple[RejectedPolicy, bool]:

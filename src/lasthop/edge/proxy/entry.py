@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from lasthop.base.text.printable import printable
+
 _LONGEST = 2_000
 """Characters of a field. Envoy truncates what clients send to much less, but does not truncate text from certificates."""
 
@@ -35,7 +37,7 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The same with the configuration that the request met (`Connection`), for observation alone."""
     upstream_host: str | None = None
     tls_failure: str | None = None
-    """Envoy's own text, which `failures.explain_failure` explains."""
+    """Envoy's own text, which `failures.explained` puts into words."""
     tls_version: str | None = None
     """Of the connection to the backend, where the handshake was completed."""
     policy: str | None = None
@@ -54,6 +56,8 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """How many such requests there were: under load only a share is logged."""
     why: str | None = None
     """What went wrong, in words."""
+    advice: str | None = None
+    """The command that tells more about it."""
 
     @property
     def failed(self) -> bool:
@@ -66,7 +70,7 @@ def parse(line: bytes) -> AccessLogEntry | None:
         entry = msgspec.json.decode(line, type=AccessLogEntry, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    texts = {name: printable(value) for name, value in msgspec.structs.asdict(entry).items() if isinstance(value, str)}
+    texts = {name: shown(value) for name, value in msgspec.structs.asdict(entry).items() if isinstance(value, str)}
     return msgspec.structs.replace(entry, **texts)
 
 
@@ -77,8 +81,6 @@ def document(entry: AccessLogEntry) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None and name not in left_out}
 
 
-def printable(text: str) -> str:
-    """Replaces what could move a cursor, change a colour or reverse the direction of text. It is truncated first, so that the
-    work does not grow with what a client or backend sends."""
-    text = text if len(text) <= _LONGEST else text[:_LONGEST] + CUT
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+def shown(text: str) -> str:
+    """Returns a text of a client or a backend as it may be shown."""
+    return printable(text, _LONGEST, CUT)

@@ -13,8 +13,8 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe.evidence import Outcome, Request
-from lasthop.edge.proxy.entry import AccessLogEntry, printable
-from lasthop.edge.proxy.failures import LEFT_OVER, at_last, refused_after_handshake, without_advice
+from lasthop.edge.proxy.entry import AccessLogEntry, shown
+from lasthop.edge.proxy.failures import LEFT_OVER, at_last, refused_after_handshake
 from lasthop.engine.plan.observation import LeafCertificate
 from lasthop.engine.plan.upstream import Connection, Hop
 
@@ -99,7 +99,7 @@ def failure(entry: AccessLogEntry) -> Outcome | None:
     hop, flags = hop_of(entry.upstream_cluster), (entry.flags or "-").split(",")
     if hop is None or not entry.why:
         return None
-    began, address, why = moment(entry.time), entry.upstream_host or "", without_advice(entry.why)
+    began, address, why = moment(entry.time), entry.upstream_host or "", entry.why
     config = config_of(entry.connection)
     if "UF" in flags and address:
         return Outcome(hop, address, began, why, handshake=_in_handshake(entry), config=config)
@@ -199,7 +199,7 @@ def entry(sample: Sample, gateway: Key) -> AccessLogEntry | None:
 
 
 def _text(text: str | None) -> str | None:
-    return None if text is None else printable(text)
+    return None if text is None else shown(text)
 
 
 def _leaf(sample: Sample) -> LeafCertificate | None:

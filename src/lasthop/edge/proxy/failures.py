@@ -12,8 +12,7 @@ from typing import Final
 
 import msgspec
 
-from lasthop.base.api.meta import Key
-from lasthop.edge.proxy.entry import CUT, AccessLogEntry, printable
+from lasthop.edge.proxy.entry import CUT, AccessLogEntry, shown
 from lasthop.engine.plan.cluster_metadata import names as accepted
 from lasthop.engine.plan.cluster_metadata import source
 from lasthop.engine.plan.messages import probe_command
@@ -29,7 +28,12 @@ UNANSWERED: Final = "ext_authz_error"
 OUTGROWN: Final = "request_payload_exceeded_retry_buffer_limit"
 """The same of a request whose connection failed, and which could not be tried at another endpoint."""
 _NAMES_SHOWN: Final = 5
-_ADVICE: Final = "; try: "
+
+
+def explained(entry: AccessLogEntry) -> AccessLogEntry:
+    """Returns the entry with what went wrong and the command that tells more."""
+    why = explain_failure(entry)
+    return msgspec.structs.replace(entry, why=why, advice=_advice(entry) if why else None)
 
 
 def explain_failure(entry: AccessLogEntry) -> str | None:
@@ -38,23 +42,25 @@ def explain_failure(entry: AccessLogEntry) -> str | None:
     if entry.tls_failure:
         for pattern, sentence in _TRANSPORT:
             if match := re.search(pattern, entry.tls_failure):
-                return printable(sentence(entry, match))
+                return shown(sentence(entry, match))
         if LEFT_OVER not in entry.tls_failure:
-            return printable(f"connection to the backend failed: {_plain(entry.tls_failure)}")
+            return shown(f"connection to the backend failed: {_plain(entry.tls_failure)}")
+    explanation = _explanation(entry)
+    return shown(explanation(entry)) if explanation else None
+
+
+def _explanation(entry: AccessLogEntry) -> Callable[[AccessLogEntry], str] | None:
+    """Returns what explains a failure without a TLS error."""
     flags = (entry.flags or "").split(",")
     if explanation := next((_FLAGS[flag] for flag in flags if flag in _FLAGS), None):
-        return printable(explanation(entry))
-    if entry.details == UNANSWERED:
-        return printable(_unanswered(entry))
-    if entry.details == OUTGROWN:
-        return printable(_outgrown(entry))
+        return explanation
+    if entry.details in _DETAILS:
+        return _DETAILS[entry.details]
     # A TCP connection has no status, and ends without a flag.
     if entry.status is None and flags == ["-"]:
-        return printable(_ended_at_once(entry))
+        return _ended_at_once
     # The response in place of a backend that must not be used.
-    if entry.details == "direct_response" and (entry.status or 0) >= 500:
-        return printable(_no_cluster(entry))
-    return None
+    return _no_cluster if entry.details == "direct_response" and (entry.status or 0) >= 500 else None
 
 
 def at_last(entry: AccessLogEntry) -> AccessLogEntry:
@@ -67,15 +73,6 @@ def at_last(entry: AccessLogEntry) -> AccessLogEntry:
     return msgspec.structs.replace(entry, flags=others or "-", tls_failure=None)
 
 
-def _advised(why: str, entry: AccessLogEntry) -> str:
-    return f"{why}{_ADVICE}{probe_command(source(entry.policy))}" if entry.policy else why
-
-
-def without_advice(why: str) -> str:
-    """Returns what went wrong, without what to try."""
-    return why.partition(_ADVICE)[0]
-
-
 def _policy(entry: AccessLogEntry) -> str:
     """Returns the name of the policy, or of the XBackend with its kind."""
     if not entry.policy:
@@ -86,13 +83,13 @@ def _policy(entry: AccessLogEntry) -> str:
 
 def _wrong_name(entry: AccessLogEntry, found: re.Match[str]) -> str:
     names = [name for name in found[1].split(",_") if name]
-    shown = ", ".join(names[:_NAMES_SHOWN])
+    listed = ", ".join(names[:_NAMES_SHOWN])
     if (entry.tls_failure or "").endswith(CUT):
-        shown += " and more"  # how many is in the part of the log's text that was cut off
+        listed += " and more"  # how many is in the part of the log's text that was cut off
     elif len(names) > _NAMES_SHOWN:
-        shown += f" and {len(names) - _NAMES_SHOWN} more"
+        listed += f" and {len(names) - _NAMES_SHOWN} more"
     certificate = (
-        f"certificate is for {shown}" if names else "certificate has no subjectAltName (a common name does not count)"
+        f"certificate is for {listed}" if names else "certificate has no subjectAltName (a common name does not count)"
     )
     return f"{certificate}, {_policy(entry)} wants {' or '.join(accepted(entry.wants or '')) or 'another name'}"
 
@@ -113,6 +110,14 @@ def _self_signed(entry: AccessLogEntry, _: re.Match[str]) -> str:
     return f"self-signed certificate, which is not among those that {_policy(entry)} trusts"
 
 
+def _revoked(entry: AccessLogEntry, found: re.Match[str]) -> str:
+    return "certificate revoked" if found[1] == "0" else f"{_whose(found)} is revoked"
+
+
+def _no_list(entry: AccessLogEntry, found: re.Match[str]) -> str:
+    return f"the issuer of the {_whose(found)} has no revocation list, and {_policy(entry)} has lists of other CAs"
+
+
 def _not_verified(entry: AccessLogEntry, found: re.Match[str]) -> str:
     return f"{_whose(found)} was not accepted: {_plain(found[2])}"
 
@@ -122,6 +127,7 @@ def _said(text: str) -> Sentence:
 
 
 _VERIFY: Final = r"certificate_verification_error_at_depth_(\d+):_"
+_REVOCATION: Final = _VERIFY + "certificate_revocation_check_against_provided_CRLs_failed:_"
 
 _TRANSPORT: Final[tuple[tuple[str, Sentence], ...]] = (
     # The names are the certificate's own text, so they come first and are matched to the last bracket.
@@ -135,6 +141,8 @@ _TRANSPORT: Final[tuple[tuple[str, Sentence], ...]] = (
         _VERIFY + "unsupported_certificate_purpose",
         _said("certificate is not for servers (its extended key usage lacks serverAuth)"),
     ),
+    (_REVOCATION + "certificate_revoked", _revoked),
+    (_REVOCATION + "unable_to_get_certificate_CRL", _no_list),
     (_VERIFY + "([^:}]+)", _not_verified),
     ("cert_hash_and_spki", lambda entry, found: f"certificate is not one of those that {_policy(entry)} pins"),
     ("KEY_USAGE_BIT_INCORRECT", _said("certificate's key usage lacks digitalSignature, which TLS needs")),
@@ -190,19 +198,14 @@ def _closed(entry: AccessLogEntry) -> str:
 
 def refused_after_handshake(entry: AccessLogEntry) -> str:
     """Says of a connection that ended at once, and of which Envoy has counted a TLS error, that it was the backend's doing."""
-    return printable(_closed(entry))
-
-
-def _connection_end(entry: AccessLogEntry) -> str:
-    return _advised(_closed(entry), entry)
+    return shown(_closed(entry))
 
 
 def _ended_at_once(entry: AccessLogEntry) -> str:
-    why = (
+    return (
         "connection ended right after the TLS handshake, before the backend had sent anything: the client left, or the "
         f"backend closed it (with TLS 1.3 one that {_wish(entry)} does this)"
     )
-    return _advised(why, entry)
 
 
 def _shown(entry: AccessLogEntry) -> str:
@@ -214,23 +217,20 @@ def _wish(entry: AccessLogEntry) -> str:
     return f"refuses {_shown(entry)}" if entry.shows else "wants a client certificate"
 
 
-def advice(entry: AccessLogEntry) -> str:
-    """Returns the command that says more about a failed request; empty if there is none, or if the reason names it."""
-    if not entry.why or "lasthop " in without_advice(entry.why):
-        return ""
+def _advice(entry: AccessLogEntry) -> str | None:
+    """Returns the command that tells more about a failed request. The reasons that name one themselves need none."""
     flags = (entry.flags or "").split(",")
+    if _explanation(entry) in (_no_cluster, _unanswered) and not entry.tls_failure:
+        return None
     hop = Hop.parse(entry.upstream_cluster or "")
-    if "NC" in flags or entry.details == "direct_response":
-        route = Key.parse(entry.route or "")
-        return f"lasthop explain {route.argument}" if route else ""
     if "UH" in flags and hop:
         return f"lasthop explain {hop.backend.argument}"
-    return probe_command(source(entry.policy)) if entry.policy else ""
+    return probe_command(source(entry.policy)) if entry.policy else None
 
 
 def _reset(entry: AccessLogEntry) -> str:
     if entry.status is None:  # a connection, not a request
-        return _connection_end(entry)
+        return _closed(entry)
     return (
         "backend reset the request before it answered (over HTTP/2 that is how a server refuses what it does not serve; a "
         "gRPC server does it to requests that are not gRPC calls)"
@@ -268,7 +268,7 @@ def _unanswered(entry: AccessLogEntry) -> str:
 
 _FLAGS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {
     "UF": _connection_failure,
-    "UC": _connection_end,
+    "UC": _closed,
     "UR": _reset,
     "LR": lambda entry: "the gateway aborted the request to the backend before it was answered",
     "NC": _no_cluster,
@@ -280,6 +280,9 @@ _FLAGS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {
     "UPE": _not_http,
     "NR": lambda entry: "no route matches this host and path",
 }
+
+
+_DETAILS: Final[dict[str | None, Callable[[AccessLogEntry], str]]] = {UNANSWERED: _unanswered, OUTGROWN: _outgrown}
 
 
 def _plain(reason: str) -> str:

@@ -7,13 +7,13 @@ import functools
 import msgspec
 
 from lasthop.engine.plan.problem import Problem
-from lasthop.engine.plan.reasons import condition_type
+from lasthop.engine.plan.reasons import Reason, condition_type
 
 
 class Condition(msgspec.Struct, frozen=True):
-    type: str
+    type: Reason
     status: bool
-    reason: str
+    reason: Reason
     message: str = ""
     problem: Problem | None = None
     """What it reports, where it is bad news."""
@@ -22,16 +22,16 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 @functools.lru_cache(maxsize=1024)
-def true(type: str, message: str = "", reason: str = "") -> Condition:
+def true(type: Reason, message: str = "", reason: Reason | None = None) -> Condition:
     """Returns a condition that holds; its reason is its own name unless the spec says otherwise."""
     return Condition(type, True, reason or type, message)
 
 
-def failed(type: str, problem: Problem) -> Condition:
+def failed(type: Reason, problem: Problem) -> Condition:
     """Returns the condition that reports a problem: False, or True for a type that is bad news when true."""
     return Condition(type, condition_type(type).negative, problem.reason, problem.text, problem)
 
 
-def unknown(type: str, reason: str, message: str = "") -> Condition:
+def unknown(type: Reason, reason: Reason, message: str = "") -> Condition:
     """Returns a condition of which nothing is known yet."""
     return Condition(type, False, reason, message, unknown=True)

@@ -1,4 +1,4 @@
-"""Every problem, said once: the same finding feeds status, the log, `lasthop check` and the audit."""
+"""One value for a problem: the same finding feeds status, the log, `lasthop check` and the audit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from lasthop.base.api.meta import Key
+from lasthop.engine.plan.reasons import Reason, kind
 
 
 def with_remedy(message: str, remedy: str) -> str:
@@ -25,8 +26,8 @@ class Finding(msgspec.Struct, frozen=True, order=True):
     """What is wrong, where, and what to do about it."""
 
     object: Key | None
-    reason: str
-    """CamelCase, the condition reason where there is one."""
+    reason: Reason
+    """An entry of engine/plan/reasons.py; that of the condition where there is one."""
     message: str
     """What is wrong, naming the reference or value at fault."""
     remedy: str = ""
@@ -40,13 +41,31 @@ class Finding(msgspec.Struct, frozen=True, order=True):
     """The other objects that the message names, in its order."""
     missing: tuple[Key, ...] = ()
     """Those of them that do not exist, cannot be read, or lack what is asked of them."""
-    advised: bool = False
-    """The message ends in advice, so that it needs no more."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: " if self.file else ""
         what = ", ".join(part for part in (str(self.object) if self.object else "", self.field) if part)
         return f"{place}{what + ': ' if what else ''}{with_remedy(self.message, self.remedy)}"
+
+
+def make_finding(
+    object: Key | None,
+    reason: Reason,
+    message: str,
+    remedy: str | None = None,
+    field: str = "",
+    severity: Severity | None = None,
+    *,
+    file: str = "",
+    line: int = 0,
+    about: tuple[Key, ...] = (),
+    missing: tuple[Key, ...] = (),
+) -> Finding:
+    """Returns a finding with the severity and the remedy that its reason has, unless they are given."""
+    known = kind(reason)
+    remedy = known.remedy if remedy is None else remedy
+    severity = severity or (Severity.WARNING if known.warning else Severity.ERROR)
+    return Finding(object, reason, message, remedy, field, severity, file, line, about, missing)
 
 
 class FindingChanges(msgspec.Struct, frozen=True):

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.base.api.times import rfc3339
-
-FILE_NOT_APPLIED: Final = "FileNotApplied"
-"""Reason of the finding for a file of which nothing is in force."""
-OLDER_TEXT_IN_FORCE: Final = "OlderTextInForce"
-"""Reason of the finding for a file whose last good text is in force instead of its present one."""
-NOT_APPLIED: Final = (FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE)
+from lasthop.engine.plan.reasons import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, Reason
 
 
 def moment(nanoseconds: int) -> str:
@@ -32,7 +25,7 @@ class NotApplied(msgspec.Struct, frozen=True, order=True):
     """The objects that are in force as the older text has them."""
 
     @property
-    def reason(self) -> str:
+    def reason(self) -> Reason:
         return OLDER_TEXT_IN_FORCE if self.since else FILE_NOT_APPLIED
 
     def __str__(self) -> str:

@@ -16,17 +16,17 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.knowledge import Unknown
 from lasthop.engine.plan.messages import CRASHED, SEPARATOR
+from lasthop.engine.plan.reasons import Reason
 
 DOES_NOT_EXIST: Final = "does not exist"
 """What is said of an object that is missing; with the permissions of some users it is only out of sight."""
 
 
 class Problem(msgspec.Struct, frozen=True):
-    reason: str
-    """CamelCase, as conditions have it."""
+    reason: Reason
     message: str
     """What is wrong, naming the reference or value at fault."""
     field: str = ""
@@ -38,7 +38,8 @@ class Problem(msgspec.Struct, frozen=True):
     missing: tuple[Key, ...] = ()
     """Those of them that do not exist, cannot be read, or lack the content that is asked of them. One whose name is not known,
     because it is in a text that cannot be read, has none."""
-    severity: Severity = Severity.ERROR
+    severity: Severity | None = None
+    """None: that of its reason."""
 
     @property
     def text(self) -> str:
@@ -47,28 +48,27 @@ class Problem(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.field.removeprefix('spec.')}: {self.text}" if self.field else self.text
 
-    def on(self, object: Key | None, remedy: str = "") -> Finding:
-        return Finding(
-            *(object, self.reason, self.text, remedy, self.field, self.severity),
-            about=self.about,
-            missing=self.missing,
-            advised=bool(self.remedy),
-        )
+    def on(self, object: Key | None, remedy: str | None = None) -> Finding:
+        """Returns the finding. Its message ends in the problem's own remedy, so that it has no second one."""
+        if remedy is None and self.remedy:
+            remedy = ""
+        about, missing = self.about, self.missing
+        return make_finding(object, self.reason, self.text, remedy, self.field, self.severity, about=about, missing=missing)
 
     def at(self, field: str) -> Problem:
         return msgspec.structs.replace(self, field=field)
 
-    def with_reason(self, reason: str) -> Problem:
+    def with_reason(self, reason: Reason) -> Problem:
         return msgspec.structs.replace(self, reason=reason)
 
-    def within(self, where: str, *about: Key, reason: str = "") -> Problem:
+    def within(self, where: str, *about: Key, reason: Reason | None = None) -> Problem:
         """Returns the same problem as part of something else, for which the reason may be another."""
         return msgspec.structs.replace(
             self, reason=reason or self.reason, message=f"{where}: {self.message}", about=(*about, *self.about)
         )
 
 
-def joined(problems: Sequence[Problem], reason: str = "", *, fields: bool = False) -> Problem:
+def joined(problems: Sequence[Problem], reason: Reason | None = None, *, fields: bool = False) -> Problem:
     """Returns several problems as one, each sentence once, with its field if asked to; its reason is that of the first unless
     another is given."""
     *first, last = {str(problem) if fields else problem.text: problem for problem in problems}.values()
@@ -90,14 +90,14 @@ def _each(keys: Iterable[tuple[Key, ...]]) -> tuple[Key, ...]:
 # --- references ------------------------------------------------------------------------------------------------------
 
 
-def not_found(reason: str, key: Key, remedy: str = "", *, guess: str = "") -> Problem:
+def not_found(reason: Reason, key: Key, remedy: str = "", *, guess: str = "") -> Problem:
     """Returns the problem of an object that does not exist. `guess` is the name that was probably meant."""
     message, meant = f"{key} {DOES_NOT_EXIST}", (key._replace(name=guess),) if guess else ()
     message += f"; did you mean {guess}?" if guess else ""
     return Problem(reason, message, remedy=remedy, about=(key, *meant), missing=(key,))
 
 
-def lacking(reason: str, key: Key, what: str, remedy: str = "") -> Problem:
+def lacking(reason: Reason, key: Key, what: str, remedy: str = "") -> Problem:
     """Reports content that an object should have: a key of a ConfigMap or Secret."""
     return Problem(reason, f"{key} has no {what}", remedy=remedy, about=(key,), missing=(key,))
 
@@ -111,7 +111,7 @@ def backend_port_not_found(service: Key, transport: str, port: int, ports: Itera
     return Problem(reasons.BACKEND_NOT_FOUND, f"{service} has no {transport} port {port} (it has {has})", about=(service,))
 
 
-def invalid_kind(kind: str, group: str | None, use: str, reason: str = reasons.INVALID_KIND) -> Problem:
+def invalid_kind(kind: str, group: str | None, use: str, reason: Reason = reasons.INVALID_KIND) -> Problem:
     """Reports the kind of a reference. `group` None: it goes without saying."""
     of = "" if group is None else f" of group {group!r}"
     return Problem(reason, f"kind {kind}{of} is not supported", remedy=f"use {use}")

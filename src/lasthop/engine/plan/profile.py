@@ -70,6 +70,8 @@ class BackendRules(msgspec.Struct, frozen=True):
     acknowledged: tuple[Acknowledgement, ...] = ()
     profiles: tuple[str, ...] = ()
     """Who says so, for messages."""
+    denies_waivers: tuple[str, ...] = ()
+    """Those of them that deny waivers."""
 
     @property
     def by(self) -> str:
@@ -78,7 +80,7 @@ class BackendRules(msgspec.Struct, frozen=True):
     @property
     def permits(self) -> str:
         """Identifies what is permitted, whoever says so; empty where no profile says anything."""
-        rules = msgspec.structs.replace(self, acknowledged=(), profiles=(), gateway_certificate_first=False)
+        rules = msgspec.structs.replace(self, acknowledged=(), profiles=(), denies_waivers=(), gateway_certificate_first=False)
         return "" if rules == BackendRules() else msgspec.json.encode(rules).decode()
 
 

@@ -1,108 +1,406 @@
-"""Condition types and reasons, as the spec spells them; our own are marked. Imports nothing heavy: the CLI starts quickly."""
+"""Every reason of a condition or a finding, with everything that is known of it: one entry each.
+
+    BACKEND_NOT_FOUND = condition("BackendNotFound", remedy="Create the Service ...")     a reason of the spec, or our own
+    NO_ENDPOINTS = finding("NoEndpoints", "a route leads to a Service port without ...")   beyond the conditions
+
+A new finding is an entry here and the place that detects it. `lasthop check`, the log, the admission webhook, the grouping by
+root cause (engine/outputs/findings/root_causes.py) and docs/reference.md read the entry. Imports nothing heavy: the CLI starts
+quickly.
+"""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple, NewType
 
-ACCEPTED: Final = "Accepted"
-PROGRAMMED: Final = "Programmed"
-RESOLVED_REFS: Final = "ResolvedRefs"
-CONFLICTED: Final = "Conflicted"
-PARTIALLY_INVALID: Final = "PartiallyInvalid"
-OVERLAPPING_TLS_CONFIG: Final = "OverlappingTLSConfig"
-INSECURE_FRONTEND_VALIDATION_MODE: Final = "InsecureFrontendValidationMode"
-SUPPORTED_VERSION: Final = "SupportedVersion"
+from lasthop.base.api.route_kinds import ROUTE_KINDS
 
-UNSUPPORTED_VERSION: Final = "UnsupportedVersion"
-NOT_SERVED: Final = "NotServed"
+Reason = NewType("Reason", str)
+"""CamelCase. Only the entries of this module are reasons, which the type checker enforces."""
+
+
+class Cause(Enum):
+    """The error that a finding may follow from."""
+
+    SAME_FILE = auto()
+    """The first error in the same file."""
+    UNREAD_POLICY = auto()
+    """The error in a file that may contain a BackendTLSPolicy of the namespace and cannot be read."""
+    NOT_ACCEPTED = auto()
+    """Another error of the same Gateway, which is not programmed because it is not accepted."""
+    OWN_TARGET = auto()
+    """The error in the policy's own targetRefs."""
+    AT_GATEWAY = auto()
+    """The error of a policy that the message names, at the same Gateway: others may refuse it for another reason."""
+    NAMED = auto()
+    """The error of an object that the message names."""
+    MISSING = auto()
+    """The error in the broken file, or the local file, that has an object that is missing."""
+    UNSERVED = auto()
+    """A Gateway without a GatewayClass, unless the finding names an object or is an error of one."""
+    BROKEN_NEED = auto()
+    """The error in the broken file that has an object of a kind in `needs`, unless the finding names an object or is an error
+    of one."""
+
+
+OF_POLICY: Final = (Cause.AT_GATEWAY, Cause.NAMED, Cause.MISSING)
+REFUSED: Final = "is refused"
+FILE_UNUSED: Final = "none of this file is applied"
+CERTIFICATE_PAIR: Final = "Put a PEM certificate chain and its key into the Secret, as tls.crt and tls.key."
+
+
+class Kind(NamedTuple):
+    """What is known of all findings with one reason."""
+
+    means: str = ""
+    """The row in docs/reference.md; empty: the table of condition reasons has it."""
+    warning: bool = False
+    """It is a warning, unless the place that detects it decides otherwise."""
+    remedy: str = ""
+    """What to do, unless the finding has a remedy of its own."""
+    follows: tuple[Cause, ...] = (Cause.MISSING,)
+    """Where its cause is looked for, in this order."""
+    needs: tuple[str, ...] = ()
+    """Kinds of objects that may be missing without being named; a user who may not list them cannot judge the finding."""
+    effect: str = "is invalid"
+    """What is said of the object where only the cause is explained."""
+    causes_others: bool = True
+    """Others may follow from it."""
+    unreached: bool = False
+    """The object leads to backends that are not listed anywhere."""
+    passes: bool = False
+    """Almost every new object has it for a while."""
+    not_permitted: bool = False
+    """A GatewayProfile forbids it."""
+
+
+KINDS: Final[dict[str, Kind]] = {}
+CONDITION_REASONS: Final[set[str]] = set()
+
+
+def kind(reason: str) -> Kind:
+    """Returns the entry of a reason. Another version of Lasthop may have others, and the API server hands them back."""
+    return KINDS.get(reason, Kind())
+
+
+def finding(name: str, means: str, **known: Any) -> Reason:
+    """Registers a reason that only findings have. `known`: the other fields of `Kind`."""
+    assert name not in KINDS
+    KINDS[name] = Kind(means, **known)
+    return Reason(name)
+
+
+def condition(name: str, means: str = "", **known: Any) -> Reason:
+    """Registers a reason, or a type, of conditions. Bad news with that reason is a finding, too."""
+    CONDITION_REASONS.add(name)
+    return finding(name, means, **known)
+
+
+# --- conditions, as the spec spells them; our own are marked ---------------------------------------------------------
+
+ACCEPTED: Final = condition("Accepted")
+PROGRAMMED: Final = condition("Programmed")
+RESOLVED_REFS: Final = condition("ResolvedRefs")
+CONFLICTED: Final = condition(
+    "Conflicted", remedy="Remove one of the policies, or give each a port of its own by sectionName."
+)
+PARTIALLY_INVALID: Final = condition("PartiallyInvalid")
+OVERLAPPING_TLS_CONFIG: Final = condition("OverlappingTLSConfig")
+INSECURE_FRONTEND_VALIDATION_MODE: Final = condition(
+    "InsecureFrontendValidationMode",
+    "clients without a valid certificate are let in, because the Gateway says so",
+    warning=True,
+)
+SUPPORTED_VERSION: Final = condition("SupportedVersion")
+
+UNSUPPORTED_VERSION: Final = condition("UnsupportedVersion")
+NOT_SERVED: Final = condition(
+    "NotServed",
+    "in a cluster: a kind has a CRD and is not served in a version that Lasthop reads; what is known of it stays in "
+    "force (a warning for a kind that was never read)",
+)
 """Ours: a CRD exists, and its objects cannot be read."""
-INVALID: Final = "Invalid"
-PENDING: Final = "Pending"
-TARGET_NOT_FOUND: Final = "TargetNotFound"
+INVALID: Final = condition("Invalid", "a value that the schema does not admit", follows=(Cause.NOT_ACCEPTED, Cause.MISSING))
+PENDING: Final = condition("Pending")
+TARGET_NOT_FOUND: Final = condition(
+    "TargetNotFound", remedy="Correct the targetRef: its name, or its sectionName, which is the name of a port."
+)
 
-ADDRESS_NOT_ASSIGNED: Final = "AddressNotAssigned"
-ADDRESS_NOT_USABLE: Final = "AddressNotUsable"
-ADDRESSES_ASSIGNED: Final = "AddressesAssigned"
-ASSIGNED: Final = "Assigned"
-PARTIALLY_ASSIGNED: Final = "PartiallyAssigned"
-NOT_ASSIGNED: Final = "NotAssigned"
-UNSUPPORTED_ADDRESS: Final = "UnsupportedAddress"
-INVALID_PARAMETERS: Final = "InvalidParameters"
-LISTENERS_NOT_VALID: Final = "ListenersNotValid"
-INVALID_CLIENT_CERTIFICATE_REF: Final = "InvalidClientCertificateRef"
+ADDRESS_NOT_ASSIGNED: Final = condition("AddressNotAssigned")
+ADDRESS_NOT_USABLE: Final = condition("AddressNotUsable", remedy="Give each Gateway an address or a port of its own.")
+ADDRESSES_ASSIGNED: Final = condition("AddressesAssigned")
+ASSIGNED: Final = condition("Assigned")
+PARTIALLY_ASSIGNED: Final = condition("PartiallyAssigned")
+NOT_ASSIGNED: Final = condition("NotAssigned")
+UNSUPPORTED_ADDRESS: Final = condition("UnsupportedAddress")
+INVALID_PARAMETERS: Final = condition("InvalidParameters")
+LISTENERS_NOT_VALID: Final = condition("ListenersNotValid")
+INVALID_CLIENT_CERTIFICATE_REF: Final = condition("InvalidClientCertificateRef", remedy=CERTIFICATE_PAIR)
 
-HOSTNAME_CONFLICT: Final = "HostnameConflict"
-PROTOCOL_CONFLICT: Final = "ProtocolConflict"
-PORT_UNAVAILABLE: Final = "PortUnavailable"
-UNSUPPORTED_PROTOCOL: Final = "UnsupportedProtocol"
-INVALID_CERTIFICATE_REF: Final = "InvalidCertificateRef"
-INVALID_CA_CERTIFICATE_KIND: Final = "InvalidCACertificateKind"
-OVERLAPPING_HOSTNAMES: Final = "OverlappingHostnames"
-CONFIGURATION_CHANGED: Final = "ConfigurationChanged"
-INVALID_ROUTE_KINDS: Final = "InvalidRouteKinds"
+HOSTNAME_CONFLICT: Final = condition("HostnameConflict", remedy="Give each listener of a port its own hostname.")
+PROTOCOL_CONFLICT: Final = condition("ProtocolConflict", remedy="Give each protocol its own port.")
+PORT_UNAVAILABLE: Final = condition("PortUnavailable", remedy="Give the listener another port.")
+UNSUPPORTED_PROTOCOL: Final = condition("UnsupportedProtocol", needs=("BackendTLSPolicy",))
+INVALID_CERTIFICATE_REF: Final = condition("InvalidCertificateRef", remedy=CERTIFICATE_PAIR)
+INVALID_CA_CERTIFICATE_KIND: Final = condition("InvalidCACertificateKind")
+OVERLAPPING_HOSTNAMES: Final = condition("OverlappingHostnames")
+CONFIGURATION_CHANGED: Final = condition("ConfigurationChanged")
+INVALID_ROUTE_KINDS: Final = condition("InvalidRouteKinds")
 
-NOT_ALLOWED: Final = "NotAllowed"
-PARENT_NOT_ACCEPTED: Final = "ParentNotAccepted"
-PARENT_NOT_PROGRAMMED: Final = "ParentNotProgrammed"
+NOT_ALLOWED: Final = condition(
+    "NotAllowed",
+    remedy="Allow its namespace in spec.allowedListeners of the Gateway, or move the ListenerSet.",
+    needs=("Namespace",),
+    unreached=True,
+)
+PARENT_NOT_ACCEPTED: Final = condition("ParentNotAccepted")
+PARENT_NOT_PROGRAMMED: Final = condition("ParentNotProgrammed")
 
-NO_MATCHING_PARENT: Final = "NoMatchingParent"
-NO_MATCHING_LISTENER_HOSTNAME: Final = "NoMatchingListenerHostname"
-NOT_ALLOWED_BY_LISTENERS: Final = "NotAllowedByListeners"
-UNSUPPORTED_VALUE: Final = "UnsupportedValue"
-INCOMPATIBLE_FILTERS: Final = "IncompatibleFilters"
-BACKEND_NOT_FOUND: Final = "BackendNotFound"
-INVALID_KIND: Final = "InvalidKind"
-REF_NOT_PERMITTED: Final = "RefNotPermitted"
-INVALID_BACKEND_TLS: Final = "InvalidBackendTLS"
+NO_MATCHING_PARENT: Final = condition(
+    "NoMatchingParent",
+    "no parentRef names a Gateway of Lasthop or a ListenerSet of one; the route or ListenerSet has no effect (in a "
+    "cluster, where another controller may serve it, a warning)",
+    remedy="Correct the parentRef, or create the Gateway and its GatewayClass.",
+    follows=(Cause.NAMED, Cause.MISSING, Cause.UNSERVED, Cause.BROKEN_NEED),
+    needs=("ListenerSet", "Gateway", "GatewayClass"),
+    unreached=True,
+)
+NO_MATCHING_LISTENER_HOSTNAME: Final = condition(
+    "NoMatchingListenerHostname", remedy="Let the hostnames of route and listener overlap."
+)
+NOT_ALLOWED_BY_LISTENERS: Final = condition(
+    "NotAllowedByListeners",
+    remedy="Widen allowedRoutes of the listener, or move the route.",
+    needs=("Namespace",),
+    unreached=True,
+)
+UNSUPPORTED_VALUE: Final = condition(
+    "UnsupportedValue",
+    "`allowedListeners` of a Gateway has an invalid label selector, or none: no ListenerSet is allowed. A warning: "
+    "the kind is not served by this version; sessions that an XBackend or an XBackendTrafficPolicy asks for and a "
+    "rule cannot keep; `defaultScope` or `useDefaultGateways`, which have no effect",
+)
+INCOMPATIBLE_FILTERS: Final = condition("IncompatibleFilters")
+BACKEND_NOT_FOUND: Final = condition(
+    "BackendNotFound",
+    remedy="Create the Service or XBackend, or correct name, namespace and port of the reference.",
+    effect=REFUSED,
+)
+INVALID_KIND: Final = condition("InvalidKind")
+REF_NOT_PERMITTED: Final = condition(
+    "RefNotPermitted",
+    remedy="Create a ReferenceGrant in the namespace that is referred to, or move the object there.",
+    needs=("ReferenceGrant",),
+    unreached=True,
+)
+INVALID_BACKEND_TLS: Final = condition(
+    "InvalidBackendTLS", remedy="Fix the policy or XBackend that is named.", follows=OF_POLICY, effect=REFUSED
+)
 """Ours: upstream requires ResolvedRefs=False for a backend whose policy is invalid and names no reason."""
 
-POLICIES_UNKNOWN: Final = "PoliciesUnknown"
+POLICIES_UNKNOWN: Final = condition(
+    "PoliciesUnknown",
+    "a backend is closed because a BackendTLSPolicy may name it that has not been read; in a cluster also without an "
+    "object: [why no port can become plaintext](cluster.md#when-a-port-may-be-plaintext)",
+    follows=(Cause.UNREAD_POLICY,),
+)
 """Ours: some input that may contain a BackendTLSPolicy for the backend has not been read."""
 
-INTERNAL_ERROR: Final = "InternalError"
-REFUSED_BY_PROXY: Final = "RefusedByProxy"
+INTERNAL_ERROR: Final = condition(
+    "InternalError",
+    "a bug of Lasthop kept it from processing an object, which is closed, or from reading a file, which counts as "
+    "broken. Please report it",
+)
+REFUSED_BY_PROXY: Final = condition(
+    "RefusedByProxy", "Envoy refused a part of its configuration, which is withheld; please report it"
+)
 """Ours, these two: what could not be translated for Envoy, and what Envoy did not take. Both answer 500."""
 
-INVALID_CA_CERTIFICATE_REF: Final = "InvalidCACertificateRef"
-NO_VALID_CA_CERTIFICATE: Final = "NoValidCACertificate"
-EXPIRED_CERTIFICATE: Final = "ExpiredCertificate"
+INVALID_CA_CERTIFICATE_REF: Final = condition(
+    "InvalidCACertificateRef", remedy="Put the CA's PEM certificate under the key ca.crt, or drop the reference."
+)
+NO_VALID_CA_CERTIFICATE: Final = condition(
+    "NoValidCACertificate", remedy="Put the PEM certificate of the backend's CA under the key ca.crt of a ConfigMap."
+)
+EXPIRED_CERTIFICATE: Final = condition("ExpiredCertificate", remedy="Replace the certificate with a current one.")
 """Ours; the spec suggests the name."""
-NOT_YET_VALID_CERTIFICATE: Final = "NotYetValidCertificate"
+NOT_YET_VALID_CERTIFICATE: Final = condition(
+    "NotYetValidCertificate", remedy="Use a certificate that is valid now, or wait for its first day."
+)
 """Ours."""
-INVALID_REVOCATION_LIST: Final = "InvalidRevocationList"
-REVOCATION_LIST_NOT_CURRENT: Final = "RevocationListNotCurrent"
+INVALID_REVOCATION_LIST: Final = condition("InvalidRevocationList")
+REVOCATION_LIST_NOT_CURRENT: Final = condition("RevocationListNotCurrent")
 """Ours, these two: a CRL beside a CA that cannot be used, or not now. What needs it fails."""
 
-WAIVER_NOT_PERMITTED: Final = "WaiverNotPermitted"
-WAIVER_EXPIRED: Final = "WaiverExpired"
-TLS_VERSION_NOT_PERMITTED: Final = "TLSVersionNotPermitted"
-PLAINTEXT_NOT_PERMITTED: Final = "PlaintextNotPermitted"
-PINNED_ONLY_NOT_PERMITTED: Final = "PinnedOnlyNotPermitted"
-WEAK_CERTIFICATE_NOT_PERMITTED: Final = "WeakCertificateNotPermitted"
-EXTERNAL_HOSTNAME_NOT_PERMITTED: Final = "ExternalHostnameNotPermitted"
+WAIVER_NOT_PERMITTED: Final = condition("WaiverNotPermitted", not_permitted=True)
+WAIVER_EXPIRED: Final = condition("WaiverExpired")
+TLS_VERSION_NOT_PERMITTED: Final = condition("TLSVersionNotPermitted", not_permitted=True)
+PLAINTEXT_NOT_PERMITTED: Final = condition("PlaintextNotPermitted", follows=OF_POLICY, effect=REFUSED, not_permitted=True)
+PINNED_ONLY_NOT_PERMITTED: Final = condition("PinnedOnlyNotPermitted", not_permitted=True)
+WEAK_CERTIFICATE_NOT_PERMITTED: Final = condition("WeakCertificateNotPermitted", not_permitted=True)
+EXTERNAL_HOSTNAME_NOT_PERMITTED: Final = condition("ExternalHostnameNotPermitted", not_permitted=True)
 """Ours, these seven: what a GatewayProfile forbids, and what time has ended."""
-VERIFICATION_DEGRADED: Final = "VerificationDegraded"
-INSECURE_BACKEND_VERIFICATION: Final = "InsecureBackendVerification"
+VERIFICATION_DEGRADED: Final = condition(
+    "VerificationDegraded", "a VerificationWaiver is in effect at a Gateway", warning=True
+)
+INSECURE_BACKEND_VERIFICATION: Final = condition("InsecureBackendVerification")
 """Ours, these two: while a waiver is in effect."""
-VERIFICATION_WEAKENED: Final = "VerificationWeakened"
-BACKENDS_WEAKENED: Final = "BackendsWeakened"
+VERIFICATION_WEAKENED: Final = condition("VerificationWeakened")
+BACKENDS_WEAKENED: Final = condition("BackendsWeakened")
 """Ours, these two: while a backend is verified less than it was, and nobody has acknowledged it; on routes, policies and
 XBackends, and on the Gateway."""
-NO_LONGER_VERIFIED: Final = "NoLongerVerified"
+NO_LONGER_VERIFIED: Final = condition(
+    "NoLongerVerified",
+    "a backend of the route is verified less than before, which nobody has acknowledged; see "
+    "[backend-tls.md](backend-tls.md#verified-less-than-before)",
+)
 """The reason of both."""
 
-POLICY_STATUS_FULL: Final = "PolicyStatusFull"
-NO_ROOM: Final = "NoRoom"
+POLICY_STATUS_FULL: Final = condition("PolicyStatusFull")
+NO_ROOM: Final = condition("NoRoom")
 """Ours, these two: on a Gateway, while a policy that it needs has no room for it in its status; what needs it fails."""
 
-BACKEND_CONNECTED: Final = "BackendConnected"
-HANDSHAKES_SUCCEED: Final = "HandshakesSucceed"
-CONNECTIONS_SUCCEED: Final = "ConnectionsSucceed"
-HANDSHAKE_FAILED: Final = "HandshakeFailed"
-CONNECTION_FAILED: Final = "ConnectionFailed"
-NOT_TRIED: Final = "NotTried"
-BACKEND_FAILING: Final = "BackendFailing"
+BACKEND_CONNECTED: Final = condition("BackendConnected")
+HANDSHAKES_SUCCEED: Final = condition("HandshakesSucceed")
+CONNECTIONS_SUCCEED: Final = condition("ConnectionsSucceed")
+HANDSHAKE_FAILED: Final = condition("HandshakeFailed")
+CONNECTION_FAILED: Final = condition("ConnectionFailed")
+NOT_TRIED: Final = condition("NotTried")
+BACKEND_FAILING: Final = condition(
+    "BackendFailing",
+    "connections to a backend fail, as the proxies see it: on the BackendTLSPolicy or XBackend, or on the Service "
+    "where there is no policy. Gone once a connection succeeds, or after 30 minutes without an attempt",
+    causes_others=False,
+)
 """Ours, these seven: what has happened on the wire. All others say what is to happen."""
+
+# --- findings beyond the conditions ---------------------------------------------------------------------------------
+
+INVALID_LIST: Final = finding(
+    "InvalidList",
+    "a List without `items`, a list of objects, or of another kind than List or its items' kind with List at the end",
+    remedy="Write kind List and items, a list of objects.",
+)
+INVALID_YAML: Final = finding(
+    "InvalidYAML", "the text cannot be parsed", remedy="Fix the text at this line or shortly before it."
+)
+UNKNOWN_KIND: Final = finding(
+    "UnknownKind", "no such `kind`, or not in that `apiVersion`, and it may be meant as one of ours; other kinds are left out"
+)
+UNKNOWN_FIELD: Final = finding("UnknownField", "the schema has no such field")
+REQUIRED: Final = finding("Required", "a field is missing")
+RULE_VIOLATED: Final = finding("RuleViolated", "a rule (CEL) of the CRD does not hold; the message is the CRD's")
+DUPLICATE: Final = finding("Duplicate", "the same name, key or entry twice in one object")
+TOO_LARGE: Final = finding("TooLarge", "larger than an API server takes")
+DUPLICATE_OBJECT: Final = finding(
+    "DuplicateObject", "the same object twice; the one in force stays", remedy="Remove one of the two."
+)
+EMPTY_FILE: Final = finding("EmptyFile", "a file that had objects is empty; they stay until it is deleted")
+UNREADABLE: Final = finding("Unreadable", "a file or folder cannot be read, or an object of a cluster cannot be decoded")
+FOLDER_LOST: Final = finding("FolderLost", "the folder itself is gone; everything stays as it was")
+LOCAL_FILE: Final = finding("LocalFile", "a file that `lasthop.dev/file.KEY` names cannot be used")
+OLDER_PAIR_IN_FORCE: Final = finding(
+    "OlderPairInForce",
+    "`tls.crt` and `tls.key` come from files that do not belong together; the last pair that did is in force",
+    warning=True,
+)
+FILE_NOT_APPLIED: Final = finding(
+    "FileNotApplied",
+    "a broken file has no last good content, so nothing of it is in force",
+    warning=True,
+    follows=(Cause.SAME_FILE,),
+    effect=FILE_UNUSED,
+)
+OLDER_TEXT_IN_FORCE: Final = finding(
+    "OlderTextInForce",
+    "a broken file's last good content is in force, not what is written there now",
+    warning=True,
+    follows=(Cause.SAME_FILE,),
+    effect=FILE_UNUSED,
+)
+REPEATED_FOLDER: Final = finding("RepeatedFolder", "a link to a folder that is read already", warning=True)
+STATE_NOT_SAVED: Final = finding(
+    "StateNotSaved",
+    "last good contents cannot be saved, so they would not survive a restart",
+    warning=True,
+    remedy="Check the state directory.",
+)
+
+API_SERVER_UNAVAILABLE: Final = finding(
+    "APIServerUnavailable", "in a cluster: the API server does not answer; what is known stays in force"
+)
+FORBIDDEN: Final = finding(
+    "Forbidden",
+    "in a cluster: a kind may not be read; the message names verb, resource and remedy (a warning for kinds that can "
+    "be done without, and in `lasthop check`, which lists beneath it what cannot be judged for that reason)",
+)
+UNAUTHORIZED: Final = finding("Unauthorized", "in a cluster: the API server does not accept the credentials for a kind")
+
+NO_GATEWAY_CLASS: Final = finding(
+    "NoGatewayClass",
+    "in a folder, and in `check` of a cluster: the Gateway's class does not exist, or in a folder is another "
+    "controller's, so nothing serves it",
+    needs=("GatewayClass",),
+    unreached=True,
+)
+NOTHING_SERVED: Final = finding(
+    "NothingServed",
+    "only in `check`: there is no Gateway in the folder",
+    remedy="Write one; lasthop init makes a small working folder.",
+    follows=(Cause.BROKEN_NEED,),
+    needs=("Gateway",),
+    effect="nothing is served",
+)
+NO_ENDPOINTS: Final = finding(
+    "NoEndpoints",
+    "a route leads to a Service port without a ready endpoint; the message says whether a label, a port name or "
+    "readiness is missing (in a cluster a warning, and nothing for Services that are scaled to zero)",
+    passes=True,
+)
+TOO_MANY_ENDPOINTS: Final = finding(
+    "TooManyEndpoints",
+    "a route leads to a Service port with more endpoints than are used; see [limits](#limits)",
+    warning=True,
+    remedy="Use several Services.",
+)
+SHADOWED: Final = finding(
+    "Shadowed",
+    "a ListenerSet of another namespace serves a hostname of the route, by a more specific listener (on the route "
+    "and on the Gateway); another TLSRoute, TCPRoute or UDPRoute has the connections that this one would take; it is "
+    "older, or its hostname is more specific; or every port of a policy's Service has a policy of its own",
+    warning=True,
+)
+NOT_REACHED: Final = finding(
+    "NotReached",
+    "no Gateway reaches the policy's targets or the XBackend, or only by TLS Passthrough, so it has no effect",
+    warning=True,
+    remedy="Refer to the targets in a route of a Gateway, or remove the policy.",
+    follows=(Cause.OWN_TARGET, Cause.UNSERVED, Cause.BROKEN_NEED),
+    needs=(*ROUTE_KINDS, "ListenerSet", "Gateway", "GatewayClass", "ReferenceGrant"),
+    effect="has no effect",
+)
+WAIVER_EXPIRES_SOON: Final = finding(
+    "WaiverExpiresSoon",
+    "a VerificationWaiver ends within a week",
+    warning=True,
+    remedy="Fix the backend's certificate by then, or extend the waiver.",
+)
+PLAINTEXT_BACKEND: Final = finding(
+    "PlaintextBackend",
+    "an annotation of the Service asks other gateways for TLS and there is no BackendTLSPolicy, or an XBackend "
+    "outside is without TLS: it uses plaintext",
+    warning=True,
+    needs=("BackendTLSPolicy",),
+)
+WARNING: Final = finding(
+    "Warning",
+    "a CA that expires soon, or that has expired or is not valid yet beside others; the same of a Gateway's own "
+    "certificates; an option without effect, a UDP port",
+    warning=True,
+)
+
+
+# --- condition types -------------------------------------------------------------------------------------------------
 
 
 class ConditionType(NamedTuple):

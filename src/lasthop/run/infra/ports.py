@@ -19,9 +19,14 @@ HeldPort = socket.socket
 
 
 class BindProblem(NamedTuple):
-    message: str
+    found: str
+    remedy: str
     in_use: bool
     """Some process has the port."""
+
+    @property
+    def message(self) -> str:
+        return f"{self.found}; {self.remedy}" if self.remedy else self.found
 
 
 def problem(address: str, port: int, transport: str = "TCP") -> BindProblem | None:
@@ -67,21 +72,22 @@ def _take(address: str, port: int, transport: str) -> socket.socket | BindProble
             taken.listen(1)
     except OSError as error:
         taken.close()
-        return BindProblem(_sentence(address, port, transport, error), error.errno == errno.EADDRINUSE)
+        return BindProblem(*_explained(address, port, transport, error), error.errno == errno.EADDRINUSE)
     return taken
 
 
-def _sentence(address: str, port: int, transport: str, error: OSError) -> str:
+def _explained(address: str, port: int, transport: str, error: OSError) -> tuple[str, str]:
+    """Returns what is wrong and what to do."""
     place = f"{with_port(address, port)}{' (UDP)' if transport == 'UDP' else ''}"
     match error.errno:
         case errno.EADDRINUSE:
-            return f"{place} is in use by {_holder(port, transport)}; stop it, or give the listener another port"
+            return f"{place} is in use by {_holder(port, transport)}", "stop it, or give the listener another port"
         case errno.EADDRNOTAVAIL:
-            return f"{address} is not an address of this machine; correct the Gateway's addresses"
+            return f"{address} is not an address of this machine", "correct the Gateway's addresses"
         case errno.EACCES:
-            return f"{place} needs more privileges; run as root, or use port 1024 or higher"
+            return f"{place} needs more privileges", "run as root, or use port 1024 or higher"
         case _:
-            return f"{place} cannot be bound: {error.strerror}"
+            return f"{place} cannot be bound: {error.strerror}", ""
 
 
 def _holder(port: int, transport: str) -> str:

@@ -22,7 +22,7 @@ from lasthop.engine.plan import listener as plan
 from lasthop.engine.plan.condition import failed, true
 from lasthop.engine.plan.infrastructure import RequestedAddresses
 from lasthop.engine.plan.problem import Problem
-from lasthop.engine.plan.reasons import ACCEPTED
+from lasthop.engine.plan.reasons import ACCEPTED, INVALID
 from lasthop.run.infra.kubernetes.desired import DesiredGateway, desired_gateway
 from lasthop.run.infra.kubernetes.manifests import manifests, secret
 from lasthop.run.infra.kubernetes.names import label_value, object_name, selector
@@ -338,5 +338,5 @@ def test_a_gateway_for_the_cluster_alone_has_no_load_balancer() -> None:
 
 def test_a_gateway_that_is_not_accepted_is_held_as_it_is() -> None:
     obj = api.Gateway(ObjectMeta("web", "shop", "uid-1"))
-    unaccepted = plan.Gateway(Key("Gateway", "shop", "web"), (), (), failed(ACCEPTED, Problem("Invalid", "no")))
+    unaccepted = plan.Gateway(Key("Gateway", "shop", "web"), (), (), failed(ACCEPTED, Problem(INVALID, "no")))
     assert desired_gateway(obj, unaccepted, ProxySettings()).hold

@@ -16,6 +16,7 @@ from lasthop.base.api.status import ConditionStatus, GatewayStatus
 from lasthop.edge.kubernetes.observed import ObservedStatus, ObservedStatuses
 from lasthop.edge.sinks.kubernetes.status_updater import SETTLING, StatusUpdater
 from lasthop.edge.sinks.kubernetes.transitions import Transition, transitions
+from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, FindingChanges
 from tests.clock import Clock
 from tests.fake_api import FakeApi, client_of, until
@@ -23,9 +24,9 @@ from tests.metrics import counts
 
 GATEWAY, OTHER = Key("Gateway", "shop", "gw"), Key("Gateway", "shop", "other")
 POLICY = Key("BackendTLSPolicy", "shop", "erp")
-LATER = Finding(POLICY, "PolicyNotAttached", "nothing leads to it")
+LATER = Finding(POLICY, reasons.NOT_REACHED, "nothing leads to it")
 """Comes after what must not be told, and is told."""
-FINDING = Finding(POLICY, "InvalidCACertificateRef", "ConfigMap shop/ca does not exist", "Create it.")
+FINDING = Finding(POLICY, reasons.INVALID_CA_CERTIFICATE_REF, "ConfigMap shop/ca does not exist", "Create it.")
 
 
 def mk_status(programmed: str, reason: str) -> GatewayStatus:
@@ -156,7 +157,7 @@ async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi) -> None:
 
 
 async def test_what_a_condition_tells_is_not_told_twice(api: FakeApi) -> None:
-    degraded = Finding(POLICY, "VerificationDegraded", "nothing is checked")
+    degraded = Finding(POLICY, reasons.VERIFICATION_DEGRADED, "nothing is checked")
     async with writing(api) as (updater, _):
         updater.findings_changed(FindingChanges((degraded, FINDING), ()))
         await until(lambda: len(api.events) == 1)

@@ -19,7 +19,8 @@ from lasthop.edge.admission.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
 from lasthop.edge.admission.problem import Path, Problem, field
 from lasthop.edge.admission.yaml import Mistake, Parsed, Span, field_lines, first_line, parse
 from lasthop.edge.sources.files.salvage import salvage
-from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, make_finding
 
 EVERYWHERE: Final = ("",)
 """Every namespace."""
@@ -120,7 +121,7 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
                 stored.append(StoredDocument(span, base, done.key.kind, done.digest, _raw(kept)))
                 entries.append(entry)
                 if first.setdefault(entry.admitted.key, entry) is not entry:
-                    wrong = [Problem("is already in this file", ("metadata", "name"), "Remove one.", "DuplicateObject")]
+                    wrong = [Problem("is already in this file", ("metadata", "name"), "Remove one.", reasons.DUPLICATE_OBJECT)]
         problems.extend((span, base, value, problem) for problem in wrong)
     if not problems and not parsed.mistakes:
         return Content(digest(text), text, tuple(entries), tuple(others)), tuple(stored)
@@ -131,11 +132,13 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
         line = _nearest(field_lines(text, span), base + problem.path, span.line)
         where = _cut(field(problem.path))
         findings.append(
-            Finding(key_in(value), problem.reason, _cut(problem.message), problem.remedy, where, file=file, line=line)
+            make_finding(
+                key_in(value), problem.reason, _cut(problem.message), problem.remedy or None, where, file=file, line=line
+            )
         )
     if len(parsed.mistakes) + len(problems) > MAX_FINDINGS:
         message = f"there are more than {MAX_FINDINGS} problems in this file; the others are not listed"
-        findings.append(Finding(None, "TooLarge", message, file=file, line=findings[-1].line))
+        findings.append(make_finding(None, reasons.TOO_LARGE, message, file=file, line=findings[-1].line))
     policies, opaque = _salvaged(found, findings[0])
     return BrokenFile(digest(text), tuple(findings), policies, opaque if parsed.complete else EVERYWHERE), ()
 
@@ -156,18 +159,18 @@ def _raw(value: Json) -> msgspec.Raw:
 def _of_text(file: str, mistake: Mistake, lines: list[bytes]) -> Finding:
     if mistake.limit:
         remedy = "Split it into several files."
-        return Finding(None, "TooLarge", f"{mistake.message}.", remedy, file=file, line=mistake.line)
-    advice = _advice(mistake.message, lines[mistake.line - 1] if mistake.line <= len(lines) else b"")
-    return Finding(None, "InvalidYAML", _cut(mistake.message), advice, file=file, line=mistake.line)
+        return make_finding(None, reasons.TOO_LARGE, f"{mistake.message}.", remedy, file=file, line=mistake.line)
+    advice = _advice(mistake, lines[mistake.line - 1] if mistake.line <= len(lines) else b"")
+    return make_finding(None, reasons.INVALID_YAML, _cut(mistake.message), advice or None, file=file, line=mistake.line)
 
 
-def _advice(message: str, line: bytes) -> str:
+def _advice(mistake: Mistake, line: bytes) -> str:
     """Returns what to do about the mistakes that everybody makes once; empty: nothing in particular."""
     if b"{{" in line:
         return "This seems to be a template: check what it renders, as in helm template CHART | lasthop check -"
     if line.lstrip(b" ").startswith(b"\t"):
         return "Indent with spaces; YAML does not allow tabs there."
-    if message.startswith("key 'apiVersion' is written twice"):
+    if mistake.repeats == "apiVersion":
         return "Write a line --- between two objects."
     return ""
 

@@ -16,7 +16,8 @@ from lasthop.edge.admission.chain import AdmittedObject
 from lasthop.edge.admission.limits import MAX_DATA
 from lasthop.edge.admission.problem import field
 from lasthop.edge.sources.files.local_file import LocalFile, resolved
-from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, make_finding
 
 
 def fill(
@@ -77,7 +78,7 @@ def _size(data: Mapping[str, bytes]) -> int:
 
 
 def _finding(entry: AdmittedObject, attachment: Attachment, message: str, remedy: str) -> Finding:
-    return Finding(entry.key, "LocalFile", message, remedy, annotation_field(attachment))
+    return make_finding(entry.key, reasons.LOCAL_FILE, message, remedy, annotation_field(attachment))
 
 
 def annotation_field(attachment: Attachment) -> str:

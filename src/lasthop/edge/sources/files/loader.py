@@ -35,7 +35,8 @@ from lasthop.edge.sources.files.reading import Reading, Readings, crashed, empti
 from lasthop.edge.sources.files.state import NoState, SavedFile
 from lasthop.edge.sources.files.turns import in_turn, team_of
 from lasthop.edge.sources.source import Batch
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, make_finding
 from lasthop.engine.plan.knowledge import Unknown
 from lasthop.engine.plan.not_applied import NotApplied, moment
 
@@ -299,10 +300,12 @@ class Loader:
 
     def _findings(self, refused: Mapping[str, NotApplied]) -> Iterable[Finding]:
         if self._lost:
-            yield Finding(None, "FolderLost", f"{self._lost} Everything stays as it was.", file=str(self._directory), line=1)
+            yield make_finding(
+                None, reasons.FOLDER_LOST, f"{self._lost} Everything stays as it was.", file=str(self._directory), line=1
+            )
         if self._save_error:
             message = f"last good contents cannot be saved: {self._save_error}."
-            yield Finding(None, "StateNotSaved", message, "Check the state directory.", severity=Severity.WARNING)
+            yield make_finding(None, reasons.STATE_NOT_SAVED, message)
         for path, broken in self._files.broken:
             yield from report.of_broken(refused[path], broken)
         for key in sorted(self._objects.contested):

@@ -15,7 +15,8 @@ from lasthop.edge.sources.files.folder import Roots, stamp_of
 from lasthop.edge.sources.files.local_file import LocalFile, read_local, resolved
 from lasthop.edge.sources.files.pairs import CERTIFICATE, KEY, Pairs
 from lasthop.edge.sources.files.state import NoState, Pair, PairPaths
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, make_finding
 from lasthop.engine.plan.not_applied import moment
 
 
@@ -28,7 +29,7 @@ class OlderPair(NamedTuple):
     def finding(self, key: Key) -> Finding:
         message = f"{self.why}; the pair of {moment(self.pair.written)} stays in force."
         remedy = "Put the certificate and its own key there."
-        return Finding(key, "OlderPairInForce", message, remedy, self.field, Severity.WARNING)
+        return make_finding(key, reasons.OLDER_PAIR_IN_FORCE, message, remedy, self.field)
 
 
 class FilledObject(NamedTuple):

@@ -9,7 +9,8 @@ from lasthop.edge.admission.limits import MAX_MESSAGE
 from lasthop.edge.sources.files.content import EVERYWHERE, BrokenFile, Content, StoredDocument, digest
 from lasthop.edge.sources.files.folder import Identity, Stamp, TooLarge, Unreadable, read, stamp_of
 from lasthop.edge.sources.files.local_file import LocalFile
-from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import make_finding
 
 MAKE_READABLE: Final = "Make it readable for the user that runs Lasthop, or rename or remove it."
 
@@ -63,25 +64,25 @@ def read_text(path: Path, shown: str) -> tuple[bytes, Stamp] | Reading:
 
 
 def unreadable(shown: str, why: str) -> BrokenFile:
-    finding = Finding(None, "Unreadable", f"cannot be read: {why}.", MAKE_READABLE, file=shown, line=1)
+    finding = make_finding(None, reasons.UNREADABLE, f"cannot be read: {why}.", MAKE_READABLE, file=shown, line=1)
     return BrokenFile(b"", (finding,), opaque=EVERYWHERE)
 
 
 def crashed(shown: str, error: Exception) -> BrokenFile:
     message = f"cannot be read because of a bug in Lasthop: {type(error).__name__}: {str(error)[:MAX_MESSAGE]}."
-    finding = Finding(None, "InternalError", message, "Please report it.", file=shown, line=1)
+    finding = make_finding(None, reasons.INTERNAL_ERROR, message, "Please report it.", file=shown, line=1)
     return BrokenFile(b"", (finding,), opaque=EVERYWHERE)
 
 
 def too_large(shown: str, why: str) -> BrokenFile:
-    finding = Finding(None, "TooLarge", f"is not read: {why}.", "Split it into several files.", file=shown, line=1)
+    finding = make_finding(None, reasons.TOO_LARGE, f"is not read: {why}.", "Split it into several files.", file=shown, line=1)
     return BrokenFile(b"", (finding,), opaque=EVERYWHERE)
 
 
 def emptied(shown: str) -> BrokenFile:
     """Reports a file that had objects and is now blank: as likely a full disk or a crashed editor as intent."""
     remedy = "Delete the file to remove its objects."
-    finding = Finding(None, "EmptyFile", "the file is empty.", remedy, file=shown, line=1)
+    finding = make_finding(None, reasons.EMPTY_FILE, "the file is empty.", remedy, file=shown, line=1)
     return BrokenFile(digest(b""), (finding,))
 
 

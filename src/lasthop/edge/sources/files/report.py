@@ -13,9 +13,10 @@ from lasthop.edge.sources.files.content import BrokenFile
 from lasthop.edge.sources.files.file_set import File
 from lasthop.edge.sources.files.object_set import ObjectSet
 from lasthop.edge.sources.files.reading import MAKE_READABLE
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, make_finding
 from lasthop.engine.plan.knowledge import Unknown
-from lasthop.engine.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotApplied, moment
+from lasthop.engine.plan.not_applied import NotApplied, moment
 
 
 def of_broken(refused: NotApplied, broken: BrokenFile) -> Iterator[Finding]:
@@ -24,13 +25,13 @@ def of_broken(refused: NotApplied, broken: BrokenFile) -> Iterator[Finding]:
     remedy, where = "", "" if "" in broken.opaque else f" of namespace {', '.join(broken.opaque)}"
     if broken.opaque:
         remedy = f"As it may contain a BackendTLSPolicy, no new backend{where} is served in plaintext until it is corrected."
-    place: Any = {"severity": Severity.WARNING, "file": refused.file, "line": refused.line, "missing": missing}
+    place: Any = {"file": refused.file, "line": refused.line, "missing": missing}
     if refused.since:
         message = f"none of this file is applied; its last good content, of {refused.since}, stays in force."
-        yield Finding(None, OLDER_TEXT_IN_FORCE, message, remedy, **place)
+        yield make_finding(None, reasons.OLDER_TEXT_IN_FORCE, message, remedy, **place)
     else:
         message = "none of this file is applied, and it has no last good content."
-        yield Finding(None, FILE_NOT_APPLIED, message, remedy, **place)
+        yield make_finding(None, reasons.FILE_NOT_APPLIED, message, remedy, **place)
 
 
 def of_pending(shown: str) -> Unknown:
@@ -60,17 +61,17 @@ def of_contested(key: Key, used: tuple[str, int], others: Iterable[tuple[str, in
     """Reports an object that several files provide, at every place but the one in force."""
     for file, line in others:
         message = f"the same object is in {used[0]}:{used[1]}, and that one is used."
-        yield Finding(key, "DuplicateObject", message, "Remove one of the two.", file=file, line=line)
+        yield make_finding(key, reasons.DUPLICATE_OBJECT, message, file=file, line=line)
 
 
 def of_folders(root: str, closed: Mapping[str, str], repeated: Mapping[str, str]) -> Iterator[Finding]:
     for path, why in sorted(closed.items()):
         message = f"cannot be read: {why}. What it held stays in force."
         missing = (Key("BackendTLSPolicy", "", ""),)
-        yield Finding(None, "Unreadable", message, MAKE_READABLE, file=f"{root}/{path}", line=1, missing=missing)
+        yield make_finding(None, reasons.UNREADABLE, message, MAKE_READABLE, file=f"{root}/{path}", line=1, missing=missing)
     for path, where in sorted(repeated.items()):
         message = f"the link leads to a folder that is read as {where} already."
-        yield Finding(None, "RepeatedFolder", message, severity=Severity.WARNING, file=f"{root}/{path}", line=1)
+        yield make_finding(None, reasons.REPEATED_FOLDER, message, file=f"{root}/{path}", line=1)
 
 
 def rejected(broken: Iterable[BrokenFile], objects: ObjectSet) -> dict[Key, RejectedPolicy]:

@@ -9,7 +9,7 @@ from lasthop.base.api.meta import Key
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.edge.kubernetes.objects import POLICY
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.knowledge import Unknown
 
 ReadError = tuple[Kind, ApiError, bool]
@@ -36,7 +36,7 @@ def trouble_findings(
             found.append(_of_kind(kind, error, before, access))
     if away is not None:
         then = "the last known state is kept" if read else "nothing is programmed until it is"
-        found.append(Finding(None, "APIServerUnavailable", f"the API server is not available, {then}: {away}."))
+        found.append(make_finding(None, reasons.API_SERVER_UNAVAILABLE, f"the API server is not available, {then}: {away}."))
     return tuple(dict.fromkeys(found))
 
 
@@ -50,7 +50,7 @@ def not_served(kind: Kind, why: str, *, read: bool = False) -> Finding:
         then = "they are ignored"
     severity = Severity.ERROR if read or kind.kind == POLICY else Severity.WARNING
     message = f"cannot read {resource_name(kind)}, {then}: {why}."
-    return Finding(None, reasons.NOT_SERVED, message, install(kind), severity=severity)
+    return make_finding(None, reasons.NOT_SERVED, message, install(kind), severity=severity)
 
 
 def install(kind: Kind) -> str:
@@ -62,7 +62,7 @@ def unproven(error: ApiError, access: str, *, started: bool) -> Finding:
     resource = resource_name(KINDS[POLICY])
     then = "backends that were not plaintext before stay closed" if started else "nothing is programmed until they are"
     message = f"{resource} cannot be listed, and {then}: {error}."
-    return Finding(None, reasons.POLICIES_UNKNOWN, message, remedy(error, KINDS[POLICY], access))
+    return make_finding(None, reasons.POLICIES_UNKNOWN, message, remedy(error, KINDS[POLICY], access))
 
 
 def unreadable_targets(policy: Key) -> Unknown:
@@ -110,10 +110,10 @@ def _refused(verb: str, resource: str, error: ApiError, then: str, access: str, 
     remedied = _remedy(error, resource, access)
     match error.status:
         case 401:
-            return Finding(None, "Unauthorized", message, remedied, severity=severity)
+            return make_finding(None, reasons.UNAUTHORIZED, message, remedied, severity=severity)
         case 403:
-            return Finding(None, "Forbidden", message, remedied, severity=severity)
+            return make_finding(None, reasons.FORBIDDEN, message, remedied, severity=severity)
         case 404:
-            return Finding(None, reasons.NOT_SERVED, message, remedied, severity=severity)
+            return make_finding(None, reasons.NOT_SERVED, message, remedied, severity=severity)
         case _:
-            return Finding(None, "Unreadable", message, remedied, severity=severity)
+            return make_finding(None, reasons.UNREADABLE, message, remedied, severity=severity)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from lasthop.base.api.core import AnyService
 from lasthop.base.api.meta import Key
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.limits import MAX_ENDPOINTS
 from lasthop.engine.plan.upstream import Protocol
 from lasthop.engine.resolve.backends.backends import SLICE_LABELS, endpoints
@@ -31,12 +32,12 @@ def endpoint_findings(g: Graph, key: Key, service: AnyService, port: int, protoc
     field = f"spec.ports[{number}]"
     if count:
         message = f"port {port} has {MAX_ENDPOINTS:,} endpoints or more; of these, {MAX_ENDPOINTS:,} are used."
-        yield Finding(key, "TooManyEndpoints", message, "Use several Services.", field, Severity.WARNING)
+        yield make_finding(key, reasons.TOO_MANY_ENDPOINTS, message, field=field)
     elif why := missing_endpoints(g, key, port, transport):
         message = f"port {port} has no ready endpoint, so {fate(protocol)}: {why}."
         kind, pods = key.kind, settings(g).pods
         remedy = IN_CLUSTER[kind] if pods else REMEDY.format(SLICE_LABELS[kind], kind)
-        yield Finding(key, "NoEndpoints", message, remedy, field, Severity.WARNING if pods else Severity.ERROR)
+        yield make_finding(key, reasons.NO_ENDPOINTS, message, remedy, field, Severity.WARNING if pods else Severity.ERROR)
 
 
 def fate(protocol: Protocol) -> str:

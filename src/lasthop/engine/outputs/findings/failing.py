@@ -5,7 +5,7 @@ from __future__ import annotations
 from lasthop.base.api.kinds import SERVICE_GROUPS
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.finding import Finding, make_finding
 from lasthop.engine.plan.messages import probe_command
 from lasthop.engine.plan.problem import Problem
 
@@ -15,4 +15,6 @@ def backend_failing(key: Key, gateway: Key, problem: Problem) -> Finding:
     remedy = f"See which check fails with: {probe_command(key)}"
     if key.kind in SERVICE_GROUPS:
         remedy = "Start the backend, or correct the addresses and ports of its EndpointSlice."
-    return Finding(key, reasons.BACKEND_FAILING, f"at {gateway}: {problem.message}.", remedy, about=(gateway, *problem.about))
+    return make_finding(
+        key, reasons.BACKEND_FAILING, f"at {gateway}: {problem.message}.", remedy, about=(gateway, *problem.about)
+    )

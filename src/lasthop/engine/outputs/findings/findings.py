@@ -16,7 +16,7 @@ from lasthop.engine.outputs.findings.telemetry import telemetry_findings
 from lasthop.engine.outputs.findings.traffic import traffic_findings
 from lasthop.engine.outputs.findings.weakenings import WEAKENINGS
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.resolve.backends.backend_traffic import KIND as TRAFFIC_POLICY
 from lasthop.engine.resolve.backends.reach import HOPS
@@ -34,8 +34,7 @@ def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     if isinstance(found, Problem) or found.expires is None or g.before(found.expires - SOON.total_seconds()):
         return ()
     message = f"ends on {minute(found.expires)}, and connections that need it fail from then on."
-    remedy = "Fix the backend's certificate by then, or extend the waiver."
-    return (Finding(key, "WaiverExpiresSoon", message, remedy, field="spec.expires", severity=Severity.WARNING),)
+    return (make_finding(key, reasons.WAIVER_EXPIRES_SOON, message, field="spec.expires"),)
 
 
 @query
@@ -44,7 +43,7 @@ def unserved_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     obj = read(g, key, Unserved)
     if obj is None or obj.spec.controller_name != CONTROLLER_NAME:
         return ()
-    return (Finding(key, reasons.UNSUPPORTED_VALUE, NOT_SERVED.format(key.kind), severity=Severity.WARNING),)
+    return (make_finding(key, reasons.UNSUPPORTED_VALUE, NOT_SERVED.format(key.kind), severity=Severity.WARNING),)
 
 
 UNSERVED_KINDS = tuple(kind.kind for kind in KINDS.values() if kind.struct is Unserved)

@@ -13,7 +13,7 @@ from lasthop.base.api.gateway import Gateway, GatewayClass
 from lasthop.base.api.kinds import CONTROLLER_NAME
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.resolve.gateways.ours import not_ours, strange_parents
 from lasthop.engine.resolve.settings import settings
@@ -37,7 +37,7 @@ def class_finding(g: Graph, key: Key) -> Finding | None:
         return None
     why, field = not_ours(g, key, "it is not served: it"), "spec.gatewayClassName"
     remedy = f"{'Create it, with' if of_class is None else 'Give the class'} spec.controllerName {CONTROLLER_NAME}."
-    return Finding(key, "NoGatewayClass", f"{why.text}.", remedy, field, about=why.about, missing=why.missing)
+    return make_finding(key, reasons.NO_GATEWAY_CLASS, f"{why.text}.", remedy, field, about=why.about, missing=why.missing)
 
 
 @query
@@ -51,7 +51,7 @@ def unattached(g: Graph, route: Key, *, served: bool) -> Iterator[Finding]:
     strange = list(strange_parents(g, route))
     if settings(g).pods or not strange:
         if not served:
-            yield Finding(route, reasons.NO_MATCHING_PARENT, ROUTE, severity=Severity.WARNING)
+            yield make_finding(route, reasons.NO_MATCHING_PARENT, ROUTE, severity=Severity.WARNING)
         return
     for number, parent in strange:
         yield _sentence(not_ours(g, parent, f"it has no effect there: {parent}")).at(f"spec.parentRefs[{number}]").on(route)
@@ -60,7 +60,7 @@ def unattached(g: Graph, route: Key, *, served: bool) -> Iterator[Finding]:
 def unheld(g: Graph, listener_set: Key) -> Finding:
     """Reports a ListenerSet whose Gateway is not ours."""
     if settings(g).pods:
-        return Finding(
+        return make_finding(
             listener_set, reasons.NO_MATCHING_PARENT, LISTENER_SET, field="spec.parentRef", severity=Severity.WARNING
         )
     return _sentence(not_ours(g, listener_set, "it has no effect: it")).at("spec.parentRef").on(listener_set)

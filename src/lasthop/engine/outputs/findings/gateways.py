@@ -13,7 +13,7 @@ from lasthop.engine.outputs.status.listener_sets import set_conditions
 from lasthop.engine.outputs.status.listeners import listener_programmed
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.listener import Listener
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.resolve.gateways.allowed_listeners import unusable_rule
@@ -60,7 +60,7 @@ def listener_set_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 def ignored_scope(key: Key, field: str, scope: str) -> Iterator[Finding]:
     if message := without_effect(field, scope):
-        yield Finding(key, reasons.UNSUPPORTED_VALUE, message, field=f"spec.{field}", severity=Severity.WARNING)
+        yield make_finding(key, reasons.UNSUPPORTED_VALUE, message, field=f"spec.{field}", severity=Severity.WARNING)
 
 
 def _problems(conditions: Iterable[Condition]) -> Iterator[Problem]:
@@ -72,24 +72,28 @@ def _findings(
 ) -> Iterator[Finding]:
     said: set[str] = set()
     for number, listener in enumerate(listeners):
-        where, field = f"listener {listener.name}", f"spec.listeners[{number}]"
         own = (*listener_conditions(g, listener), listener_programmed(g, gateway, listener))
-        for problem in _problems(own):
-            if problem.reason not in SAID_BY_GATEWAYS:
-                yield problem.within(where).at(field).on(key)
+        yield from _of_listener(key, listener.name, own, f"spec.listeners[{number}]")
         said |= {c.message for c in own if c.problem and c.reason not in SAID_BY_GATEWAYS}
-        yield from _warnings(key, own, f"{where}: ", f"{field}.tls")
     references = tuple(condition for condition in conditions if condition.type == reasons.RESOLVED_REFS)
     yield from _warnings(key, references, "", "spec.tls.backend.clientCertificateRef")
     for condition in conditions:
         if condition.type == reasons.INSECURE_FRONTEND_VALIDATION_MODE:
-            yield Finding(key, condition.type, condition.message, field="spec.tls.frontend", severity=Severity.WARNING)
+            yield make_finding(key, condition.type, condition.message, field="spec.tls.frontend")
     # A port that cannot be bound is reported on the listener; a Gateway with no other port repeats it.
     yield from (p.on(key) for p in _problems(conditions) if p.reason not in SAID_ELSEWHERE and p.text not in said)
+
+
+def _of_listener(key: Key, name: str, own: tuple[Condition, ...], field: str) -> Iterator[Finding]:
+    where = f"listener {name}"
+    for problem in _problems(own):
+        if problem.reason not in SAID_BY_GATEWAYS:
+            yield problem.within(where).at(field).on(key)
+    yield from _warnings(key, own, f"{where}: ", f"{field}.tls")
 
 
 def _warnings(key: Key, conditions: tuple[Condition, ...], where: str, field: str) -> Iterator[Finding]:
     """Yields what a condition says where nothing is wrong: a certificate that should soon, or now, no longer be used."""
     for condition in conditions:
         if condition.type in (reasons.ACCEPTED, reasons.RESOLVED_REFS) and condition.status and condition.message:
-            yield Finding(key, "Warning", f"{where}{condition.message}", field=field, severity=Severity.WARNING)
+            yield make_finding(key, reasons.WARNING, f"{where}{condition.message}", field=field)

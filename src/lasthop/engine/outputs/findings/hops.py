@@ -9,7 +9,8 @@ from lasthop.base.api.kinds import SERVICE_GROUPS
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.findings.endpoints import endpoint_findings
 from lasthop.engine.outputs.findings.failing import backend_failing
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, make_finding
 from lasthop.engine.plan.tls import Plaintext
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.app_protocols import annotation_for_tls, policy_to_write
@@ -42,4 +43,4 @@ def _plaintext(hop: Hop, service: AnyService) -> Iterator[Finding]:
         message = f"port {hop.port} uses plaintext: {asks}, and has no effect here."
         policy = policy_to_write(hop.backend, port)
         remedy = f"Create a BackendTLSPolicy {policy}; or if plaintext is meant, give the port appProtocol: http."
-        yield Finding(hop.backend, "PlaintextBackend", message, remedy, "metadata.annotations", Severity.WARNING)
+        yield make_finding(hop.backend, reasons.PLAINTEXT_BACKEND, message, remedy, "metadata.annotations")

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from lasthop.base.api.backends import EXTERNAL_HOSTNAME, XBackend
 from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import PolicyTargetReference
 from lasthop.engine.outputs.findings.failing import backend_failing
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.finding import Finding, make_finding
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.resolve.backends import xbackend_conditions
 from lasthop.engine.resolve.backends.xbackends import PLAINTEXT, client_certificate, spec_problem
 from lasthop.engine.resolve.gateways.profiles import limits
 from lasthop.engine.resolve.policies.ancestors import ancestors
 from lasthop.engine.resolve.policies.conditions import conditions, exceptions, target_problem, unreached
-from lasthop.engine.resolve.policies.judgement import judgement
+from lasthop.engine.resolve.policies.judgement import Judgement, judgement
 from lasthop.engine.resolve.policies.permissions import permitted_tls
 from lasthop.engine.resolve.policies.texts import read_policy
 from lasthop.engine.resolve.routing.refusals import long_session_name, session_problems
@@ -24,6 +26,8 @@ from lasthop.engine.resolve.trust.client_certificates import policy_certificate
 from lasthop.engine.resolve.trust.trust import pair_dates
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import read
+
+SESSION: Final = "spec.sessionPersistence"
 
 
 @query
@@ -35,23 +39,11 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
     obj, judged = read_policy(g, key), judgement(g, key)
     if obj is None or judged is None:
         return
-    if problem := judged.problem or judged.unresolved:
-        yield problem.on(key)
-    for warning in judged.warnings:
-        yield Finding(key, "Warning", warning, field="spec.validation", severity=Severity.WARNING)
-    shown = policy_certificate(g, key)
-    if shown and (message := pair_dates(g, shown)):
-        yield Finding(key, "Warning", message, field="spec.options", severity=Severity.WARNING)
+    yield from _judged(key, judged, "spec.validation")
+    yield from _dates(g, key, policy_certificate(g, key), "spec.options")
     problems = [target_problem(g, key, target) for target in obj.spec.target_refs]
     for number, (target, problem) in enumerate(zip(obj.spec.target_refs, problems, strict=True)):
-        field = f"spec.targetRefs[{number}]"
-        if problem:
-            yield problem.at(field).on(key)
-        udp, never = exceptions(g, key, target)
-        if udp:
-            yield Finding(key, "Warning", udp, field=field, severity=Severity.WARNING)
-        if not problem and never:
-            yield Finding(key, "Shadowed", f"{never}.", "Remove the target.", field=field, severity=Severity.WARNING)
+        yield from _of_target(g, key, target, problem, f"spec.targetRefs[{number}]")
     if not all(problems) and (unused := unreached(g, key)):
         yield unused.on(key)
     reached = ancestors(g, key)
@@ -60,7 +52,29 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
     for gateway in reached.without_room:
         message = f"its status has no room for {gateway}; connections from there fail."
         remedy = "Let that Gateway use a second Service for the same backend, with a policy of its own."
-        yield Finding(key, reasons.INVALID, message, remedy, about=(gateway,))
+        yield make_finding(key, reasons.INVALID, message, remedy, about=(gateway,))
+
+
+def _judged(key: Key, judged: Judgement, field: str) -> Iterator[Finding]:
+    """Yields what is wrong with the trust that a policy or an XBackend asks for, whichever Gateway it is for."""
+    if problem := judged.problem or judged.unresolved:
+        yield problem.on(key)
+    yield from (make_finding(key, reasons.WARNING, warning, field=field) for warning in judged.warnings)
+
+
+def _dates(g: Graph, key: Key, certificate: Key | Problem | None, field: str) -> Iterator[Finding]:
+    if isinstance(certificate, Key) and (message := pair_dates(g, certificate)):
+        yield make_finding(key, reasons.WARNING, message, field=field)
+
+
+def _of_target(g: Graph, key: Key, target: PolicyTargetReference, problem: Problem | None, field: str) -> Iterator[Finding]:
+    if problem:
+        yield problem.at(field).on(key)
+    udp, never = exceptions(g, key, target)
+    if udp:
+        yield make_finding(key, reasons.WARNING, udp, field=field)
+    if not problem and never:
+        yield make_finding(key, reasons.SHADOWED, f"{never}.", "Remove the target.", field=field)
 
 
 def _at_gateway(g: Graph, key: Key, gateway: Key) -> Iterator[Finding]:
@@ -77,7 +91,7 @@ def _weakened(key: Key, gateway: Key, conditions: tuple[Condition, ...], field: 
     for condition in conditions:
         if condition.type == reasons.VERIFICATION_DEGRADED:
             message = f"at {gateway}: {condition.message}"
-            yield Finding(key, condition.type, message, field=field, severity=Severity.WARNING, about=(gateway,))
+            yield make_finding(key, condition.type, message, field=field, about=(gateway,))
 
 
 def failing(key: Key, gateway: Key, conditions: tuple[Condition, ...]) -> Iterator[Finding]:
@@ -98,31 +112,31 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
         return
     if own:
         yield own.at("spec").on(key)
-    if judged and (problem := judged.problem or judged.unresolved):
-        yield problem.on(key)
-    for warning in judged.warnings if judged else ():
-        yield Finding(key, "Warning", warning, field="spec.tls.validation", severity=Severity.WARNING)
-    shown = client_certificate(g, key)
-    if isinstance(shown, Key) and (message := pair_dates(g, shown)):
-        yield Finding(key, "Warning", message, field="spec.tls.clientCertificateRef", severity=Severity.WARNING)
-    session, gateways = obj.spec.session_persistence, xbackend_conditions.gateways(g, key)
-    for problem in session_problems(session, "spec.sessionPersistence") if session else ():
-        yield problem.on(key)
+    yield from _judged(key, judged, "spec.tls.validation") if judged else ()
+    yield from _dates(g, key, client_certificate(g, key), "spec.tls.clientCertificateRef")
+    if session := obj.spec.session_persistence:
+        yield from (problem.on(key) for problem in session_problems(session, SESSION))
+    gateways = xbackend_conditions.gateways(g, key)
     if not gateways:
         message = "no Gateway reaches it through a route, so it has no effect yet"
-        yield Finding(key, "NotReached", message, "Refer to it in a route of a Gateway.", severity=Severity.WARNING)
+        yield make_finding(key, reasons.NOT_REACHED, message, "Refer to it in a route of a Gateway.")
         return
     valid = not own and (judged is None or judged.problem is None)
     for gateway in gateways:
-        at, stated = f"at {gateway}", xbackend_conditions.conditions(g, key, gateway)
-        for problem in long_session_name(session, "spec.sessionPersistence", limits(g, gateway)) if session else ():
-            yield problem.within(at, gateway).on(key)
-        accepted = next((c.problem for c in stated if c.type == reasons.ACCEPTED), None)
-        if accepted and valid:
-            yield accepted.within(at, gateway).at("spec").on(key)
-        yield from _weakened(key, gateway, stated, "spec.tls.validation")
-        yield from failing(key, gateway, stated)
+        yield from _xbackend_at_gateway(g, key, obj, gateway, valid=valid)
     if obj.spec.type == EXTERNAL_HOSTNAME and obj.spec.tls.mode == PLAINTEXT and not own:
         message = f"nothing verifies who answers as {obj.spec.external_hostname.hostname}: it uses plaintext."
         remedy = "Give it tls: ServerOnly, or ClientAndServer."
-        yield Finding(key, "PlaintextBackend", message, remedy, field="spec.tls", severity=Severity.WARNING)
+        yield make_finding(key, reasons.PLAINTEXT_BACKEND, message, remedy, field="spec.tls")
+
+
+def _xbackend_at_gateway(g: Graph, key: Key, obj: XBackend, gateway: Key, *, valid: bool) -> Iterator[Finding]:
+    at, stated = f"at {gateway}", xbackend_conditions.conditions(g, key, gateway)
+    if session := obj.spec.session_persistence:
+        too_long = long_session_name(session, SESSION, limits(g, gateway))
+        yield from (problem.within(at, gateway).on(key) for problem in too_long)
+    accepted = next((c.problem for c in stated if c.type == reasons.ACCEPTED), None)
+    if accepted and valid:
+        yield accepted.within(at, gateway).at("spec").on(key)
+    yield from _weakened(key, gateway, stated, "spec.tls.validation")
+    yield from failing(key, gateway, stated)

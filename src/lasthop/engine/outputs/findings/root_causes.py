@@ -1,16 +1,7 @@
 """Findings as a list of mistakes: what only follows from another finding is listed there, in one line, and not counted.
 
-There are ten cases of a finding that follows from another:
-1. a broken file is not applied, which its own errors imply;
-2. an object is missing because it is in a broken file;
-3. a ConfigMap or Secret lacks a key because the local file for it cannot be read;
-4. a backend is refused because its policy is invalid or misses its target, or the Gateway's client certificate is invalid;
-5. a Gateway is not programmed because it is not accepted;
-6. a policy that misses its target is not reached, and nothing is while a Gateway is missing or not ours;
-7. something is missing in a cluster because the user may not see it;
-8. a route has no parent because its ListenerSet is not allowed, or its Gateway is not served;
-9. nothing is served because the Gateway is in a broken file;
-10. a backend is closed because a file that may contain a policy for it cannot be read.
+Which causes a finding may have is in its entry in engine/plan/reasons.py (`Kind.follows`); this module looks for them. In a
+cluster something may also be missing only because the user may not see it (`unseen`).
 """
 
 from __future__ import annotations
@@ -20,13 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.base.api.route_kinds import ROUTE_KINDS
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity
-from lasthop.engine.plan.not_applied import NOT_APPLIED
-
-LOCAL_FILE = "LocalFile"
-UNREADABLE = "Unreadable"
+from lasthop.engine.plan.reasons import Cause, kind
 
 
 class Mistake(msgspec.Struct, frozen=True):
@@ -69,63 +56,53 @@ class _Known:
         self._broken = broken
         self._opaque: dict[str, str] = {}
         """By namespace, empty for all: a file that may contain a policy."""
-        for error in findings:
-            if error.reason in (*NOT_APPLIED, UNREADABLE):
-                for policy in error.missing:
-                    self._opaque.setdefault(policy.namespace, error.file)
-            # What happens on the wire is not the cause of anything that is written.
-            if error.severity is not Severity.ERROR or error.reason == reasons.BACKEND_FAILING:
-                continue
-            self._of_file.setdefault(error.file, error)
-            if error.object is None:
-                continue
-            if not _not_accepted(error):
-                (self._local if error.reason == LOCAL_FILE else self._of_object).setdefault(error.object, error)
-            if error.object.kind == "BackendTLSPolicy" and any(_gateways(error)):
-                self._at_gateways.setdefault(error.object, []).append(error)
-            if error.field.startswith("spec.targetRefs"):
-                self._mistargeted.setdefault(error.object, error)
-            if error.reason == "NoGatewayClass":
-                self._unserved = self._unserved or error
+        for each in findings:
+            if each.object is None:
+                for policy in each.missing:
+                    self._opaque.setdefault(policy.namespace, each.file)
+            if each.severity is Severity.ERROR and kind(each.reason).causes_others:
+                self._of_file.setdefault(each.file, each)
+                if each.object is not None:
+                    self._add(each.object, each)
+
+    def _add(self, key: Key, error: Finding) -> None:
+        if not _not_accepted(error):
+            (self._local if error.reason == reasons.LOCAL_FILE else self._of_object).setdefault(key, error)
+        if key.kind == "BackendTLSPolicy" and any(_gateways(error)):
+            self._at_gateways.setdefault(key, []).append(error)
+        if error.field.startswith("spec.targetRefs"):
+            self._mistargeted.setdefault(key, error)
+        if error.reason == reasons.NO_GATEWAY_CLASS:
+            self._unserved = self._unserved or error
 
     def cause(self, finding: Finding) -> Finding | None:
-        match finding.reason:
-            case reason if reason in NOT_APPLIED:
-                return self._of_file.get(finding.file)
-            case reasons.POLICIES_UNKNOWN:
-                namespaces = ("", *(policy.namespace for policy in finding.missing))
-                files = (self._opaque[namespace] for namespace in namespaces if namespace in self._opaque)
-                return self._of_file.get(next(files, ""))
-            case reasons.INVALID_BACKEND_TLS | reasons.PLAINTEXT_NOT_PERMITTED:
-                return self._of_gateway(finding) or self._of_any(_others(finding)) or self._missing(finding)
-            case "NotReached":
-                own_target = self._mistargeted.get(finding.object) if finding.object else None
-                return own_target or self._unserved or self._first_broken((*ROUTE_KINDS, "Gateway", "GatewayClass"))
-            case "NothingServed":
-                return self._first_broken(("Gateway",))
-            case reasons.NO_MATCHING_PARENT if finding.field == "spec.parentRefs":
-                return self._of_any(key for key in _others(finding) if key.kind == "ListenerSet")
-            case reasons.NO_MATCHING_PARENT:
-                cause = self._of_any(_others(finding))
-                if cause or finding.severity is Severity.ERROR:
-                    return cause or self._missing(finding)
-                return self._unserved or self._first_broken(("ListenerSet", "Gateway", "GatewayClass"))
-            case _ if _not_accepted(finding):
-                return self._of_object.get(finding.object) if finding.object else None
-            case _:
-                return self._missing(finding)
+        look: dict[Cause, Callable[[Finding], Finding | None]] = {
+            Cause.SAME_FILE: lambda each: self._of_file.get(each.file),
+            Cause.UNREAD_POLICY: self._unread_policy,
+            Cause.NOT_ACCEPTED: lambda each: self._of_any([each.object]) if _not_accepted(each) else None,
+            Cause.OWN_TARGET: lambda each: self._mistargeted.get(each.object) if each.object else None,
+            Cause.AT_GATEWAY: self._at_gateway,
+            Cause.NAMED: lambda each: self._of_any(_others(each)),
+            Cause.MISSING: self._missing,
+            Cause.UNSERVED: lambda each: self._unserved if _names_nothing(each) else None,
+            Cause.BROKEN_NEED: self._broken_need,
+        }
+        return next((found for cause in kind(finding.reason).follows if (found := look[cause](finding))), None)
 
-    def _of_any(self, keys: Iterable[Key]) -> Finding | None:
-        return next((error for key in keys if (error := self._of_object.get(key))), None)
+    def _of_any(self, keys: Iterable[Key | None]) -> Finding | None:
+        return next((error for key in keys if key and (error := self._of_object.get(key))), None)
 
-    def _of_gateway(self, finding: Finding) -> Finding | None:
-        """Returns what a policy is refused for at one Gateway, where others may refuse it too."""
+    def _unread_policy(self, finding: Finding) -> Finding | None:
+        namespaces = ("", *(policy.namespace for policy in finding.missing))
+        return self._in_file(self._opaque[each] for each in namespaces if each in self._opaque)
+
+    def _at_gateway(self, finding: Finding) -> Finding | None:
         gateways = set(_gateways(finding))
         found = (error for key in _others(finding) for error in self._at_gateways.get(key, ()))
         return next((error for error in found if gateways.intersection(_gateways(error))), None)
 
     def _missing(self, finding: Finding) -> Finding | None:
-        """Returns the broken file that has what is missing, or the local file that cannot be read."""
+        """Returns the error of the first missing object that is in a broken file or lacks a local one."""
         for key in finding.missing:
             if key in self._broken:
                 return self._of_file.get(self._broken[key])
@@ -133,8 +110,11 @@ class _Known:
                 return self._local[key]
         return None
 
-    def _first_broken(self, kinds: tuple[str, ...]) -> Finding | None:
-        files = (file for key, file in self._broken.items() if key.kind in kinds)
+    def _broken_need(self, finding: Finding) -> Finding | None:
+        needs = kind(finding.reason).needs if _names_nothing(finding) else ()
+        return self._in_file(file for key, file in self._broken.items() if key.kind in needs)
+
+    def _in_file(self, files: Iterator[str]) -> Finding | None:
         return self._of_file.get(next(files, ""))
 
 
@@ -142,6 +122,11 @@ def _not_accepted(finding: Finding) -> bool:
     """Returns whether it only says that a Gateway is not programmed because it is not accepted, which is a finding of its
     own."""
     return finding.object is not None and (finding.object.kind, finding.reason) == ("Gateway", reasons.INVALID)
+
+
+def _names_nothing(finding: Finding) -> bool:
+    """Returns whether something unnamed may be its cause: an error of an object is judged by what it names."""
+    return not finding.about and (finding.object is None or finding.severity is Severity.WARNING)
 
 
 def _others(finding: Finding) -> Iterator[Key]:

@@ -13,7 +13,8 @@ from lasthop.base.api.routes import Route
 from lasthop.engine.outputs.envoy.encoded_routes import unserved
 from lasthop.engine.outputs.findings.foreign import unattached
 from lasthop.engine.outputs.findings.gateways import ignored_scope
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.listener import Listener
 from lasthop.engine.plan.routing import Parent
 from lasthop.engine.resolve.gateways.listener_sets import holder
@@ -53,21 +54,26 @@ def _taken(g: Graph, key: Key, obj: Route, parent: Parent) -> Iterator[Finding]:
     so, and who opened the Gateway to ListenerSets may not know."""
     found = holder(g, parent.owner) if parent.problem is None else None
     for listener in found.listeners if found else ():
-        if listener.name not in parent.listeners or not listener.served:
-            continue
-        for own in obj.spec.hostnames or ("",):
-            hostname = intersection(listener.hostname, own.lower())
-            if hostname is None or (listener.table, hostname) in parent.hosts:
-                continue
-            taker = _holder_of(g, parent.gateway, listener, hostname)
-            if taker and taker.kind == "ListenerSet" and taker.namespace not in (key.namespace, listener.owner.namespace):
-                what = f"requests for {hostname or 'any hostname'} at port {listener.port} of {parent.gateway}"
-                remedy = "Give the Gateway a listener of its own for the hostname, or narrow allowedListeners."
-                # The route's author may not see the set.
-                for about, whose in ((key, "a ListenerSet of another namespace"), (parent.gateway, str(taker))):
-                    message = f"{what} go to {whose}, not to {key}: its listener is more specific."
-                    others = (parent.gateway, taker) if about == parent.gateway else (parent.gateway,)
-                    yield Finding(about, "Shadowed", message, remedy, severity=Severity.WARNING, about=others)
+        if listener.name in parent.listeners and listener.served:
+            for own in obj.spec.hostnames or ("",):
+                hostname = intersection(listener.hostname, own.lower())
+                if hostname is not None and (listener.table, hostname) not in parent.hosts:
+                    yield from _taken_at(g, key, parent.gateway, listener, hostname)
+
+
+def _taken_at(g: Graph, key: Key, gateway: Key, listener: Listener, hostname: str) -> Iterator[Finding]:
+    taker = _holder_of(g, gateway, listener, hostname)
+    if taker is None or taker.kind != "ListenerSet" or taker.namespace in (key.namespace, listener.owner.namespace):
+        return
+    what = f"requests for {hostname or 'any hostname'} at port {listener.port} of {gateway}"
+    remedy = "Give the Gateway a listener of its own for the hostname, or narrow allowedListeners."
+    # The route's author may not see the set.
+    for where, whose, about in (
+        (key, "a ListenerSet of another namespace", (gateway,)),
+        (gateway, str(taker), (gateway, taker)),
+    ):
+        message = f"{what} go to {whose}, not to {key}: its listener is more specific."
+        yield make_finding(where, reasons.SHADOWED, message, remedy, about=about)
 
 
 def _holder_of(g: Graph, gateway: Key, listener: Listener, hostname: str) -> Key | None:
@@ -89,4 +95,4 @@ def _shadowed(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
             named = listener.name if listener.owner == parent.gateway else f"{listener.owner.path}/{listener.name}"
             message = f"{what} on listener {named} of {parent.gateway} goes to {other}, {why}."
             remedy = "Give each a listener or a hostname of its own."
-            yield Finding(key, "Shadowed", message, remedy, severity=Severity.WARNING, about=(parent.gateway, other))
+            yield make_finding(key, reasons.SHADOWED, message, remedy, about=(parent.gateway, other))

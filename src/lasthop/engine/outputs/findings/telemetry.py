@@ -10,7 +10,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.api.telemetry import XTelemetryPolicy
 from lasthop.engine.outputs.findings.policies import failing
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.resolve.gateways.telemetry import telemetry_ancestors, tracing_problems, unknown_attributes
 from lasthop.engine.resolve.gateways.telemetry_conditions import collector_problem, conditions, gateway_problem, kind_problem
 from lasthop.engine.store.graph import Graph, query
@@ -32,15 +32,19 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
         if problem := kind_problem(key, target):
             yield problem.at(f"spec.targetRefs[{number}]").on(key)
     for gateway in reached.gateways:
-        if problem := gateway_problem(g, key, gateway):
-            yield problem.at("spec.targetRefs").on(key)
-            continue
-        wrong = tracing_problems(g, key, gateway)
-        yield from (problem.on(key) for problem in wrong)
-        yield from (replace(each, severity=Severity.WARNING).on(key) for each in unknown_attributes(obj))
-        if not wrong and (problem := collector_problem(g, key, gateway)):
-            yield problem.within("nothing is exported").at(COLLECTOR).on(key)
-        yield from failing(key, gateway, conditions(g, key, gateway))
+        yield from _at_gateway(g, key, obj, gateway)
     for gateway in reached.without_room:
         message = f"its status has no room for {gateway}, which traces nothing."
-        yield Finding(key, reasons.INVALID, message, severity=Severity.WARNING, about=(gateway,))
+        yield make_finding(key, reasons.INVALID, message, severity=Severity.WARNING, about=(gateway,))
+
+
+def _at_gateway(g: Graph, key: Key, obj: XTelemetryPolicy, gateway: Key) -> Iterator[Finding]:
+    if problem := gateway_problem(g, key, gateway):
+        yield problem.at("spec.targetRefs").on(key)
+        return
+    wrong = tracing_problems(g, key, gateway)
+    yield from (problem.on(key) for problem in wrong)
+    yield from (replace(each, severity=Severity.WARNING).on(key) for each in unknown_attributes(obj))
+    if not wrong and (problem := collector_problem(g, key, gateway)):
+        yield problem.within("nothing is exported").at(COLLECTOR).on(key)
+    yield from failing(key, gateway, conditions(g, key, gateway))

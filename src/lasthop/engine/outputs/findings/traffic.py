@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lasthop.base.api.meta import Key
 from lasthop.base.api.traffic import XBackendTrafficPolicy
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.resolve.backends.backend_traffic import judgement, target_problem, traffic_ancestors, unreached
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import read
@@ -33,4 +33,4 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
         yield from (problem.on(key) for problem in judgement(g, key, gateway).problems)
     for gateway in reached.without_room:
         message = f"its status has no room for {gateway}, which does not apply it."
-        yield Finding(key, reasons.INVALID, message, severity=Severity.WARNING, about=(gateway,))
+        yield make_finding(key, reasons.INVALID, message, severity=Severity.WARNING, about=(gateway,))

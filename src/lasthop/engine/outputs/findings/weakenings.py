@@ -6,7 +6,7 @@ The spec requires plaintext where no policy applies, and that is rarely what the
 from __future__ import annotations
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.finding import Finding, make_finding
 from lasthop.engine.plan.reasons import NO_LONGER_VERIFIED
 from lasthop.engine.plan.verdict import Weakening
 from lasthop.engine.resolve.hops.weakening import WEAKENED_PORTS, WEAKENED_ROUTES, port_weakening
@@ -23,7 +23,7 @@ def weakening_findings(g: Graph, route: Key, gateway: Key) -> tuple[Finding, ...
 
 def _finding(route: Key, found: Weakening) -> Finding:
     about = (found.backend, found.policy) if found.policy else (found.backend,)
-    return Finding(route, NO_LONGER_VERIFIED, f"{found.message}.", found.remedy, about=about)
+    return make_finding(route, NO_LONGER_VERIFIED, f"{found.message}.", found.remedy, about=about)
 
 
 WEAKENINGS = Output("findings-weakenings", WEAKENED_ROUTES, weakening_findings)

@@ -22,7 +22,7 @@ from lasthop.base.api.traffic import XBackendTrafficPolicy
 from lasthop.engine.outputs.status.conditions import stated
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import failed
-from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.finding import Finding, make_finding
 from lasthop.engine.plan.listener import Listener
 from lasthop.engine.plan.problem import internal_error
 from lasthop.engine.resolve.backends.backend_traffic import backend_of
@@ -124,7 +124,7 @@ def crash_finding(id: NodeId) -> Finding:
     message = f"Lasthop failed in {query_name(id)}, so what depends on it is closed."
     remedy = "Edit the object, and please report this, with the line of the log that says why."
     found = sorted((*about, *refs), key=lambda key: key.kind == "Gateway")
-    return Finding(found[0] if found else None, reasons.INTERNAL_ERROR, message, remedy)
+    return make_finding(found[0] if found else None, reasons.INTERNAL_ERROR, message, remedy)
 
 
 def query_name(id: NodeId) -> str:

@@ -46,4 +46,4 @@ def listener_programmed(g: Graph, gateway: Key, listener: Listener) -> Condition
 
 def blocked_ports(problems: list[Problem]) -> Problem:
     """Returns what is wrong with several ports; Pending as long as one of them is."""
-    return joined(problems, next((p.reason for p in problems if p.reason == reasons.PENDING), ""))
+    return joined(problems, next((p.reason for p in problems if p.reason == reasons.PENDING), None))

@@ -24,7 +24,6 @@ from lasthop.base.api.traffic import LocalPolicyTargetReference, RetryConstraint
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
 from lasthop.engine.plan.connecting import RetryBudget
-from lasthop.engine.plan.finding import Severity
 from lasthop.engine.plan.problem import Problem, invalid, joined, not_found, unsupported_value
 from lasthop.engine.plan.upstream import Hop
 from lasthop.engine.resolve.backends import xbackends
@@ -235,4 +234,4 @@ def unreached(g: Graph, policy: Key) -> Problem | None:
     if traffic_ancestors(g, policy) != Ancestors():
         return None
     message = "no Gateway reaches its targets through an HTTPRoute or GRPCRoute, so the policy has no effect yet"
-    return Problem("NotReached", message, severity=Severity.WARNING)
+    return Problem(reasons.NOT_REACHED, message)

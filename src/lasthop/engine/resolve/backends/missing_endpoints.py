@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from lasthop.base.api.core import AnyService
 from lasthop.base.api.meta import Key
-from lasthop.base.text.meant import meant
+from lasthop.base.text.suggestions import typo_of
 from lasthop.engine.resolve.backends.backends import SLICE_LABELS, endpoints, slices
 from lasthop.engine.resolve.settings import settings
 from lasthop.engine.store.graph import Graph
@@ -40,7 +40,7 @@ def _unlabelled(g: Graph, service: Key) -> str:
     if settings(g).pods:
         return said  # there they are not written by hand
     strays = dict(STRAY_SLICES.of(g, service.kind, service.namespace))
-    guess = meant(service.name, strays)
+    guess = typo_of(service.name, strays)
     return f"{said}; that of {strays[guess]} is {guess}, of which there is no {service.kind}" if guess else said
 
 

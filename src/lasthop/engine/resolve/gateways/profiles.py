@@ -102,6 +102,7 @@ def backend_rules(g: Graph, gateway: Key) -> BackendRules:
         external_hostnames=_permitted([spec.external_hostnames for _, spec in said]),
         acknowledged=tuple(dict.fromkeys(entry for key, spec in said for entry in _acknowledged(key, spec.backend_tls))),
         profiles=tuple(dict.fromkeys(key.path for key, _ in said)),
+        denies_waivers=tuple(dict.fromkeys(key.path for key, spec in said if _permitted([spec.backend_tls.waivers]) is False)),
     )
 
 

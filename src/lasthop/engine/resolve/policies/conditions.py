@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.core import AnyService
+from lasthop.base.api.kinds import SERVICE_GROUPS
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import BackendTLSPolicy, PolicyTargetReference
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
-from lasthop.engine.plan.finding import Severity
 from lasthop.engine.plan.problem import Problem, invalid, joined, not_found
 from lasthop.engine.plan.tls import BackendTLS, Waiver
 from lasthop.engine.plan.upstream import Hop, Protocol
@@ -44,8 +44,8 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
         return Problem(reasons.TARGET_NOT_FOUND, targets.mistyped_text(*meant), about=(meant[0],))
     if key is None or not installed(g, key.kind):
         kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
-        message = f"target {target.name}: kind {kind} is not supported, only core Services are; the policy has no effect on it"
-        return invalid(message)
+        known = " and ".join(f"{each}s" for each in SERVICE_GROUPS if installed(g, each))
+        return invalid(f"target {target.name}: kind {kind} is not supported, only {known} are; the policy has no effect on it")
     if service is None:
         return not_found(reasons.TARGET_NOT_FOUND, key, guess=targets.service_meant(g, key))
     ports = service.spec.ports
@@ -185,14 +185,14 @@ def unreached(g: Graph, policy: Key) -> Problem | None:
     if any(hop.protocol is Protocol.PASSTHROUGH for service in targets.named_services(obj) for hop in REACH.of(g, service)):
         message = "only TLS Passthrough leads to its targets, which is the client's own TLS, so the policy has no effect"
         remedy = "remove it, or let the listener terminate TLS"
-        return Problem("NotReached", message, remedy=remedy, severity=Severity.WARNING)
+        return Problem(reasons.NOT_REACHED, message, remedy=remedy)
     message = "no Gateway reaches its targets through a route, so the policy has no effect yet"
-    return Problem("NotReached", message, severity=Severity.WARNING)
+    return Problem(reasons.NOT_REACHED, message)
 
 
 def degraded(waiver: Waiver) -> Condition:
     """Returns the condition of a policy while its waiver is in effect; otherwise there is none."""
-    return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.strength.label, describe(waiver))
+    return Condition(reasons.VERIFICATION_DEGRADED, True, reasons.Reason(waiver.strength.label), describe(waiver))
 
 
 def hops_under(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> list[Hop]:

@@ -67,7 +67,8 @@ def _waiver_problem(g: Graph, rules: BackendRules, waiver: Waiver) -> Problem | 
         return Problem(reasons.WAIVER_NOT_PERMITTED, f"{waiver.key} {message}", remedy=remedy, about=(waiver.key,))
 
     if not rules.waivers:
-        who = f"waivers are not allowed ({rules.by})" if rules.profiles else "no GatewayProfile allows waivers"
+        denied = ", ".join(rules.denies_waivers)
+        who = f"waivers are not allowed (GatewayProfile {denied})" if denied else "no GatewayProfile allows waivers"
         return refused(f"has no effect here, so connections fail: {who}", "ask the operator, or fix the certificate")
     if rules.max_waiver_days is None:
         return None

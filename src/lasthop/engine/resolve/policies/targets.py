@@ -19,8 +19,7 @@ from lasthop.base.api.kinds import SERVICE_GROUPS
 from lasthop.base.api.meta import LAST, Key, Object
 from lasthop.base.api.names import is_dns_label
 from lasthop.base.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
-from lasthop.base.text.meant import meant
-from lasthop.base.text.suggestions import closest
+from lasthop.base.text.suggestions import closest, typo_of
 from lasthop.engine.resolve.policies.texts import read_texts
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.node import Crash
@@ -188,7 +187,7 @@ def missing_port(g: Graph, service_key: Key, section: str) -> str:
     """Says which port a Service does not have, which ones it has, and what that means for them."""
     service = read(g, service_key, AnyService)
     names = [p.name for p in service.spec.ports if p.name] if service else []
-    guess = meant(section, names)
+    guess = typo_of(section, names)
     has = f"it has {', '.join(names) or 'no named port'}" + (f"; did you mean {guess}?" if guess else "")
     return f"{service_key} has no port named {section} ({has}), so {CLOSED_PORTS}"
 
@@ -214,7 +213,7 @@ def service_meant(g: Graph, service: Key) -> str:
     """Returns the name of the Service that a reference to a missing one probably means, or nothing."""
     if SERVICES.size(g, service.kind, service.namespace) > MAX_SERVICES:
         return ""
-    return meant(service.name, SERVICES.of(g, service.kind, service.namespace))
+    return typo_of(service.name, SERVICES.of(g, service.kind, service.namespace))
 
 
 MISAIMED = Index[Key, tuple[Key, str]]("misaimed")

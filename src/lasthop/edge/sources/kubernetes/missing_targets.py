@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.base.api.meta import Key
-from lasthop.base.text.meant import meant
+from lasthop.base.text.suggestions import typo_of
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.objects import identify
 from lasthop.edge.sources.kubernetes.snapshot import look
@@ -45,11 +45,15 @@ def with_problem(document: Json, known: Services | None) -> Json:
         return document
     namespace = document["metadata"].get("namespace", "")
     there = known.get(namespace, set())
-    targets = (document.get("spec") or {}).get("targetRefs") or ()
-    missing = [target["name"] for target in targets if target.get("kind") == "Service" and target["name"] not in there]
-    if not missing or len(missing) < len(targets):
+    if not (missing := _all_missing((document.get("spec") or {}).get("targetRefs") or (), there)):
         return document
     found = [
-        not_found(TARGET_NOT_FOUND, Key("Service", namespace, name), guess=meant(name, sorted(there))) for name in missing
+        not_found(TARGET_NOT_FOUND, Key("Service", namespace, name), guess=typo_of(name, sorted(there))) for name in missing
     ]
     return {**document, "problem": f"{TARGET_NOT_FOUND}: {joined(found).text}"}
+
+
+def _all_missing(targets: Sequence[Json], there: set[str]) -> list[str]:
+    """Returns the names of the targets if no Service of any of them exists."""
+    missing = [target["name"] for target in targets if target.get("kind") == "Service" and target["name"] not in there]
+    return missing if len(missing) == len(targets) else []

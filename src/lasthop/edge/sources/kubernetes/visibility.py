@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.sources.kubernetes.findings import optional
@@ -11,30 +11,9 @@ from lasthop.edge.sources.kubernetes.snapshot import ListResult
 from lasthop.engine.outputs.explain.explain import explain
 from lasthop.engine.outputs.explain.reads import below
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.finding import Finding, Severity
-from lasthop.engine.plan.problem import DOES_NOT_EXIST
+from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import OBJECTS
-
-FORBIDDEN: Final = "Forbidden"
-NOT_SEEN: Final = "is not visible with your permissions"
-DEPENDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "NoGatewayClass": ("GatewayClass",),
-    "NotReached": (
-        *("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute"),
-        "ListenerSet",
-        "Gateway",
-        "GatewayClass",
-        "ReferenceGrant",
-    ),
-    "PlaintextBackend": ("BackendTLSPolicy",),
-    reasons.UNSUPPORTED_PROTOCOL: ("BackendTLSPolicy",),
-    reasons.NO_MATCHING_PARENT: ("ListenerSet", "Gateway", "GatewayClass"),
-    reasons.NOT_ALLOWED: ("Namespace",),
-    reasons.NOT_ALLOWED_BY_LISTENERS: ("Namespace",),
-    reasons.REF_NOT_PERMITTED: ("ReferenceGrant",),
-}
-"""Findings that say that something is missing without naming it, and of which kinds that may be."""
 
 
 class RBACVisibility:
@@ -72,7 +51,7 @@ class RBACVisibility:
         return causes[0] if causes and all(causes) else None
 
     def may_hide(self, reason: str) -> Finding | None:
-        return next((self._findings[kind] for kind in DEPENDS.get(reason, ()) if kind in self._findings), None)
+        return next((self._findings[kind] for kind in reasons.kind(reason).needs if kind in self._findings), None)
 
     def _hides(self, key: Key) -> Finding | None:
         each = self._refused.get(key.kind)
@@ -82,8 +61,9 @@ class RBACVisibility:
         """Returns an explanation in which nothing is called bad that may only be unseen."""
         because = [self.veiled(each) for each in tree.get("because", ())]
         found = {**tree, "because": because} if because else dict(tree)
-        if self.hides([Key(*key) for key in tree.get("missing", ())]):
-            found["text"] = tree["text"].replace(f"it {DOES_NOT_EXIST}", NOT_SEEN).replace(DOES_NOT_EXIST, NOT_SEEN)
+        missing = [Key(*key) for key in tree.get("missing", ())]
+        if self.hides(missing):
+            found["text"] = not_visible(missing)
             found["state"], found["unseen"] = "warning", True
         elif any(each.get("unseen") for each in because):
             found["unseen"] = True
@@ -92,11 +72,8 @@ class RBACVisibility:
         return found
 
 
-def qualified(text: str, unseen: Iterable[Key]) -> str:
-    """Returns a sentence in which objects that are only out of sight are not said to be missing."""
-    for key in unseen:
-        text = text.replace(f"{key} {DOES_NOT_EXIST}", f"{key} {NOT_SEEN}")
-    return text
+def not_visible(keys: Iterable[Key]) -> str:
+    return f"{', '.join(map(str, keys))} is not visible with your permissions"
 
 
 @query
@@ -112,7 +89,7 @@ def _finding(each: ListResult) -> Finding:
     where = f" outside namespace {each.namespace}" if each.namespace else ""
     message = f"you may not list {resource}{where}, so what refers to them cannot be judged"
     remedy = f"Ask for permission to get and list {resource} (RBAC)."
-    return Finding(None, FORBIDDEN, message, remedy, severity=Severity.WARNING)
+    return make_finding(None, reasons.FORBIDDEN, message, remedy, severity=Severity.WARNING)
 
 
 def _resource(each: ListResult) -> str:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.base.text.meant import meant
+from lasthop.base.text.suggestions import typo_of
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from lasthop.base.text.meant import meant
     ],
 )
 def test_a_name_that_differs_in_one_place_is_probably_meant(name: str, expected: str) -> None:
-    assert meant(name, ["metrics", "https", "backend"]) == expected
+    assert typo_of(name, ["metrics", "https", "backend"]) == expected
 
 
 def test_the_nearest_one_is_taken() -> None:
-    assert meant("web-1", ["web-12", "web-345", "web-11"]) == "web-11"
+    assert typo_of("web-1", ["web-12", "web-345", "web-11"]) == "web-11"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import KINDS
@@ -13,7 +14,7 @@ from lasthop.edge.admission.yaml import parse
 from lasthop.edge.sources.files.content import key_in
 from lasthop.edge.sources.files.folder import Unreadable, read
 from lasthop.engine.plan.finding import Finding
-from lasthop.engine.plan.not_applied import NOT_APPLIED
+from lasthop.engine.plan.reasons import Cause, kind
 
 
 def _as_meant(document: Json) -> Json:
@@ -26,15 +27,19 @@ def _as_meant(document: Json) -> Json:
 def broken_objects(findings: Iterable[Finding]) -> dict[Key, str]:
     """Returns the objects in files that are not applied, as far as they can be told, with the file."""
     found: dict[Key, str] = {}
-    for file in dict.fromkeys(finding.file for finding in findings if finding.reason in NOT_APPLIED):
+    not_applied = (finding.file for finding in findings if Cause.SAME_FILE in kind(finding.reason).follows)
+    for file in dict.fromkeys(not_applied):
         try:
             text, _ = read(Path(file))
             parsed = parse(text, as_json=file.endswith(".json"))
         except (OSError, Unreadable):
             continue
-        for document in parsed.documents:
-            items = document.get("items") if isinstance(document, dict) else None
-            for each in items if isinstance(items, list) else [document]:
-                if isinstance(each, dict) and (key := key_in(_as_meant(each))):
-                    found.setdefault(key, file)
+        found |= {key: file for key in map(key_in, map(_as_meant, _objects(parsed.documents))) if key and key not in found}
     return found
+
+
+def _objects(documents: Iterable[Any]) -> Iterator[Json]:
+    """Yields the objects of a file, also those in Lists."""
+    for document in documents:
+        items = document.get("items") if isinstance(document, dict) else None
+        yield from (each for each in (items if isinstance(items, list) else [document]) if isinstance(each, dict))

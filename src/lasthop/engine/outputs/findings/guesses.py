@@ -1,0 +1,30 @@
+"""Suggests the name that a reference to a missing object was probably meant to have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.base.text.suggestions import closest
+from lasthop.engine.plan.finding import Finding
+from lasthop.engine.store.store import Store
+
+FEW: Final = 2000
+"""Names among which a near one is looked for."""
+
+
+def guessed(finding: Finding, store: Store) -> Finding:
+    """Returns the finding with a suggestion, if an object of that kind and namespace has nearly the missing name."""
+    missing = next((key for key in finding.missing if key.name and store.get(key) is None), None)
+    if missing is None or any(key[:2] == missing[:2] and key != missing for key in finding.about):
+        return finding  # or it has a suggestion already
+    close = _close(missing, store)
+    return msgspec.structs.replace(finding, remedy=f"Did you mean {close}? {finding.remedy}".strip()) if close else finding
+
+
+def _close(missing: Key, store: Store) -> str:
+    known = [key.name for key in store.keys(missing.kind) if key.namespace == missing.namespace]
+    # An object of that name is there, and cannot be read.
+    return "" if len(known) > FEW or missing.name in known else closest(missing.name, known)

@@ -1,0 +1,140 @@
+"""The registry of reasons, and that nothing goes round it: no reason as text, nothing that reads a sentence back."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lasthop
+import lasthop_import
+from lasthop.base.api.kinds import KINDS as API_KINDS
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Severity, make_finding
+from lasthop.engine.plan.problem import Problem
+from lasthop.engine.plan.reasons import Cause, Kind, kind
+
+ROOTS = [Path(module.__path__[0]) for module in (lasthop, lasthop_import)]
+SOURCES = {path: ast.parse(path.read_text()) for root in ROOTS for path in sorted(root.rglob("*.py"))}
+SERVICE = Key("Service", "shop", "api")
+
+
+@pytest.mark.parametrize("reason", reasons.KINDS)
+def test_an_entry_is_whole(reason: str) -> None:
+    entry = kind(reason)
+    assert re.fullmatch(r"([A-Z][a-z]*)+[A-Za-z]*", reason)
+    assert entry.means or reason in reasons.CONDITION_REASONS
+    assert not entry.means.endswith(".") and (not entry.remedy or entry.remedy.endswith("."))
+    assert set(entry.needs) <= API_KINDS.keys()
+    assert entry.needs or Cause.BROKEN_NEED not in entry.follows
+    assert entry.follows and len(set(entry.follows)) == len(entry.follows)
+
+
+def test_a_reason_of_another_version_has_a_plain_entry() -> None:
+    assert kind("MadeUpByANewerVersion") == Kind()
+
+
+@pytest.mark.parametrize("reason", reasons.KINDS)
+def test_a_finding_has_the_severity_and_the_remedy_of_its_reason_unless_it_has_its_own(reason: str) -> None:
+    known, name = kind(reason), reasons.Reason(reason)
+    plain = make_finding(SERVICE, name, "it is wrong")
+    assert plain.severity is (Severity.WARNING if known.warning else Severity.ERROR)
+    assert plain.remedy == known.remedy
+    assert Problem(name, "it is wrong").on(SERVICE) == plain
+    own = make_finding(SERVICE, name, "it is wrong", "Do that.", severity=Severity.WARNING)
+    assert (own.severity, own.remedy) == (Severity.WARNING, "Do that.")
+    advised = Problem(name, "it is wrong", remedy="do that").on(SERVICE)
+    assert (advised.message, advised.remedy) == ("it is wrong; do that", "")
+
+
+# --- nothing goes round it -------------------------------------------------------------------------------------------
+
+DISTINCT = {reason for reason in reasons.KINDS if len(re.findall("[A-Z][a-z]", reason)) > 1}
+"""Reasons that are no words of anything else."""
+
+
+def test_no_reason_is_written_as_text() -> None:
+    found = [
+        f"{path.name}:{node.lineno}: {node.value}"
+        for path, tree in SOURCES.items()
+        if path != Path(reasons.__file__)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in DISTINCT
+    ]
+    assert not found
+
+
+def test_no_reason_is_compared_with_text() -> None:
+    found = [
+        f"{path.name}:{node.lineno}"
+        for path, tree in SOURCES.items()
+        if "lasthop_import" not in path.parts  # whose notes have reasons of their own
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare) and _is_reason(node.left)
+        for each in node.comparators
+        if any(isinstance(part, ast.Constant) and part.value in reasons.KINDS for part in ast.walk(each))
+    ]
+    assert not found
+
+
+def _is_reason(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "reason"
+
+
+# --- no English is parsed --------------------------------------------------------------------------------------------
+
+SENTENCES = re.compile(r"(?:^|_)(?:message|text|why|remedy|said|refused|problem|detail|words|advice)$")
+FOREIGN = {
+    "edge/probe/handshake.py": "OpenSSL's words",
+    "engine/resolve/routing/regexes.py": "RE2's words",
+    "notes.py": "the first line of a PEM file",
+}
+"""Modules that read what other programs write."""
+SEPARATORS = {": ", "; ", ". "}
+
+
+def test_no_sentence_of_ours_is_read_back() -> None:
+    """What a program needs later is a field. See `Finding.missing`, `AccessLogEntry.advice`, `BindProblem.remedy`."""
+    found = [
+        f"{name}: {ast.unparse(node)}"
+        for path, tree in SOURCES.items()
+        if (name := path.relative_to(ROOTS[0]).as_posix() if ROOTS[0] in path.parents else path.name) not in FOREIGN
+        for node in ast.walk(tree)
+        if any(_reads(node))
+    ]
+    assert not found
+
+
+def _reads(node: ast.AST) -> Iterator[bool]:
+    """Yields True for `"some words" in message`, `message.replace("some words", ...)`, `message.partition(": ")`."""
+    match node:
+        case ast.Compare(left=ast.Constant(value=str() as words), ops=[ast.In() | ast.NotIn()], comparators=[text]):
+            yield " " in words.strip() and _is_sentence(text)
+        case ast.Call(func=ast.Attribute(value=text, attr="replace" | "startswith" | "endswith" | "removeprefix"), args=args):
+            values = [part.value for arg in args[:1] for part in ast.walk(arg) if isinstance(part, ast.Constant)]
+            yield _is_sentence(text) and any(isinstance(each, str) and " " in each.strip() for each in values)
+        case ast.Call(func=ast.Attribute(attr="partition" | "rpartition"), args=[ast.Constant(value=value)]):
+            yield value in SEPARATORS
+
+
+def _is_sentence(node: ast.expr) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return bool(SENTENCES.search(name))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '"not in the input" in leg.problem',
+        'message.replace("does not exist", "is not visible")',
+        'str(error).partition(". ")',
+        'explained(error).rpartition("; ")',
+        "message.startswith(\"key 'apiVersion' is written twice\")",
+    ],
+)
+def test_the_ways_in_which_sentences_were_read_back_are_found(code: str) -> None:
+    assert any(found for node in ast.walk(ast.parse(code)) for found in _reads(node))
