@@ -102,7 +102,7 @@ def request_command(
     output: str,
     cluster: target.ClusterOptions,
 ) -> None:
-    """Explain where a request goes: listener, route, rule, filters, backend, and how that is verified; or why it gets 404.
+    """Explain where a request goes: listener, route, rule, backend, and how that is verified; or why it gets 404.
 
     Nothing is sent. The answer is what the gateway's configuration does with such a request; METHOD defaults to GET. Headers
     that clients add by themselves (User-Agent, Accept) count only if they are given. A Host header replaces the host of the

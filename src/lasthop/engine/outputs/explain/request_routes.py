@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -15,6 +16,7 @@ from lasthop.engine.outputs.envoy.encoded_routes import Level, served_route
 from lasthop.engine.outputs.explain.fact import Fact, bad, plain, warning
 from lasthop.engine.outputs.explain.routes import matched
 from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.request import Request
 from lasthop.engine.plan.routing import Match, PathType, Route
 from lasthop.engine.resolve.routing.attachment import ATTACHED, MISDIRECTED, in_order, misdirected, parents
@@ -81,7 +83,7 @@ def _at_level(match: Match, level: Level) -> Match | None:
     return msgspec.structs.replace(match, headers=(), query=(), method="")
 
 
-class Host(NamedTuple):
+class VirtualHost(NamedTuple):
     """The virtual host that a request falls under; neither `found` nor `elsewhere`: there is none."""
 
     name: str = ""
@@ -90,14 +92,14 @@ class Host(NamedTuple):
     """The name belongs to another listener of the port, so the connection is the wrong one (421)."""
 
 
-def virtual_host(g: Graph, gateway: Key, listener: Listener, host: str) -> Host:
+def virtual_host(g: Graph, gateway: Key, listener: Listener, host: str) -> VirtualHost:
     others = misdirected(g, gateway, listener.table) if listener.protocol == "HTTPS" else frozenset()
     for pattern in fitting(host):
         if pattern != MISDIRECTED and VIRTUAL_HOSTS.size(g, gateway, listener.table, pattern):
-            return Host(pattern, found=True)
+            return VirtualHost(pattern, found=True)
         if pattern in others:
-            return Host(pattern, elsewhere=True)
-    return Host()
+            return VirtualHost(pattern, elsewhere=True)
+    return VirtualHost()
 
 
 def choose(found: Iterable[Candidate], request: Request) -> Candidate | None:
@@ -174,7 +176,7 @@ def other_hostnames(g: Graph, gateway: Key, listeners: Iterable[Listener], host:
     yield plain(f"hostnames there: {', '.join(known[:SHOWN])}{more}" if known else "no route is attached there")
 
 
-def wider_hosts(g: Graph, gateway: Key, listener: Listener, host: Host, request: Request) -> Iterator[Fact]:
+def wider_hosts(g: Graph, gateway: Key, listener: Listener, host: VirtualHost, request: Request) -> Iterator[Fact]:
     """Yields routes of wider hostnames that would take the request if the narrower one had no routes of its own."""
     for pattern in fitting(request.host):
         if pattern == host.name or not covers(pattern, host.name):
@@ -186,14 +188,19 @@ def wider_hosts(g: Graph, gateway: Key, listener: Listener, host: Host, request:
 
 def unattached(g: Graph, gateway: Key, all_routes: Iterable[Key], host: str) -> Iterator[Fact]:
     """Yields routes for this hostname that name the Gateway and are not accepted there."""
-    told = 0
-    for key in all_routes:
-        refused = [p for p in parents(g, key) if p.gateway == gateway and p.problem] if told < SHOWN else []
-        obj = read_route(g, key) if refused else None
-        names = tuple(name.lower() for name in obj.spec.hostnames) if obj else ()
-        if refused and (not names or any(covers(name, host) for name in names)):
-            told += 1
-            yield bad(f"{key} is not accepted: ", object=key, why=refused[0].problem)
+    refused = ((key, why) for key in all_routes if (why := _refusal(g, gateway, key)) and _may_serve(g, key, host))
+    for key, why in itertools.islice(refused, SHOWN):
+        yield bad(f"{key} is not accepted: ", object=key, why=why)
+
+
+def _refusal(g: Graph, gateway: Key, route: Key) -> Problem | None:
+    return next((each.problem for each in parents(g, route) if each.gateway == gateway and each.problem), None)
+
+
+def _may_serve(g: Graph, key: Key, host: str) -> bool:
+    obj = read_route(g, key)
+    names = tuple(name.lower() for name in obj.spec.hostnames) if obj else ()
+    return not names or any(covers(name, host) for name in names)
 
 
 def left_out_routes(g: Graph, gateway: Key, table: str, hostname: str) -> Iterator[Fact]:
