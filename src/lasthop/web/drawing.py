@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.topology import ListenerReport, RouteReport
 from lasthop.web.picture import Bundle, Choice, Line, Row, State
 
 T = TypeVar("T")
@@ -33,36 +33,6 @@ WAYS: Final = 2
 LISTENERS_SHOWN: Final = 10
 IDLE_SHOWN: Final = 10
 """Routes without a backend, and Gateways without a line, that are drawn."""
-
-
-class ListenerSeen(msgspec.Struct, frozen=True):
-    id: str
-    """As `Gateway shop/web https`."""
-    gateway: str
-    name: str
-    port: int
-    protocol: str
-    hostname: str
-    set: str = ""
-    """The ListenerSet that it belongs to."""
-    problem: str = ""
-    """Why it is not served."""
-    certificate: str = ""
-    not_after: float = 0.0
-    """Unix time; 0: there is no certificate."""
-
-
-class RouteSeen(msgspec.Struct, frozen=True):
-    key: Key
-    listeners: tuple[str, ...] = ()
-    gateways: tuple[str, ...] = ()
-    hostnames: tuple[str, ...] = ()
-    rate: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """As `HTTPRoute shop/web`."""
-        return str(self.key)
 
 
 class More(msgspec.Struct, frozen=True):
@@ -105,8 +75,8 @@ class Group(msgspec.Struct, frozen=True):
 
     gateway: str
     """Empty: bundles of several."""
-    listeners: tuple[Placed[ListenerSeen | More], ...]
-    routes: tuple[Placed[RouteSeen | More], ...]
+    listeners: tuple[Placed[ListenerReport | More], ...]
+    routes: tuple[Placed[RouteReport | More], ...]
     rows: tuple[Placed[Row], ...]
     attached: tuple[Link, ...]
     """From listeners to routes."""
@@ -130,17 +100,17 @@ def width(rate: float) -> float:
     return round(min(14.0, 1.5 + 2.5 * math.log10(1 + 10 * rate)), 1) if rate > 0 else 1.5
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownObjects(msgspec.Struct, frozen=True):
     """What a picture is drawn from beside the lines."""
 
-    routes: Mapping[str, RouteSeen]
-    listeners: Mapping[str, tuple[ListenerSeen, ...]]
+    routes: Mapping[str, RouteReport]
+    listeners: Mapping[str, tuple[ListenerReport, ...]]
     """By Gateway."""
     idle: Mapping[str, tuple[str, ...]] = {}
     """By Gateway: routes that lead to no backend."""
 
 
-def draw(choice: Choice, known: Known, *, whole: bool) -> tuple[Group, ...]:
+def draw(choice: Choice, known: KnownObjects, *, whole: bool) -> tuple[Group, ...]:
     """Draws the chosen rows. `whole`: nothing is filtered out, so what leads nowhere is drawn too."""
     by_gateway: dict[str, list[Row]] = {}
     for row in choice.rows:
@@ -152,9 +122,9 @@ def draw(choice: Choice, known: Known, *, whole: bool) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda group: (not group.gateway, group.worst, group.gateway)))
 
 
-def _group(gateway: str, rows: list[Row], known: Known, *, whole: bool) -> Group:
+def _group(gateway: str, rows: list[Row], known: KnownObjects, *, whole: bool) -> Group:
     leads: dict[str, list[int]] = {}
-    routes: dict[str, RouteSeen | More] = {}
+    routes: dict[str, RouteReport | More] = {}
     behind: dict[str, tuple[str, ...]] = {}
     """The route objects of each node in the middle column."""
     for number, row in enumerate(rows):
@@ -186,12 +156,12 @@ def _group(gateway: str, rows: list[Row], known: Known, *, whole: bool) -> Group
     return Group(gateway, placed_listeners, placed_routes, placed_rows, links, led, _ways(gateway, rows, known), end)
 
 
-def _ways(gateway: str, rows: Iterable[Row], known: Known) -> dict[str, tuple[str, ...]]:
+def _ways(gateway: str, rows: Iterable[Row], known: KnownObjects) -> dict[str, tuple[str, ...]]:
     own = {each.id: each for each in known.listeners.get(gateway, ())}
     return {row.id: tuple(_way(row, own, known)) for row in rows if isinstance(row, Line)}
 
 
-def _way(line: Line, own: Mapping[str, ListenerSeen], known: Known) -> Iterable[str]:
+def _way(line: Line, own: Mapping[str, ListenerReport], known: KnownObjects) -> Iterable[str]:
     routes = [known.routes[name] for name in line.routes if name in known.routes]
     for route in routes[:WAYS]:
         ports = dict.fromkeys(f":{own[id].port} {own[id].hostname}".rstrip() for id in route.listeners if id in own)
@@ -204,7 +174,7 @@ def _tall(row: Row) -> bool:
     return isinstance(row, Line) and row.state in (State.FAILING, State.PARTLY) and len(row.words) > SHORT
 
 
-def _routes_of(row: Row, known: Known) -> Iterable[tuple[str, RouteSeen | More, tuple[str, ...]]]:
+def _routes_of(row: Row, known: KnownObjects) -> Iterable[tuple[str, RouteReport | More, tuple[str, ...]]]:
     """Yields the nodes in the middle column that lead to a row: name, node, and the route objects behind it."""
     lines = row.lines if isinstance(row, Bundle) else (row,)
     leading = dict.fromkeys(name for line in lines for name in line.routes)
@@ -218,8 +188,8 @@ def _routes_of(row: Row, known: Known) -> Iterable[tuple[str, RouteSeen | More, 
 
 
 def _attachments(
-    gateway: str, names: Sequence[str], behind: Mapping[str, tuple[str, ...]], known: Known, *, whole: bool
-) -> list[tuple[ListenerSeen | More, tuple[int, ...]]]:
+    gateway: str, names: Sequence[str], behind: Mapping[str, tuple[str, ...]], known: KnownObjects, *, whole: bool
+) -> list[tuple[ListenerReport | More, tuple[int, ...]]]:
     """Returns the listeners, each with the nodes of the middle column that are attached to it."""
     own = {each.id: each for each in known.listeners.get(gateway, ())}
     if not gateway:
@@ -234,7 +204,7 @@ def _attachments(
     if whole:
         ordered += [id for id in own if id not in used]
     shown, more = ordered[:LISTENERS_SHOWN], ordered[LISTENERS_SHOWN:]
-    found: list[tuple[ListenerSeen | More, tuple[int, ...]]] = [(own[id], tuple(used.get(id, ()))) for id in shown]
+    found: list[tuple[ListenerReport | More, tuple[int, ...]]] = [(own[id], tuple(used.get(id, ()))) for id in shown]
     if more:
         ends = dict.fromkeys(at for id in more for at in used.get(id, ()))
         found.append((More(len(more), "more listeners"), tuple(ends)))
@@ -242,8 +212,8 @@ def _attachments(
 
 
 def _listeners(
-    attached: list[tuple[ListenerSeen | More, tuple[int, ...]]], routes: Sequence[Placed[RouteSeen | More]], height: int
-) -> tuple[tuple[Placed[ListenerSeen | More], ...], tuple[Link, ...]]:
+    attached: list[tuple[ListenerReport | More, tuple[int, ...]]], routes: Sequence[Placed[RouteReport | More]], height: int
+) -> tuple[tuple[Placed[ListenerReport | More], ...], tuple[Link, ...]]:
     attached = sorted(attached, key=lambda each: (isinstance(each[0], More), _mean(each[1], len(routes))))
     wanted = [_mean([routes[at].middle for at in ends], height) for _, ends in attached]
     if len(wanted) == 1:
@@ -258,11 +228,11 @@ def _listeners(
     return placed, links
 
 
-def _route_width(route: RouteSeen | More) -> float:
-    return width(route.rate) if isinstance(route, RouteSeen) else width(0)
+def _route_width(route: RouteReport | More) -> float:
+    return width(route.rate) if isinstance(route, RouteReport) else width(0)
 
 
-def _width(route: RouteSeen | More, row: Row) -> float:
+def _width(route: RouteReport | More, row: Row) -> float:
     """Returns how thick a line is. A route's share in a hop that others lead to as well is not known; it is at most what the
     route has."""
     rate = row.rate

@@ -11,7 +11,7 @@ from lasthop.base.api.core import AnyService, ServicePort
 from lasthop.base.api.gateway import ReferenceGrant
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import LocalObjectReference
-from lasthop.engine.outputs.explain.fact import Fact, State, bad, plain, warning, worst
+from lasthop.engine.outputs.explain.fact import Fact, FactState, bad, plain, warning, worst
 from lasthop.engine.outputs.explain.hops import ca_bundle, observed_fact, rivals, tls_fact
 from lasthop.engine.outputs.explain.policies import routes_to
 from lasthop.engine.outputs.explain.reads import above
@@ -130,7 +130,7 @@ def _matters(g: Graph, key: Key) -> list[Fact]:
     found = sorted(args[0] for query, *args in above(g, (OBJECTS, key)) if query in queries)
     if not found:
         return [warning("nothing uses it")] if key.kind in CONTENT_KINDS else [plain("nothing depends on what it says")]
-    return [Fact(f"matters to {each}", State.PLAIN, (), each) for each in found]
+    return [Fact(f"matters to {each}", FactState.PLAIN, (), each) for each in found]
 
 
 def explain_grant(g: Graph, key: Key) -> Fact:

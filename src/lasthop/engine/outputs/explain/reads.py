@@ -7,7 +7,7 @@ from typing import Any
 
 from lasthop.base.api.meta import Key
 from lasthop.base.api.times import rfc3339
-from lasthop.engine.outputs.explain.fact import Fact, State
+from lasthop.engine.outputs.explain.fact import Fact, FactState
 from lasthop.engine.outputs.status.statuses import STATUS_OF
 from lasthop.engine.store.graph import BEFORE, Graph, Query
 from lasthop.engine.store.node import NodeId
@@ -60,7 +60,7 @@ def _tree(g: Graph, node: NodeId, seen: set[NodeId], *, up: bool) -> Generator[N
         because.append((yield from _tree(g, each, seen, up=up)))
     yield
     text = name(node) + (" (does not exist)" if missing else "")
-    return Fact(text, State.BAD if missing else State.PLAIN, tuple(because))
+    return Fact(text, FactState.BAD if missing else FactState.PLAIN, tuple(because))
 
 
 def name(node: NodeId) -> str:

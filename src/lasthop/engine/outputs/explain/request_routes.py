@@ -38,7 +38,7 @@ SHOWN: Final = 5
 """Near misses, hostnames and routes that are listed."""
 
 
-class Candidate(NamedTuple):
+class CandidateMatch(NamedTuple):
     """One match of a route under a hostname."""
 
     key: Key
@@ -50,7 +50,7 @@ class Candidate(NamedTuple):
     complaint: str
 
 
-def candidates(g: Graph, gateway: Key, table: str, hostname: str) -> list[Candidate]:
+def candidates(g: Graph, gateway: Key, table: str, hostname: str) -> list[CandidateMatch]:
     """Returns the matches of a virtual host in the order in which they are tried."""
     cut = {route for route, _ in left_out(g, gateway, table, hostname)}
     ranked = []
@@ -64,14 +64,14 @@ def candidates(g: Graph, gateway: Key, table: str, hostname: str) -> list[Candid
     return in_order(ranked)
 
 
-def _of_route(g: Graph, gateway: Key, key: Key, level: Level, complaint: str) -> Iterator[Candidate]:
+def _of_route(g: Graph, gateway: Key, key: Key, level: Level, complaint: str) -> Iterator[CandidateMatch]:
     obj = read_route(g, key)
     if obj is None or isinstance(obj, api.StreamRoute):
         return
     places = served_matches(obj, route_judgement(g, key, gateway))
     for place, route in zip(places, routes(g, key, gateway), strict=True):
         if match := _at_level(route.match, level):
-            yield Candidate(key, place, route, match, level, complaint)
+            yield CandidateMatch(key, place, route, match, level, complaint)
 
 
 def _at_level(match: Match, level: Level) -> Match | None:
@@ -102,37 +102,37 @@ def virtual_host(g: Graph, gateway: Key, listener: Listener, host: str) -> Virtu
     return VirtualHost()
 
 
-def choose(found: Iterable[Candidate], request: Request) -> Candidate | None:
+def choose(found: Iterable[CandidateMatch], request: Request) -> CandidateMatch | None:
     return next((each for each in found if fits(each.match, request)), None)
 
 
 # --- in words --------------------------------------------------------------------------------------------------------
 
 
-def described(g: Graph, candidate: Candidate) -> str:
+def described(g: Graph, candidate: CandidateMatch) -> str:
     """Returns `HTTPRoute shop/web rule 1 (name): GET /path/*`."""
     return f"{candidate.key} rule {candidate.place.rule}{_name(g, candidate)}: {_written(g, candidate)}"
 
 
-def rule_name(g: Graph, candidate: Candidate) -> str:
+def rule_name(g: Graph, candidate: CandidateMatch) -> str:
     obj = read_route(g, candidate.key)
     if obj is None or isinstance(obj, api.StreamRoute):
         return ""
     return request_rules(obj)[candidate.place.rule].name
 
 
-def _name(g: Graph, candidate: Candidate) -> str:
+def _name(g: Graph, candidate: CandidateMatch) -> str:
     name = rule_name(g, candidate)
     return f" ({name})" if name else ""
 
 
-def _written(g: Graph, candidate: Candidate) -> str:
+def _written(g: Graph, candidate: CandidateMatch) -> str:
     obj = read_route(g, candidate.key)
     assert obj is not None and not isinstance(obj, api.StreamRoute)
     return matched(written_matches(request_rules(obj)[candidate.place.rule])[candidate.place.match])
 
 
-def passed_over(g: Graph, found: Iterable[Candidate], winner: Candidate, request: Request) -> Iterator[Fact]:
+def passed_over(g: Graph, found: Iterable[CandidateMatch], winner: CandidateMatch, request: Request) -> Iterator[Fact]:
     """Yields matches for this path that would have come first, and what they miss."""
     told = 0
     for each in found:
@@ -144,10 +144,10 @@ def passed_over(g: Graph, found: Iterable[Candidate], winner: Candidate, request
             yield plain(f"not {described(g, each)}, which comes first: {missing}", object=each.key)
 
 
-def near_misses(g: Graph, found: list[Candidate], request: Request) -> Iterator[Fact]:
+def near_misses(g: Graph, found: list[CandidateMatch], request: Request) -> Iterator[Fact]:
     """Yields the matches that come nearest to a request that none takes."""
 
-    def distance(each: Candidate) -> tuple[int, float]:
+    def distance(each: CandidateMatch) -> tuple[int, float]:
         if fits_path(each.match, request):
             return len(list(misses(each.match, request))), 0.0
         return 100, -difflib.SequenceMatcher(None, each.match.path, request.path).ratio()

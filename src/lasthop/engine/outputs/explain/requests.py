@@ -16,7 +16,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.envoy.encoded_routes import Level
 from lasthop.engine.outputs.envoy.routes import MISDIRECTED_STATUS
 from lasthop.engine.outputs.explain import request_routes as choice
-from lasthop.engine.outputs.explain.fact import Fact, State, bad, good, honest, plain, worst
+from lasthop.engine.outputs.explain.fact import Fact, FactState, bad, good, honest, plain, worst
 from lasthop.engine.outputs.explain.gateways import asked_facts
 from lasthop.engine.outputs.explain.request_answer import (
     UNAVAILABLE,
@@ -73,7 +73,7 @@ def _at_port(listener: Listener, request: Request) -> bool:
 def _answer(owner: Key, request: Request, action: Action, said: str, facts: Iterable[Fact], **more: object) -> Answer:
     facts = tuple(facts)
     fine = action in (Action.FORWARD, Action.CONNECT, Action.REDIRECT) or more.get("status") == 200
-    state = worst(facts) if fine else State.BAD
+    state = worst(facts) if fine else FactState.BAD
     root = honest(Fact(f"{request.method} {request.url} at {owner}: {said}", state, facts, owner))
     return msgspec.structs.replace(Answer(owner.path, action, root), **more)
 
@@ -250,7 +250,7 @@ def _unmatched(
     listeners: list[Listener],
     routes: Sequence[Key],
     host: choice.VirtualHost,
-    found: list[choice.Candidate],
+    found: list[choice.CandidateMatch],
     request: Request,
 ) -> Iterator[Fact]:
     if not host.found:
@@ -271,8 +271,8 @@ def _routed(
     owner: Gateway,
     listener: Listener,
     host: choice.VirtualHost,
-    found: list[choice.Candidate],
-    winner: choice.Candidate,
+    found: list[choice.CandidateMatch],
+    winner: choice.CandidateMatch,
     request: Request,
     asked: Request,
     where: Fact,
