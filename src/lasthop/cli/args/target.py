@@ -245,31 +245,37 @@ def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | Non
     if address is not None:
         host, port = address
         return str(host), int(port)
-    folder = running or folder
-    if cluster.named:
-        return None
-    if folder is not None:
-        return paths.running(folder)
-    if is_plugin() and configured():
+    if named := running or folder:
+        return paths.running(named)
+    if cluster.named or (is_plugin() and configured()):
         return None
     if found := paths.all_running():
-        if len(found) > 1:
-            cluster_too = ", or a cluster with --context" if _takes_cluster() else ""
-            raise click.ClickException(
-                f"several gateways run on this machine; choose a folder with --dir DIR{cluster_too}; lasthop ps lists them"
-            )
-        set_too = os.environ.get("KUBECONFIG") and _takes_cluster()
-        others = ", not the cluster of $KUBECONFIG; choose that with --context" if set_too else ""
-        note(f"Reading the gateway that runs on this machine ({found[0]}{_whose(found[0])}){others}")
-        return found[0]
+        return _only(found)
     if not configured() and _takes_cluster():
-        left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
-        left += f"; {hint}" if (hint := paths.of_others()) else ""
-        raise click.ClickException(
-            f"no gateway runs on this machine and there is no kubeconfig; {_folder()}start a gateway with: lasthop run DIR, "
-            f"or choose a cluster with --kubeconfig or --context{left}"
-        )
+        raise click.ClickException(_nothing_to_ask())
     return None
+
+
+def _only(sockets: list[Path]) -> Path:
+    """Returns the socket of the only gateway that runs, and notes which it is."""
+    if len(sockets) > 1:
+        cluster_too = ", or a cluster with --context" if _takes_cluster() else ""
+        raise click.ClickException(
+            f"several gateways run on this machine; choose a folder with --dir DIR{cluster_too}; lasthop ps lists them"
+        )
+    set_too = os.environ.get("KUBECONFIG") and _takes_cluster()
+    others = ", not the cluster of $KUBECONFIG; choose that with --context" if set_too else ""
+    note(f"Reading the gateway that runs on this machine ({sockets[0]}{_whose(sockets[0])}){others}")
+    return sockets[0]
+
+
+def _nothing_to_ask() -> str:
+    left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
+    left += f"; {hint}" if (hint := paths.of_others()) else ""
+    return (
+        f"no gateway runs on this machine and there is no kubeconfig; {_folder()}start a gateway with: lasthop run DIR, "
+        f"or choose a cluster with --kubeconfig or --context{left}"
+    )
 
 
 def _folder() -> str:

@@ -153,9 +153,9 @@ def command(
         found = audit_report.AuditReport(audit, view.where, now, expiring, *told).of_namespace(view.namespace)
         hops = tried(found.hops) if view.observes else found.hops
         if probe:
-            from lasthop.cli.audit_probe import with_probes
+            from lasthop.edge.probe.observed import with_probes
 
-            hops = await with_probes(view, hops, now)
+            hops = await with_probes(lambda key: view.probe(key, ""), hops, now)
         return found.with_hops(hops)
 
     found = ask(None, cluster, look, files=(*folders, *files))

@@ -117,10 +117,9 @@ def _compare(
     found = compare(before, after)
     render = {"text": comparison_report.text, "json": comparison_report.as_json, "github": comparison_report.github}[output]
     click.echo(render(found if output == "json" else clean(found)))
-    if found.errors or found.not_judged:
-        raise click.exceptions.Exit(1)
-    if found.weaker or (OTHER_TRUST in causes and found.other_trust):
-        raise click.exceptions.Exit(WEAKER)
+    weaker = found.weaker or (OTHER_TRUST in causes and found.other_trust)
+    if found.errors or found.not_judged or weaker:
+        raise click.exceptions.Exit(1 if found.errors or found.not_judged else WEAKER)
 
 
 async def _state(view: View) -> State:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,8 +13,9 @@ from lasthop.base.api.documents import Json
 from lasthop.base.text.printable import clean
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import common_namespace, complete_kind, complete_name, one, raise_all, wanted_of_each
-from lasthop.cli.render.tree import drawn
 from lasthop.cli.views.command_view import View, ask
+
+MARKS: Final = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "red")}
 
 
 class _Explain(click.Command):
@@ -139,3 +141,15 @@ def request_command(
         click.echo(json.dumps(found, indent=2))
     else:
         click.echo("\n".join(line for each in found for line in drawn(clean(each["explanation"]))))
+
+
+def drawn(fact: Json, first: str = "", rest: str = "") -> Iterator[str]:
+    """Renders an explanation as a tree."""
+    mark, colour = MARKS.get(fact.get("state", ""), ("", None))
+    shown = f"{click.style(mark, fg=colour, bold=True)} {fact['text']}" if mark else fact["text"]
+    place = click.style(f"  {fact['place']}", dim=True) if fact.get("place") else ""
+    yield f"{first}{shown}{place}"
+    because = fact.get("because", ())
+    for number, each in enumerate(because, 1):
+        branch, trunk = ("└─ ", "   ") if number == len(because) else ("├─ ", "│  ")
+        yield from drawn(each, rest + branch, rest + trunk)

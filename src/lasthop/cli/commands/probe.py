@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from lasthop.cli.args import target
 from lasthop.cli.args.address import host_port
-from lasthop.cli.args.objects import Wanted, complete_path, every, kind_of, one
+from lasthop.cli.args.objects import Wanted, complete_path, every, kind_of, one, wanted
 from lasthop.cli.views.command_view import View, ask
 
 if TYPE_CHECKING:
@@ -70,10 +70,11 @@ def command(object: str | None, address: str | None, folder: Path | None, output
 
     found = ask(folder, cluster._replace(namespace=want.namespace or None), look, object_named=bool(want.name))
     if output == "json":
-        documents = [document(each) for each in found]
+        documents = list(map(document, found))
         click.echo(json.dumps(documents[0] if object else documents, indent=2))
     else:
-        click.echo("\n\n".join("\n".join(probe_report.text(each)) for each in found) or "there are no BackendTLSPolicies")
+        texts = ("\n".join(probe_report.text(each)) for each in found)
+        click.echo("\n\n".join(texts) or "there are no BackendTLSPolicies")
     # A policy that no gateway uses is a failure only if it was named.
     if any(each.fails or (object and not each.passes) for each in found):
         raise click.exceptions.Exit(1)
@@ -90,12 +91,9 @@ def _meant(text: str, address: str | None, namespace: str) -> tuple[Wanted, str 
         rest, address = address, None
     elif not kind or not slash:
         kind, rest = KIND, text
-    prefix, _, name = rest.rpartition("/")
-    if "/" in prefix:
+    if rest.count("/") > 1:
         raise click.UsageError(f"{text} is not KIND/NAMESPACE/NAME; KIND is one of {', '.join(map(str.lower, KINDS))}")
-    if prefix and namespace and prefix != namespace:
-        raise click.UsageError(f"two namespaces: {prefix} and {namespace}")
-    return Wanted(kind, prefix or namespace, name), address
+    return wanted(kind, rest, namespace), address
 
 
 def _kind(text: str) -> str:
