@@ -178,7 +178,7 @@ async def _explain(request: web.Request) -> web.Response:
     key = Key(query.get("kind", ""), query.get("namespace", ""), query.get("name", ""))
 
     async def make() -> object:
-        found = await request.app[VIEW].explain(key, reads=bool(query.get("reads")))
+        found = await request.app[VIEW].explain(key)
         if found is None:
             raise web.HTTPNotFound(text=f"there is no {key}\n")
         return found

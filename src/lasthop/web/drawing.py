@@ -7,8 +7,8 @@ to ask a browser where things are. Lengths are in sixteenths of the browser's fo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -110,6 +110,16 @@ class KnownObjects(msgspec.Struct, frozen=True):
     """By Gateway: routes that lead to no backend."""
 
 
+class RouteNode(NamedTuple):
+    """A route, or several, in the middle column."""
+
+    item: RouteReport | More
+    routes: tuple[str, ...]
+    """The route objects behind it."""
+    rows: list[int]
+    """The rows that it leads to."""
+
+
 def draw(choice: Choice, known: KnownObjects, *, whole: bool) -> tuple[Group, ...]:
     """Draws the chosen rows. `whole`: nothing is filtered out, so what leads nowhere is drawn too."""
     by_gateway: dict[str, list[Row]] = {}
@@ -123,37 +133,43 @@ def draw(choice: Choice, known: KnownObjects, *, whole: bool) -> tuple[Group, ..
 
 
 def _group(gateway: str, rows: list[Row], known: KnownObjects, *, whole: bool) -> Group:
-    leads: dict[str, list[int]] = {}
-    routes: dict[str, RouteReport | More] = {}
-    behind: dict[str, tuple[str, ...]] = {}
-    """The route objects of each node in the middle column."""
-    for number, row in enumerate(rows):
-        for name, item, objects in _routes_of(row, known):
-            routes.setdefault(name, item)
-            behind.setdefault(name, objects)
-            leads.setdefault(name, []).append(number)
+    nodes = _middle(rows, known)
     if whole:
-        for name in known.idle.get(gateway, ())[:IDLE_SHOWN]:
-            routes[name], behind[name] = known.routes[name], (name,)
+        nodes |= {name: RouteNode(known.routes[name], (name,), []) for name in known.idle.get(gateway, ())[:IDLE_SHOWN]}
     placed_rows = _stack(rows, [TALL if _tall(row) else ROW for row in rows], None)
     height = _end(placed_rows)
-    names = sorted(routes, key=lambda name: (_mean(leads.get(name, ()), len(rows)), name))
-    wanted = [_mean([placed_rows[n].middle for n in leads.get(name, ())], height) for name in names]
-    ids = [row_id(row) for row in rows]
-    reached = [tuple(ids[n] for n in leads.get(name, ())) for name in names]
-    placed_routes = _stack([routes[name] for name in names], [ROUTE] * len(names), wanted, reached, height)
+    names = sorted(nodes, key=lambda name: (_mean(nodes[name].rows, len(rows)), name))
+    middle = [nodes[name] for name in names]
+    wanted = [_mean([placed_rows[n].middle for n in node.rows], height) for node in middle]
+    reached = [tuple(row_id(rows[n]) for n in node.rows) for node in middle]
+    placed_routes = _stack([node.item for node in middle], [ROUTE] * len(names), wanted, reached, height)
 
-    attached = _attachments(gateway, names, behind, known, whole=whole)
+    attached = _attachments(gateway, middle, known, whole=whole)
     placed_listeners, links = _listeners(attached, placed_routes, max(height, _end(placed_routes)))
-    led = tuple(
-        Link(placed_routes[at].middle, placed_rows[n].middle, _width(routes[name], rows[n]), (ids[n],), rows[n].state)
-        for at, name in enumerate(names)
-        for n in leads.get(name, ())
-    )
-    # The worst are drawn last, on top of the others.
-    led = tuple(sorted(led, key=lambda link: -link.state.rank if link.state else 0))
+    led = _led(middle, placed_routes, placed_rows)
     end = max(height, _end(placed_routes), _end(placed_listeners))
     return Group(gateway, placed_listeners, placed_routes, placed_rows, links, led, _ways(gateway, rows, known), end)
+
+
+def _middle(rows: Sequence[Row], known: KnownObjects) -> dict[str, RouteNode]:
+    """Returns the nodes of the middle column that lead to rows, by name."""
+    nodes: dict[str, RouteNode] = {}
+    for number, row in enumerate(rows):
+        for name, item, objects in _routes_of(row, known):
+            nodes.setdefault(name, RouteNode(item, objects, [])).rows.append(number)
+    return nodes
+
+
+def _led(
+    nodes: Sequence[RouteNode], routes: Sequence[Placed[RouteReport | More]], rows: Sequence[Placed[Row]]
+) -> tuple[Link, ...]:
+    """Returns the lines from routes to rows; the worst are drawn last, on top of the others."""
+    found = [
+        Link(route.middle, rows[n].middle, _width(node.item, rows[n].item), (row_id(rows[n].item),), rows[n].item.state)
+        for node, route in zip(nodes, routes, strict=True)
+        for n in node.rows
+    ]
+    return tuple(sorted(found, key=lambda link: -link.state.rank if link.state else 0))
 
 
 def _ways(gateway: str, rows: Iterable[Row], known: KnownObjects) -> dict[str, tuple[str, ...]]:
@@ -188,27 +204,28 @@ def _routes_of(row: Row, known: KnownObjects) -> Iterable[tuple[str, RouteReport
 
 
 def _attachments(
-    gateway: str, names: Sequence[str], behind: Mapping[str, tuple[str, ...]], known: KnownObjects, *, whole: bool
+    gateway: str, nodes: Sequence[RouteNode], known: KnownObjects, *, whole: bool
 ) -> list[tuple[ListenerReport | More, tuple[int, ...]]]:
     """Returns the listeners, each with the nodes of the middle column that are attached to it."""
-    own = {each.id: each for each in known.listeners.get(gateway, ())}
-    if not gateway:
-        own = {each.id: each for listeners in known.listeners.values() for each in listeners}
-    used: dict[str, dict[int, None]] = {}
-    for at, name in enumerate(names):
-        for route in behind[name]:
-            for listener in known.routes[route].listeners:
-                if listener in own:
-                    used.setdefault(listener, {})[at] = None
-    ordered = list(used)
-    if whole:
-        ordered += [id for id in own if id not in used]
+    of = known.listeners if not gateway else {gateway: known.listeners.get(gateway, ())}
+    own = {each.id: each for listeners in of.values() for each in listeners}
+    used = _used(nodes, known, own)
+    ordered = list(dict.fromkeys((*used, *own))) if whole else list(used)
     shown, more = ordered[:LISTENERS_SHOWN], ordered[LISTENERS_SHOWN:]
     found: list[tuple[ListenerReport | More, tuple[int, ...]]] = [(own[id], tuple(used.get(id, ()))) for id in shown]
     if more:
         ends = dict.fromkeys(at for id in more for at in used.get(id, ()))
         found.append((More(len(more), "more listeners"), tuple(ends)))
     return found
+
+
+def _used(nodes: Sequence[RouteNode], known: KnownObjects, own: Collection[str]) -> dict[str, dict[int, None]]:
+    """Returns the listeners that routes are attached to, each with the places of their nodes, in order."""
+    used: dict[str, dict[int, None]] = {}
+    for at, node in enumerate(nodes):
+        for id in (id for route in node.routes for id in known.routes[route].listeners if id in own):
+            used.setdefault(id, {})[at] = None
+    return used
 
 
 def _listeners(

@@ -58,16 +58,21 @@ def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
     yield gauge("lasthop_objects", "Objects that are known, by kind.", ("kind",), objects)
     counted = Counter((str(each.severity), each.reason) for each in findings)
     yield gauge("lasthop_findings", "Problems found in the objects.", ("severity", "reason"), counted.items())
-    yield from _proxies(controller)
+    yield from _sent(controller)
+    yield from _gateways(controller)
     yield from controller.metrics.collect()
 
 
-def _proxies(controller: Controller) -> Iterator[Metric]:
-    """Yields what was sent to proxies, and which of them are connected."""
+def _sent(controller: Controller) -> Iterator[Metric]:
+    """Yields how much was sent to proxies."""
     for name in ("responses", "resources", "removals", "bytes", "acks", "nacks"):
         by_type = ((type_name(type_url), each) for type_url, each in controller.server.traffic.items())
         samples = (((type,), getattr(each, name)) for type, each in by_type)
         yield counter(f"lasthop_xds_{name}", f"xDS {name}, by type.", ("type",), samples)
+
+
+def _gateways(controller: Controller) -> Iterator[Metric]:
+    """Yields how each Gateway and its proxies are doing."""
     gateways = sorted(controller.fleet.gateways.items())
     states = [((key.path,), controller.server.state(key)) for key, _ in gateways]
     clients = ((name, state.proxies) for name, state in states)

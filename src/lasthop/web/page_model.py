@@ -171,9 +171,7 @@ class PageModel:
         if found is None:
             return None
         ruling = self._ruling(found)
-        first = [key for key in ruling if key.kind in ("BackendTLSPolicy", "XBackend", *SERVICE_GROUPS)][:1]
-        routes = [key for key in ruling if key.kind in ROUTE_KINDS]
-        explained = [(key, tree) for key in (*first, *routes) if (tree := await self.view.explain(key))]
+        explained = [(key, tree) for key in _worth_explaining(ruling) if (tree := await self.view.explain(key))]
         documents = await in_slices((key, self._place(key), self._written(key)) for key in ruling)
         return Detail(found, tuple(explained), tuple(each for each in documents if each[2]))
 
@@ -201,6 +199,12 @@ def _observed_line(g: Graph, observations: Observations, report: HopReport, hops
     if not found:
         return line(report)
     return line(with_figures(g, report, found), merged(list(found.values())), observations.per_second(*found))
+
+
+def _worth_explaining(keys: Sequence[Key]) -> list[Key]:
+    """Returns the object that decides how the hop is connected, and the routes."""
+    first = [key for key in keys if key.kind in ("BackendTLSPolicy", "XBackend", *SERVICE_GROUPS)][:1]
+    return first + [key for key in keys if key.kind in ROUTE_KINDS]
 
 
 def _line(made: Material, id: str) -> Line | None:

@@ -15,7 +15,7 @@ import contextlib
 import math
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
@@ -178,16 +178,23 @@ def _candidate(request: AdmissionRequest, key: Key) -> Object | None:
 def _judged(uid: str, key: Key, verdict: Verdict) -> Json:
     """Tells what concerns the namespace of the edit. Whoever reaches the port may ask, so of what is in other namespaces an
     answer says only how much it is."""
-    changed = (*verdict.weaker, *verdict.other_trust)
-    hops = [each for each in changed if key.namespace in (each.gateway.namespace, each.backend.namespace)]
-    found = [each for each in verdict.introduced if each.object is None or each.object.namespace in ("", key.namespace)]
-    texts = [*map(hop_words, hops), *map(str, found)]
-    if hidden := len(changed) + len(verdict.introduced) - len(texts):
+    texts = list(_concerning(verdict, key.namespace))
+    if hidden := len(verdict.weaker) + len(verdict.other_trust) + len(verdict.introduced) - len(texts):
         texts.append(f"{hidden} more in other namespaces; see lasthop check")
     if verdict.not_judged:
         texts.append(_not_compared(verdict))
     refused = verdict.refused if key.namespace else verdict.refused and (ELSEWHERE,)
     return _answer(uid, [f"lasthop: {text}" for text in texts], refused)
+
+
+def _concerning(verdict: Verdict, namespace: str) -> Iterator[str]:
+    """Yields what concerns a namespace or cluster-scoped objects."""
+    for hop in (*verdict.weaker, *verdict.other_trust):
+        if namespace in (hop.gateway.namespace, hop.backend.namespace):
+            yield hop_words(hop)
+    for finding in verdict.introduced:
+        if finding.object is None or finding.object.namespace in ("", namespace):
+            yield str(finding)
 
 
 def _not_compared(verdict: Verdict) -> str:

@@ -230,16 +230,6 @@ def test_a_server_that_is_asked_is_a_hop_too() -> None:
     assert _said(_explained(Key("Gateway", "shop", "web"), route), "hop to Service shop/api port 443").state is FactState.GOOD
 
 
-async def test_reads_show_names_and_missing_objects_and_no_contents() -> None:
-    engine = _engine(*_without("ConfigMap"), mk_secret("shop/k0", *key_pair("k0")))
-    found = await step_by_step(tree(engine.graph, ROUTE, lambda key: None, reads=True))
-    assert found is not None
-    text = str(found)
-    assert "object ConfigMap shop/corp-ca (does not exist)" in text
-    assert "hop_tls(Gateway shop/web, Service shop/api, 443, auto)" in text
-    assert "BEGIN" not in text
-
-
 def test_explaining_leaves_nothing_behind_in_the_graph() -> None:
     engine = _engine(*WORLD)
     before = set(engine.graph.nodes)

@@ -180,21 +180,25 @@ def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
         commands = ", or ".join(f"lasthop stop {each.name}" for each in found)
         raise click.ClickException(f"several gateways run on this machine; choose one: {commands}; or all: lasthop stop --all")
     if not found:
-        click.echo("No gateway of this user runs on this machine" if running else "No gateway runs on this machine")
-        note_others()
-        for each in running:
-            click.echo(f"That on {printable(each.name)} is {paths.user_name(each.uid)}'s: {printable(_as_owner(each))}")
+        _tell_of_others(running)
     return found
+
+
+def _tell_of_others(running: list[LocalGateway]) -> None:
+    click.echo("No gateway of this user runs on this machine" if running else "No gateway runs on this machine")
+    note_others()
+    for each in running:
+        click.echo(f"That on {printable(each.name)} is {paths.user_name(each.uid)}'s: {printable(_as_owner(each))}")
 
 
 def _on_folder(folder: Path) -> list[LocalGateway]:
     """Returns this user's gateway on a folder, running or not. Raises if only another user's runs there."""
     run_dir, about = paths.of_folder(paths.runtime_root(), folder), {"folder": paths.absolute(folder)}
     known = [each._replace(about=about) for each in gateways() if each.run_dir.name == run_dir.name]
-    running = [each for each in known if state(each) != "ended"]
     # What another user has there must not keep this one from ending its own.
-    if running and not any(each.is_own for each in running):
-        _require_own(running[0])
+    running = sorted((each for each in known if state(each) != "ended"), key=lambda each: not each.is_own)
+    for each in running[:1]:
+        _require_own(each)
     return [each for each in known if each.is_own] or [LocalGateway(run_dir, os.geteuid(), about)]
 
 

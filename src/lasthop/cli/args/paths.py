@@ -204,7 +204,7 @@ def all_running() -> list[Path]:
     Raises if the folder that holds them is another user's, who could impersonate the gateway."""
     root, uid = runtime_root(), os.geteuid()
     _require_ours(root)
-    own = [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _ours(path.parent.lstat()) and _listens(path)]
+    own = [path for path in _sockets(root) if _ours(path.parent.lstat())]
     elsewhere = [(path, owner) for place, owner in roots() if place != root for path in _of(place, owner)]
     own += [path for path, owner in elsewhere if owner == uid]
     return own or [path for path, _ in elsewhere]
@@ -216,11 +216,12 @@ def left_behind() -> bool:
 
 
 def _of(root: Path, owner: int) -> list[Path]:
-    return [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _owner(path.parent) == owner and _listens(path)]
+    return [path for path in _sockets(root) if _owner(path.parent) == owner]
 
 
-def _listens(path: Path) -> bool:
-    return _connection_error(path) is None
+def _sockets(root: Path) -> list[Path]:
+    """Returns the admin sockets below a folder that something listens on."""
+    return [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _connection_error(path) is None]
 
 
 def _is_left(path: Path) -> bool:

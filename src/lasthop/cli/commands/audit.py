@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,6 +15,9 @@ from lasthop.cli.args import target
 from lasthop.cli.args.since import Since
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.command_view import View, ask
+
+if TYPE_CHECKING:
+    from lasthop.cli.render.audit_report import AuditReport
 
 CAUSES: Final = (
     "waived",
@@ -169,7 +172,11 @@ def command(
     }[output]
     shown = found.sorted(sort)
     click.echo(render(clean(shown) if output in ("text", "markdown") else shown))
-    wanted = {cause for group in causes for cause in group}
+    _fail_on({cause for group in causes for cause in group}, found)
+
+
+def _fail_on(wanted: set[str], found: AuditReport) -> None:
+    """Ends the command if there is what --fail-on names, or if that cannot be known."""
     if there := [cause for cause in CAUSES if cause in wanted & found.causes]:
         note(f"Failed because of --fail-on {','.join(there)}")
         raise click.exceptions.Exit(FOUND)

@@ -34,13 +34,10 @@ class _Explain(click.Command):
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_name)
 @target.read_folder
 @target.admin
-@click.option("--reads", is_flag=True, help="Show the recorded reads: queries and objects, without contents.")
 @target.output("tree", "json")
 @target.allow_files
 @target.options
-def command(
-    kind: str, names: tuple[str, ...], folder: Path | None, reads: bool, output: str, cluster: target.ClusterOptions
-) -> None:
+def command(kind: str, names: tuple[str, ...], folder: Path | None, output: str, cluster: target.ClusterOptions) -> None:
     """Explain an object: what applies to it, what it applies to, and why. For a request: lasthop explain request --help.
 
     Reads the gateway that runs on this machine; with --dir, a folder, whether or not a gateway runs on it; otherwise, or with
@@ -68,7 +65,7 @@ def command(
         found = []
         for want in wants:
             try:
-                found.append(await view.explain(await one(view, want), reads=reads))
+                found.append(await view.explain(await one(view, want)))
             except click.ClickException as error:
                 missing.append(error)
         return [each for each in found if each]

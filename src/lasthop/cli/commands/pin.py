@@ -136,18 +136,22 @@ def _of_secret(content: bytes, where: str) -> tuple[bytes, str]:
 
 
 def _only_secret(content: bytes, where: str) -> Json:
+    secrets = [item for item in _items(content) if isinstance(item, dict) and item.get("kind") == "Secret"]
+    if len(secrets) == 1:
+        return secrets[0]
+    what = f"{len(secrets)} Secrets" if secrets else "a Secret that is not YAML"
+    raise click.ClickException(f"{where} holds {what}; give a PEM file, or a manifest with one Secret")
+
+
+def _items(content: bytes) -> list[Any]:
+    """Returns the objects in a manifest, those of lists included; none if it is not YAML."""
     import yaml
 
     try:
         documents = [document for document in yaml.safe_load_all(content) if isinstance(document, dict)]
     except (yaml.YAMLError, UnicodeDecodeError):
-        documents = []
-    items = (item for document in documents for item in (document.get("items") or [document]))
-    secrets: list[Json] = [item for item in items if isinstance(item, dict) and item.get("kind") == "Secret"]
-    if len(secrets) == 1:
-        return secrets[0]
-    what = f"{len(secrets)} Secrets" if secrets else "a Secret that is not YAML"
-    raise click.ClickException(f"{where} holds {what}; give a PEM file, or a manifest with one Secret")
+        return []
+    return [item for document in documents for item in (document.get("items") or [document])]
 
 
 def _chain(ders: list[bytes], origin: str) -> tuple[CertificateInfo, ...]:

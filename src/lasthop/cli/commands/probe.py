@@ -59,14 +59,11 @@ def command(object: str | None, address: str | None, folder: Path | None, output
     from lasthop.cli.render import probe_report
     from lasthop.edge.probe.result import document
 
-    namespace = cluster.namespace or ""
-    want, address = _meant(object, address, namespace) if object else (Wanted(KIND, namespace), None)
-    if address:
-        host_port(address, "HOST:PORT")
+    want, address = _meant(object, address, cluster.namespace or "")
 
     async def look(view: View) -> list[ProbeResult]:
         keys = [await one(view, want)] if want.name else await every(view, want)
-        return [await view.probe(key, address or "") for key in keys]
+        return [await view.probe(key, address) for key in keys]
 
     found = ask(folder, cluster._replace(namespace=want.namespace or None), look, object_named=bool(want.name))
     if output == "json":
@@ -80,20 +77,24 @@ def command(object: str | None, address: str | None, folder: Path | None, output
         raise click.exceptions.Exit(1)
 
 
-def _meant(text: str, address: str | None, namespace: str) -> tuple[Wanted, str | None]:
+def _meant(text: str | None, address: str | None, namespace: str) -> tuple[Wanted, str]:
     """Returns the object and the address. Accepts `KIND NAME` too, as `lasthop explain` does; a namespace with the name of a
     kind needs -n."""
+    if not text:
+        return Wanted(KIND, namespace), ""
     if ":" in text:
         raise click.UsageError(f"which object? Write: lasthop probe POLICY {text}")
-    first, slash, rest = text.partition("/")
-    kind = _kind(first)
-    if kind and not slash and address and ":" not in address:
-        rest, address = address, None
-    elif not kind or not slash:
-        kind, rest = KIND, text
+    kind, rest = KIND, text
+    first, slash, path = text.partition("/")
+    if slash and (named := _kind(first)):
+        kind, rest = named, path
+    elif address and ":" not in address and (named := _kind(text)):
+        kind, rest, address = named, address, None
     if rest.count("/") > 1:
         raise click.UsageError(f"{text} is not KIND/NAMESPACE/NAME; KIND is one of {', '.join(map(str.lower, KINDS))}")
-    return wanted(kind, rest, namespace), address
+    if address:
+        host_port(address, "HOST:PORT")
+    return wanted(kind, rest, namespace), address or ""
 
 
 def _kind(text: str) -> str:

@@ -33,7 +33,6 @@ def command(output: str, no_headers: bool) -> None:
 
     known = [(gateway, state) for gateway in local.gateways() if (state := local.state(gateway)) != "ended"]
     found = [described(gateway, state) for gateway, state in known]
-    others = any(not gateway.is_own for gateway, _ in known)
     if output == "json":
         click.echo(json.dumps(found, indent=2))
     elif output == "name":
@@ -42,8 +41,9 @@ def command(output: str, no_headers: bool) -> None:
         click.echo("No gateway runs on this machine")
         local.note_others()
     else:
-        columns = len(HEADS) if output == "wide" else len(HEADS) - 3 if others else len(HEADS) - 4
-        click.echo(table(HEADS[:columns], [_cells(each)[:columns] for each in found], headers=not no_headers))
+        columns = len(HEADS) if output == "wide" else 5 if all(gateway.is_own for gateway, _ in known) else 6
+        rows = [cells[:columns] for cells in map(_cells, found)]
+        click.echo(table(HEADS[:columns], rows, headers=not no_headers))
 
 
 def _cells(each: dict[str, Any]) -> tuple[str, ...]:

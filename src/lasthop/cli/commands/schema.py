@@ -75,7 +75,8 @@ def _closed(schema: Any, title: str = "") -> Any:
     if isinstance(schema.get("properties"), dict):
         found |= _closed_properties(schema)
     if found.pop("nullable", None):
-        found["type"] = [found["type"], "null"] if isinstance(found.get("type"), str) else found.get("type", [])
+        types = found.get("type", [])
+        found["type"] = [types, "null"] if isinstance(types, str) else types
     if title:
         common: Json = {name: {} for name in ("apiVersion", "kind", "metadata", "status")}
         found |= {"title": title, "properties": common | found.get("properties", {})}

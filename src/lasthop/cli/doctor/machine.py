@@ -8,16 +8,13 @@ import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from lasthop.base.api.addresses import with_port
 from lasthop.cli.args import paths
 from lasthop.cli.doctor.result import CheckResult, broken, ok, warning
-
-if TYPE_CHECKING:
-    from lasthop.engine.engine import Engine
 
 DESCRIPTORS: Final = 4096
 WATCHES: Final = 8192
@@ -154,6 +151,7 @@ def _steering() -> CheckResult:
 
 def _folder(folder: Path) -> Iterator[CheckResult]:
     from lasthop.cli.views.folder import FolderView
+    from lasthop.engine.outputs.topology import served_ports
     from lasthop.engine.plan.finding import Severity
 
     try:
@@ -167,23 +165,8 @@ def _folder(folder: Path) -> Iterator[CheckResult]:
     else:
         yield ok(f"folder {folder}", "all files are valid")
     own = dict(_serving(folder))
-    for address, port, transport in sorted(_wanted_ports(view.engine)):
+    for address, port, transport in sorted(served_ports(view.engine.graph, view.engine.store.keys("Gateway"))):
         yield _port(address, port, transport, own)
-
-
-def _wanted_ports(engine: Engine) -> set[tuple[str, int, str]]:
-    """Returns address, port and transport of every listener that is to be served."""
-    from lasthop.engine.resolve.gateways.gateways import gateway
-
-    found = (gateway(engine.graph, key) for key in engine.store.keys("Gateway"))
-    return {
-        (address, listener.port, listener.transport)
-        for each in found
-        if each is not None and each.accepted.status
-        for listener in each.listeners
-        if listener.served
-        for address in each.addresses
-    }
 
 
 def _port(address: str, port: int, transport: str, own: dict[int, int]) -> CheckResult:

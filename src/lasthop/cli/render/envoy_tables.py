@@ -46,8 +46,14 @@ def rows(dump: Json, what: str) -> Rows:
         return [row for table in resources(dump, what) for row in _routes(table)]
     if what == "listeners":
         return sorted(map(_listener, resources(dump, what)))
-    held = (each for config in _configs(dump, "SecretsConfigDump") for each in config.get("dynamic_active_secrets", ()))
-    return sorted(_secret(each["secret"], each.get("last_updated", "")) for each in held if "secret" in each)
+    return sorted(_secrets(dump))
+
+
+def _secrets(dump: Json) -> Iterator[tuple[str, ...]]:
+    for config in _configs(dump, "SecretsConfigDump"):
+        for each in config.get("dynamic_active_secrets", ()):
+            if "secret" in each:
+                yield _secret(each["secret"], each.get("last_updated", ""))
 
 
 def _secret(secret: Json, updated: str) -> tuple[str, ...]:
@@ -65,8 +71,7 @@ def _cluster(cluster: Json, endpoints: dict[str, Json]) -> tuple[str, ...]:
     context = next(_find(cluster.get("transport_socket", cluster.get("transport_socket_matches", {})), _CONTEXT), None)
     name = cluster.get("name", "")
     assigned = endpoints.get(str(nested(cluster, "eds_cluster_config", "service_name") or name))
-    addresses = list(_addresses(assigned or cluster.get("load_assignment")))
-    shown = f"{', '.join(addresses[:3])}{f' and {len(addresses) - 3} more' if len(addresses) > 3 else ''}"
+    shown = _some(list(_addresses(assigned or cluster.get("load_assignment"))))
     if context is None:
         return name, "plaintext", "", "", shown
     validation = nested(context, "common_tls_context", "validation_context") or {}
@@ -76,6 +81,10 @@ def _cluster(cluster: Json, endpoints: dict[str, Json]) -> tuple[str, ...]:
     ]
     checks = " + ".join(word for field, word in _CHECKS.items() if validation.get(field))
     return name, checks or "encrypted only", ", ".join(names), context.get("sni", ""), shown
+
+
+def _some(addresses: list[str]) -> str:
+    return f"{', '.join(addresses[:3])}{f' and {len(addresses) - 3} more' if len(addresses) > 3 else ''}"
 
 
 def _text(matcher: Json) -> str:

@@ -91,10 +91,14 @@ def _lines(mistake: Mistake) -> Iterator[str]:
         yield click.style(f"    {what}", fg="cyan")
     if advice := remedy(finding):
         yield from (click.style(line, fg="green") for line in wrapped(advice, INDENT, INDENT))
+    yield from (click.style(line, dim=True) for line in _consequences(mistake))
+
+
+def _consequences(mistake: Mistake) -> Iterator[str]:
     for each in mistake.follows[:SHOWN_FOLLOWS]:
-        yield from (click.style(line, dim=True) for line in wrapped(_follow(each, finding), f"{INDENT}so ", f"{INDENT}   "))
+        yield from wrapped(_follow(each, mistake.finding), f"{INDENT}so ", f"{INDENT}   ")
     if len(mistake.follows) > SHOWN_FOLLOWS:
-        yield click.style(f"    and {len(mistake.follows) - SHOWN_FOLLOWS} more like these", dim=True)
+        yield f"{INDENT}and {len(mistake.follows) - SHOWN_FOLLOWS} more like these"
 
 
 def _headline(finding: Finding, place: str) -> Iterator[str]:

@@ -43,7 +43,7 @@ def _observed(tried: TargetResult, now: float) -> Observed | None:
     bad = [each for each in tried.endpoints if not each.passes]
     good = len(tried.endpoints) - len(bad)
     failed, succeeded = (now if bad else 0.0), (now if good else 0.0)
-    leaves = {leaf for each in tried.endpoints if (leaf := _leaf(each))}
+    leaves = set(filter(None, map(_leaf, tried.endpoints)))
     return Observed(
         Health.WORKING if not bad else Health.PARTLY_FAILING if good else Health.FAILING,
         failed,

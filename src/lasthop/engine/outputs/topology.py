@@ -77,6 +77,18 @@ def _listener_id(owner: Key, name: str) -> str:
     return f"{owner} {name}"
 
 
+def served_ports(g: Graph, gateways: Iterable[Key]) -> set[tuple[str, int, str]]:
+    """Returns address, port and transport of every listener that is to be served."""
+    return {
+        (address, listener.port, listener.transport)
+        for found in (gateway(g, key) for key in gateways)
+        if found is not None and found.accepted.status
+        for listener in found.listeners
+        if listener.served
+        for address in found.addresses
+    }
+
+
 def each_route(g: Graph, routes: Iterable[Key]) -> Iterator[RouteReport]:
     """Yields the routes that name a Gateway of ours."""
     for key in routes:
