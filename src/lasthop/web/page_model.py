@@ -111,12 +111,14 @@ class PageModel:
         listeners: dict[str, list[ListenerReport]] = {}
         for each in await in_slices(each_listener(graph, store.keys("Gateway"))):
             listeners.setdefault(each.gateway, []).append(each)
-        keys = (key for kind in ROUTE_KINDS for key in store.keys(kind))
         used = observations.routes()
-        routes = {
-            each.name: msgspec.structs.replace(each, rate=observations.per_second(each.key)[0]) if each.key in used else each
-            for each in await in_slices(each_route(graph, keys))
-        }
+
+        def with_rate(route: RouteReport) -> RouteReport:
+            rate = observations.per_second(route.key)[0] if route.key in used else 0.0
+            return msgspec.structs.replace(route, rate=rate) if rate else route
+
+        keys = (key for kind in ROUTE_KINDS for key in store.keys(kind))
+        routes = {each.name: each for each in await in_slices(map(with_rate, each_route(graph, keys)))}
         return await asyncio.to_thread(_known, routes, listeners, lines)
 
     async def picture(self, asked: Filter, *, at_once: bool = False) -> Picture:
