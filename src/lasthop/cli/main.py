@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "status": "Show the status of objects of a running gateway or a cluster.",
     "explain": "Explain what applies to an object, and why.",
     "audit": "Show how each backend is verified, and which certificates expire soon.",
-    "tap": "Show the requests of a running gateway, or what fails in a cluster, as it comes in.",
+    "tap": "Show the requests of a running gateway as they come in.",
     "top": "Show rate, errors and latency of a running gateway or a cluster, by route and by backend.",
     "probe": "Test the TLS connection to a backend, check by check.",
     "dashboard": "Open the page that shows every backend connection.",

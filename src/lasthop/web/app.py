@@ -27,7 +27,6 @@ from lasthop.web import page
 from lasthop.web.answers import Answers, Busy
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.engine_view import located
-from lasthop.web.envoy_config import envoy_config
 from lasthop.web.metrics import metrics
 from lasthop.web.page_model import PageModel
 from lasthop.web.probing import TooMany
@@ -179,7 +178,7 @@ async def _explain(request: web.Request) -> web.Response:
     key = Key(query.get("kind", ""), query.get("namespace", ""), query.get("name", ""))
 
     async def make() -> object:
-        found = await request.app[VIEW].explain(key, reads=bool(query.get("reads")))
+        found = await request.app[VIEW].explain(key)
         if found is None:
             raise web.HTTPNotFound(text=f"there is no {key}\n")
         return found
@@ -233,7 +232,7 @@ async def _envoy_config(request: web.Request) -> web.Response:
     """Returns what Envoy holds, only to the user whose gateway it is, by the socket: it has every address and header."""
     if not _by_socket(request):
         raise web.HTTPForbidden(text=BY_SOCKET.format("config dump"))
-    return await _answer(request, lambda: envoy_config(request.app[VIEW].proxies, request.query.get("gateway", "")))
+    return await _answer(request, lambda: request.app[VIEW].envoy_config(request.query.get("gateway", "")))
 
 
 BY_SOCKET: Final = "only the user of this gateway, or root, may ask that, by the admin socket: lasthop {} --dir DIR\n"

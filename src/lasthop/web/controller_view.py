@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import time
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import KINDS, has_status
 from lasthop.base.api.meta import Key
+from lasthop.edge.proxy.admin import AdminUnavailable
 from lasthop.edge.proxy.entry import AccessLogEntry
 from lasthop.edge.proxy.request_feed import RequestFeed
 from lasthop.edge.proxy.supervisor import Proxy
@@ -27,9 +29,9 @@ from lasthop.engine.plan.request import Request
 from lasthop.run.controller import Controller
 from lasthop.web import traffic
 from lasthop.web.engine_view import EngineView, Locate
-from lasthop.web.failures import RecentFailures
-from lasthop.web.history import with_history
+from lasthop.web.failures import RecentFailures, with_history
 from lasthop.web.readiness import Readiness, unapplied
+from lasthop.web.redaction import redacted
 from lasthop.web.traffic import TrafficReport
 
 
@@ -71,9 +73,17 @@ class ControllerView(EngineView):
         kinds = (each.kind for each in KINDS.values() if has_status(each))
         self._shared = {kind: Shared(functools.partial(self._documents, kind), version) for kind in kinds}
 
-    @property
-    def proxies(self) -> Mapping[Key, Proxy]:
-        return self._runtime.proxies
+    async def envoy_config(self, gateway: str = "") -> Json:
+        """Returns what the Envoy of each Gateway, or of one (`namespace/name`), holds, without private keys. One that does not
+        answer says why."""
+        found = {}
+        for key, proxy in sorted(self._runtime.proxies.items()):
+            if gateway in ("", key.path):
+                try:
+                    found[key.path] = await asyncio.to_thread(_config, await proxy.admin.config_dump())
+                except AdminUnavailable as error:
+                    found[key.path] = {"error": str(error)}
+        return found
 
     def failed(self, entry: AccessLogEntry) -> None:
         """Takes in a failed request."""
@@ -136,3 +146,7 @@ class ControllerView(EngineView):
 
     async def _documents(self, kind: str) -> list[Json]:
         return await in_slices(self.controller.statuses.documents(kind))
+
+
+def _config(body: bytes) -> Any:
+    return redacted(msgspec.json.decode(body))

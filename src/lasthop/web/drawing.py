@@ -7,12 +7,12 @@ to ask a browser where things are. Lengths are in sixteenths of the browser's fo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.topology import ListenerReport, RouteReport
 from lasthop.web.picture import Bundle, Choice, Line, Row, State
 
 T = TypeVar("T")
@@ -33,36 +33,6 @@ WAYS: Final = 2
 LISTENERS_SHOWN: Final = 10
 IDLE_SHOWN: Final = 10
 """Routes without a backend, and Gateways without a line, that are drawn."""
-
-
-class ListenerSeen(msgspec.Struct, frozen=True):
-    id: str
-    """As `Gateway shop/web https`."""
-    gateway: str
-    name: str
-    port: int
-    protocol: str
-    hostname: str
-    set: str = ""
-    """The ListenerSet that it belongs to."""
-    problem: str = ""
-    """Why it is not served."""
-    certificate: str = ""
-    not_after: float = 0.0
-    """Unix time; 0: there is no certificate."""
-
-
-class RouteSeen(msgspec.Struct, frozen=True):
-    key: Key
-    listeners: tuple[str, ...] = ()
-    gateways: tuple[str, ...] = ()
-    hostnames: tuple[str, ...] = ()
-    rate: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """As `HTTPRoute shop/web`."""
-        return str(self.key)
 
 
 class More(msgspec.Struct, frozen=True):
@@ -105,8 +75,8 @@ class Group(msgspec.Struct, frozen=True):
 
     gateway: str
     """Empty: bundles of several."""
-    listeners: tuple[Placed[ListenerSeen | More], ...]
-    routes: tuple[Placed[RouteSeen | More], ...]
+    listeners: tuple[Placed[ListenerReport | More], ...]
+    routes: tuple[Placed[RouteReport | More], ...]
     rows: tuple[Placed[Row], ...]
     attached: tuple[Link, ...]
     """From listeners to routes."""
@@ -130,17 +100,27 @@ def width(rate: float) -> float:
     return round(min(14.0, 1.5 + 2.5 * math.log10(1 + 10 * rate)), 1) if rate > 0 else 1.5
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownObjects(msgspec.Struct, frozen=True):
     """What a picture is drawn from beside the lines."""
 
-    routes: Mapping[str, RouteSeen]
-    listeners: Mapping[str, tuple[ListenerSeen, ...]]
+    routes: Mapping[str, RouteReport]
+    listeners: Mapping[str, tuple[ListenerReport, ...]]
     """By Gateway."""
     idle: Mapping[str, tuple[str, ...]] = {}
     """By Gateway: routes that lead to no backend."""
 
 
-def draw(choice: Choice, known: Known, *, whole: bool) -> tuple[Group, ...]:
+class RouteNode(NamedTuple):
+    """A route, or several, in the middle column."""
+
+    item: RouteReport | More
+    routes: tuple[str, ...]
+    """The route objects behind it."""
+    rows: list[int]
+    """The rows that it leads to."""
+
+
+def draw(choice: Choice, known: KnownObjects, *, whole: bool) -> tuple[Group, ...]:
     """Draws the chosen rows. `whole`: nothing is filtered out, so what leads nowhere is drawn too."""
     by_gateway: dict[str, list[Row]] = {}
     for row in choice.rows:
@@ -152,46 +132,52 @@ def draw(choice: Choice, known: Known, *, whole: bool) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda group: (not group.gateway, group.worst, group.gateway)))
 
 
-def _group(gateway: str, rows: list[Row], known: Known, *, whole: bool) -> Group:
-    leads: dict[str, list[int]] = {}
-    routes: dict[str, RouteSeen | More] = {}
-    behind: dict[str, tuple[str, ...]] = {}
-    """The route objects of each node in the middle column."""
-    for number, row in enumerate(rows):
-        for name, item, objects in _routes_of(row, known):
-            routes.setdefault(name, item)
-            behind.setdefault(name, objects)
-            leads.setdefault(name, []).append(number)
+def _group(gateway: str, rows: list[Row], known: KnownObjects, *, whole: bool) -> Group:
+    nodes = _middle(rows, known)
     if whole:
-        for name in known.idle.get(gateway, ())[:IDLE_SHOWN]:
-            routes[name], behind[name] = known.routes[name], (name,)
+        nodes |= {name: RouteNode(known.routes[name], (name,), []) for name in known.idle.get(gateway, ())[:IDLE_SHOWN]}
     placed_rows = _stack(rows, [TALL if _tall(row) else ROW for row in rows], None)
     height = _end(placed_rows)
-    names = sorted(routes, key=lambda name: (_mean(leads.get(name, ()), len(rows)), name))
-    wanted = [_mean([placed_rows[n].middle for n in leads.get(name, ())], height) for name in names]
-    ids = [row_id(row) for row in rows]
-    reached = [tuple(ids[n] for n in leads.get(name, ())) for name in names]
-    placed_routes = _stack([routes[name] for name in names], [ROUTE] * len(names), wanted, reached, height)
+    names = sorted(nodes, key=lambda name: (_mean(nodes[name].rows, len(rows)), name))
+    middle = [nodes[name] for name in names]
+    wanted = [_mean([placed_rows[n].middle for n in node.rows], height) for node in middle]
+    reached = [tuple(row_id(rows[n]) for n in node.rows) for node in middle]
+    placed_routes = _stack([node.item for node in middle], [ROUTE] * len(names), wanted, reached, height)
 
-    attached = _attachments(gateway, names, behind, known, whole=whole)
+    attached = _attachments(gateway, middle, known, whole=whole)
     placed_listeners, links = _listeners(attached, placed_routes, max(height, _end(placed_routes)))
-    led = tuple(
-        Link(placed_routes[at].middle, placed_rows[n].middle, _width(routes[name], rows[n]), (ids[n],), rows[n].state)
-        for at, name in enumerate(names)
-        for n in leads.get(name, ())
-    )
-    # The worst are drawn last, on top of the others.
-    led = tuple(sorted(led, key=lambda link: -link.state.rank if link.state else 0))
+    led = _led(middle, placed_routes, placed_rows)
     end = max(height, _end(placed_routes), _end(placed_listeners))
     return Group(gateway, placed_listeners, placed_routes, placed_rows, links, led, _ways(gateway, rows, known), end)
 
 
-def _ways(gateway: str, rows: Iterable[Row], known: Known) -> dict[str, tuple[str, ...]]:
+def _middle(rows: Sequence[Row], known: KnownObjects) -> dict[str, RouteNode]:
+    """Returns the nodes of the middle column that lead to rows, by name."""
+    nodes: dict[str, RouteNode] = {}
+    for number, row in enumerate(rows):
+        for name, item, objects in _routes_of(row, known):
+            nodes.setdefault(name, RouteNode(item, objects, [])).rows.append(number)
+    return nodes
+
+
+def _led(
+    nodes: Sequence[RouteNode], routes: Sequence[Placed[RouteReport | More]], rows: Sequence[Placed[Row]]
+) -> tuple[Link, ...]:
+    """Returns the lines from routes to rows; the worst are drawn last, on top of the others."""
+    found = [
+        Link(route.middle, rows[n].middle, _width(node.item, rows[n].item), (row_id(rows[n].item),), rows[n].item.state)
+        for node, route in zip(nodes, routes, strict=True)
+        for n in node.rows
+    ]
+    return tuple(sorted(found, key=lambda link: -link.state.rank if link.state else 0))
+
+
+def _ways(gateway: str, rows: Iterable[Row], known: KnownObjects) -> dict[str, tuple[str, ...]]:
     own = {each.id: each for each in known.listeners.get(gateway, ())}
     return {row.id: tuple(_way(row, own, known)) for row in rows if isinstance(row, Line)}
 
 
-def _way(line: Line, own: Mapping[str, ListenerSeen], known: Known) -> Iterable[str]:
+def _way(line: Line, own: Mapping[str, ListenerReport], known: KnownObjects) -> Iterable[str]:
     routes = [known.routes[name] for name in line.routes if name in known.routes]
     for route in routes[:WAYS]:
         ports = dict.fromkeys(f":{own[id].port} {own[id].hostname}".rstrip() for id in route.listeners if id in own)
@@ -204,7 +190,7 @@ def _tall(row: Row) -> bool:
     return isinstance(row, Line) and row.state in (State.FAILING, State.PARTLY) and len(row.words) > SHORT
 
 
-def _routes_of(row: Row, known: Known) -> Iterable[tuple[str, RouteSeen | More, tuple[str, ...]]]:
+def _routes_of(row: Row, known: KnownObjects) -> Iterable[tuple[str, RouteReport | More, tuple[str, ...]]]:
     """Yields the nodes in the middle column that lead to a row: name, node, and the route objects behind it."""
     lines = row.lines if isinstance(row, Bundle) else (row,)
     leading = dict.fromkeys(name for line in lines for name in line.routes)
@@ -218,32 +204,33 @@ def _routes_of(row: Row, known: Known) -> Iterable[tuple[str, RouteSeen | More, 
 
 
 def _attachments(
-    gateway: str, names: Sequence[str], behind: Mapping[str, tuple[str, ...]], known: Known, *, whole: bool
-) -> list[tuple[ListenerSeen | More, tuple[int, ...]]]:
+    gateway: str, nodes: Sequence[RouteNode], known: KnownObjects, *, whole: bool
+) -> list[tuple[ListenerReport | More, tuple[int, ...]]]:
     """Returns the listeners, each with the nodes of the middle column that are attached to it."""
-    own = {each.id: each for each in known.listeners.get(gateway, ())}
-    if not gateway:
-        own = {each.id: each for listeners in known.listeners.values() for each in listeners}
-    used: dict[str, dict[int, None]] = {}
-    for at, name in enumerate(names):
-        for route in behind[name]:
-            for listener in known.routes[route].listeners:
-                if listener in own:
-                    used.setdefault(listener, {})[at] = None
-    ordered = list(used)
-    if whole:
-        ordered += [id for id in own if id not in used]
+    of = known.listeners if not gateway else {gateway: known.listeners.get(gateway, ())}
+    own = {each.id: each for listeners in of.values() for each in listeners}
+    used = _used(nodes, known, own)
+    ordered = list(dict.fromkeys((*used, *own))) if whole else list(used)
     shown, more = ordered[:LISTENERS_SHOWN], ordered[LISTENERS_SHOWN:]
-    found: list[tuple[ListenerSeen | More, tuple[int, ...]]] = [(own[id], tuple(used.get(id, ()))) for id in shown]
+    found: list[tuple[ListenerReport | More, tuple[int, ...]]] = [(own[id], tuple(used.get(id, ()))) for id in shown]
     if more:
         ends = dict.fromkeys(at for id in more for at in used.get(id, ()))
         found.append((More(len(more), "more listeners"), tuple(ends)))
     return found
 
 
+def _used(nodes: Sequence[RouteNode], known: KnownObjects, own: Collection[str]) -> dict[str, dict[int, None]]:
+    """Returns the listeners that routes are attached to, each with the places of their nodes, in order."""
+    used: dict[str, dict[int, None]] = {}
+    for at, node in enumerate(nodes):
+        for id in (id for route in node.routes for id in known.routes[route].listeners if id in own):
+            used.setdefault(id, {})[at] = None
+    return used
+
+
 def _listeners(
-    attached: list[tuple[ListenerSeen | More, tuple[int, ...]]], routes: Sequence[Placed[RouteSeen | More]], height: int
-) -> tuple[tuple[Placed[ListenerSeen | More], ...], tuple[Link, ...]]:
+    attached: list[tuple[ListenerReport | More, tuple[int, ...]]], routes: Sequence[Placed[RouteReport | More]], height: int
+) -> tuple[tuple[Placed[ListenerReport | More], ...], tuple[Link, ...]]:
     attached = sorted(attached, key=lambda each: (isinstance(each[0], More), _mean(each[1], len(routes))))
     wanted = [_mean([routes[at].middle for at in ends], height) for _, ends in attached]
     if len(wanted) == 1:
@@ -258,11 +245,11 @@ def _listeners(
     return placed, links
 
 
-def _route_width(route: RouteSeen | More) -> float:
-    return width(route.rate) if isinstance(route, RouteSeen) else width(0)
+def _route_width(route: RouteReport | More) -> float:
+    return width(route.rate) if isinstance(route, RouteReport) else width(0)
 
 
-def _width(route: RouteSeen | More, row: Row) -> float:
+def _width(route: RouteReport | More, row: Row) -> float:
     """Returns how thick a line is. A route's share in a hop that others lead to as well is not known; it is at most what the
     route has."""
     rate = row.rate

@@ -13,6 +13,7 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import KINDS
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import RejectedPolicy
+from lasthop.base.api.route_kinds import REQUEST_KINDS
 from lasthop.edge.probe.result import ProbeResult
 from lasthop.edge.slices import in_slices, step_by_step
 from lasthop.engine.engine import Engine
@@ -23,7 +24,6 @@ from lasthop.engine.outputs.explain.explain import request_answers, tree
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.request import Request
 from lasthop.engine.plan.upstream import Endpoint
-from lasthop.engine.resolve.routing.routes import PROTOCOLS
 
 Locate = Callable[..., tuple[str, int] | None]
 
@@ -74,13 +74,13 @@ class EngineView:
         certificates = await in_slices(placed(each, place) for each in await self.certificates())
         return Audit(tuple(hops), tuple(certificates), inputs(await in_slices(each_input(self.engine.store))))
 
-    async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
-        return await step_by_step(tree(self.engine.graph, key, self.locate, reads=reads))
+    async def explain(self, key: Key) -> Json | None:
+        return await step_by_step(tree(self.engine.graph, key, self.locate))
 
     async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
         keys, store = sorted(self.engine.store.keys("Gateway")), self.engine.store
         gateways = [key for key in keys if gateway in ("", key.path, key.name)]
-        routes = [key for kind in PROTOCOLS for key in sorted(store.keys(kind))]
+        routes = [key for kind in REQUEST_KINDS for key in sorted(store.keys(kind))]
         return await step_by_step(request_answers(self.engine.graph, gateways, routes, request, self.locate))
 
     async def probe(self, key: Key, address: str) -> ProbeResult:

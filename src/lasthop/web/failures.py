@@ -1,4 +1,4 @@
-"""Remembers the last failures, the same one once with a count, so that a page can show them as they come in."""
+"""The last failed requests: those that the page shows, each kind once with a count, and those like an explained request."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from typing import Final
 
 import msgspec
 
+from lasthop.base.api.documents import Json
+from lasthop.base.api.meta import Key
+from lasthop.base.text.printable import printable
+from lasthop.edge.observe.observations import Observations
 from lasthop.edge.proxy.entry import AccessLogEntry
+from lasthop.edge.proxy.request_feed import RequestFeed
 from lasthop.engine.plan.upstream import Hop
 from lasthop.web.picture import Line, line_id
 
 KEPT: Final = 50
+PATH: Final = 80
+"""Characters of a path that are shown."""
+EXPLAINED: Final = 3
+"""Failures that the explanation of a request lists."""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -38,19 +47,23 @@ class RecentFailures:
         """The last to fail last."""
 
     def add(self, entry: AccessLogEntry, now: float) -> None:
-        why = entry.why or f"the backend answered {entry.grpc_status or entry.status or ''}".rstrip()
         status = entry.grpc_status or (str(entry.status) if entry.status else "")
+        why = entry.why or f"the backend answered {status}".rstrip()
         route, cluster, endpoint = entry.route or "", entry.upstream_cluster or "", entry.upstream_host or ""
         key = (route, cluster, endpoint, status, why)
         known = self._failed.pop(key, None)
-        request = f"{entry.method or ''} {entry.authority or ''}{entry.path or ''}".strip()
-        self._failed[key] = Failed(now, known.count + 1 if known else 1, why, _line(cluster), route, endpoint, request, status)
+        count = known.count + 1 if known else 1
+        self._failed[key] = Failed(now, count, why, _line(cluster), route, endpoint, _request(entry), status)
         if len(self._failed) > KEPT:
             del self._failed[next(iter(self._failed))]
 
     def last(self) -> list[Failed]:
         """Returns them, the last to fail first."""
         return list(reversed(self._failed.values()))
+
+
+def _request(entry: AccessLogEntry) -> str:
+    return f"{entry.method or ''} {entry.authority or ''}{entry.path or ''}".strip()
 
 
 def _line(cluster: str) -> str:
@@ -77,3 +90,57 @@ def latest(recent: Iterable[Failed], observed: Iterable[Failed]) -> list[Failed]
     known = {(each.line, each.endpoint) for each in found}
     found += (each for each in observed if (each.line, each.endpoint) not in known)
     return sorted(found, key=lambda each: -each.last)[:KEPT]
+
+
+# --- of a request that is explained ----------------------------------------------------------------------------------
+
+
+def with_history(answer: Json, observations: Observations, feed: RequestFeed | None) -> Json:
+    """Returns the answer with lines about its route at the end of its explanation."""
+    key = Key.parse(answer.get("route") or "")
+    if key is None:
+        return answer
+    failed = _distinct(each for each in feed.failed(answer["route"]) if _alike(each, answer)) if feed else []
+    lines = [*_traffic(observations, key), *map(_failure, failed)]
+    explanation = {**answer["explanation"], "because": [*answer["explanation"].get("because", ()), *lines]}
+    recent = [
+        {"time": each.time, "method": each.method, "path": each.path, "status": each.status, "why": each.why}
+        for each in failed
+    ]
+    return {**answer, "explanation": explanation, "last_failures": recent}
+
+
+def _alike(entry: AccessLogEntry, answer: Json) -> bool:
+    """Returns whether a request went where this one would: to one of its backends, or if it has none, for the same path."""
+    hop = Hop.parse(entry.upstream_cluster or "")
+    to = {(each.get("backend"), each.get("port")) for each in answer.get("backends", ()) if each.get("backend")}
+    if to:
+        return hop is not None and (str(hop.backend), hop.port) in to
+    return hop is None and (entry.path or "").partition("?")[0] == answer.get("path")
+
+
+def _distinct(failed: Iterable[AccessLogEntry]) -> list[AccessLogEntry]:
+    """Returns the latest of each kind of failure."""
+    kinds: dict[tuple[object, ...], AccessLogEntry] = {}
+    for each in failed:
+        kinds.setdefault((each.status, each.why, each.upstream_cluster), each)
+    return list(kinds.values())[:EXPLAINED]
+
+
+def _traffic(observations: Observations, route: Key) -> Iterator[Json]:
+    total, rate = observations.route(route), observations.rate(route)
+    if not total.requests:
+        yield {"text": "observed: no request has come to this route yet"}
+        return
+    share = f", {rate.errors / rate.requests:.0%} of them failed" if rate.requests else ""
+    slow = f", p99 {rate.p99 * 1000:,.0f} ms" if rate.p99 is not None else ""
+    since = f"{total.requests:,} requests to this route so far, {total.errors:,} with 5xx"
+    yield {"text": f"observed: {since}; {rate.requests:,.1f} a second lately{share}{slow}"}
+
+
+def _failure(entry: AccessLogEntry) -> Json:
+    hop = Hop.parse(entry.upstream_cluster or "")
+    to = f" to {hop.backend}:{hop.port}" if hop else ""
+    asked = f"{entry.method or 'connection'} {(entry.path or entry.authority or '')[:PATH]}"
+    why = f": {entry.why}" if entry.why else ", the backend's own answer"
+    return {"text": printable(f"failed at {entry.time}: {entry.status or 'closed'} {asked}{to}{why}"), "state": "bad"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from typing import Final
 
@@ -25,9 +25,9 @@ from lasthop.engine.outputs.audit.observed import observed
 from lasthop.engine.outputs.envoy.resource import type_name
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.upstream import Hop
+from lasthop.run.controller import Controller
 from lasthop.web.controller_view import ControllerView
-from lasthop.web.metric_families import BACKEND, backend_labels, counter, gauge
-from lasthop.web.traffic_metrics import each_row, traffic_metrics
+from lasthop.web.traffic_metrics import BACKEND, Samples, backend_labels, counter, each_row, gauge, traffic_metrics
 
 disable_created_metrics()  # the time of a counter's first increment is a second series for each
 
@@ -58,10 +58,21 @@ def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
     yield gauge("lasthop_objects", "Objects that are known, by kind.", ("kind",), objects)
     counted = Counter((str(each.severity), each.reason) for each in findings)
     yield gauge("lasthop_findings", "Problems found in the objects.", ("severity", "reason"), counted.items())
+    yield from _sent(controller)
+    yield from _gateways(controller)
+    yield from controller.metrics.collect()
+
+
+def _sent(controller: Controller) -> Iterator[Metric]:
+    """Yields how much was sent to proxies."""
     for name in ("responses", "resources", "removals", "bytes", "acks", "nacks"):
         by_type = ((type_name(type_url), each) for type_url, each in controller.server.traffic.items())
         samples = (((type,), getattr(each, name)) for type, each in by_type)
         yield counter(f"lasthop_xds_{name}", f"xDS {name}, by type.", ("type",), samples)
+
+
+def _gateways(controller: Controller) -> Iterator[Metric]:
+    """Yields how each Gateway and its proxies are doing."""
     gateways = sorted(controller.fleet.gateways.items())
     states = [((key.path,), controller.server.state(key)) for key, _ in gateways]
     clients = ((name, state.proxies) for name, state in states)
@@ -77,7 +88,6 @@ def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
     programmed = (((key.path,), bool(state.ports or state.udp_ports)) for key, state in known)
     help = "Whether some port of the Gateway is served as it is written now."
     yield gauge("lasthop_gateway_programmed", help, ("gateway",), programmed)
-    yield from controller.metrics.collect()
 
 
 def _verification(hops: list[HopReport], weakened: list[Hop]) -> Iterator[Metric]:
@@ -94,30 +104,30 @@ def _verification(hops: list[HopReport], weakened: list[Hop]) -> Iterator[Metric
 
 def certificates_metric(found: list[CertificateReport]) -> Metric:
     """Returns those that objects hold. Several with one subject are one series, that of the first to end."""
-    series: dict[tuple[str, ...], float] = {}
-    held: Counter[Key] = Counter()
-    for each in (each for each in found if each.role in ROLES):
-        labels = (ROLES[each.role], *each.holder, each.subject[:SUBJECT])
-        if labels not in series and held[each.holder] < PER_HOLDER:
-            held[each.holder] += 1
-            series[labels] = each.not_after
+    held = (((ROLES[each.role], *each.holder), each) for each in found if each.role in ROLES)
     help = "When a certificate of a listener, a client certificate, a CA or a pinned certificate ends."
     names = ("role", "kind", "namespace", "name", "subject")
-    return gauge("lasthop_certificate_expiry_timestamp_seconds", help, names, series.items())
+    return gauge("lasthop_certificate_expiry_timestamp_seconds", help, names, _expiries(held))
 
 
 def revocations_metric(found: list[CertificateReport]) -> Metric:
     """Returns when revocation lists are due: a family of its own, because most are due every few days."""
+    held = ((tuple(each.holder), each) for each in found if each.role is Role.REVOCATIONS)
+    help = "When the next revocation list of a CA is due; without it connections that need it fail."
+    names = ("kind", "namespace", "name", "issuer")
+    return gauge("lasthop_revocation_list_next_update_timestamp_seconds", help, names, _expiries(held))
+
+
+def _expiries(found: Iterable[tuple[tuple[str, ...], CertificateReport]]) -> Samples:
+    """Returns the first `PER_HOLDER` of each object, by the given labels and the subject."""
     series: dict[tuple[str, ...], float] = {}
     held: Counter[Key] = Counter()
-    for each in (each for each in found if each.role is Role.REVOCATIONS):
-        labels = (*each.holder, each.subject[:SUBJECT])
+    for holder, each in found:
+        labels = (*holder, each.subject[:SUBJECT])
         if labels not in series and held[each.holder] < PER_HOLDER:
             held[each.holder] += 1
             series[labels] = each.not_after
-    help = "When the next revocation list of a CA is due; without it connections that need it fail."
-    names = ("kind", "namespace", "name", "issuer")
-    return gauge("lasthop_revocation_list_next_update_timestamp_seconds", help, names, series.items())
+    return series.items()
 
 
 async def metrics(view: ControllerView) -> bytes:

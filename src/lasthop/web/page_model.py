@@ -4,7 +4,7 @@ event loop."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,25 +13,27 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import SERVICE_GROUPS
 from lasthop.base.api.meta import Key
 from lasthop.base.api.route_kinds import ROUTE_KINDS
+from lasthop.edge.observe.observations import Observations, merged
 from lasthop.edge.probe.result import ProbeResult
 from lasthop.edge.slices import Shared, in_slices
 from lasthop.engine.outputs.audit.audit import placed
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
-from lasthop.engine.outputs.audit.observed import hops_of, leaves
+from lasthop.engine.outputs.audit.observed import hops_of, leaves, with_figures
 from lasthop.engine.outputs.findings.root_causes import Mistake, mistakes
 from lasthop.engine.outputs.status.summary import Summary, summary
+from lasthop.engine.outputs.topology import ListenerReport, RouteReport, deciding_objects, each_listener, each_route
 from lasthop.engine.plan.finding import Severity
 from lasthop.engine.plan.upstream import Hop
-from lasthop.engine.resolve.policies.judgement import validation_of
+from lasthop.engine.resolve.hops.observed import seen_now
+from lasthop.engine.store.graph import Graph
 from lasthop.web.controller_view import ControllerView
-from lasthop.web.drawing import Group, Known, ListenerSeen, More, RouteSeen, draw
+from lasthop.web.drawing import Group, KnownObjects, More, draw
 from lasthop.web.engine_view import located
 from lasthop.web.failures import Failed, latest, observed_failures
-from lasthop.web.picture import Choice, Filter, Line, choose
+from lasthop.web.picture import Choice, Filter, Line, choose, line
 from lasthop.web.probing import Probes
 from lasthop.web.redaction import without_secrets
-from lasthop.web.sightings import each_listener, each_route, sighted
 
 AGE: Final = 1.0
 """Seconds that lines may be old while there is traffic, however many pages are open."""
@@ -46,7 +48,7 @@ class Material(msgspec.Struct, frozen=True):
 
     lines: tuple[Line, ...]
     """In their order."""
-    known: Known
+    known: KnownObjects
     mistakes: tuple[Mistake, ...]
     certificates: tuple[CertificateReport, ...]
     """Those that objects hold and those that backends have shown, the first to expire first."""
@@ -101,14 +103,22 @@ class PageModel:
             self._hops = await in_slices(map(hops_of, reports))
             self._reports = reports
         pairs = zip(reports, self._hops, strict=True)
-        found = await in_slices(sighted(graph, observations, report, hops) for report, hops in pairs)
+        found = await in_slices(_observed_line(graph, observations, report, hops) for report, hops in pairs)
         return await asyncio.to_thread(_in_order, found)
 
-    async def _make_known(self, lines: Sequence[Line]) -> Known:
-        listeners: dict[str, list[ListenerSeen]] = {}
-        for each in await in_slices(each_listener(self.engine)):
+    async def _make_known(self, lines: Sequence[Line]) -> KnownObjects:
+        graph, store, observations = self.engine.graph, self.engine.store, self.view.controller.observations
+        listeners: dict[str, list[ListenerReport]] = {}
+        for each in await in_slices(each_listener(graph, store.keys("Gateway"))):
             listeners.setdefault(each.gateway, []).append(each)
-        routes = {each.name: each for each in await in_slices(each_route(self.engine, self.view.controller.observations))}
+        used = observations.routes()
+
+        def with_rate(route: RouteReport) -> RouteReport:
+            rate = observations.per_second(route.key)[0] if route.key in used else 0.0
+            return msgspec.structs.replace(route, rate=rate) if rate else route
+
+        keys = (key for kind in ROUTE_KINDS for key in store.keys(kind))
+        routes = {each.name: each for each in await in_slices(map(with_rate, each_route(graph, keys)))}
         return await asyncio.to_thread(_known, routes, listeners, lines)
 
     async def picture(self, asked: Filter, *, at_once: bool = False) -> Picture:
@@ -163,22 +173,13 @@ class PageModel:
         if found is None:
             return None
         ruling = self._ruling(found)
-        first = [key for key in ruling if key.kind in ("BackendTLSPolicy", "XBackend", *SERVICE_GROUPS)][:1]
-        routes = [key for key in ruling if key.kind in ROUTE_KINDS]
-        explained = [(key, tree) for key in (*first, *routes) if (tree := await self.view.explain(key))]
+        explained = [(key, tree) for key in _worth_explaining(ruling) if (tree := await self.view.explain(key))]
         documents = await in_slices((key, self._place(key), self._written(key)) for key in ruling)
-        return Detail(found, tuple(explained), tuple((key, place, text) for key, place, text in documents if text))
+        return Detail(found, tuple(explained), tuple(each for each in documents if each[2]))
 
     def _ruling(self, found: Line) -> list[Key]:
-        """Returns the objects that decide how the hop is connected, the one that decides most first. No Secret."""
         report = msgspec.structs.replace(found.report, routes=found.report.routes[:RULING_ROUTES])
-        keys = list(report.objects)
-        for owner in [key for key in keys if key.kind in ("BackendTLSPolicy", "XBackend")]:
-            validation = validation_of(self.engine.graph, owner)
-            for ref in validation.ca_certificate_refs if validation else ():
-                keys.append(Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else owner.namespace, ref.name))
-        keys.append(report.gateway)
-        return [key for key in dict.fromkeys(keys) if key.kind != "Secret"]
+        return deciding_objects(self.engine.graph, report)
 
     def _place(self, key: Key) -> str:
         place = self.view.locate(key)
@@ -192,6 +193,20 @@ class PageModel:
     async def _probe(self, id: str) -> ProbeResult | None:
         found = await self.line(id)
         return await self.view.probe_hop(found.report) if found else None
+
+
+def _observed_line(g: Graph, observations: Observations, report: HopReport, hops: Iterable[Hop]) -> Line:
+    """Returns the line of a hop with what has been observed on it; the protocols of a port are one line."""
+    found = {hop: seen_now(g, hop, seen) for hop in hops if (seen := observations.seen(hop))}
+    if not found:
+        return line(report)
+    return line(with_figures(g, report, found), merged(list(found.values())), observations.per_second(*found))
+
+
+def _worth_explaining(keys: Sequence[Key]) -> list[Key]:
+    """Returns the object that decides how the hop is connected, and the routes."""
+    first = [key for key in keys if key.kind in ("BackendTLSPolicy", "XBackend", *SERVICE_GROUPS)][:1]
+    return first + [key for key in keys if key.kind in ROUTE_KINDS]
 
 
 def _line(made: Material, id: str) -> Line | None:
@@ -214,13 +229,13 @@ def _in_order(found: list[Line]) -> tuple[Line, ...]:
     return tuple(kept.values())
 
 
-def _known(routes: dict[str, RouteSeen], listeners: dict[str, list[ListenerSeen]], lines: Sequence[Line]) -> Known:
+def _known(routes: dict[str, RouteReport], listeners: dict[str, list[ListenerReport]], lines: Sequence[Line]) -> KnownObjects:
     leading = {name for each in lines for name in each.routes}
     idle: dict[str, list[str]] = {}
     for name in routes.keys() - leading:
         for gateway in routes[name].gateways:
             idle.setdefault(gateway, []).append(name)
-    return Known(
+    return KnownObjects(
         routes,
         {gateway: tuple(found) for gateway, found in listeners.items()},
         {gateway: tuple(sorted(names)) for gateway, names in idle.items()},

@@ -1,11 +1,11 @@
-"""Removes what is secret from documents that people pass on: Envoy's configuration, objects."""
+"""Removes secrets from documents that people pass on: Envoy's configuration, objects, the contents of ConfigMaps."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Final
 
-from lasthop.web.contents import without_contents
+from lasthop.base.api.documents import Json
 
 REDACTED: Final = "[redacted]"
 SECRET_FIELDS: Final = frozenset(
@@ -32,6 +32,8 @@ SENT_FIELDS: Final = frozenset({"initialMetadata", "headersToAdd", "requestHeade
 """Headers that a gateway adds to what it sends: a collector's or a backend's key, whatever name that vendor has given it."""
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """An annotation that repeats the whole object, a Secret's data too."""
+PUBLIC: Final = re.compile(r"(\s*-----BEGIN (CERTIFICATE|X509 CRL)-----[A-Za-z0-9+/=\s]*-----END \2-----)*\s*")
+"""Certificates, and nothing beside them: a ConfigMap may hold anything, a private key too if someone errs."""
 PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 
@@ -70,3 +72,16 @@ def without_secrets(document: dict[str, Any]) -> dict[str, Any]:
         document = {**document, "data": dict.fromkeys(data, REDACTED)}
     found: dict[str, Any] = redacted(without_contents(document))
     return found
+
+
+def without_contents(document: Json) -> Json:
+    """Returns the keys and sizes of a ConfigMap, and its CA certificates. Other kinds come back as they are."""
+    if document.get("kind") != "ConfigMap" or not isinstance(data := document.get("data"), dict):
+        return document
+    return {**document, "data": {key: _shown(key, text) for key, text in data.items()}}
+
+
+def _shown(key: str, text: str) -> str:
+    if key == "ca.crt" and PUBLIC.fullmatch(text):
+        return text
+    return f"<{len(text.encode())} bytes, not shown>"

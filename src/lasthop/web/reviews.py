@@ -14,7 +14,8 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
@@ -28,7 +29,6 @@ from lasthop.base.text.printable import clean
 from lasthop.edge.kubernetes.objects import read_object
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.what_if import IN_ORDER, OPERATORS, Rehearsal, Verdict, hop_words
-from lasthop.web.turns import Full, Turns
 
 T = TypeVar("T")
 WITHIN: Final = 2.0
@@ -59,7 +59,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-class Request(msgspec.Struct, frozen=True, rename="camel"):
+class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
     uid: Name
     kind: GroupVersionKind
     operation: str
@@ -69,7 +69,7 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Review(msgspec.Struct, frozen=True):
-    request: Request
+    request: AdmissionRequest
 
 
 class NotJudged(Exception):
@@ -92,7 +92,7 @@ class Reviews:
         self._rehearsal, self._live, self._namespaces, self._clock = rehearsal, live, namespaces, clock
         # One thread: rehearsals take turns, and the event loop has its own however long one of their steps takes.
         self._thread = ThreadPoolExecutor(1, "rehearsal")
-        self._reading, self._judging = Turns(READ, READ_EACH, WAITING), Turns(1, 1, READ_EACH)
+        self._reading, self._judging = CallerTurns(READ, READ_EACH, WAITING), CallerTurns(1, 1, READ_EACH)
 
     async def warm_up(self) -> None:
         """Takes in everything there is, before anybody waits for an answer."""
@@ -113,11 +113,9 @@ class Reviews:
     async def _judge(self, caller: str, body: bytes, end: float) -> Json:
         async with self._judging.turn(caller):
             request = await self._in_thread(partial(_decoded, body))
-            kind = KINDS.get(request.kind.kind)
-            watched = not self._namespaces or not request.namespace or request.namespace in self._namespaces
-            if kind is None or kind.group != request.kind.group or not watched or not request.name:
+            key = self._concerned(request)
+            if key is None:
                 return _answer(request.uid)
-            key = Key(request.kind.kind, request.namespace if kind.namespaced else "", request.name)
             obj = await self._in_thread(partial(_candidate, request, key)) if request.operation != "DELETE" else None
             verdict = await self._run(self._rehearsal.edit(key, obj), end)
         if verdict != IN_ORDER:
@@ -128,6 +126,14 @@ class Reviews:
         if verdict.not_judged and not verdict.refused and key.kind not in OPERATORS:
             raise NotJudged(f"it may verify less: {_not_compared(verdict)}")
         return _judged(request.uid, key, verdict)
+
+    def _concerned(self, request: AdmissionRequest) -> Key | None:
+        """Returns the object of a request; None if it is of another kind, or not watched."""
+        kind = KINDS.get(request.kind.kind)
+        watched = not self._namespaces or not request.namespace or request.namespace in self._namespaces
+        if kind is None or kind.group != request.kind.group or not watched or not request.name:
+            return None
+        return Key(request.kind.kind, request.namespace if kind.namespaced else "", request.name)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -150,14 +156,14 @@ class Reviews:
         return await self._in_thread(run)
 
 
-def _decoded(body: bytes) -> Request:
+def _decoded(body: bytes) -> AdmissionRequest:
     try:
         return msgspec.json.decode(body, type=Review).request
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadReview(f"this is no AdmissionReview of {API_VERSION}: {error}") from None
 
 
-def _candidate(request: Request, key: Key) -> Object | None:
+def _candidate(request: AdmissionRequest, key: Key) -> Object | None:
     if (size := len(bytes(request.object))) > LARGEST_OBJECT:
         raise BadReview(f"the object has {size} bytes, more than the API server takes")
     try:
@@ -172,16 +178,23 @@ def _candidate(request: Request, key: Key) -> Object | None:
 def _judged(uid: str, key: Key, verdict: Verdict) -> Json:
     """Tells what concerns the namespace of the edit. Whoever reaches the port may ask, so of what is in other namespaces an
     answer says only how much it is."""
-    changed = (*verdict.weaker, *verdict.other_trust)
-    hops = [each for each in changed if key.namespace in (each.gateway.namespace, each.backend.namespace)]
-    found = [each for each in verdict.introduced if each.object is None or each.object.namespace in ("", key.namespace)]
-    texts = [*map(hop_words, hops), *map(str, found)]
-    if hidden := len(changed) + len(verdict.introduced) - len(texts):
+    texts = list(_concerning(verdict, key.namespace))
+    if hidden := len(verdict.weaker) + len(verdict.other_trust) + len(verdict.introduced) - len(texts):
         texts.append(f"{hidden} more in other namespaces; see lasthop check")
     if verdict.not_judged:
         texts.append(_not_compared(verdict))
     refused = verdict.refused if key.namespace else verdict.refused and (ELSEWHERE,)
     return _answer(uid, [f"lasthop: {text}" for text in texts], refused)
+
+
+def _concerning(verdict: Verdict, namespace: str) -> Iterator[str]:
+    """Yields what concerns a namespace or cluster-scoped objects."""
+    for hop in (*verdict.weaker, *verdict.other_trust):
+        if namespace in (hop.gateway.namespace, hop.backend.namespace):
+            yield hop_words(hop)
+    for finding in verdict.introduced:
+        if finding.object is None or finding.object.namespace in ("", namespace):
+            yield str(finding)
 
 
 def _not_compared(verdict: Verdict) -> str:
@@ -205,3 +218,59 @@ def _short(text: str, longest: int = LONGEST) -> str:
     """Returns a text as one line: it becomes a header of the API server's answer."""
     line = " ".join(clean(text).split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+class Full(Exception):
+    """A caller has as many waiting as it may; the text says how many."""
+
+
+class CallerTurns:
+    """Lets a few callers work at a time: each has a queue of its own, and callers take turns."""
+
+    def __init__(self, at_once: int, each: int, waiting: int) -> None:
+        """`at_once`: how many work; `each`: how many of them for one caller; `waiting`: how many of one caller wait."""
+        self._at_once, self._each, self._most = at_once, each, waiting
+        self._working: Counter[str] = Counter()
+        self._queues: dict[str, deque[asyncio.Future[None]]] = {}
+        """Of callers with something in it, the next to have a turn first."""
+
+    def __repr__(self) -> str:
+        return f"<CallerTurns: {self._working.total()} working, {sum(map(len, self._queues.values()))} waiting>"
+
+    @contextlib.asynccontextmanager
+    async def turn(self, caller: str) -> AsyncIterator[None]:
+        """Waits for a turn. Who gives up waiting (a timeout) leaves the queue. Raises Full."""
+        queue = self._queues.setdefault(caller, deque())
+        if len(queue) >= self._most:
+            raise Full(f"{self._most} requests wait already")
+        place = asyncio.get_running_loop().create_future()
+        queue.append(place)
+        self._admit()
+        try:
+            await place
+            yield
+        finally:
+            if place.done() and not place.cancelled():
+                self._working[caller] -= 1
+            else:
+                self._leave(caller, place)
+            self._working += Counter()  # without those that have none
+            self._admit()
+
+    def _admit(self) -> None:
+        while self._working.total() < self._at_once:
+            caller = next((each for each in self._queues if self._working[each] < self._each), None)
+            if caller is None:
+                return
+            place = self._queues[caller][0]
+            self._leave(caller, place)
+            if not place.cancelled():  # else its task has not had its turn to leave
+                self._working[caller] += 1
+                place.set_result(None)
+
+    def _leave(self, caller: str, place: asyncio.Future[None]) -> None:
+        queue = self._queues.pop(caller, deque())
+        with contextlib.suppress(ValueError):  # it has left already
+            queue.remove(place)
+        if queue:
+            self._queues[caller] = queue

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.proxy.entry import AccessLogEntry, document
-from lasthop.edge.proxy.request_feed import RequestFeed, TooManyReaders
+from lasthop.edge.proxy.request_feed import FeedReader, RequestFeed, TooManyReaders
 from lasthop.engine.plan.upstream import Hop
 
 ALIVE: Final = 5.0
@@ -28,19 +28,29 @@ async def tap(request: web.Request, feed: RequestFeed | None) -> web.StreamRespo
             await response.prepare(request)
             await response.write(b"{}\n")
             while True:
-                try:
-                    async with asyncio.timeout(ALIVE):
-                        found, missed = await reader.read()
-                except TimeoutError:
-                    found, missed = [], 0
+                found, missed = await _read(reader)
                 kept = [each for each in found if wanted(each, failed=bool(failed), route=route, backend=backend)]
-                lines = [msgspec.json.encode(document(each)) for each in kept]
-                lines += [msgspec.json.encode({"missed": missed})] if missed else []
-                await response.write(b"".join(line + b"\n" for line in lines or [b"{}"]))
+                await response.write(_lines(kept, missed))
     except TooManyReaders as error:
         raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
     except (ConnectionError, asyncio.CancelledError):
         return response
+
+
+async def _read(reader: FeedReader) -> tuple[list[AccessLogEntry], int]:
+    """Returns the next requests and how many were missed; nothing if none comes for a while."""
+    try:
+        async with asyncio.timeout(ALIVE):
+            return await reader.read()
+    except TimeoutError:
+        return [], 0
+
+
+def _lines(entries: list[AccessLogEntry], missed: int) -> bytes:
+    """Returns a line for each request; an empty object as a sign of life."""
+    found: list[object] = [document(each) for each in entries]
+    found += [{"missed": missed}] if missed else []
+    return b"".join(msgspec.json.encode(each) + b"\n" for each in found or [{}])
 
 
 def wanted(entry: AccessLogEntry, *, failed: bool, route: str, backend: str) -> bool:

@@ -209,7 +209,7 @@ def _escaped(value: str) -> str:
 
 def as_sarif(report: ImportReport) -> str:
     rules = {
-        str(category): sarif.Rule(
+        str(category): sarif.SarifRule(
             title, "See the message.", SARIF_LEVELS[SEVERITIES[category]], SARIF_SEVERITIES[SEVERITIES[category]]
         )
         for category, title in MEANING.items()

@@ -11,7 +11,7 @@ import click
 
 from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Key
-from lasthop.cli.stdin import read_stdin
+from lasthop.cli.views.selection import read_stdin
 from lasthop.edge.kubernetes.client import Client, path_of
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.edge.sources.files.folder import FilesError, TooLarge, Unreadable, read, scan

@@ -16,7 +16,7 @@ from aiohttp import web
 from click.testing import CliRunner
 
 from lasthop.cli.doctor import machine
-from lasthop.cli.doctor.result import Verdict
+from lasthop.cli.doctor.result import CheckState
 from lasthop.cli.main import main
 from tests.folders import BASE, lasthop
 from tests.ports import free_port
@@ -69,19 +69,19 @@ def test_a_folder_with_a_broken_file_says_where_to_look(tmp_path: Path) -> None:
 def test_a_clock_of_the_past_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 1000.0)
     (found,) = [each for each in machine.machine(None) if each.what == "clock"]
-    assert found.verdict is Verdict.FAILED
+    assert found.verdict is CheckState.FAILED
 
 
 def test_few_watches_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "WATCHES", 10**9)
     (found,) = [each for each in machine.machine(None) if each.what == "inotify"]
-    assert (found.verdict, "every 10 s" in found.found) == (Verdict.WARNING, True)
+    assert (found.verdict, "every 10 s" in found.found) == (CheckState.WARNING, True)
 
 
 def test_a_user_without_inotify_instances_left_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_can_watch", lambda: False)
     (found,) = [each for each in machine.machine(None) if each.what == "inotify"]
-    assert (found.verdict, "all of which are in use" in found.found) == (Verdict.WARNING, True)
+    assert (found.verdict, "all of which are in use" in found.found) == (CheckState.WARNING, True)
     assert found.remedy.startswith("sysctl fs.inotify.max_user_instances="), "and no other limit, which it might lower"
 
 
@@ -132,7 +132,6 @@ class Cluster:
         self.denied: set[str] = set()
         self.asked: list[dict[str, str]] = []
         self.statuses: dict[str, int] = {}
-        self.failing, self.dry_runs = "", 0
 
     async def answer(self, request: web.Request) -> web.Response:
         path = request.path
@@ -142,19 +141,12 @@ class Cluster:
             asked = (await request.json())["spec"]["resourceAttributes"]
             self.asked.append(asked)
             return web.json_response({"status": {"allowed": asked["resource"] not in self.denied}})
-        if request.method == "POST" and path.endswith("/httproutes"):
-            assert request.query["dryRun"] == "All"
-            self.dry_runs += 1
-            body = {"kind": "Status", "code": 500, "reason": "InternalError", "message": self.failing}
-            return web.json_response(body, status=500) if self.failing else web.json_response({}, status=201)
         if path == "/version":
             return web.json_response({"gitVersion": "v1.35.0"})
         if path.endswith("/customresourcedefinitions"):
             return web.json_response({"items": self.crds})
         if path in self.answers:
             return web.json_response(self.answers[path])
-        if path.endswith("webhookconfigurations"):
-            return web.json_response({"items": []})
         return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound", "message": "no"}, status=404)
 
 
@@ -196,7 +188,6 @@ async def test_crds_of_one_known_release_are_fine(cluster: Cluster, tmp_path: Pa
     assert found["CRDs of Gateway API"]["found"] == "v1.7.0 (standard), 3 CRDs"
     assert found["API server"]["found"].endswith("Kubernetes v1.35.0")
     assert found["your rights"]["verdict"] == "ok"
-    assert found["webhooks"]["verdict"] == "ok"
 
 
 async def test_without_crds_nothing_can_work_and_that_is_said_once(cluster: Cluster, tmp_path: Path) -> None:
@@ -237,10 +228,9 @@ async def test_an_api_server_that_does_not_let_us_in_is_a_finding(
 
 
 async def test_only_a_missing_right_is_called_one(cluster: Cluster, tmp_path: Path) -> None:
-    classes, hooks = "/apis/gateway.networking.k8s.io/v1/gatewayclasses", "/apis/admissionregistration.k8s.io/v1"
-    cluster.statuses |= {classes: 500, f"{hooks}/validatingwebhookconfigurations": 403}
+    cluster.statuses |= {"/apis/gateway.networking.k8s.io/v1/gatewayclasses": 500, DEPLOYMENT: 403}
     found = await of(cluster, tmp_path)
-    assert "RBAC" in found["webhooks"]["remedy"]
+    assert "RBAC" in found["controller in lasthop-system"]["remedy"]
     assert "cannot be looked at: 500" in found["GatewayClass"]["found"] and "RBAC" not in found["GatewayClass"]["remedy"]
 
 
@@ -275,56 +265,6 @@ async def test_a_namespace_that_the_controller_does_not_watch_is_told(cluster: C
     assert found["remedy"] == "If it should: lasthop install --watch shop --watch blog --watch team"
     for asked in (("-n", "blog"), ("-A",)):
         assert (await of(cluster, tmp_path, *asked))["controller in lasthop-system"]["verdict"] == "ok"
-
-
-def hook(policy: str, **config: Any) -> dict[str, Any]:
-    return {"name": "a.example.com", "rules": [{"apiGroups": ["*"]}], "failurePolicy": policy, "clientConfig": config}
-
-
-HOOKED = {"namespace": "old", "name": "hook"}
-SERVING = {"spec": {"ports": [{"port": 443}]}}
-SLICES = {"items": [{"endpoints": [{"conditions": {"ready": True}}]}]}
-
-
-@pytest.mark.parametrize(
-    ("config", "service", "slices", "said"),
-    [
-        ({"service": HOOKED}, None, None, "its Service old/hook does not exist"),
-        ({"service": {**HOOKED, "port": 1}}, SERVING, SLICES, "its Service old/hook has no port 1"),
-        ({"service": HOOKED}, SERVING, {"items": []}, "its Service old/hook has no ready endpoint"),
-        ({"service": HOOKED, "caBundle": "aGVsbG8="}, SERVING, SLICES, "its caBundle is no certificate in PEM"),
-        ({"url": "https://x", "caBundle": "?"}, None, None, "its caBundle is not base64"),
-        ({"service": HOOKED}, SERVING, SLICES, ""),
-    ],
-)
-async def test_a_webhook_that_cannot_be_asked_refuses_every_write(
-    cluster: Cluster, tmp_path: Path, config: Any, service: Any, slices: Any, said: str
-) -> None:
-    if service:
-        cluster.answers["/api/v1/namespaces/old/services/hook"] = service
-        cluster.answers["/apis/discovery.k8s.io/v1/namespaces/old/endpointslices"] = slices
-    items = [
-        {"metadata": {"name": "strict"}, "webhooks": [hook("Fail", **config)]},
-        {"metadata": {"name": "lenient"}, "webhooks": [hook("Ignore", **config)]},
-    ]
-    cluster.answers["/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"] = {"items": items}
-    found = await of(cluster, tmp_path)
-    strict, lenient = found["webhook strict"], found["webhook lenient"]
-    if said:
-        assert strict["found"] == f"{said}, so every write that it concerns is refused"
-        assert lenient["found"] == f"{said}, so it is not asked (failurePolicy Ignore)"
-        assert (strict["verdict"], lenient["verdict"]) == ("failed", "warning")
-    else:
-        assert (strict["verdict"], lenient["verdict"]) == ("ok", "ok")
-
-
-async def test_a_webhook_that_the_api_server_cannot_ask_is_found_by_trying(cluster: Cluster, tmp_path: Path) -> None:
-    items = [{"metadata": {"name": "strict"}, "webhooks": [hook("Fail", url="https://x")]}]
-    cluster.answers["/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"] = {"items": items}
-    cluster.failing = 'Internal error occurred: failed calling webhook "a.example.com": failed to call webhook: x509: unknown'
-    found = (await of(cluster, tmp_path))["webhook strict"]
-    assert (found["verdict"], "is refused: failed to call webhook: x509: unknown" in found["found"]) == ("failed", True)
-    assert cluster.dry_runs == 1, "and nothing is written"
 
 
 def test_as_a_plugin_of_kubectl_it_looks_at_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

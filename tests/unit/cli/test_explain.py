@@ -47,11 +47,6 @@ def test_json_is_the_same_tree(folder: Path) -> None:
     assert found["because"][0]["text"] == "port 443 (https)"
 
 
-def test_reads_show_queries(folder: Path) -> None:
-    result = lasthop("explain", "httproute", "api", "--dir", folder, "--reads")
-    assert "resolve.routing.attachment.parents(HTTPRoute shop/api)" in result.stdout
-
-
 @pytest.mark.parametrize(
     ("args", "said"),
     [

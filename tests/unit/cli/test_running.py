@@ -189,8 +189,6 @@ def test_explain_asks_the_gateway_and_shows_places(gateway: Lasthop) -> None:
     assert f"✓ HTTPRoute shop/api  {gateway.folder}/api.yaml:" in shown
     assert "TLS because of BackendTLSPolicy shop/api" in shown
     assert "CA corp CA" in shown
-    reads = gateway.command("explain", "httproute", "api", "--reads").stdout
-    assert "hop_tls(Gateway shop/web, Service shop/api, 443, auto)" in reads
 
 
 def test_explain_agrees_with_the_folder(gateway: Lasthop) -> None:

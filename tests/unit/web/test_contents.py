@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from lasthop.web.app import serving
-from lasthop.web.contents import without_contents
+from lasthop.web.redaction import without_contents
 from tests.certificates import Certificate
 from tests.ports import free_port
 

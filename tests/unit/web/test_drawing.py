@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.audit.hops import HopReport, Observed
+from lasthop.engine.outputs.topology import ListenerReport, RouteReport
 from lasthop.engine.plan.observation import Health
 from lasthop.engine.plan.strength import Strength
-from lasthop.web.drawing import GAP, LISTENERS_SHOWN, Group, Known, ListenerSeen, More, Placed, RouteSeen, draw, row_id, width
+from lasthop.web.drawing import (
+    GAP,
+    LISTENER,
+    LISTENERS_SHOWN,
+    ROUTE,
+    ROW,
+    TALL,
+    Group,
+    KnownObjects,
+    More,
+    Placed,
+    draw,
+    row_id,
+    width,
+)
 from lasthop.web.picture import Filter, Line, State, choose, line
 
 
-def listener(name: str, gateway: str = "edge/web") -> ListenerSeen:
-    return ListenerSeen(f"Gateway {gateway} {name}", gateway, name, 443, "HTTPS", f"{name}.example")
+def listener(name: str, gateway: str = "edge/web") -> ListenerReport:
+    return ListenerReport(f"Gateway {gateway} {name}", gateway, name, 443, "HTTPS", f"{name}.example")
 
 
-def route(name: str, *listeners: str, gateway: str = "edge/web") -> RouteSeen:
-    return RouteSeen(Key.read("HTTPRoute", name), tuple(f"Gateway {gateway} {each}" for each in listeners), (gateway,))
+def route(name: str, *listeners: str, gateway: str = "edge/web") -> RouteReport:
+    return RouteReport(Key.read("HTTPRoute", name), tuple(f"Gateway {gateway} {each}" for each in listeners), (gateway,))
 
 
 def hop(name: str, *routes: str, health: Health = Health.WORKING, gateway: str = "edge/web") -> Line:
@@ -31,22 +49,24 @@ def hop(name: str, *routes: str, health: Health = Health.WORKING, gateway: str =
     return line(HopReport(*between, 443, Strength.VERIFIED, "its own CA", routes=leading, observed=happened))
 
 
-def known(routes: list[RouteSeen], listeners: list[ListenerSeen], idle: Mapping[str, tuple[str, ...]] | None = None) -> Known:
-    by_gateway: dict[str, tuple[ListenerSeen, ...]] = {}
+def known(
+    routes: list[RouteReport], listeners: list[ListenerReport], idle: Mapping[str, tuple[str, ...]] | None = None
+) -> KnownObjects:
+    by_gateway: dict[str, tuple[ListenerReport, ...]] = {}
     for each in listeners:
         by_gateway[each.gateway] = (*by_gateway.get(each.gateway, ()), each)
-    return Known({each.name: each for each in routes}, by_gateway, idle or {})
+    return KnownObjects({each.name: each for each in routes}, by_gateway, idle or {})
 
 
-def drawn(lines: list[Line], found: Known, *, whole: bool = True) -> tuple[Group, ...]:
+def drawn(lines: list[Line], found: KnownObjects, *, whole: bool = True) -> tuple[Group, ...]:
     return draw(choose(sorted(lines, key=lambda each: each.order), Filter()), found, whole=whole)
 
 
 def test_lines_go_from_the_listener_over_the_route_to_the_backend() -> None:
     found = known([route("a/r", "one"), route("a/s", "one", "two")], [listener("one"), listener("two")])
     (group,) = drawn([hop("a/x", "a/r"), hop("a/y", "a/r", "a/s")], found)
-    listeners = {node.middle: node.item.name for node in group.listeners if isinstance(node.item, ListenerSeen)}
-    routes = {node.middle: node.item.name for node in group.routes if isinstance(node.item, RouteSeen)}
+    listeners = {node.middle: node.item.name for node in group.listeners if isinstance(node.item, ListenerReport)}
+    routes = {node.middle: node.item.name for node in group.routes if isinstance(node.item, RouteReport)}
     rows = {node.middle: node.item.report.backend.path for node in group.rows if isinstance(node.item, Line)}
     assert {(listeners[link.start], routes[link.end]) for link in group.attached} == {
         ("one", "HTTPRoute a/r"),
@@ -65,7 +85,10 @@ def test_what_leads_nowhere_is_drawn_only_in_the_whole_picture() -> None:
     idle = {"edge/web": ("HTTPRoute a/idle",)}
     found = known([route("a/r", "one"), route("a/idle")], [listener("one"), listener("two"), listener("x", "edge/new")], idle)
     web, new = drawn([hop("a/x", "a/r")], found)
-    assert [node.item.name for node in web.routes if isinstance(node.item, RouteSeen)] == ["HTTPRoute a/r", "HTTPRoute a/idle"]
+    assert [node.item.name for node in web.routes if isinstance(node.item, RouteReport)] == [
+        "HTTPRoute a/r",
+        "HTTPRoute a/idle",
+    ]
     assert len(web.listeners) == 2
     assert (new.gateway, new.rows) == ("edge/new", ())
     (web,) = drawn([hop("a/x", "a/r")], found, whole=False)
@@ -123,7 +146,7 @@ def test_nothing_overlaps_and_every_line_ends_at_a_node(made: list[tuple[int, li
         for each in [hop(f"n/s{number}", *(f"n/r{each}" for each in routes), health=health, gateway=gateway)]
     }
     routes = [
-        RouteSeen(Key("HTTPRoute", "n", f"r{n}"), ("Gateway edge/a l", "Gateway edge/b l"), ("edge/a", "edge/b"))
+        RouteReport(Key("HTTPRoute", "n", f"r{n}"), ("Gateway edge/a l", "Gateway edge/b l"), ("edge/a", "edge/b"))
         for n in range(13)
     ]
     listeners = [listener("l", "edge/a"), listener("m", "edge/a"), listener("l", "edge/b")]
@@ -146,3 +169,13 @@ def _check_column(column: Sequence[Placed[Any]], height: int) -> None:
         assert node.y == end + node.space
         end = node.y + node.height
     assert end <= height
+
+
+@pytest.mark.parametrize(
+    ("selector", "height"), [(".listener", LISTENER), (".route", ROUTE), (".row", ROW), (".row.tall", TALL)]
+)
+def test_the_style_sheet_gives_things_the_heights_that_lines_are_drawn_for(selector: str, height: int) -> None:
+    """The first rule of a selector is the one of the columns; narrow screens have rules of their own further down."""
+    css = resources.files("lasthop.web").joinpath("static", "page.css").read_text()
+    rule = re.search(rf"(?:^|}} ){re.escape(selector)} {{[^}}]*?\bheight: ([0-9.]+)rem;", css, re.MULTILINE)
+    assert rule and float(rule[1]) * 16 == height

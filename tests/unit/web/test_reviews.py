@@ -252,7 +252,7 @@ async def test_reviews_of_all_callers_take_turns_before_they_are_decoded(monkeyp
     decoded: list[bytes] = []
     real = module._decoded
 
-    def noting(body: bytes) -> module.Request:
+    def noting(body: bytes) -> module.AdmissionRequest:
         decoded.append(body)
         return real(body)
 

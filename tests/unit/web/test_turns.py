@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from lasthop.web.turns import Full, Turns
+from lasthop.web.reviews import CallerTurns, Full
 
 
 class World:
     def __init__(self, **limits: int) -> None:
-        self.turns = Turns(**{"at_once": 1, "each": 1, "waiting": 3, **limits})
+        self.turns = CallerTurns(**{"at_once": 1, "each": 1, "waiting": 3, **limits})
         self.log: list[str] = []
         self.done = asyncio.Event()
 
@@ -39,7 +39,7 @@ async def test_callers_take_turns_however_many_of_one_wait() -> None:
     world.done.set()
     await asyncio.gather(*tasks)
     assert world.log == ["a0", "a1", "b0", "a2", "b1"]
-    assert repr(world.turns) == "<Turns: 0 working, 0 waiting>"
+    assert repr(world.turns) == "<CallerTurns: 0 working, 0 waiting>"
 
 
 async def test_a_caller_has_so_many_places_and_another_has_its_own() -> None:
@@ -50,7 +50,7 @@ async def test_a_caller_has_so_many_places_and_another_has_its_own() -> None:
         await world.work("a")
     tasks.append(world.ask("b"))
     await settle()
-    assert repr(world.turns) == "<Turns: 1 working, 3 waiting>"
+    assert repr(world.turns) == "<CallerTurns: 1 working, 3 waiting>"
     world.done.set()
     await asyncio.gather(*tasks)
 
@@ -71,7 +71,7 @@ async def test_who_gives_up_waiting_is_dropped_and_nobody_waits_for_it() -> None
     await settle()
     given_up.cancel()
     await settle()
-    assert repr(world.turns) == "<Turns: 1 working, 1 waiting>"
+    assert repr(world.turns) == "<CallerTurns: 1 working, 1 waiting>"
     world.done.set()
     await asyncio.gather(first, last)
     assert world.log == ["a", "last"]
@@ -85,7 +85,7 @@ async def test_who_gives_up_at_the_moment_of_its_turn_gives_it_back() -> None:
     await asyncio.sleep(0)  # the place of the second is set, and it has not run yet
     second.cancel()
     await settle()
-    assert world.log[-1] == "c" and repr(world.turns) == "<Turns: 1 working, 0 waiting>"
+    assert world.log[-1] == "c" and repr(world.turns) == "<CallerTurns: 1 working, 0 waiting>"
     world.done.set()
     await third
 
@@ -97,6 +97,6 @@ async def test_when_all_give_up_at_once_every_place_is_free_again() -> None:
     for each in tasks:
         each.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert world.log == ["a", "a"] and repr(world.turns) == "<Turns: 0 working, 0 waiting>"
+    assert world.log == ["a", "a"] and repr(world.turns) == "<CallerTurns: 0 working, 0 waiting>"
     world.done.set()
     await world.work("d")

@@ -5,3 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 Json = dict[str, Any]
+
+
+def nested(document: Json, *names: str) -> Any:
+    """Returns the value at a path of fields; None if a field on the way is missing or null."""
+    found: Any = document
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found

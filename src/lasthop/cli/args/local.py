@@ -173,25 +173,33 @@ def at_address(host: str, port: int) -> list[LocalGateway]:
 def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
     """Returns the gateways that a command is to end: of a folder, the only one, or all of this user."""
     if folder is not None:
-        run_dir, about = paths.of_folder(paths.runtime_root(), folder), {"folder": paths.absolute(folder)}
-        known = [each._replace(about=about) for each in gateways() if each.run_dir.name == run_dir.name]
-        # What another user has there must not keep this one from ending its own.
-        own = [each for each in known if each.is_own]
-        running = [each for each in known if state(each) != "ended"]
-        if running and not any(each.is_own for each in running):
-            _require_own(running[0])
-        return own or [LocalGateway(run_dir, os.geteuid(), about)]
-    found = [each for each in gateways() if each.is_own and state(each) != "ended"]
+        return _on_folder(folder)
+    running = [each for each in gateways() if state(each) != "ended"]
+    found = [each for each in running if each.is_own]
     if len(found) > 1 and not everything:
         commands = ", or ".join(f"lasthop stop {each.name}" for each in found)
         raise click.ClickException(f"several gateways run on this machine; choose one: {commands}; or all: lasthop stop --all")
     if not found:
-        others = [each for each in gateways() if not each.is_own and state(each) != "ended"]
-        click.echo("No gateway of this user runs on this machine" if others else "No gateway runs on this machine")
-        note_others()
-        for each in others:
-            click.echo(f"That on {printable(each.name)} is {paths.user_name(each.uid)}'s: {printable(_as_owner(each))}")
+        _tell_of_others(running)
     return found
+
+
+def _tell_of_others(running: list[LocalGateway]) -> None:
+    click.echo("No gateway of this user runs on this machine" if running else "No gateway runs on this machine")
+    note_others()
+    for each in running:
+        click.echo(f"That on {printable(each.name)} is {paths.user_name(each.uid)}'s: {printable(_as_owner(each))}")
+
+
+def _on_folder(folder: Path) -> list[LocalGateway]:
+    """Returns this user's gateway on a folder, running or not. Raises if only another user's runs there."""
+    run_dir, about = paths.of_folder(paths.runtime_root(), folder), {"folder": paths.absolute(folder)}
+    known = [each._replace(about=about) for each in gateways() if each.run_dir.name == run_dir.name]
+    # What another user has there must not keep this one from ending its own.
+    running = sorted((each for each in known if state(each) != "ended"), key=lambda each: not each.is_own)
+    for each in running[:1]:
+        _require_own(each)
+    return [each for each in known if each.is_own] or [LocalGateway(run_dir, os.geteuid(), about)]
 
 
 def note_others() -> None:

@@ -87,13 +87,17 @@ def wanted(kind: str, name: str | None, namespace: str | None) -> Wanted:
 
 def wanted_of_each(kinds: str, names: Sequence[str], namespace: str | None) -> list[Wanted]:
     """Returns what the arguments name, as kubectl takes them: `hr,btp`, `hr a b`, `hr,btp a b` or `hr/a btp/b`."""
-    named = [kind for kind in kinds.split(",") if kind] or [kinds]
+    named = list(filter(None, kinds.split(","))) or [kinds]
+    pairs: Iterable[tuple[str, str | None]] = ((kind, name) for name in names for kind in named)
     if not names or all("/" in kind for kind in named):
-        wants = [wanted(each, None, namespace) for each in named]
-        if lone := next((name for name in names if "/" not in name), ""):
-            raise click.UsageError(f"of which kind is {lone}? Write KIND/{lone}, as {named[0]}, or one KIND for all names")
-        return list(dict.fromkeys([*wants, *(wanted(each, None, namespace) for each in names)]))
-    return list(dict.fromkeys(wanted(kind, name, namespace) for name in names for kind in named))
+        _require_kinds(names, named[0])
+        pairs = ((each, None) for each in (*named, *names))
+    return list(dict.fromkeys(wanted(kind, name, namespace) for kind, name in pairs))
+
+
+def _require_kinds(names: Iterable[str], example: str) -> None:
+    if lone := next((name for name in names if "/" not in name), ""):
+        raise click.UsageError(f"of which kind is {lone}? Write KIND/{lone}, as {example}, or one KIND for all names")
 
 
 def common_namespace(wants: Iterable[Wanted]) -> str | None:

@@ -39,18 +39,22 @@ def roots() -> list[tuple[Path, int]]:
 
     Only places that nobody but their owner, or root, can have made."""
     own, uid = runtime_root(), os.geteuid()
-    found = {own: uid}
-    if not os.environ.get("LASTHOP_RUN_DIR"):
-        services = ((path, _owner(path)) for path in sorted(SERVICES.glob(SERVICE_ROOTS)))
-        places = {path: owner for path, owner in services if owner is not None and uid in (0, owner)}
-        # A session has XDG_RUNTIME_DIR; cron, su and sudo -u do not, and must find what was started in one.
-        places |= dict.fromkeys((Path(f"/run/user/{uid}/lasthop"), Path(tempfile.gettempdir()) / f"lasthop-{uid}"), uid)
-        if uid == 0:
-            places |= {path: int(path.parent.name) for path in Path("/run/user").glob("[0-9]*/lasthop")}
-            temporary = Path(tempfile.gettempdir()).glob("lasthop-[0-9]*")
-            places |= {path: int(number) for path in temporary if (number := path.name.partition("-")[2]).isdecimal()}
-        found |= {path: owner for path, owner in places.items() if path != own and _owner(path) == owner}
-    return list(found.items())
+    if os.environ.get("LASTHOP_RUN_DIR"):
+        return [(own, uid)]
+    services = ((path, _owner(path)) for path in sorted(SERVICES.glob(SERVICE_ROOTS)))
+    places = {path: owner for path, owner in services if owner is not None and uid in (0, owner)}
+    # A session has XDG_RUNTIME_DIR; cron, su and sudo -u do not, and must find what was started in one.
+    places |= dict.fromkeys((Path(f"/run/user/{uid}/lasthop"), Path(tempfile.gettempdir()) / f"lasthop-{uid}"), uid)
+    if uid == 0:
+        places |= _roots_of_users()
+    return [(own, uid), *((path, owner) for path, owner in places.items() if path != own and _owner(path) == owner)]
+
+
+def _roots_of_users() -> dict[Path, int]:
+    """Returns where gateways of any user may keep their sockets, each with the user that its path names."""
+    sessions = {path: path.parent.name for path in Path("/run/user").glob("[0-9]*/lasthop")}
+    temporary = {path: path.name.partition("-")[2] for path in Path(tempfile.gettempdir()).glob("lasthop-[0-9]*")}
+    return {path: int(number) for path, number in (sessions | temporary).items() if number.isdecimal()}
 
 
 def of_others() -> str:
@@ -200,10 +204,10 @@ def all_running() -> list[Path]:
     Raises if the folder that holds them is another user's, who could impersonate the gateway."""
     root, uid = runtime_root(), os.geteuid()
     _require_ours(root)
-    own = [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _ours(path.parent.lstat()) and _listens(path)]
-    others = [(place, owner) for place, owner in roots() if place != root]
-    own += [path for place, owner in others if owner == uid for path in _of(place, owner)]
-    return own or [path for place, owner in others for path in _of(place, owner)]
+    own = [path for path in _sockets(root) if _ours(path.parent.lstat())]
+    elsewhere = [(path, owner) for place, owner in roots() if place != root for path in _of(place, owner)]
+    own += [path for path, owner in elsewhere if owner == uid]
+    return own or [path for path, _ in elsewhere]
 
 
 def left_behind() -> bool:
@@ -212,11 +216,12 @@ def left_behind() -> bool:
 
 
 def _of(root: Path, owner: int) -> list[Path]:
-    return [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _owner(path.parent) == owner and _listens(path)]
+    return [path for path in _sockets(root) if _owner(path.parent) == owner]
 
 
-def _listens(path: Path) -> bool:
-    return _connection_error(path) is None
+def _sockets(root: Path) -> list[Path]:
+    """Returns the admin sockets below a folder that something listens on."""
+    return [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _connection_error(path) is None]
 
 
 def _is_left(path: Path) -> bool:

@@ -20,6 +20,7 @@ from lasthop.cli.args import paths
 from lasthop.cli.render.terminal import note
 from lasthop.edge.unix_http import Endpoint
 
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 _ALLOWED = "lasthop.allow_files"
 _ADMIN = "lasthop.admin"
 _RUNNING = "lasthop.running"
@@ -86,56 +87,43 @@ def controller(command: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def allow_files(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the option of a command that reads a folder; `allowed_files` returns what was given."""
+def _kept(key: str, *names: str, convert: Callable[[Any], Any] = lambda value: value, **settings: Any) -> Option:
+    """Returns an option that is not passed to the command: functions of this module look it up."""
 
-    def keep(context: click.Context, _: click.Parameter, value: tuple[Path, ...]) -> None:
-        context.meta[_ALLOWED] = value
+    def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
+        context.meta[key] = convert(value)
 
-    return click.option(
-        "--allow-files",
-        multiple=True,
-        type=click.Path(path_type=Path),
-        envvar="LASTHOP_ALLOW_FILES",
-        metavar="PATH",
-        expose_value=False,
-        callback=keep,
-        help="Allow lasthop.dev/file.KEY to name files at or below PATH, not only below DIR.  [may be repeated]",
-    )(command)
+    return click.option(*names, expose_value=False, callback=keep, **settings)
 
 
-def admin(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the option that names a gateway by its admin address; `admin_socket` returns it."""
+def _address(value: str | None) -> tuple[str, int] | None:
+    from lasthop.cli.args.address import host_port
 
-    def keep(context: click.Context, _: click.Parameter, value: str | None) -> None:
-        if value is not None:
-            from lasthop.cli.args.address import host_port
-
-            context.meta[_ADMIN] = host_port(value, "--admin")
-
-    return click.option(
-        "--admin",
-        metavar="HOST:PORT",
-        expose_value=False,
-        callback=keep,
-        help="The gateway or controller with this admin address, as of a port-forward.",
-    )(command)
+    return None if value is None else host_port(value, "--admin")
 
 
-def on_folder(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the option of a command whose argument is a folder to read: the gateway that runs on one instead."""
-
-    def keep(context: click.Context, _: click.Parameter, value: Path | None) -> None:
-        context.meta[_RUNNING] = value
-
-    return click.option(
-        "--dir",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        expose_value=False,
-        callback=keep,
-        help="Ask the gateway that runs on this folder.",
-    )(command)
+allow_files: Final = _kept(
+    _ALLOWED,
+    "--allow-files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    envvar="LASTHOP_ALLOW_FILES",
+    metavar="PATH",
+    help="Allow lasthop.dev/file.KEY to name files at or below PATH, not only below DIR.  [may be repeated]",
+)
+"""Of a command that reads a folder; `allowed_files` returns what was given."""
+admin: Final = _kept(
+    _ADMIN,
+    "--admin",
+    convert=_address,
+    metavar="HOST:PORT",
+    help="The gateway or controller with this admin address, as of a port-forward.",
+)
+"""Names a gateway by its admin address; `admin_socket` returns it."""
+on_folder: Final = _kept(
+    _RUNNING, "--dir", type=click.Path(path_type=Path), metavar="DIR", help="Ask the gateway that runs on this folder."
+)
+"""Of a command whose argument is a folder to read: the gateway that runs on one instead."""
 
 
 def folder_or_dir(folder: Path | None, by_option: Path | None) -> Path | None:
@@ -245,31 +233,37 @@ def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | Non
     if address is not None:
         host, port = address
         return str(host), int(port)
-    folder = running or folder
-    if cluster.named:
-        return None
-    if folder is not None:
-        return paths.running(folder)
-    if is_plugin() and configured():
+    if named := running or folder:
+        return paths.running(named)
+    if cluster.named or (is_plugin() and configured()):
         return None
     if found := paths.all_running():
-        if len(found) > 1:
-            cluster_too = ", or a cluster with --context" if _takes_cluster() else ""
-            raise click.ClickException(
-                f"several gateways run on this machine; choose a folder with --dir DIR{cluster_too}; lasthop ps lists them"
-            )
-        set_too = os.environ.get("KUBECONFIG") and _takes_cluster()
-        others = ", not the cluster of $KUBECONFIG; choose that with --context" if set_too else ""
-        note(f"Reading the gateway that runs on this machine ({found[0]}{_whose(found[0])}){others}")
-        return found[0]
+        return _only(found)
     if not configured() and _takes_cluster():
-        left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
-        left += f"; {hint}" if (hint := paths.of_others()) else ""
-        raise click.ClickException(
-            f"no gateway runs on this machine and there is no kubeconfig; {_folder()}start a gateway with: lasthop run DIR, "
-            f"or choose a cluster with --kubeconfig or --context{left}"
-        )
+        raise click.ClickException(_nothing_to_ask())
     return None
+
+
+def _only(sockets: list[Path]) -> Path:
+    """Returns the socket of the only gateway that runs, and notes which it is."""
+    if len(sockets) > 1:
+        cluster_too = ", or a cluster with --context" if _takes_cluster() else ""
+        raise click.ClickException(
+            f"several gateways run on this machine; choose a folder with --dir DIR{cluster_too}; lasthop ps lists them"
+        )
+    set_too = os.environ.get("KUBECONFIG") and _takes_cluster()
+    others = ", not the cluster of $KUBECONFIG; choose that with --context" if set_too else ""
+    note(f"Reading the gateway that runs on this machine ({sockets[0]}{_whose(sockets[0])}){others}")
+    return sockets[0]
+
+
+def _nothing_to_ask() -> str:
+    left = "; what one that was killed has left: lasthop ps" if paths.left_behind() else ""
+    left += f"; {hint}" if (hint := paths.of_others()) else ""
+    return (
+        f"no gateway runs on this machine and there is no kubeconfig; {_folder()}start a gateway with: lasthop run DIR, "
+        f"or choose a cluster with --kubeconfig or --context{left}"
+    )
 
 
 def _folder() -> str:

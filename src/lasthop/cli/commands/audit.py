@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from socket import gethostname
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -16,6 +16,9 @@ from lasthop.cli.args import target
 from lasthop.cli.args.since import Since
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.command_view import View, ask
+
+if TYPE_CHECKING:
+    from lasthop.cli.render.audit_report import AuditReport
 
 CAUSES: Final = (
     "waived",
@@ -161,9 +164,9 @@ def command(
         ).of_namespace(view.namespace)
         hops = tried(found.hops) if view.observes else found.hops
         if probe:
-            from lasthop.cli.audit_probe import with_probes
+            from lasthop.edge.probe.observed import with_probes
 
-            hops = await with_probes(view, hops, now)
+            hops = await with_probes(lambda key: view.probe(key, ""), hops, now)
         return found.with_hops(hops)
 
     found = ask(None, cluster, look, files=(*folders, *files))
@@ -179,7 +182,11 @@ def command(
     }[output]
     shown = found.sorted(sort)
     click.echo(render(shown if output in ("json", "sarif") else clean(shown)))
-    wanted = {cause for group in causes for cause in group}
+    _fail_on({cause for group in causes for cause in group}, found)
+
+
+def _fail_on(wanted: set[str], found: AuditReport) -> None:
+    """Ends the command if there is what --fail-on names, or if that cannot be known."""
     if there := [cause for cause in CAUSES if cause in wanted & found.causes]:
         note(f"Failed because of --fail-on {','.join(there)}")
         raise click.exceptions.Exit(FOUND)

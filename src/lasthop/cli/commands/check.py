@@ -12,7 +12,7 @@ from lasthop.cli.args import target
 from lasthop.cli.views.command_view import View, ask
 
 if TYPE_CHECKING:
-    from lasthop.engine.outputs.comparison import State
+    from lasthop.engine.outputs.comparison import Comparison, State
 
 WEAKER: Final = 3
 """The exit code if no error is introduced, but a backend is verified less."""
@@ -117,10 +117,14 @@ def _compare(
     found = compare(before, after)
     render = {"text": comparison_report.text, "json": comparison_report.as_json, "github": comparison_report.github}[output]
     click.echo(render(found if output == "json" else clean(found)))
+    if code := _exit_code(found, causes):
+        raise click.exceptions.Exit(code)
+
+
+def _exit_code(found: Comparison, causes: tuple[str, ...]) -> int:
     if found.errors or found.not_judged:
-        raise click.exceptions.Exit(1)
-    if found.weaker or (OTHER_TRUST in causes and found.other_trust):
-        raise click.exceptions.Exit(WEAKER)
+        return 1
+    return WEAKER if found.weaker or (OTHER_TRUST in causes and found.other_trust) else 0
 
 
 async def _state(view: View) -> State:

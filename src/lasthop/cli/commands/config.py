@@ -11,6 +11,8 @@ import click
 from lasthop.base.api.documents import Json
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import Wanted, one_of
+from lasthop.cli.views.admin_socket import AdminSocketView
+from lasthop.cli.views.command_view import without_loop
 
 WHAT: Final = ("dump", "clusters", "routes", "listeners", "secrets")
 TIMEOUT: Final = 120.0
@@ -41,33 +43,44 @@ def command(what: str, gateway: str, name: str, output: str, no_headers: bool, f
       lasthop config clusters --name shop/api -o yaml
       lasthop config dump -o json > dump.json
     """
-    from lasthop.cli.render.columns import table
-    from lasthop.cli.render.envoy_tables import HEADS, resources, rows
-    from lasthop.cli.views.admin_socket import AdminSocketView
-    from lasthop.cli.views.command_view import without_loop
+    from lasthop.cli.render.envoy_tables import resources
 
     view = AdminSocketView(target.running_gateway(folder, ELSEWHERE))
     if gateway:
         namespace, _, own = gateway.removeprefix("gateway/").rpartition("/")
         gateway = "/".join(one_of(without_loop(view.names("Gateway")), Wanted("Gateway", namespace, own)))
+    dumps = _dumps(view, gateway)
+    if what == "dump":
+        _print(dumps, "yaml" if output == "table" else output)
+    elif output == "table":
+        click.echo(_table(dumps, what, name, headers=not no_headers))
+    else:
+        _print({path: _named(resources(dump, what), name) for path, dump in dumps.items()}, output)
+
+
+def _dumps(view: AdminSocketView, gateway: str) -> dict[str, Json]:
+    """Returns what the Envoy of each Gateway holds. Raises if there is none, or one does not answer."""
     dumps: dict[str, Json] = view.ask("/api/envoy-config", TIMEOUT, gateway=gateway)
     if not dumps:
         raise click.ClickException(f"no Gateway {gateway} has an Envoy" if gateway else "no Gateway has an Envoy")
     for path, dump in dumps.items():
         if error := dump.get("error"):
             raise click.ClickException(f"Gateway {path}: {error}")
-    if what == "dump":
-        _print(dumps, "yaml" if output == "table" else output)
-    elif output == "table":
-        found = [(path, *row) for path, dump in dumps.items() for row in rows(dump, what) if name in row[0]]
-        several = len(dumps) > 1
-        head = ("GATEWAY", *HEADS[what]) if several else HEADS[what]
-        click.echo(table(head, found if several else [row[1:] for row in found], headers=not no_headers))
-    else:
-        chosen = {
-            path: [each for each in resources(dump, what) if name in str(each.get("name"))] for path, dump in dumps.items()
-        }
-        _print(chosen, output)
+    return dumps
+
+
+def _table(dumps: dict[str, Json], what: str, name: str, *, headers: bool) -> str:
+    """Renders a line for each resource; with a first column where there are several Gateways."""
+    from lasthop.cli.render.envoy_tables import HEADS, rows
+    from lasthop.cli.render.terminal import table
+
+    found = [(path, *row) for path, dump in dumps.items() for row in rows(dump, what) if name in row[0]]
+    first = 0 if len(dumps) > 1 else 1
+    return table(("GATEWAY", *HEADS[what])[first:], [row[first:] for row in found], headers=headers)
+
+
+def _named(found: list[Json], name: str) -> list[Json]:
+    return [each for each in found if name in str(each.get("name"))]
 
 
 def _print(found: object, output: str) -> None:

@@ -12,9 +12,9 @@ from typing import Final
 import click
 
 from lasthop.base.api.addresses import split_port, with_port
-from lasthop.cli.args import logging, paths
+from lasthop.cli.args import long_running, paths
 from lasthop.cli.args.address import host_port, ip_address
-from lasthop.cli.process import first_error, on_signals
+from lasthop.cli.args.long_running import first_error, on_signals
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.config import load
@@ -65,7 +65,7 @@ FROM_CONTROLLER: Final = "Tried from the controller, with its system store; a pr
     metavar="HOST:PORT",
     help="Judge edits before they are written: serve the validating webhook there.  [default: not]",
 )
-@logging.options
+@long_running.options
 def command(
     kubeconfig: Path | None,
     context: str | None,

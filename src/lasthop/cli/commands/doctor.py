@@ -11,12 +11,12 @@ import click
 
 from lasthop.base.text.printable import clean
 from lasthop.cli.args import target
-from lasthop.cli.doctor.result import Checked, Verdict
+from lasthop.cli.doctor.result import CheckResult, CheckState
 
 if TYPE_CHECKING:
     from lasthop.edge.kubernetes.client import Client
 
-SIGNS: Final = {Verdict.OK: ("✓", "green"), Verdict.WARNING: ("!", "yellow"), Verdict.FAILED: ("✗", "red")}
+SIGNS: Final = {CheckState.OK: ("✓", "green"), CheckState.WARNING: ("!", "yellow"), CheckState.FAILED: ("✗", "red")}
 
 
 @click.command("doctor")
@@ -35,9 +35,8 @@ def command(
 
     Of this machine: the Envoy binary, the CA bundle, the clock, inotify, limits, the run and the state directory; with DIR
     also the ports of its Gateways. Of a cluster, with --context, --kubeconfig, -A or $KUBECONFIG, and as kubectl lasthop
-    doctor: the CRDs and their versions, the GatewayClass, the controller, its rights and yours, webhooks that could refuse
-    what is written.
-    Nothing is changed: if a webhook has the failurePolicy Fail, a write is tried that is not stored (dry run).
+    doctor: the CRDs and their versions, the GatewayClass, the controller, its rights and yours. Nothing is
+    changed.
 
     Exits with 1 if a check has failed; a warning (!) is no failure.
 
@@ -49,35 +48,40 @@ def command(
       lasthop doctor -o json | jq -r '.[] | select(.verdict != "ok") | .remedy'
     """
     folder = target.folder_or_dir(folder, by_option)
+    found = _of_cluster(cluster, controller_namespace) if _means_cluster(folder, cluster) else _of_machine(folder)
+    click.echo(json.dumps([each._asdict() for each in found], indent=2) if output == "json" else _text(clean(found)))
+    if any(each.verdict is CheckState.FAILED for each in found):
+        raise click.exceptions.Exit(1)
+
+
+def _means_cluster(folder: Path | None, cluster: target.ClusterOptions) -> bool:
     chosen = cluster.named or cluster.all_namespaces
     if folder and chosen:
         raise click.UsageError(f"a folder ({folder}) and a cluster are given; remove one of them")
     configured = bool(os.environ.get("KUBECONFIG")) or (target.is_plugin() and target.configured())
-    of_cluster = chosen or (folder is None and configured)
-    found = _of_cluster(cluster, controller_namespace) if of_cluster else _of_machine(folder)
-    if output == "json":
-        click.echo(json.dumps([each._asdict() for each in found], indent=2))
-    else:
-        for each in clean(found):
-            sign, colour = SIGNS[each.verdict]
-            click.echo(f"{click.style(sign, fg=colour)} {each.what}: {each.found}")
-            if each.remedy:
-                click.echo(f"    {each.remedy}")
-    if any(each.verdict is Verdict.FAILED for each in found):
-        raise click.exceptions.Exit(1)
+    return chosen or (folder is None and configured)
 
 
-def _of_machine(folder: Path | None) -> list[Checked]:
+def _text(found: list[CheckResult]) -> str:
+    lines = []
+    for each in found:
+        sign, colour = SIGNS[each.verdict]
+        lines.append(f"{click.style(sign, fg=colour)} {each.what}: {each.found}")
+        lines += [f"    {each.remedy}"] if each.remedy else []
+    return "\n".join(lines)
+
+
+def _of_machine(folder: Path | None) -> list[CheckResult]:
     from lasthop.cli.doctor.machine import machine
 
     return list(machine(folder))
 
 
-def _of_cluster(options: target.ClusterOptions, controller_namespace: str) -> list[Checked]:
+def _of_cluster(options: target.ClusterOptions, controller_namespace: str) -> list[CheckResult]:
     from lasthop.cli.doctor.cluster import cluster
     from lasthop.cli.views import cluster as clusters
 
-    async def look(client: Client, namespace: str) -> list[Checked]:
+    async def look(client: Client, namespace: str) -> list[CheckResult]:
         return [checked async for checked in cluster(client, controller_namespace, namespace)]
 
     return clusters.run(options, look)

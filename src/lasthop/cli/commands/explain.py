@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,8 +13,9 @@ from lasthop.base.api.documents import Json
 from lasthop.base.text.printable import clean
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import common_namespace, complete_kind, complete_name, one, raise_all, wanted_of_each
-from lasthop.cli.render.tree import drawn
 from lasthop.cli.views.command_view import View, ask
+
+MARKS: Final = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "red")}
 
 
 class _Explain(click.Command):
@@ -32,13 +34,10 @@ class _Explain(click.Command):
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_name)
 @target.read_folder
 @target.admin
-@click.option("--reads", is_flag=True, help="Show the recorded reads: queries and objects, without contents.")
 @target.output("tree", "json")
 @target.allow_files
 @target.options
-def command(
-    kind: str, names: tuple[str, ...], folder: Path | None, reads: bool, output: str, cluster: target.ClusterOptions
-) -> None:
+def command(kind: str, names: tuple[str, ...], folder: Path | None, output: str, cluster: target.ClusterOptions) -> None:
     """Explain an object: what applies to it, what it applies to, and why. For a request: lasthop explain request --help.
 
     Reads the gateway that runs on this machine; with --dir, a folder, whether or not a gateway runs on it; otherwise, or with
@@ -66,7 +65,7 @@ def command(
         found = []
         for want in wants:
             try:
-                found.append(await view.explain(await one(view, want), reads=reads))
+                found.append(await view.explain(await one(view, want)))
             except click.ClickException as error:
                 missing.append(error)
         return [each for each in found if each]
@@ -102,7 +101,7 @@ def request_command(
     output: str,
     cluster: target.ClusterOptions,
 ) -> None:
-    """Explain where a request goes: listener, route, rule, filters, backend, and how that is verified; or why it gets 404.
+    """Explain where a request goes: listener, route, rule, backend, and how that is verified; or why it gets 404.
 
     Nothing is sent. The answer is what the gateway's configuration does with such a request; METHOD defaults to GET. Headers
     that clients add by themselves (User-Agent, Accept) count only if they are given. A Host header replaces the host of the
@@ -139,3 +138,15 @@ def request_command(
         click.echo(json.dumps(found, indent=2))
     else:
         click.echo("\n".join(line for each in found for line in drawn(clean(each["explanation"]))))
+
+
+def drawn(fact: Json, first: str = "", rest: str = "") -> Iterator[str]:
+    """Renders an explanation as a tree."""
+    mark, colour = MARKS.get(fact.get("state", ""), ("", None))
+    shown = f"{click.style(mark, fg=colour, bold=True)} {fact['text']}" if mark else fact["text"]
+    place = click.style(f"  {fact['place']}", dim=True) if fact.get("place") else ""
+    yield f"{first}{shown}{place}"
+    because = fact.get("because", ())
+    for number, each in enumerate(because, 1):
+        branch, trunk = ("└─ ", "   ") if number == len(because) else ("├─ ", "│  ")
+        yield from drawn(each, rest + branch, rest + trunk)

@@ -44,7 +44,15 @@ def command(folder: Path, backend: str | None, hostname: str | None, ca: Path | 
     host, backend_port = host_port(backend, "--backend")
     if plaintext and (ca or hostname):
         raise click.UsageError("--plaintext cannot be combined with --ca or --hostname: nothing is verified")
-    if not plaintext and not hostname and is_ip(host):
+    name = "" if plaintext else _verified_name(hostname, host)
+    starter = Starter(host, backend_port, port, name, _pem(ca) if ca else None)
+    written = _write(folder, files(starter))
+    click.echo("\n".join(map(printable, (*(f"wrote {path}" for path in written), "", *_next(folder, starter)))))
+
+
+def _verified_name(hostname: str | None, host: str) -> str:
+    """Returns the name that the backend's certificate must have."""
+    if not hostname and is_ip(host):
         raise click.UsageError(
             f"certificates are verified by name, and {host} is an address. Add the name in the backend's "
             "certificate: --hostname NAME (or --plaintext, if the backend does not use TLS)"
@@ -52,9 +60,7 @@ def command(folder: Path, backend: str | None, hostname: str | None, ca: Path | 
     if hostname and (is_ip(hostname) or not is_name(hostname)):
         message = f"{hostname} is {'an address' if is_ip(hostname) else 'not a DNS name'}; write the name in the certificate"
         raise click.BadParameter(message, param_hint="--hostname")
-    starter = Starter(host, backend_port, port, "" if plaintext else hostname or host, _pem(ca) if ca else None)
-    written = _write(folder, files(starter))
-    click.echo("\n".join(map(printable, (*(f"wrote {path}" for path in written), "", *_next(folder, starter)))))
+    return hostname or host
 
 
 def _pem(path: Path) -> str:

@@ -65,13 +65,7 @@ def command(
 
     The Gateway API CRDs are not included; install those of v1.7.0 first.
     """
-    for each in (namespace, *watched):
-        if not is_dns_label(each):
-            raise click.UsageError(f"{each!r} is not the name of a namespace; use {DNS_LABEL}")
-    if watched and everywhere:
-        raise click.UsageError("--watch names the only namespaces, -A means all of them")
-    if not image or any(map(str.isspace, image)):
-        raise click.UsageError(f"{image!r} is not the name of an image; use REGISTRY/NAME:TAG")
+    _require_valid(namespace, image, watched, everywhere)
     options = Options(image, namespace, replicas, watched)
     if dry_run:
         text = "---\n".join(installation.crds().values()) if crds_only else installation.rendered(options)
@@ -83,6 +77,16 @@ def command(
         asyncio.run(_apply_crds(access) if crds_only else _apply(options, access, everywhere))
     except (ConfigError, ApiError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _require_valid(namespace: str, image: str, watched: tuple[str, ...], everywhere: bool) -> None:
+    for each in (namespace, *watched):
+        if not is_dns_label(each):
+            raise click.UsageError(f"{each!r} is not the name of a namespace; use {DNS_LABEL}")
+    if watched and everywhere:
+        raise click.UsageError("--watch names the only namespaces, -A means all of them")
+    if not image or any(map(str.isspace, image)):
+        raise click.UsageError(f"{image!r} is not the name of an image; use REGISTRY/NAME:TAG")
 
 
 async def _apply(options: Options, access: Access, everywhere: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from lasthop.base.api.addresses import is_ip
+from lasthop.base.api.documents import Json, nested
 from lasthop.cli.args.address import host_port, is_name
-from lasthop.cli.stdin import read_stdin
+from lasthop.cli.views.selection import read_stdin
 
 if TYPE_CHECKING:
     from lasthop.edge.probe.certificate_view import CertificateInfo
@@ -121,21 +123,9 @@ def _of_secret(content: bytes, where: str) -> tuple[bytes, str]:
     import base64
     import binascii
 
-    import yaml
-
-    try:
-        documents = [document for document in yaml.safe_load_all(content) if isinstance(document, dict)]
-    except (yaml.YAMLError, UnicodeDecodeError):
-        documents = []
-    items = [item for document in documents for item in (document.get("items") or [document])]
-    secrets = [item for item in items if isinstance(item, dict) and item.get("kind") == "Secret"]
-    if len(secrets) != 1:
-        what = f"{len(secrets)} Secrets" if secrets else "a Secret that is not YAML"
-        raise click.ClickException(f"{where} holds {what}; give a PEM file, or a manifest with one Secret")
-    secret: dict[str, Any] = secrets[0]
-    origin = f"Secret {(secret.get('metadata') or {}).get('name', '')} in {where}"
-    text = (secret.get("stringData") or {}).get("tls.crt")
-    coded = (secret.get("data") or {}).get("tls.crt")
+    secret = _only_secret(content, where)
+    origin = f"Secret {nested(secret, 'metadata', 'name') or ''} in {where}"
+    text, coded = nested(secret, "stringData", "tls.crt"), nested(secret, "data", "tls.crt")
     try:
         found = text.encode() if isinstance(text, str) else base64.b64decode(coded or "", validate=True)
     except (binascii.Error, ValueError, TypeError):
@@ -143,6 +133,25 @@ def _of_secret(content: bytes, where: str) -> tuple[bytes, str]:
     if not found:
         raise click.ClickException(f"{origin} has no tls.crt; give the Secret that the backend takes its certificate from")
     return found, origin
+
+
+def _only_secret(content: bytes, where: str) -> Json:
+    secrets = [item for item in _items(content) if isinstance(item, dict) and item.get("kind") == "Secret"]
+    if len(secrets) == 1:
+        return secrets[0]
+    what = f"{len(secrets)} Secrets" if secrets else "a Secret that is not YAML"
+    raise click.ClickException(f"{where} holds {what}; give a PEM file, or a manifest with one Secret")
+
+
+def _items(content: bytes) -> list[Any]:
+    """Returns the objects in a manifest, those of lists included; none if it is not YAML."""
+    import yaml
+
+    try:
+        documents = [document for document in yaml.safe_load_all(content) if isinstance(document, dict)]
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return []
+    return [item for document in documents for item in (document.get("items") or [document])]
 
 
 def _chain(ders: list[bytes], origin: str) -> tuple[CertificateInfo, ...]:
@@ -173,27 +182,29 @@ def _described(found: _Found, form: str, now: float) -> list[str]:
     return said + [click.style(f"! {warning}", fg="yellow") for warning in _warnings(found, form, now)]
 
 
-def _warnings(found: _Found, form: str, now: float) -> list[str]:
+def _warnings(found: _Found, form: str, now: float) -> Iterator[str]:
     from lasthop.base.pki.parse import bare_names
     from lasthop.edge.probe.certificate_view import is_valid, validity
+
+    leaf = found.chain[0]
+    if form == "certificate" and not is_valid(leaf, now):
+        yield f"it is {validity(leaf, now)}: a gateway will reject it. --by key does not check dates."
+    if form == "certificate" and not bare_names(leaf.names, "DNS", "URI"):
+        yield "it has no DNS name or URI, so no policy can match it: a gateway will reject it. --by key does not check names."
+    if leaf.ca and not leaf.self_signed:
+        yield "it is a CA certificate; a backend presents its own certificate, which comes first in its file."
+    if found.handshake:
+        yield from _handshake_warnings(found.handshake)
+
+
+def _handshake_warnings(seen: Handshake) -> Iterator[str]:
     from lasthop.edge.probe.handshake import GATEWAY_VERSIONS
 
-    leaf, seen = found.chain[0], found.handshake
-    said = []
-    if form == "certificate" and not is_valid(leaf, now):
-        said.append(f"it is {validity(leaf, now)}: a gateway will reject it. --by key does not check dates.")
-    if form == "certificate" and not bare_names(leaf.names, "DNS", "URI"):
-        said.append(
-            "it has no DNS name or URI, so no policy can match it: a gateway will reject it. --by key does not check names."
-        )
-    if leaf.ca and not leaf.self_signed:
-        said.append("it is a CA certificate; a backend presents its own certificate, which comes first in its file.")
-    if seen and seen.client_certificate:
+    if seen.client_certificate:
         verb = "demands" if seen.client_certificate == "required" else "asks for"
-        said.append(f"the backend {verb} a client certificate; give the Gateway one by spec.tls.backend.clientCertificateRef.")
-    if seen and seen.version and seen.version not in GATEWAY_VERSIONS:
-        said.append(f"the backend uses {seen.version}; a gateway supports {' and '.join(GATEWAY_VERSIONS)} only.")
-    return said
+        yield f"the backend {verb} a client certificate; give the Gateway one by spec.tls.backend.clientCertificateRef."
+    if seen.version and seen.version not in GATEWAY_VERSIONS:
+        yield f"the backend uses {seen.version}; a gateway supports {' and '.join(GATEWAY_VERSIONS)} only."
 
 
 def _plain(found: _Found, manifest: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from lasthop.cli.args import target
 from lasthop.cli.args.address import host_port
-from lasthop.cli.args.objects import Wanted, complete_path, every, kind_of, one
+from lasthop.cli.args.objects import Wanted, complete_path, every, kind_of, one, wanted
 from lasthop.cli.views.command_view import View, ask
 
 if TYPE_CHECKING:
@@ -59,43 +59,42 @@ def command(object: str | None, address: str | None, folder: Path | None, output
     from lasthop.cli.render import probe_report
     from lasthop.edge.probe.result import document
 
-    namespace = cluster.namespace or ""
-    want, address = _meant(object, address, namespace) if object else (Wanted(KIND, namespace), None)
-    if address:
-        host_port(address, "HOST:PORT")
+    want, address = _meant(object, address, cluster.namespace or "")
 
     async def look(view: View) -> list[ProbeResult]:
         keys = [await one(view, want)] if want.name else await every(view, want)
-        return [await view.probe(key, address or "") for key in keys]
+        return [await view.probe(key, address) for key in keys]
 
     found = ask(folder, cluster._replace(namespace=want.namespace or None), look, object_named=bool(want.name))
     if output == "json":
-        documents = [document(each) for each in found]
+        documents = list(map(document, found))
         click.echo(json.dumps(documents[0] if object else documents, indent=2))
     else:
-        click.echo("\n\n".join("\n".join(probe_report.text(each)) for each in found) or "there are no BackendTLSPolicies")
+        texts = ("\n".join(probe_report.text(each)) for each in found)
+        click.echo("\n\n".join(texts) or "there are no BackendTLSPolicies")
     # A policy that no gateway uses is a failure only if it was named.
     if any(each.fails or (object and not each.passes) for each in found):
         raise click.exceptions.Exit(1)
 
 
-def _meant(text: str, address: str | None, namespace: str) -> tuple[Wanted, str | None]:
+def _meant(text: str | None, address: str | None, namespace: str) -> tuple[Wanted, str]:
     """Returns the object and the address. Accepts `KIND NAME` too, as `lasthop explain` does; a namespace with the name of a
     kind needs -n."""
+    if not text:
+        return Wanted(KIND, namespace), ""
     if ":" in text:
         raise click.UsageError(f"which object? Write: lasthop probe POLICY {text}")
-    first, slash, rest = text.partition("/")
-    kind = _kind(first)
-    if kind and not slash and address and ":" not in address:
-        rest, address = address, None
-    elif not kind or not slash:
-        kind, rest = KIND, text
-    prefix, _, name = rest.rpartition("/")
-    if "/" in prefix:
+    kind, rest = KIND, text
+    first, slash, path = text.partition("/")
+    if slash and (named := _kind(first)):
+        kind, rest = named, path
+    elif address and ":" not in address and (named := _kind(text)):
+        kind, rest, address = named, address, None
+    if rest.count("/") > 1:
         raise click.UsageError(f"{text} is not KIND/NAMESPACE/NAME; KIND is one of {', '.join(map(str.lower, KINDS))}")
-    if prefix and namespace and prefix != namespace:
-        raise click.UsageError(f"two namespaces: {prefix} and {namespace}")
-    return Wanted(kind, prefix or namespace, name), address
+    if address:
+        host_port(address, "HOST:PORT")
+    return wanted(kind, rest, namespace), address or ""
 
 
 def _kind(text: str) -> str:

@@ -9,7 +9,7 @@ import sys
 import click
 
 from lasthop.base.api.addresses import with_port
-from lasthop.cli.process import on_signals
+from lasthop.cli.args.long_running import on_signals
 from lasthop.edge.proxy.binary import EnvoyNotFound, find_envoy
 from lasthop.edge.proxy.directory import RunDirUnusable
 from lasthop.edge.proxy.pod import Pod, log

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from lasthop.cli.args import local, paths, target
+
+HEADS: Final = ("FOLDER", "STATE", "PID", "AGE", "ADMIN", "USER", "VERSION", "ENVOY", "ENVOYS")
 
 
 @click.command("ps")
@@ -27,11 +29,10 @@ def command(output: str, no_headers: bool) -> None:
       lasthop ps -o wide
       lasthop ps -o json | jq -r '.[] | select(.state == "orphaned") | .folder'
     """
-    from lasthop.cli.render.columns import table
+    from lasthop.cli.render.terminal import table
 
     known = [(gateway, state) for gateway in local.gateways() if (state := local.state(gateway)) != "ended"]
     found = [described(gateway, state) for gateway, state in known]
-    others = any(not gateway.is_own for gateway, _ in known)
     if output == "json":
         click.echo(json.dumps(found, indent=2))
     elif output == "name":
@@ -40,19 +41,15 @@ def command(output: str, no_headers: bool) -> None:
         click.echo("No gateway runs on this machine")
         local.note_others()
     else:
-        wide = ("USER", "VERSION", "ENVOY", "ENVOYS") if output == "wide" else ("USER",) if others else ()
-        rows = [
-            (
-                each["folder"],
-                each["state"],
-                str(each["pid"] or ""),
-                _age(each["started"]),
-                each["admin"],
-                *(each["user"], each["version"], each["envoy"], " ".join(map(str, each["envoys"])))[: len(wide)],
-            )
-            for each in found
-        ]
-        click.echo(table(("FOLDER", "STATE", "PID", "AGE", "ADMIN", *wide), rows, headers=not no_headers))
+        columns = len(HEADS) if output == "wide" else 5 if all(gateway.is_own for gateway, _ in known) else 6
+        rows = [cells[:columns] for cells in map(_cells, found)]
+        click.echo(table(HEADS[:columns], rows, headers=not no_headers))
+
+
+def _cells(each: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the cells of a line, see `HEADS`."""
+    about = each["user"], each["version"], each["envoy"], " ".join(map(str, each["envoys"]))
+    return each["folder"], each["state"], str(each["pid"] or ""), _age(each["started"]), each["admin"], *about
 
 
 def _age(started: float | None) -> str:

@@ -13,10 +13,9 @@ from typing import Final
 
 import click
 
-from lasthop.cli.args import local, logging, paths, target
+from lasthop.cli.args import local, long_running, paths, target
 from lasthop.cli.args.address import host_port, ip_address
-from lasthop.cli.endings import Ending, Endings, start_anew, tell_systemd
-from lasthop.cli.process import first_error
+from lasthop.cli.args.long_running import first_error
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.cli.render.progress import FolderProgress
 from lasthop.edge.proxy.binary import EnvoyNotFound, find_envoy
@@ -29,6 +28,7 @@ from lasthop.engine.engine import Engine
 from lasthop.engine.plan.profile import AccessLog
 from lasthop.engine.resolve.settings import Settings
 from lasthop.run import logs
+from lasthop.run.endings import Ending, Endings, start_anew, tell_systemd
 from lasthop.run.host import HostRuntime
 from lasthop.run.infra import memory
 from lasthop.web.app import AdminUnusable, serving
@@ -67,7 +67,7 @@ TAKE_OVER_SECONDS: Final = 30.0
     help="On SIGTERM, leave the proxies serving for so long, to the `lasthop run` that follows.  [default: drain them]",
 )
 @click.option("--replace", is_flag=True, help="Take over from the Lasthop that runs on DIR; its proxies serve on.")
-@logging.options
+@long_running.options
 def command(
     folder: Path,
     admin: str,

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from lasthop.base.api.documents import Json
+
 
 @click.command("schema")
 def command() -> None:
@@ -68,19 +70,23 @@ def _closed(schema: Any, title: str = "") -> Any:
         return schema
     found = {name: _closed(value) for name, value in schema.items() if not name.startswith("x-kubernetes-")}
     if schema.get("x-kubernetes-int-or-string"):
-        found = {**{name: value for name, value in found.items() if name != "anyOf"}, "type": ["integer", "string"]}
+        found.pop("anyOf", None)
+        found["type"] = ["integer", "string"]
     if isinstance(schema.get("properties"), dict):
-        found["properties"] = {name: _closed(value) for name, value in schema["properties"].items()}
-        if schema.get("type") == "object" and "additionalProperties" not in schema and not schema.get(PRESERVED):
-            found["additionalProperties"] = False
-    if schema.get("nullable"):
-        found.pop("nullable", None)
-        found["type"] = [found["type"], "null"] if isinstance(found.get("type"), str) else found.get("type", [])
+        found |= _closed_properties(schema)
+    if found.pop("nullable", None):
+        types = found.get("type", [])
+        found["type"] = [types, "null"] if isinstance(types, str) else types
     if title:
-        found["title"] = title
-        common: dict[str, Any] = {name: {} for name in ("apiVersion", "kind", "metadata", "status")}
-        found["properties"] = common | found.get("properties", {})
+        common: Json = {name: {} for name in ("apiVersion", "kind", "metadata", "status")}
+        found |= {"title": title, "properties": common | found.get("properties", {})}
     return found
+
+
+def _closed_properties(schema: Json) -> Json:
+    found: Json = {"properties": {name: _closed(value) for name, value in schema["properties"].items()}}
+    is_open = "additionalProperties" in schema or schema.get(PRESERVED)
+    return found if is_open or schema.get("type") != "object" else {**found, "additionalProperties": False}
 
 
 PRESERVED = "x-kubernetes-preserve-unknown-fields"

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import click
@@ -21,15 +21,10 @@ from lasthop.cli.views.admin_socket import AdminSocketView
 from lasthop.cli.views.command_view import without_loop
 from lasthop.edge.unix_http import Endpoint
 
-if TYPE_CHECKING:
-    from lasthop.edge.kubernetes.client import Client
-
 BACKEND_KINDS: Final = ("Service", "ServiceImport", "XBackend")
-INTERVAL: Final = 2.0
-"""Seconds between two looks at a cluster."""
 ELSEWHERE: Final = (
-    "the controller of a cluster is told what fails, not every request: add --failed, without --route; see also lasthop top. "
-    "Requests one by one: kubectl logs -f -n NAMESPACE -l gateway.networking.k8s.io/gateway-name=GATEWAY"
+    "rates and failures: lasthop top --context; requests one by one: kubectl logs -f -n NAMESPACE -l "
+    "gateway.networking.k8s.io/gateway-name=GATEWAY"
 )
 
 
@@ -40,7 +35,6 @@ ELSEWHERE: Final = (
 @click.option("-c", "--count", type=click.IntRange(1), help="Exit after this many requests.")
 @target.running_folder
 @target.admin
-@target.controller
 @target.output("text", "json")
 def command(
     failed: bool,
@@ -48,8 +42,6 @@ def command(
     backend: str,
     count: int | None,
     folder: Path | None,
-    cluster: target.ClusterOptions,
-    namespace: str,
     output: str,
 ) -> None:
     """Show the requests of the gateway that runs on this machine as they come in, a line each, until Ctrl-C.
@@ -58,26 +50,16 @@ def command(
     it failed and what to try. While it runs, the proxies log every request, up to 1,000 per second; above that a sample is
     shown, and a note says how large it is. Connections of TLSRoutes and TCPRoutes appear when they end.
 
-    In a cluster (--context, --kubeconfig, or where no gateway runs on this machine) it takes --failed, and shows every few
-    seconds which connections to backends have failed, how often and why, as all proxies have reported it to the controller;
-    with your rights (get and create on pods/portforward). For single requests, see the logs of the proxies' Pods.
+    In a cluster, the logs of the proxies' Pods have the requests, and lasthop top --context has rates and failures.
 
     \b
     Examples:
       lasthop tap
       lasthop tap --failed --backend shop/api
-      lasthop tap --failed --context prod
       lasthop tap --route httproute/shop/web -c 10
       lasthop tap -o json | jq -r 'select(.duration_ms > 500) | .path'
     """
-    socket = target.admin_socket(folder, cluster)
-    if socket is None:
-        if not failed or route:
-            raise click.UsageError(ELSEWHERE)
-        from lasthop.cli.views import leader
-
-        leader.run(cluster, lambda client: _reported(client, namespace, backend, count, output))
-        return
+    socket = target.running_gateway(folder, ELSEWHERE)
     route, backend = _as_known(socket, route, ROUTE_KINDS), _as_known(socket, backend, BACKEND_KINDS)
     query = {"failed": "true" if failed else "", "route": route, "backend": backend}
     with contextlib.suppress(KeyboardInterrupt):
@@ -97,27 +79,6 @@ def _as_known(socket: Endpoint, given: str, kinds: Iterable[str]) -> str:
         close = closest(given, [name for key in known for name in (key.name, key.path)])
         note(f"nothing is called {printable(given)} yet{f'; did you mean {printable(close)}?' if close else ''}")
     return found[0].argument if len(found) == 1 else given
-
-
-async def _reported(client: Client, namespace: str, backend: str, count: int | None, output: str) -> None:
-    """Looks every few seconds at what the controller has anyway: however much fails, it is told in figures."""
-    import asyncio
-    import sys
-
-    from lasthop.base.text import terminal
-    from lasthop.cli.render.reported_failures import ReportedFailures, document, line
-    from lasthop.cli.views.leader import asking
-
-    seen, shown, colours = ReportedFailures(), 0, terminal.coloured(sys.stdout)
-    async with asking(client, namespace) as ask:
-        while True:
-            for each in seen.news(await ask("/api/traffic")):
-                if each.named(backend):
-                    click.echo(json.dumps(document(each)) if output == "json" else line(each, colours=colours))
-                    shown += 1
-                if shown == count:
-                    return
-            await asyncio.sleep(INTERVAL)
 
 
 def _show(lines: Iterator[dict[str, Any]], output: str, count: int | None) -> None:

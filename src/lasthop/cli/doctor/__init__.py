@@ -1,1 +1,1 @@
-"""What `lasthop doctor` looks at: this machine (`machine.py`) and a cluster (`run/cluster.py`)."""
+"""The checks of `lasthop doctor`: this machine (`machine.py`) and a cluster (`cluster.py`, `rights.py`)."""

@@ -1,16 +1,21 @@
-"""Looks at what Lasthop needs of a cluster: CRDs, a GatewayClass, the controller; rights and webhooks have their own files."""
+"""Checks what Lasthop needs of a cluster: CRDs, a GatewayClass, the controller. `rights.py` checks permissions."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Final
 
-from lasthop.cli.doctor.result import Checked, broken, ok, warning
+from lasthop.base.api.documents import Json, nested
+from lasthop.cli.doctor.result import CheckResult, broken, ok, warning
+from lasthop.cli.render.report import count
 from lasthop.edge.kubernetes.errors import ApiError
 
 if TYPE_CHECKING:
+    from lasthop.base.api.kinds import Kind
     from lasthop.edge.kubernetes.client import Client
 
+POLICY: Final = "BackendTLSPolicy"
 CONTROLLER: Final = "lasthop-controller"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 INSTALL: Final = (
@@ -18,13 +23,12 @@ INSTALL: Final = (
     "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.7.0/standard-install.yaml"
 )
 
-Look = Callable[[], AsyncIterator[Checked]]
+Look = Callable[[], AsyncIterator[CheckResult]]
 
 
-async def cluster(client: Client, controller_namespace: str, namespace: str) -> AsyncIterator[Checked]:
+async def cluster(client: Client, controller_namespace: str, namespace: str) -> AsyncIterator[CheckResult]:
     """Yields what was found; `namespace` is what the user looks at, empty: all."""
     from lasthop.cli.doctor.rights import controllers_rights, own_rights
-    from lasthop.cli.doctor.webhooks import webhooks
     from lasthop.cli.views.cluster import explained
 
     try:
@@ -34,14 +38,13 @@ async def cluster(client: Client, controller_namespace: str, namespace: str) -> 
         yield broken("API server", found, f"{remedy[:1].upper()}{remedy[1:]}")
         return
     yield ok("API server", f"{client.access.name}, Kubernetes {version.get('gitVersion', 'unknown')}")
-    deployment: list[dict[str, Any]] = []
+    deployment: list[Json] = []
     looks: dict[str, Look] = {
         "CRDs of Gateway API": lambda: _crds(client),
         "GatewayClass": lambda: _classes(client, controller_namespace),
         f"controller in {controller_namespace}": lambda: _controller(client, controller_namespace, deployment, namespace),
         "your rights": lambda: own_rights(client, namespace),
         "rights of the controller": lambda: controllers_rights(client, controller_namespace, deployment),
-        "webhooks": lambda: webhooks(client, namespace or client.access.namespace),
     }
     for what, look in looks.items():
         try:
@@ -54,106 +57,128 @@ async def cluster(client: Client, controller_namespace: str, namespace: str) -> 
                 yield warning(what, f"cannot be looked at: {error}", "Try again; the log of the API server may say why.")
 
 
-async def _crds(client: Client) -> AsyncIterator[Checked]:
-    from lasthop.base.api.bundle import BUNDLE_VERSION, CHANNEL, KNOWN, known
-    from lasthop.base.api.kinds import GATEWAY_API, KINDS, LASTHOP_API
+async def _crds(client: Client) -> AsyncIterator[CheckResult]:
+    from lasthop.base.api.kinds import KINDS, LASTHOP_API
 
-    items = (await client.get(CRDS)).get("items") or []
+    items: list[Json] = (await client.get(CRDS)).get("items") or []
     found = {item["metadata"]["name"]: item for item in items}
-    releases: dict[tuple[str, str], list[str]] = {}
-    for name, item in found.items():
-        if name.endswith(f".{GATEWAY_API}"):
-            annotations = item["metadata"].get("annotations") or {}
-            releases.setdefault((annotations.get(BUNDLE_VERSION, ""), annotations.get(CHANNEL, "")), []).append(name)
-    if not releases:
-        yield broken("CRDs of Gateway API", "they are not installed", INSTALL)
-    for (release, channel), names in sorted(releases.items()):
-        text = f"{release or 'no version'} ({channel or 'no channel'}), {len(names)} CRD{'' if len(names) == 1 else 's'}"
-        if known(release):
-            yield ok("CRDs of Gateway API", text)
-        else:
-            yield warning("CRDs of Gateway API", f"{text}; known are {KNOWN}", "Install a release that is known.")
-    if len(releases) > 1:
-        yield warning("CRDs of Gateway API", "they are of several releases or channels", "Install one release, completely.")
-    if releases:
-        for checked in _kinds(found):
-            yield checked
+    for checked in (*_releases(found), *_lacking_kinds(found)):
+        yield checked
     own = [f"{kind.plural}.{kind.group}" for kind in KINDS.values() if kind.group == LASTHOP_API]
-    missing = [name for name in own if name not in found]
-    if missing:
+    if missing := [name for name in own if name not in found]:
         yield warning("CRDs of Lasthop", f"missing: {', '.join(missing)}", "Install them: lasthop install --crds-only")
     else:
         yield ok("CRDs of Lasthop", f"all {len(own)}")
 
 
-def _kinds(found: dict[str, Any]) -> list[Checked]:
-    """Checks which kinds of Gateway API the cluster has, in a version that Lasthop reads."""
+def _releases(found: dict[str, Json]) -> Iterator[CheckResult]:
+    """Checks the releases that the installed CRDs of Gateway API belong to."""
+    from lasthop.base.api.bundle import BUNDLE_VERSION, CHANNEL, KNOWN, known
+
+    what = "CRDs of Gateway API"
+    annotations = [nested(item, "metadata", "annotations") or {} for item in _of_gateway_api(found)]
+    counts = Counter((each.get(BUNDLE_VERSION, ""), each.get(CHANNEL, "")) for each in annotations)
+    if not counts:
+        yield broken(what, "they are not installed", INSTALL)
+    for (release, channel), number in sorted(counts.items()):
+        text = f"{release or 'no version'} ({channel or 'no channel'}), {count(number, 'CRD')}"
+        if known(release):
+            yield ok(what, text)
+        else:
+            yield warning(what, f"{text}; known are {KNOWN}", "Install a release that is known.")
+    if len(counts) > 1:
+        yield warning(what, "they are of several releases or channels", "Install one release, completely.")
+
+
+def _of_gateway_api(found: dict[str, Json]) -> list[Json]:
+    from lasthop.base.api.kinds import GATEWAY_API
+
+    return [item for name, item in found.items() if name.endswith(f".{GATEWAY_API}")]
+
+
+def _lacking_kinds(found: dict[str, Json]) -> Iterator[CheckResult]:
+    """Checks which kinds of Gateway API the cluster serves in a version that Lasthop reads."""
     from lasthop.base.api.kinds import GATEWAY_API, KINDS
 
-    checked, absent = [], []
+    if not _of_gateway_api(found):
+        return
+    absent = []
     for kind in (each for each in KINDS.values() if each.group == GATEWAY_API):
-        crd = found.get(f"{kind.plural}.{kind.group}")
-        served = [each["name"] for each in ((crd or {}).get("spec") or {}).get("versions") or () if each.get("served")]
-        if crd is None and kind.kind == "BackendTLSPolicy":
-            said = "its CRD is not installed, so no backend is verified"
-            checked.append(broken(kind.kind, said, "Install Gateway API v1.4 or newer."))
-        elif crd is None:
+        if crd := found.get(f"{kind.plural}.{kind.group}"):
+            yield from _served_versions(kind, crd)
+        elif kind.kind == POLICY:
+            yield broken(POLICY, "its CRD is not installed, so no backend is verified", "Install Gateway API v1.4 or newer.")
+        else:
             absent.append(kind.kind)
-        elif served and not {*served} & {*kind.versions}:
-            said = f"its CRD has the version {', '.join(served)}, and Lasthop reads {', '.join(kind.versions)}"
-            checked.append(broken(kind.kind, said, INSTALL))
     if absent:
-        said = f"not installed: {', '.join(absent)}"
-        checked.append(warning("kinds of Gateway API", said, f"If you need one of them: {INSTALL[:1].lower()}{INSTALL[1:]}"))
-    return checked
+        remedy = f"If you need one of them: {INSTALL[:1].lower()}{INSTALL[1:]}"
+        yield warning("kinds of Gateway API", f"not installed: {', '.join(absent)}", remedy)
 
 
-async def _classes(client: Client, namespace: str) -> AsyncIterator[Checked]:
+def _served_versions(kind: Kind, crd: Json) -> Iterator[CheckResult]:
+    served = [each["name"] for each in nested(crd, "spec", "versions") or () if each.get("served")]
+    if served and not {*served} & {*kind.versions}:
+        text = f"its CRD has the version {', '.join(served)}, and Lasthop reads {', '.join(kind.versions)}"
+        yield broken(kind.kind, text, INSTALL)
+
+
+async def _classes(client: Client, namespace: str) -> AsyncIterator[CheckResult]:
     from lasthop.base.api.kinds import CONTROLLER_NAME, GATEWAY_API
 
-    try:
-        items = (await client.get(f"/apis/{GATEWAY_API}/v1/gatewayclasses")).get("items") or []
-    except ApiError as error:
-        if not error.not_found:
-            raise
-        return  # there is no CRD, and that is said
-    own = [item for item in items if (item.get("spec") or {}).get("controllerName") == CONTROLLER_NAME]
+    listed = await _if_found(client, f"/apis/{GATEWAY_API}/v1/gatewayclasses")
+    if listed is None:
+        return  # `_crds` reports the missing CRD
+    own = [item for item in listed.get("items") or () if nested(item, "spec", "controllerName") == CONTROLLER_NAME]
     if not own:
         yield warning("GatewayClass", f"none has the controllerName {CONTROLLER_NAME}", "Create one: lasthop install")
     for item in own:
-        name, conditions = item["metadata"]["name"], (item.get("status") or {}).get("conditions") or []
-        accepted: dict[str, Any] = next((each for each in conditions if each.get("type") == "Accepted"), {})
-        if accepted.get("status") == "True":
-            yield ok(f"GatewayClass {name}", "accepted")
-        else:
-            why = accepted.get("message") or "no controller has accepted it"
-            yield broken(f"GatewayClass {name}", why, f"Is the controller running? kubectl get pods -n {namespace}")
+        yield _class(item, namespace)
 
 
-async def _controller(client: Client, namespace: str, deployment: list[dict[str, Any]], asked: str) -> AsyncIterator[Checked]:
-    """Looks also whether it serves the namespace that is asked about. Adds the Deployment, if there is one, for what is looked
-    at next."""
-    from lasthop.run.infra.kubernetes.installation import watched_by
+def _class(item: Json, namespace: str) -> CheckResult:
+    what = f"GatewayClass {item['metadata']['name']}"
+    conditions = {each.get("type"): each for each in nested(item, "status", "conditions") or ()}
+    accepted: Json = conditions.get("Accepted", {})
+    if accepted.get("status") == "True":
+        return ok(what, "accepted")
+    why = accepted.get("message") or "no controller has accepted it"
+    return broken(what, why, f"Is the controller running? kubectl get pods -n {namespace}")
 
-    what = f"controller in {namespace}"
+
+async def _if_found(client: Client, path: str) -> Json | None:
+    """Returns what the API server has at a path; None if it has nothing there."""
     try:
-        found = await client.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{CONTROLLER}")
+        return await client.get(path)
     except ApiError as error:
         if not error.not_found:
             raise
+        return None
+
+
+async def _controller(client: Client, namespace: str, deployment: list[Json], asked: str) -> AsyncIterator[CheckResult]:
+    """Checks the controller and whether it watches the namespace `asked`. Appends its Deployment for the later checks."""
+    from lasthop.run.infra.kubernetes.installation import watched_by
+
+    what = f"controller in {namespace}"
+    found = await _if_found(client, f"/apis/apps/v1/namespaces/{namespace}/deployments/{CONTROLLER}")
+    if found is None:
         remedy = "Install it with: lasthop install; or choose its namespace with --controller-namespace."
         yield warning(what, "it is not installed there", remedy)
         return
     deployment.append(found)
-    ready, wanted = (found.get("status") or {}).get("readyReplicas", 0), (found.get("spec") or {}).get("replicas", 1)
-    if ready >= wanted > 0:
-        yield ok(what, f"{ready} of {wanted} replicas are ready")
-    elif not wanted:
-        yield broken(what, "it is scaled to 0 replicas", f"kubectl scale deployment {CONTROLLER} -n {namespace} --replicas=2")
-    else:
-        remedy = f"kubectl describe pods -n {namespace}"
-        yield (broken if not ready else warning)(what, f"{ready} of {wanted} replicas are ready", remedy)
+    yield _replicas(what, namespace, nested(found, "status", "readyReplicas") or 0, nested(found, "spec", "replicas"))
     watched = watched_by(found)
     if watched and asked and asked not in watched:
         remedy = f"If it should: lasthop install {' '.join(f'--watch {each}' for each in (*watched, asked))}"
         yield warning(what, f"it watches only {', '.join(watched)}; edits in namespace {asked} have no effect", remedy)
+
+
+def _replicas(what: str, namespace: str, ready: int, replicas: int | None) -> CheckResult:
+    wanted = 1 if replicas is None else replicas
+    if not wanted:
+        remedy = f"kubectl scale deployment {CONTROLLER} -n {namespace} --replicas=2"
+        return broken(what, "it is scaled to 0 replicas", remedy)
+    text, remedy = f"{ready} of {wanted} replicas are ready", f"kubectl describe pods -n {namespace}"
+    if ready >= wanted:
+        return ok(what, text)
+    return warning(what, text, remedy) if ready else broken(what, text, remedy)

@@ -1,4 +1,4 @@
-"""Looks at what a gateway on this machine needs: Envoy, ports, rights, folders, the CA bundle, the clock, limits."""
+"""Checks what a gateway on this machine needs: Envoy, ports, rights, folders, the CA bundle, the clock, limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 
 from lasthop.base.api.addresses import with_port
 from lasthop.cli.args import paths
-from lasthop.cli.doctor.result import Checked, broken, ok, warning
+from lasthop.cli.doctor.result import CheckResult, broken, ok, warning
 
 DESCRIPTORS: Final = 4096
 WATCHES: Final = 8192
@@ -23,10 +23,12 @@ FREE_BYTES: Final = 256 * 1024 * 1024
 FULL_BYTES: Final = 1024 * 1024
 BUILT: Final = 1_767_225_600
 """The beginning of 2026: no clock that is right is behind it."""
+SOCKET_PATH: Final = 107
+"""Bytes of the path of a unix socket (unix(7))."""
 _STA_UNSYNC: Final = 0x40
 
 
-def machine(folder: Path | None) -> Iterator[Checked]:
+def machine(folder: Path | None) -> Iterator[CheckResult]:
     """Yields what was found; with a folder, also of its ports and of the directories that a gateway on it would use."""
     yield _envoy()
     yield _ca_bundle()
@@ -39,7 +41,7 @@ def machine(folder: Path | None) -> Iterator[Checked]:
         yield from _folder(folder)
 
 
-def _envoy() -> Checked:
+def _envoy() -> CheckResult:
     from lasthop.edge.proxy.binary import EnvoyNotFound, find_envoy
 
     try:
@@ -48,7 +50,7 @@ def _envoy() -> Checked:
         return broken("Envoy", error.found, error.remedy)
 
 
-def _ca_bundle() -> Checked:
+def _ca_bundle() -> CheckResult:
     from lasthop.run.infra.system_store import CERTIFICATE, OVERRIDE, host_store
 
     store = host_store()
@@ -63,7 +65,7 @@ def _ca_bundle() -> Checked:
     return ok("CA bundle", f"{store.path}, {count} certificates")
 
 
-def _clock() -> Iterator[Checked]:
+def _clock() -> Iterator[CheckResult]:
     """Certificates and waivers are judged by it."""
     if time.time() < BUILT:
         yield broken("clock", f"it says {time.strftime('%Y-%m-%d', time.gmtime())}", "Set it, and keep it right with NTP.")
@@ -78,7 +80,7 @@ def _clock() -> Iterator[Checked]:
         yield warning("clock", "the kernel does not know it to be synchronised; certificates are judged by it", remedy)
 
 
-def _inotify() -> Checked:
+def _inotify() -> CheckResult:
     limits = {name: _number(f"/proc/sys/fs/inotify/{name}") for name in ("max_user_watches", "max_user_instances")}
     found = ", ".join(f"{name} {value}" for name, value in limits.items())
     used_up = not _can_watch()
@@ -99,7 +101,7 @@ def _can_watch() -> bool:
     return bool(descriptor >= 0)
 
 
-def _descriptors() -> Checked:
+def _descriptors() -> CheckResult:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     number = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
     if hard == resource.RLIM_INFINITY or hard >= DESCRIPTORS:
@@ -108,31 +110,36 @@ def _descriptors() -> Checked:
     return warning("open files", f"limit {number}; a connection takes two", remedy)
 
 
-def _directories() -> Iterator[Checked]:
-    for what, place, name in (
-        ("run directory", paths.runtime_root(), "LASTHOP_RUN_DIR"),
-        ("state directory", paths.state_root(), "LASTHOP_STATE_DIR"),
-    ):
-        there = next(each for each in (place, *place.parents) if os.path.exists(each))
-        free = os.statvfs(there)
-        if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
-            yield broken(what, f"{place} cannot be written", f"Set {name} to a folder of your own.")
-        elif place == there and place.lstat().st_uid not in (0, os.geteuid()):
-            owner = paths.user_name(place.lstat().st_uid)
-            yield broken(what, f"{place} is {owner}'s", f"Set {name} to a folder of your own.")
-        elif free.f_bavail * free.f_frsize < FULL_BYTES or (free.f_files and not free.f_favail):
-            yield broken(what, f"the disk of {place} is full", f"Make room, or set {name} to a folder on another disk.")
-        elif free.f_bavail * free.f_frsize < FREE_BYTES:
-            yield warning(what, f"{place}: less than {FREE_BYTES >> 20} MB are free", "Make room; logs need it.")
-        else:
-            yield ok(what, str(place))
+def _directories() -> Iterator[CheckResult]:
+    yield _directory("run directory", paths.runtime_root(), "LASTHOP_RUN_DIR")
+    yield _directory("state directory", paths.state_root(), "LASTHOP_STATE_DIR")
     longest = len(os.fsencode(paths.runtime_root() / "0123456789" / "0123456789ab" / "admin.4194304.sock"))
-    if longest > 107:
+    if longest > SOCKET_PATH:
         remedy = "Set LASTHOP_RUN_DIR to a shorter path."
         yield broken("run directory", f"{paths.runtime_root()} is too long for unix sockets", remedy)
 
 
-def _steering() -> Checked:
+def _directory(what: str, place: Path, variable: str) -> CheckResult:
+    there = next(each for each in (place, *place.parents) if os.path.exists(each))
+    if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
+        return broken(what, f"{place} cannot be written", f"Set {variable} to a folder of your own.")
+    if place == there and place.lstat().st_uid not in (0, os.geteuid()):
+        owner = paths.user_name(place.lstat().st_uid)
+        return broken(what, f"{place} is {owner}'s", f"Set {variable} to a folder of your own.")
+    return _free_space(what, place, there, variable)
+
+
+def _free_space(what: str, place: Path, there: Path, variable: str) -> CheckResult:
+    disk = os.statvfs(there)
+    free = disk.f_bavail * disk.f_frsize
+    if free < FULL_BYTES or (disk.f_files and not disk.f_favail):
+        return broken(what, f"the disk of {place} is full", f"Make room, or set {variable} to a folder on another disk.")
+    if free < FREE_BYTES:
+        return warning(what, f"{place}: less than {FREE_BYTES >> 20} MB are free", "Make room; logs need it.")
+    return ok(what, str(place))
+
+
+def _steering() -> CheckResult:
     """Checks whether a new Envoy can take over ports without a reset connection."""
     scope = _number("/proc/sys/kernel/yama/ptrace_scope")
     if scope <= 0 or os.geteuid() == 0 or _number("/proc/sys/net/ipv4/tcp_migrate_req") == 1:
@@ -141,12 +148,10 @@ def _steering() -> Checked:
     return warning("changing Envoys", found, "sysctl net.ipv4.tcp_migrate_req=1")
 
 
-def _folder(folder: Path) -> Iterator[Checked]:
-    from lasthop.base.api.meta import Key
+def _folder(folder: Path) -> Iterator[CheckResult]:
     from lasthop.cli.views.folder import FolderView
+    from lasthop.engine.outputs.topology import served_ports
     from lasthop.engine.plan.finding import Severity
-    from lasthop.engine.resolve.gateways.gateways import gateway
-    from lasthop.run.infra import ports
 
     try:
         view = FolderView(folder)
@@ -159,25 +164,22 @@ def _folder(folder: Path) -> Iterator[Checked]:
     else:
         yield ok(f"folder {folder}", "all files are valid")
     own = dict(_serving(folder))
-    keys: list[Key] = sorted(view.engine.store.keys("Gateway"))
-    wanted = {
-        (address, listener.port, listener.transport)
-        for key in keys
-        if (found := gateway(view.engine.graph, key)) is not None and found.accepted.status
-        for listener in found.listeners
-        if listener.served
-        for address in found.addresses
-    }
-    for address, port, transport in sorted(wanted):
-        what = f"port {with_port(address, port)}" + (" (UDP)" if transport == "UDP" else "")
-        problem = ports.problem(address, port, transport)
-        if not problem:
-            yield ok(what, "free")
-        elif problem.in_use and (users := {own[pid] for pid in ports.holders(port, transport) if pid in own}):
-            others = [paths.user_name(uid) for uid in users if uid != os.geteuid()]
-            yield ok(what, f"served by the gateway of {others[0]}" if others else "served by this gateway")
-        else:
-            yield broken(what, problem.found, problem.remedy)
+    for address, port, transport in sorted(served_ports(view.engine.graph, view.engine.store.keys("Gateway"))):
+        yield _port(address, port, transport, own)
+
+
+def _port(address: str, port: int, transport: str, own: dict[int, int]) -> CheckResult:
+    """Checks whether a port is free, or held by a gateway on this folder; `own`: the user of each of its processes."""
+    from lasthop.run.infra import ports
+
+    what = f"port {with_port(address, port)}" + (" (UDP)" if transport == "UDP" else "")
+    problem = ports.problem(address, port, transport)
+    if not problem:
+        return ok(what, "free")
+    if problem.in_use and (users := {own[pid] for pid in ports.holders(port, transport) if pid in own}):
+        others = [paths.user_name(uid) for uid in users if uid != os.geteuid()]
+        return ok(what, f"served by the gateway of {others[0]}" if others else "served by this gateway")
+    return broken(what, problem.found, problem.remedy)
 
 
 def _serving(folder: Path) -> Iterator[tuple[int, int]]:

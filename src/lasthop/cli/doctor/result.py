@@ -1,4 +1,4 @@
-"""What one check has found."""
+"""The result of one check of `lasthop doctor`."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import enum
 from typing import NamedTuple
 
 
-class Verdict(enum.StrEnum):
+class CheckState(enum.StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
 
 
-class Checked(NamedTuple):
+class CheckResult(NamedTuple):
     what: str
-    """What was looked at: `Envoy`, `port 0.0.0.0:80`."""
-    verdict: Verdict
+    """The thing that was checked: `Envoy`, `port 0.0.0.0:80`."""
+    verdict: CheckState
     found: str
     remedy: str = ""
 
 
-def ok(what: str, found: str) -> Checked:
-    return Checked(what, Verdict.OK, found)
+def ok(what: str, found: str) -> CheckResult:
+    return CheckResult(what, CheckState.OK, found)
 
 
-def warning(what: str, found: str, remedy: str) -> Checked:
-    return Checked(what, Verdict.WARNING, found, remedy)
+def warning(what: str, found: str, remedy: str) -> CheckResult:
+    return CheckResult(what, CheckState.WARNING, found, remedy)
 
 
-def broken(what: str, found: str, remedy: str) -> Checked:
-    return Checked(what, Verdict.FAILED, found, remedy)
+def broken(what: str, found: str, remedy: str) -> CheckResult:
+    return CheckResult(what, CheckState.FAILED, found, remedy)

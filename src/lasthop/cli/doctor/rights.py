@@ -1,12 +1,14 @@
-"""Looks at what the user and the controller may do in a cluster. Only access reviews are created, which are not stored."""
+"""Checks the permissions of the user and the controller in a cluster, by access reviews, which are not stored."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from lasthop.cli.doctor.result import Checked, ok, warning
+from lasthop.base.api.documents import nested
+from lasthop.cli.doctor.result import CheckResult, ok, warning
 from lasthop.edge.kubernetes.errors import ApiError
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ class Right(NamedTuple):
         )
 
 
-async def own_rights(client: Client, namespace: str) -> AsyncIterator[Checked]:
+async def own_rights(client: Client, namespace: str) -> AsyncIterator[CheckResult]:
     """Checks what this user may list: in a namespace, or (empty) in all."""
     from lasthop.base.api.kinds import KINDS
 
@@ -48,14 +50,14 @@ async def own_rights(client: Client, namespace: str) -> AsyncIterator[Checked]:
     yield warning("your rights", found, f"Ask for the right to list them (RBAC){narrower}.")
 
 
-async def controllers_rights(client: Client, namespace: str, deployment: list[dict[str, Any]]) -> AsyncIterator[Checked]:
+async def controllers_rights(client: Client, namespace: str, deployment: list[dict[str, Any]]) -> AsyncIterator[CheckResult]:
     """Checks, where this user may ask that, that the controller has every right that an installation of this version grants.
     Without a Deployment there is nobody who would need them."""
     from lasthop.run.infra.kubernetes.installation import watched_by
 
     for found in deployment:
-        pod = ((found.get("spec") or {}).get("template") or {}).get("spec") or {}
-        account = f"system:serviceaccount:{namespace}:{pod.get('serviceAccountName') or 'default'}"
+        name = nested(found, "spec", "template", "spec", "serviceAccountName") or "default"
+        account = f"system:serviceaccount:{namespace}:{name}"
         try:
             missing = await _denied(client, list(_granted(namespace, tuple(watched_by(found)))), account)
         except ApiError as error:
@@ -86,14 +88,11 @@ def _granted(namespace: str, watched: tuple[str, ...]) -> Iterator[Right]:
     }
     for role in installed:
         place = role["metadata"].get("namespace", "")
-        if (role["kind"], place, role["metadata"]["name"]) not in bound:
-            continue
-        for rule in role["rules"]:
-            for group in rule["apiGroups"]:
-                for resource in rule["resources"]:
-                    for verb in rule["verbs"]:
-                        for name in rule.get("resourceNames") or ("",):
-                            yield Right(group, resource, verb, place, name)
+        if (role["kind"], place, role["metadata"]["name"]) in bound:
+            for rule in role["rules"]:
+                names = rule.get("resourceNames") or ("",)
+                for group, resource, verb, name in product(rule["apiGroups"], rule["resources"], rule["verbs"], names):
+                    yield Right(group, resource, verb, place, name)
 
 
 async def _denied(client: Client, rights: list[Right], user: str = "") -> list[Right]:
@@ -126,4 +125,4 @@ async def _allowed(client: Client, right: Right, user: str) -> bool:
         "spec": {**spec, **({"user": user, "groups": groups} if user else {})},
     }
     answer = await client.create(f"{REVIEWS}/{kind.lower()}s", body)
-    return bool((answer.get("status") or {}).get("allowed"))
+    return bool(nested(answer, "status", "allowed"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from lasthop.base.api.documents import Json
+from lasthop.base.api.documents import Json, nested
 
 Rows = list[tuple[str, ...]]
 _CONTEXT: Final = "UpstreamTlsContext"
@@ -14,6 +14,12 @@ _DUMPS: Final = {
     "routes": ("RoutesConfigDump", "dynamic_route_configs", "route_config"),
     "secrets": ("SecretsConfigDump", "dynamic_active_secrets", "secret"),
     "endpoints": ("EndpointsConfigDump", "dynamic_endpoint_configs", "endpoint_config"),
+}
+_CHECKS: Final = {
+    "trusted_ca": "CA",
+    "verify_certificate_spki": "SPKI pins",
+    "verify_certificate_hash": "certificate pins",
+    "custom_validator_config": "validator",
 }
 HEADS: Final = {
     "clusters": ("NAME", "TLS", "NAMES", "SNI", "ENDPOINTS"),
@@ -40,17 +46,19 @@ def rows(dump: Json, what: str) -> Rows:
         return [row for table in resources(dump, what) for row in _routes(table)]
     if what == "listeners":
         return sorted(map(_listener, resources(dump, what)))
-    updated = {
-        each["name"]: each.get("last_updated", "")
-        for config in _configs(dump, "SecretsConfigDump")
-        for each in config.get("dynamic_active_secrets", ())
-        if "name" in each
-    }
+    return sorted(_secrets(dump))
+
+
+def _secrets(dump: Json) -> Iterator[tuple[str, ...]]:
+    for config in _configs(dump, "SecretsConfigDump"):
+        for each in config.get("dynamic_active_secrets", ()):
+            if "secret" in each:
+                yield _secret(each["secret"], each.get("last_updated", ""))
+
+
+def _secret(secret: Json, updated: str) -> tuple[str, ...]:
     kinds = ("tls_certificate", "validation_context", "session_ticket_keys", "generic_secret")
-    return sorted(
-        (each.get("name", ""), next((kind for kind in kinds if kind in each), ""), updated.get(each.get("name", ""), ""))
-        for each in resources(dump, what)
-    )
+    return secret.get("name", ""), next((kind for kind in kinds if kind in secret), ""), updated
 
 
 def _configs(dump: Json, kind: str) -> Iterator[Json]:
@@ -61,28 +69,22 @@ def _configs(dump: Json, kind: str) -> Iterator[Json]:
 
 def _cluster(cluster: Json, endpoints: dict[str, Json]) -> tuple[str, ...]:
     context = next(_find(cluster.get("transport_socket", cluster.get("transport_socket_matches", {})), _CONTEXT), None)
-    service = str((cluster.get("eds_cluster_config") or {}).get("service_name", cluster.get("name", "")))
-    assigned = endpoints.get(service) or cluster.get("load_assignment") or {}
-    addresses = list(_addresses(assigned))
-    shown = f"{', '.join(addresses[:3])}{f' and {len(addresses) - 3} more' if len(addresses) > 3 else ''}"
+    name = cluster.get("name", "")
+    assigned = endpoints.get(str(nested(cluster, "eds_cluster_config", "service_name") or name))
+    shown = _some(list(_addresses(assigned or cluster.get("load_assignment"))))
     if context is None:
-        return cluster.get("name", ""), "plaintext", "", "", shown
-    validation = (context.get("common_tls_context") or {}).get("validation_context") or {}
+        return name, "plaintext", "", "", shown
+    validation = nested(context, "common_tls_context", "validation_context") or {}
     names = [
         f"{each.get('san_type', '')} {_text(each.get('matcher') or {})}".strip()
         for each in validation.get("match_typed_subject_alt_names", ())
     ]
-    checks = [
-        word
-        for field, word in (
-            ("trusted_ca", "CA"),
-            ("verify_certificate_spki", "SPKI pins"),
-            ("verify_certificate_hash", "certificate pins"),
-            ("custom_validator_config", "validator"),
-        )
-        if validation.get(field)
-    ]
-    return cluster.get("name", ""), " + ".join(checks) or "encrypted only", ", ".join(names), context.get("sni", ""), shown
+    checks = " + ".join(word for field, word in _CHECKS.items() if validation.get(field))
+    return name, checks or "encrypted only", ", ".join(names), context.get("sni", ""), shown
+
+
+def _some(addresses: list[str]) -> str:
+    return f"{', '.join(addresses[:3])}{f' and {len(addresses) - 3} more' if len(addresses) > 3 else ''}"
 
 
 def _text(matcher: Json) -> str:

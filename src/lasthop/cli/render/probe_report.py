@@ -9,7 +9,7 @@ import click
 
 from lasthop.base.text.printable import printable
 from lasthop.cli.render.terminal import wrapped
-from lasthop.edge.probe.result import ProbeResult
+from lasthop.edge.probe.result import Check, ProbeResult, TargetResult
 
 MARKS: Final = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "skip": ("-", None)}
 INDENT: Final = " " * 4
@@ -21,11 +21,7 @@ def text(found: ProbeResult) -> Iterator[str]:
     yield click.style(found.object, bold=True)
     for result in found.targets:
         yield ""
-        port = f" port {result.port}" if result.port else ""
-        lead = f"Gateway {result.gateway} to " if result.gateway else ""
-        by = f", as {result.policy} asks" if result.policy not in ("", found.object, result.service) else ""
-        bare = not (result.gateway or result.refused or result.unused)
-        yield f"{lead}{result.service}{port}{by}{' (no route leads there; as the policy by itself asks)' if bare else ''}"
+        yield _headline(result, found.object)
         if result.unused:
             yield from wrapped(f"{_mark('skip')} not used: {printable(result.unused)}", INDENT, INDENT)
         if result.refused:
@@ -33,9 +29,7 @@ def text(found: ProbeResult) -> Iterator[str]:
         for tried in result.endpoints:
             yield f"  {tried.address}"
             for check in tried.checks:
-                yield from wrapped(f"{_mark(check.state)} {check.name:18}  {printable(check.found)}", INDENT, COLUMN)
-                if check.state in ("fail", "warn") and check.remedy:
-                    yield from (click.style(line, fg="green") for line in wrapped(printable(check.remedy), COLUMN, COLUMN))
+                yield from _check(check)
         if result.more:
             yield f"  and {result.more} more, which were not tried"
     yield from ("", *(f"Note: {note}" for note in found.notes)) if found.notes else ()
@@ -43,21 +37,38 @@ def text(found: ProbeResult) -> Iterator[str]:
     yield click.style(_verdict(found), bold=True, fg="green" if found.passes else "red")
 
 
+def _headline(result: TargetResult, object: str) -> str:
+    port = f" port {result.port}" if result.port else ""
+    lead = f"Gateway {result.gateway} to " if result.gateway else ""
+    by = f", as {result.policy} asks" if result.policy not in ("", object, result.service) else ""
+    bare = not (result.gateway or result.refused or result.unused)
+    return f"{lead}{result.service}{port}{by}{' (no route leads there; as the policy by itself asks)' if bare else ''}"
+
+
+def _check(check: Check) -> Iterator[str]:
+    yield from wrapped(f"{_mark(check.state)} {check.name:18}  {printable(check.found)}", INDENT, COLUMN)
+    if check.state in ("fail", "warn") and check.remedy:
+        yield from (click.style(line, fg="green") for line in wrapped(printable(check.remedy), COLUMN, COLUMN))
+
+
 def _verdict(found: ProbeResult) -> str:
     tried = [each for result in found.targets for each in result.endpoints]
-    fails = sorted({result.gateway for result in found.used if not result.passes})
-    connects = sorted({result.gateway for result in found.used} - set(fails))
-    if not found.used:
-        words = "no gateway makes a TLS connection because of it" if found.targets else "it leads to no backend"
-    elif fails and connects:
-        words = f"Gateway {', '.join(connects)} would connect, Gateway {', '.join(fails)} would fail"
-    else:
-        words = "the gateway would fail" if fails else "the gateway would connect"
+    words = _connects(found)
     if tried:
         words += f"; {sum(each.passes for each in tried)} of {len(tried)} tried endpoints pass"
     if any(check.state == "warn" for each in tried for check in each.checks):
         words += ", but may refuse requests (!)"
     return words
+
+
+def _connects(found: ProbeResult) -> str:
+    fails = sorted({result.gateway for result in found.used if not result.passes})
+    connects = sorted({result.gateway for result in found.used} - set(fails))
+    if not found.used:
+        return "no gateway makes a TLS connection because of it" if found.targets else "it leads to no backend"
+    if fails and connects:
+        return f"Gateway {', '.join(connects)} would connect, Gateway {', '.join(fails)} would fail"
+    return "the gateway would fail" if fails else "the gateway would connect"
 
 
 def _mark(state: str) -> str:

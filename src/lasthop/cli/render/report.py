@@ -84,22 +84,30 @@ def text(report: Report) -> str:
 
 def _lines(mistake: Mistake) -> Iterator[str]:
     finding = mistake.finding
-    error = finding.severity is Severity.ERROR
-    word = click.style(str(finding.severity), fg="red" if error else "yellow", bold=True)
-    what = ", ".join(part for part in (str(finding.object) if finding.object else "", finding.field) if part)
+    what = ", ".join(str(part) for part in (finding.object, finding.field) if part)
     place = _place(finding) or what or "cluster"
-    lead = f"{place}: {finding.severity}:"
-    first, *more = wrapped(f"{lead} {finding.message}", rest=INDENT)
-    yield f"{click.style(place, bold=True)}: {word}:{first.removeprefix(lead)}" if first.startswith(lead) else first
-    yield from more
+    yield from _headline(finding, place)
     if what and what != place:
         yield click.style(f"    {what}", fg="cyan")
     if finding.remedy:
         yield from (click.style(line, fg="green") for line in wrapped(finding.remedy, INDENT, INDENT))
+    yield from (click.style(line, dim=True) for line in _consequences(mistake))
+
+
+def _consequences(mistake: Mistake) -> Iterator[str]:
     for each in mistake.follows[:SHOWN_FOLLOWS]:
-        yield from (click.style(line, dim=True) for line in wrapped(_follow(each, finding), f"{INDENT}so ", f"{INDENT}   "))
+        yield from wrapped(_follow(each, mistake.finding), f"{INDENT}so ", f"{INDENT}   ")
     if len(mistake.follows) > SHOWN_FOLLOWS:
-        yield click.style(f"    and {len(mistake.follows) - SHOWN_FOLLOWS} more like these", dim=True)
+        yield f"{INDENT}and {len(mistake.follows) - SHOWN_FOLLOWS} more like these"
+
+
+def _headline(finding: Finding, place: str) -> Iterator[str]:
+    colour = "red" if finding.severity is Severity.ERROR else "yellow"
+    word = click.style(str(finding.severity), fg=colour, bold=True)
+    lead = f"{place}: {finding.severity}:"
+    first, *more = wrapped(f"{lead} {finding.message}", rest=INDENT)
+    yield f"{click.style(place, bold=True)}: {word}:{first.removeprefix(lead)}" if first.startswith(lead) else first
+    yield from more
 
 
 def _place(finding: Finding) -> str:

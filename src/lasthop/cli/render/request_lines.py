@@ -98,15 +98,19 @@ class _Repeated:
 def request_line(entry: AccessLogEntry, *, colours: bool = False) -> str:
     """Returns a line such as `07:15:15 503 GET /cart -> shop/api:443 10.0.0.1:8443  certificate has expired  (lasthop probe
     shop/api)`."""
-    path = printable(entry.path or "")
-    path = path if len(path) <= PATH else f"{path[: PATH - 3]}..."
-    host = printable(entry.authority or "")
-    asked = f"{printable(entry.method)} {host}{path}" if entry.method else f"connection {host}".rstrip()
     endpoint = f" {printable(entry.upstream_host)}" if entry.upstream_host else ""
     took = "" if entry.failed or entry.duration_ms is None else f"  {entry.duration_ms:g} ms"
-    hint = entry.advice
-    todo = click.style(f"  ({printable(hint)})", dim=True) if hint and colours else f"  ({printable(hint)})" if hint else ""
-    return f"{_clock(entry.time)} {_status(entry, colours)} {asked} -> {_backend(entry)}{endpoint}{took}{_why(entry)}{todo}"
+    todo = f"  ({printable(hint)})" if (hint := entry.advice) else ""
+    todo = click.style(todo, dim=True) if todo and colours else todo
+    lead = f"{_clock(entry.time)} {_status(entry, colours)} {_request(entry)}"
+    return f"{lead} -> {_backend(entry)}{endpoint}{took}{_why(entry)}{todo}"
+
+
+def _request(entry: AccessLogEntry) -> str:
+    host, path = printable(entry.authority or ""), printable(entry.path or "")
+    if not entry.method:
+        return f"connection {host}".rstrip()
+    return f"{printable(entry.method)} {host}{path if len(path) <= PATH else f'{path[: PATH - 3]}...'}"
 
 
 def _why(entry: AccessLogEntry) -> str:

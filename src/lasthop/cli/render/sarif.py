@@ -22,7 +22,7 @@ SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/sche
 EXPIRING: Final = "expiring-certificate"
 
 
-class Rule(NamedTuple):
+class SarifRule(NamedTuple):
     title: str
     help: str
     level: str
@@ -31,33 +31,33 @@ class Rule(NamedTuple):
 
 
 RULES: Final = {
-    "waived": Rule(
+    "waived": SarifRule(
         "A backend's certificate is not fully verified",
         "Fix the certificate or pin it, then remove the VerificationWaiver.",
         "warning",
         "7.0",
     ),
-    "plaintext": Rule(
+    "plaintext": SarifRule(
         "A connection to a backend uses plaintext",
         "Create a BackendTLSPolicy for the port, or correct the sectionName of the one that misses it.",
         "warning",
         "7.0",
     ),
-    "failing-closed": Rule("A backend cannot be reached", "Fix what the message names.", "error", "3.0"),
-    "pinned-only": Rule(
+    "failing-closed": SarifRule("A backend cannot be reached", "Fix what the message names.", "error", "3.0"),
+    "pinned-only": SarifRule(
         "A backend is verified by hash only", "Pin the whole certificate to verify its names and dates too.", "note", "2.0"
     ),
-    "passthrough": Rule(
+    "passthrough": SarifRule(
         "TLS to a backend is passed through", "Nothing to do, unless the Gateway should verify it.", "note", "1.0"
     ),
-    "udp": Rule("A connection to a backend uses UDP", "Nothing to do: TLS is not possible.", "note", "1.0"),
-    FAILING: Rule(
+    "udp": SarifRule("A connection to a backend uses UDP", "Nothing to do: TLS is not possible.", "note", "1.0"),
+    FAILING: SarifRule(
         "Connections to a backend fail",
         "See which check fails with lasthop probe, and fix the backend or its policy.",
         "error",
         "5.0",
     ),
-    EXPIRING: Rule("A certificate expires", "Renew it, and add the new one beside the old one first.", "warning", "5.0"),
+    EXPIRING: SarifRule("A certificate expires", "Renew it, and add the new one beside the old one first.", "warning", "5.0"),
 }
 """A verified hop is not a result."""
 
@@ -69,7 +69,7 @@ def sarif(report: AuditReport) -> str:
     return document(RULES, results, (*report.incomplete, *report.hidden))
 
 
-def document(rules: Mapping[str, Rule], results: list[dict[str, Any]], incomplete: Iterable[str]) -> str:
+def document(rules: Mapping[str, SarifRule], results: list[dict[str, Any]], incomplete: Iterable[str]) -> str:
     """Returns a whole document; `incomplete`: why there may be more results than these."""
     lines = tuple(incomplete)
     run = {
@@ -91,7 +91,7 @@ def document(rules: Mapping[str, Rule], results: list[dict[str, Any]], incomplet
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _rule(name: str, rule: Rule) -> dict[str, Any]:
+def _rule(name: str, rule: SarifRule) -> dict[str, Any]:
     return {
         "id": name,
         "shortDescription": {"text": rule.title},
@@ -120,7 +120,9 @@ def _of_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
     return result(RULES, EXPIRING, level, f"{where}: {validity(found, now)}", where, found.file, found.line)
 
 
-def result(rules: Mapping[str, Rule], rule: str, level: str, message: str, where: str, file: str, line: int) -> dict[str, Any]:
+def result(
+    rules: Mapping[str, SarifRule], rule: str, level: str, message: str, where: str, file: str, line: int
+) -> dict[str, Any]:
     """Returns a result; `where` is what it is about, and together with the rule its identity."""
     location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": where, "kind": "resource"}]}
     if file:

@@ -1,9 +1,10 @@
-"""Writes to the terminal, and wraps text to its width."""
+"""Writes to the terminal: notes, text wrapped to its width, plain tables."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -43,3 +44,11 @@ def width() -> int:
     if not sys.stdout.isatty():
         return PIPED
     return max(40, shutil.get_terminal_size((100, 24)).columns)
+
+
+def table(headline: Sequence[str], rows: Sequence[Sequence[str]], *, headers: bool = True) -> str:
+    """Returns a headline and rows as kubectl prints them; an empty cell is a dash."""
+    cells = [[printable(cell) or "-" for cell in row] for row in rows]
+    shown = [list(headline), *cells] if headers else cells
+    widths = [max((len(row[n]) for row in shown), default=0) for n in range(len(headline))]
+    return "\n".join("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown)

@@ -140,8 +140,8 @@ class AdminSocketView:
 
         return read(self.ask("/api/audit"))
 
-    async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
-        found: Json = self.ask("/api/explain", **key._asdict(), reads="true" if reads else "")
+    async def explain(self, key: Key) -> Json | None:
+        found: Json = self.ask("/api/explain", **key._asdict())
         return found
 
     async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:

@@ -216,8 +216,8 @@ class ClusterView(EngineView):
             return hop
         return msgspec.structs.replace(hop, detail=f"{hop.detail}, as far as your permissions show")
 
-    async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
-        found = await super().explain(key, reads=reads)
+    async def explain(self, key: Key) -> Json | None:
+        found = await super().explain(key)
         self._unseen.update(dict.fromkeys(self._hidden.unseen(self.engine.graph, key)))
         return self._hidden.veiled(found) if found else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import click
 import msgspec
@@ -62,14 +62,11 @@ class ClusterStatusView:
 
     async def _list(self, named: Collection[str]) -> list[ListResult]:
         """Lists objects of some kinds, or of all that have a status; and the GatewayClasses, which tell whose a Gateway is."""
-        kinds = [each for each in KINDS.values() if (each.kind in (*named, "GatewayClass") if named else has_status(each))]
-        found = require_crds(await look(self._client, kinds, self._namespace, beyond=False))
+        found = require_crds(await look(self._client, _kinds(named), self._namespace, beyond=False))
         refused = {each.kind.kind: each.refusal for each in found.values() if each.refusal is not None}
         if missed := [refusal for kind, refusal in refused.items() if kind in named or len(refused) == len(found)]:
             raise missed[0]
-        for kind in named:
-            if kind not in found:
-                raise click.ClickException(f"the cluster has no {KINDS[kind].plural}: the CRD is not installed")
+        _require_kinds(named, found)
         for line in RBACVisibility([found[kind] for kind in refused]).said():
             note(line)
         return list(found.values())
@@ -105,6 +102,15 @@ class ClusterStatusView:
         if said and said != self._error:
             note(f"Waiting: {said}")
         self._error = said
+
+
+def _kinds(named: Collection[str]) -> list[Kind]:
+    return [each for each in KINDS.values() if (each.kind in (*named, "GatewayClass") if named else has_status(each))]
+
+
+def _require_kinds(named: Collection[str], found: Mapping[str, ListResult]) -> None:
+    if missing := [kind for kind in named if kind not in found]:
+        raise click.ClickException(f"the cluster has no {KINDS[missing[0]].plural}: the CRD is not installed")
 
 
 def shown(kind: str, item: msgspec.Raw) -> DecodedObject:

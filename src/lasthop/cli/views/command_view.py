@@ -81,8 +81,8 @@ class View(Protocol):
         """Returns how every backend that a route refers to is verified, and the certificates that will expire."""
         ...
 
-    async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
-        """Returns what applies to an object and why not, or (`reads`) the queries behind that; None if it does not exist."""
+    async def explain(self, key: Key) -> Json | None:
+        """Returns what applies to an object and why not; None if it does not exist."""
         ...
 
     async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:

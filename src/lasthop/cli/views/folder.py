@@ -144,9 +144,9 @@ class FolderView(EngineView):
             else (*lines, f"no route of {self.path} leads to a backend; see: lasthop check {self.path}")
         )
 
-    async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
+    async def explain(self, key: Key) -> Json | None:
         self._warn()
-        return await super().explain(key, reads=reads)
+        return await super().explain(key)
 
     async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
         self._warn()

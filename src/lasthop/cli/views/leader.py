@@ -11,6 +11,7 @@ from typing import Any, Final
 import aiohttp
 import click
 
+from lasthop.base.api.documents import Json, nested
 from lasthop.cli.args.target import ClusterOptions
 from lasthop.cli.render.terminal import note
 from lasthop.edge.kubernetes.client import Client, path_of
@@ -98,39 +99,48 @@ class Leader:
             self._until = time.monotonic() + KNOWN
         return self._found
 
-    async def _pod(self) -> dict[str, Any]:
+    async def _pod(self) -> Json:
+        name = await self._holder()
+        pod = await self._held_by(name) if name else None
+        return pod or await self._any_ready()
+
+    async def _holder(self) -> str:
+        """Returns the name in the Lease; empty where it has none, or the user may not read it."""
         path = path_of("coordination.k8s.io", "v1", "leases", self._namespace, LEASE)
         try:
-            name = ((await self._client.get(path)).get("spec") or {}).get("holderIdentity") or ""
+            return str(nested(await self._client.get(path), "spec", "holderIdentity") or "")
         except ApiError as error:
             if not (error.denied or error.not_found):
                 raise
-            name = ""
-        if name:
-            try:
-                return await self._client.get(path_of("", "v1", "pods", self._namespace, name))
-            except ApiError as error:
-                if not (error.denied or error.not_found):
-                    raise
-                if error.denied:
-                    return {"metadata": {"name": name}}
-        found = (await self._client.get(path_of("", "v1", "pods", self._namespace), {"labelSelector": LABEL})).get(
-            "items"
-        ) or []
-        ready = [pod for pod in found if _is_ready(pod)]
-        if not ready:
+            return ""
+
+    async def _held_by(self, name: str) -> Json | None:
+        """Returns the Pod of that name; only the name where the user may not read Pods."""
+        try:
+            return await self._client.get(path_of("", "v1", "pods", self._namespace, name))
+        except ApiError as error:
+            if error.denied:
+                return {"metadata": {"name": name}}
+            if not error.not_found:
+                raise
+            return None
+
+    async def _any_ready(self) -> Json:
+        listed = await self._client.get(path_of("", "v1", "pods", self._namespace), {"labelSelector": LABEL})
+        ready = next((pod for pod in listed.get("items") or () if _is_ready(pod)), None)
+        if ready is None:
             raise ApiError(404, "NotFound", f"no Pod with the label {LABEL} is ready")
-        return dict(ready[0])
+        return dict(ready)
 
 
-def _admin_port(pod: dict[str, Any]) -> int:
-    containers = (pod.get("spec") or {}).get("containers") or []
+def _admin_port(pod: Json) -> int:
+    containers = nested(pod, "spec", "containers") or []
     ports = (port for container in containers for port in container.get("ports") or [])
     return next((int(port["containerPort"]) for port in ports if port.get("name") == "admin"), PORT)
 
 
-def _is_ready(pod: dict[str, Any]) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or []
+def _is_ready(pod: Json) -> bool:
+    conditions = nested(pod, "status", "conditions") or []
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 

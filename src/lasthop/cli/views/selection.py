@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,6 @@ from typing import Final, NamedTuple
 
 import click
 
-from lasthop.cli.stdin import read_stdin
 from lasthop.edge.admission.limits import MAX_FILE
 from lasthop.edge.sources.files.folder import reason
 
@@ -49,18 +49,25 @@ def selected(folder: Path | None, files: Sequence[Path] = ()) -> Iterator[Select
         yield Selection(chosen[0], str(chosen[0]))
         return
     with tempfile.TemporaryDirectory(prefix="lasthop-") as name:
-        root, names = Path(name), {}
-        for number, path in enumerate(chosen):
-            link = root / f"{number:04}{'' if path.is_dir() else '.json' if path.suffix == '.json' else '.yaml'}"
-            if path == STDIN:
-                link.write_bytes(read_stdin(MAX_FILE + 1))
-            elif path.is_fifo():  # as a shell passes <(kustomize build)
-                with path.open("rb") as pipe:
-                    link.write_bytes(pipe.read(MAX_FILE + 1))
-            else:
-                link.symlink_to(path.resolve())
-            names[str(link)] = "<stdin>" if path == STDIN else str(path)
-        yield Selection(root, ", ".join(names.values()), names)
+        names = {str(_put(path, Path(name), number)): _name(path) for number, path in enumerate(chosen)}
+        yield Selection(Path(name), ", ".join(names.values()), names)
+
+
+def _put(path: Path, root: Path, number: int) -> Path:
+    """Puts a file into a folder: as a link, or what standard input or a pipe holds."""
+    place = root / f"{number:04}{'' if path.is_dir() else '.json' if path.suffix == '.json' else '.yaml'}"
+    if path == STDIN:
+        place.write_bytes(read_stdin(MAX_FILE + 1))
+    elif path.is_fifo():  # as a shell passes <(kustomize build)
+        with path.open("rb") as pipe:
+            place.write_bytes(pipe.read(MAX_FILE + 1))
+    else:
+        place.symlink_to(path.resolve())
+    return place
+
+
+def _name(path: Path) -> str:
+    return "<stdin>" if path == STDIN else str(path)
 
 
 def _require(path: Path) -> None:
@@ -82,15 +89,11 @@ def at(reference: str, folder: Path) -> Iterator[Selection]:
         return
     root = folder if folder.is_dir() else folder.parent
     commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}").decode().strip()
-    if reference == UNBORN and not commit and _git(root, "rev-parse", "--git-dir"):
-        with tempfile.TemporaryDirectory(prefix="lasthop-") as name:
-            yield Selection(Path(name), f"{reference}, which has no commit yet", {})
-        return
-    if not commit and folder == STDIN:
-        raise click.ClickException(f"there is no folder {reference}, and standard input has no commits to compare with")
-    if not commit:
-        raise click.ClickException(f"{reference!r} is neither a folder nor a commit of the repository that {folder} is in")
     with tempfile.TemporaryDirectory(prefix="lasthop-") as name:
+        if not commit:
+            _require_unborn(reference, folder, root)
+            yield Selection(Path(name), f"{reference}, which has no commit yet", {})
+            return
         place = _unpacked(root, commit, Path(name))
         shown = f"{reference}:{folder}"
         path = place if folder.is_dir() else place / folder.name
@@ -99,6 +102,15 @@ def at(reference: str, folder: Path) -> Iterator[Selection]:
                 yield chosen._replace(where=shown, names=dict.fromkeys(chosen.names, shown))
         else:
             yield Selection(place, shown, {str(place): shown})
+
+
+def _require_unborn(reference: str, folder: Path, root: Path) -> None:
+    """Raises unless a reference that names no commit is the branch of a repository before its first commit."""
+    if reference == UNBORN and _git(root, "rev-parse", "--git-dir"):
+        return
+    if folder == STDIN:
+        raise click.ClickException(f"there is no folder {reference}, and standard input has no commits to compare with")
+    raise click.ClickException(f"{reference!r} is neither a folder nor a commit of the repository that {folder} is in")
 
 
 def _unpacked(folder: Path, commit: str, place: Path) -> Path:
@@ -118,23 +130,27 @@ def _unpack(archive: bytes, place: Path) -> bool:
     place.mkdir(parents=True)
     if not archive:
         return False
-    leaving = False
     with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
         members = opened.getmembers()
-        for member in (each for each in members if each.isreg()):
+        for member in filter(tarfile.TarInfo.isreg, members):
             path = _below(place, member.name)
             path.parent.mkdir(parents=True, exist_ok=True)
             content = opened.extractfile(member)
             path.write_bytes(content.read() if content else b"")
-    for member in (each for each in members if each.issym()):  # last, so that nothing is written through them
-        path = _below(place, member.name)
-        end = os.path.normpath(os.path.join(path.parent, member.linkname))
-        if os.path.isabs(member.linkname) or not Path(end).is_relative_to(place):
-            leaving = True
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(member.linkname)
-    return leaving
+    # Last, so that nothing is written through them.
+    links = list(filter(tarfile.TarInfo.issym, members))
+    return not all([_linked(place, member) for member in links])
+
+
+def _linked(place: Path, member: tarfile.TarInfo) -> bool:
+    """Makes a link unless it leads out of `place`."""
+    path = _below(place, member.name)
+    end = os.path.normpath(os.path.join(path.parent, member.linkname))
+    if os.path.isabs(member.linkname) or not Path(end).is_relative_to(place):
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(member.linkname)
+    return True
 
 
 def _below(place: Path, name: str) -> Path:
@@ -156,3 +172,11 @@ def _git(folder: Path, *args: str) -> bytes:
     except subprocess.TimeoutExpired:
         raise click.ClickException(f"git does not answer: {' '.join(args)}") from None
     return ran.stdout if ran.returncode == 0 else b""
+
+
+def read_stdin(limit: int = -1) -> bytes:
+    """Returns its content, or that many bytes of it."""
+    # Python has no object for a stream that was closed when it started.
+    if sys.stdin is None:
+        raise click.ClickException("standard input is closed")
+    return sys.stdin.buffer.read(limit)

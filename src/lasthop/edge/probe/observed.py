@@ -1,38 +1,68 @@
-"""What a probe has seen of a hop, as the audit shows what proxies have seen."""
+"""Probes hops that had no traffic, and reports the results as observations (`lasthop audit --probe`)."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 
+import msgspec
+
+from lasthop.base.api.meta import Key
 from lasthop.base.pki.parse import bare_names
-from lasthop.edge.probe.result import EndpointResult, State, TargetResult
-from lasthop.engine.outputs.audit.hops import Observed
+from lasthop.edge.probe.result import EndpointResult, ProbeResult, State, TargetResult
+from lasthop.engine.outputs.audit.hops import HopReport, Observed
 from lasthop.engine.plan.observation import MAX_CERTIFICATES, Failure, Health, LeafCertificate
+from lasthop.engine.plan.strength import Strength
 
 
-def observed(tried: TargetResult, now: float) -> Observed | None:
-    """Returns what a probe has seen of a hop; None if nothing was tried."""
+async def with_probes(
+    probe: Callable[[Key], Awaitable[ProbeResult]], hops: Iterable[HopReport], now: float
+) -> tuple[HopReport, ...]:
+    """Returns the hops, with the results of a probe where nothing was observed. Each object is probed once."""
+    results: dict[Key, dict[tuple[str, str, int], TargetResult]] = {}
+    found = []
+    for hop in hops:
+        if _untried(hop):
+            key = hop.policy or hop.backend
+            if key not in results:
+                results[key] = {(each.gateway, each.service, each.port): each for each in (await probe(key)).used}
+            tried = results[key].get((hop.gateway.path, str(hop.backend), hop.port))
+            hop = msgspec.structs.replace(hop, observed=_observed(tried, now)) if tried else hop
+        found.append(hop)
+    return tuple(found)
+
+
+def _untried(hop: HopReport) -> bool:
+    return hop.in_effect not in (None, Strength.PLAINTEXT) and (hop.observed is None or hop.observed.health is Health.UNTRIED)
+
+
+def _observed(tried: TargetResult, now: float) -> Observed | None:
     if tried.refused or not tried.endpoints:
         return None
     bad = [each for each in tried.endpoints if not each.passes]
     good = len(tried.endpoints) - len(bad)
-    health = Health.WORKING if not bad else Health.PARTLY_FAILING if good else Health.FAILING
-    words: dict[str, list[str]] = {}
-    for each in bad:
-        words.setdefault(_why(each), []).append(each.address)
-    leaves = {leaf for each in tried.endpoints if (leaf := _leaf(each))}
+    failed, succeeded = (now if bad else 0.0), (now if good else 0.0)
+    leaves = set(filter(None, map(_leaf, tried.endpoints)))
     return Observed(
-        health,
-        now if bad else 0.0,
-        now if good else 0.0,
-        now if bad else 0.0,
+        Health.WORKING if not bad else Health.PARTLY_FAILING if good else Health.FAILING,
+        failed,
+        succeeded,
+        failed,
         good,
         len(bad),
         len(bad),
-        tuple(Failure(why, tuple(addresses)) for why, addresses in words.items()),
+        _failures(bad),
         tuple(sorted(leaves, key=lambda leaf: leaf.not_after)[:MAX_CERTIFICATES]),
         (),
     )
+
+
+def _failures(endpoints: Iterable[EndpointResult]) -> tuple[Failure, ...]:
+    """Groups endpoints by why they fail."""
+    addresses: dict[str, list[str]] = {}
+    for each in endpoints:
+        addresses.setdefault(_why(each), []).append(each.address)
+    return tuple(Failure(why, tuple(found)) for why, found in addresses.items())
 
 
 def _why(endpoint: EndpointResult) -> str:

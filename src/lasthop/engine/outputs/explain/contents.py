@@ -5,13 +5,14 @@ Nothing keeps a list of users; the recorded reads know them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from lasthop.base.api.core import AnyService, ServicePort
 from lasthop.base.api.gateway import ReferenceGrant
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import LocalObjectReference
-from lasthop.engine.outputs.explain.fact import Fact, State, bad, plain, warning, worst
+from lasthop.engine.outputs.explain.fact import Fact, FactState, bad, plain, warning, worst
 from lasthop.engine.outputs.explain.hops import ca_bundle, observed_fact, rivals, tls_fact
 from lasthop.engine.outputs.explain.policies import routes_to
 from lasthop.engine.outputs.explain.reads import above
@@ -31,27 +32,38 @@ from lasthop.engine.resolve.trust.trust import bundle, day, pair_dates
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import OBJECTS, read
 
+Words = dict[Callable[..., Any], str]
 CONTENT_KINDS = ("ConfigMap", "Secret", "ClusterTrustBundle", "EndpointSlice", "PinSet", "VerificationWaiver")
 GIVES = {"PinSet": "lists the certificates or keys that the backends of {} may present", "VerificationWaiver": "weakens {}"}
 """Kinds that are there to be used by others."""
+USES: Words = {frontend: "gives {} the CAs of its clients", endpoints: "gives {} endpoints"}
+"""How an object is used by what these queries are about."""
+CLIENT_CERTIFICATES: Words = {
+    xbackends.client_certificate: "holds the certificate that is shown to {}",
+    client_certificate: "holds the certificate that {} shows to backends",
+}
+SECRET_USES: Words = {own_listeners: "holds a certificate for listeners of {}", **CLIENT_CERTIFICATES}
+"""The same, of Secrets. Any other use of a client certificate by the same object is named instead."""
 
 
 def explain_service(g: Graph, key: Key) -> Fact:
     obj = read(g, key, AnyService)
-    hops = _distinct(REACH.of(g, key))
-    facts: list[Fact] = []
-    for port in obj.spec.ports if obj else ():
-        reached = [_reached(g, hop) for hop in hops if (hop.port, hop.protocol.transport) == (port.port, port.protocol)]
-        named = f" ({port.name})" if port.name else ""
-        because = tuple(reached or _unreached(g, key, port))
-        facts.append(Fact(f"port {port.port}{named}", worst(list(because)), because))
-    known = {(port.port, port.protocol) for port in obj.spec.ports} if obj else set()
+    hops, ports = _distinct(REACH.of(g, key)), obj.spec.ports if obj else ()
+    facts = [_port(g, key, port, hops) for port in ports]
+    known = {(port.port, port.protocol) for port in ports}
     facts += [
         bad(f"port {hop.port}, which {_routes(g, hop)} of {hop.gateway} want, does not exist")
         for hop in hops
         if (hop.port, hop.protocol.transport) not in known
     ]
     return Fact(str(key), worst(facts), tuple(facts), key)
+
+
+def _port(g: Graph, key: Key, port: ServicePort, hops: Iterable[Hop]) -> Fact:
+    reached = [_reached(g, hop) for hop in hops if (hop.port, hop.protocol.transport) == (port.port, port.protocol)]
+    named = f" ({port.name})" if port.name else ""
+    because = tuple(reached or _unreached(g, key, port))
+    return Fact(f"port {port.port}{named}", worst(because), because)
 
 
 def _distinct(hops: Iterable[Hop]) -> list[Hop]:
@@ -86,26 +98,19 @@ def _unreached(g: Graph, key: Key, port: ServicePort) -> Iterator[Fact]:
 
 def explain_content(g: Graph, key: Key) -> Fact:
     """Explains a ConfigMap, Secret, ClusterTrustBundle, or anything else that is only read by others."""
-    facts: list[Fact] = []
+    words: Words = {
+        judgement: GIVES.get(key.kind, "gives {} its CAs"),
+        **USES,
+        **(SECRET_USES if key.kind == "Secret" else {}),
+    }
     uses: dict[Key, str] = {}
     bundles: dict[LocalObjectReference, str] = {}
-    for node in above(g, (OBJECTS, key), judgement, endpoints, own_listeners):
-        query, *args = node
+    for query, *args in above(g, (OBJECTS, key), judgement, endpoints, own_listeners):
         if query is bundle:
             bundles[args[1]] = args[0]
-        elif query is judgement:
-            uses[args[0]] = GIVES.get(key.kind, "gives {} its CAs").format(args[0])
-        elif query is frontend:
-            uses[args[0]] = f"gives {args[0]} the CAs of its clients"
-        elif query is own_listeners and key.kind == "Secret":
-            uses[args[0]] = f"holds a certificate for listeners of {args[0]}"
-        elif query is xbackends.client_certificate and key.kind == "Secret":
-            uses.setdefault(args[0], f"holds the certificate that is shown to {args[0]}")
-        elif query is client_certificate and key.kind == "Secret":
-            uses.setdefault(args[0], f"holds the certificate that {args[0]} shows to backends")
-        elif query is endpoints:
-            uses[args[0]] = f"gives {args[0]} endpoints"
-    facts += [ca_bundle(g, namespace, ref, "holds a usable CA bundle") for ref, namespace in sorted(bundles.items(), key=str)]
+        elif query in words and (args[0] not in uses or query not in CLIENT_CERTIFICATES):
+            uses[args[0]] = words[query].format(args[0])
+    facts = [ca_bundle(g, namespace, ref, "holds a usable CA bundle") for ref, namespace in sorted(bundles.items(), key=str)]
     facts += list(_pair(g, key))
     facts += [plain(said, object=user) for user, said in sorted(uses.items())]
     if not uses:
@@ -130,7 +135,7 @@ def _matters(g: Graph, key: Key) -> list[Fact]:
     found = sorted(args[0] for query, *args in above(g, (OBJECTS, key)) if query in queries)
     if not found:
         return [warning("nothing uses it")] if key.kind in CONTENT_KINDS else [plain("nothing depends on what it says")]
-    return [Fact(f"matters to {each}", State.PLAIN, (), each) for each in found]
+    return [Fact(f"matters to {each}", FactState.PLAIN, (), each) for each in found]
 
 
 def explain_grant(g: Graph, key: Key) -> Fact:

@@ -17,7 +17,6 @@ from lasthop.engine.outputs.explain.contents import explain_content, explain_gra
 from lasthop.engine.outputs.explain.fact import Fact, bad, honest, warning
 from lasthop.engine.outputs.explain.gateways import explain_class, explain_gateway, explain_listener_set
 from lasthop.engine.outputs.explain.policies import explain_policy
-from lasthop.engine.outputs.explain.reads import reads_tree
 from lasthop.engine.outputs.explain.request_answer import Answer
 from lasthop.engine.outputs.explain.requests import explain_request
 from lasthop.engine.outputs.explain.routes import explain_route
@@ -59,11 +58,11 @@ Locate = Callable[[Key], tuple[str, int] | None]
 Steps = Generator[None, None, Json]
 
 
-def tree(g: Graph, key: Key, locate: Locate, *, reads: bool = False) -> Generator[None, None, Json | None]:
-    """Returns None if there is no such object. `reads`: the recorded reads instead of the explanation in words."""
+def tree(g: Graph, key: Key, locate: Locate) -> Generator[None, None, Json | None]:
+    """Returns None if there is no such object."""
     if OBJECTS.peek(g, key) is None:
         return None
-    fact = (yield from reads_tree(g, key)) if reads else explain.attempt(g, key)
+    fact = explain.attempt(g, key)
     yield
     if isinstance(fact, Crash):
         fact = bad(f"{key}: {CRASHED}", object=key)

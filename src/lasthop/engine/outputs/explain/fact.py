@@ -11,7 +11,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.plan.problem import Problem
 
 
-class State(StrEnum):
+class FactState(StrEnum):
     PLAIN = ""
     GOOD = "good"
     WARNING = "warning"
@@ -20,7 +20,7 @@ class State(StrEnum):
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
-    state: State = State.PLAIN
+    state: FactState = FactState.PLAIN
     because: tuple[Fact, ...] = ()
     object: Key | None = None
     """The object it is about, where a reader may want to look."""
@@ -31,16 +31,16 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def good(text: str, *because: Fact, object: Key | None = None) -> Fact:
-    return Fact(text, State.GOOD, because, object)
+    return Fact(text, FactState.GOOD, because, object)
 
 
 def bad(text: str, *because: Fact, object: Key | None = None, why: Problem | None = None) -> Fact:
     """Returns a line that says what is wrong. `why` ends the sentence."""
-    return _because(Fact(text, State.BAD, because, object), why)
+    return _because(Fact(text, FactState.BAD, because, object), why)
 
 
 def warning(text: str, *because: Fact, object: Key | None = None, why: Problem | None = None) -> Fact:
-    return _because(Fact(text, State.WARNING, because, object), why)
+    return _because(Fact(text, FactState.WARNING, because, object), why)
 
 
 def _because(fact: Fact, why: Problem | None) -> Fact:
@@ -48,13 +48,13 @@ def _because(fact: Fact, why: Problem | None) -> Fact:
 
 
 def plain(text: str, *because: Fact, object: Key | None = None) -> Fact:
-    return Fact(text, State.PLAIN, because, object)
+    return Fact(text, FactState.PLAIN, because, object)
 
 
-def worst(facts: Iterable[Fact]) -> State:
+def worst(facts: Iterable[Fact]) -> FactState:
     """Returns bad if anything is, and good if everything that can be is."""
     states = {fact.state for fact in facts}
-    return next((s for s in (State.BAD, State.WARNING, State.GOOD) if s in states), State.PLAIN)
+    return next((s for s in (FactState.BAD, FactState.WARNING, FactState.GOOD) if s in states), FactState.PLAIN)
 
 
 def honest(fact: Fact) -> Fact:
@@ -63,9 +63,9 @@ def honest(fact: Fact) -> Fact:
     if not fact.because:
         return fact
     because = tuple(map(honest, fact.because))
-    state = State.WARNING if fact.state is State.GOOD and _holds_bad(because) else fact.state
+    state = FactState.WARNING if fact.state is FactState.GOOD and _holds_bad(because) else fact.state
     return msgspec.structs.replace(fact, because=because, state=state)
 
 
 def _holds_bad(facts: Iterable[Fact]) -> bool:
-    return any(fact.state is State.BAD or _holds_bad(fact.because) for fact in facts)
+    return any(fact.state is FactState.BAD or _holds_bad(fact.because) for fact in facts)

@@ -76,13 +76,17 @@ def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
     held = port_problem(g, gateway_key, listener.port, listener.transport)
     if held and held.reason != reasons.PENDING:
         facts.append(bad(held.text))
+    facts += _routes(g, listener)
+    return Fact(said if listener.served else f"{said}: not served", worst([good(""), *facts]), tuple(facts))
+
+
+def _routes(g: Graph, listener: Listener) -> Iterator[Fact]:
     known = attached(g, listener)
-    routes = [*(_route(g, listener.owner, route) for route in known[:SHOWN]), *_more(len(known), "routes")]
     if not known:
         answer = "every request gets 404" if listener.http else "nothing is accepted"
-        routes = [warning(f"no route is attached, so {answer}")]
-    state = worst([good(""), *facts, *routes])
-    return Fact(said if listener.served else f"{said}: not served", state, (*facts, *routes))
+        yield warning(f"no route is attached, so {answer}")
+    yield from (_route(g, listener.owner, route) for route in known[:SHOWN])
+    yield from _more(len(known), "routes")
 
 
 def asked_facts(g: Graph, listener: Listener) -> tuple[Fact, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lasthop.base.api.core import AnyService
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import PolicyTargetReference
-from lasthop.engine.outputs.explain.fact import Fact, State, bad, good, plain, warning, worst
+from lasthop.engine.outputs.explain.fact import Fact, FactState, bad, good, plain, warning, worst
 from lasthop.engine.outputs.explain.hops import REFERS, checks, observed_fact, trust
 from lasthop.engine.plan.problem import invalid
 from lasthop.engine.plan.strength import Strength
@@ -46,9 +46,9 @@ def explain_policy(g: Graph, key: Key) -> Fact:
     return Fact(str(key), _overall(facts), tuple(facts), key)
 
 
-def _overall(facts: list[Fact]) -> State:
+def _overall(facts: list[Fact]) -> FactState:
     states = {fact.state for fact in facts}
-    return next((state for state in (State.BAD, State.WARNING) if state in states), State.GOOD)
+    return next((state for state in (FactState.BAD, FactState.WARNING) if state in states), FactState.GOOD)
 
 
 def _validity(g: Graph, key: Key) -> Fact:
@@ -85,7 +85,7 @@ def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
         if any(hop.protocol is Protocol.PASSTHROUGH for hop in REACH.of(g, service)):
             why = "only TLS Passthrough leads there, where the client's own TLS reaches the backend"
         return warning(f"{named}: not used", plain(why), *others, object=service)
-    state = State.BAD if any(use.state is State.BAD for use in uses) else State.GOOD
+    state = FactState.BAD if any(use.state is FactState.BAD for use in uses) else FactState.GOOD
     return Fact(f"{named}: under this policy", state, (*uses, *others), service)
 
 
@@ -113,7 +113,7 @@ def _connected(g: Graph, hop: Hop, tls: BackendTLS | Plaintext, by: Fact) -> Fac
     facts, said = (by, *seen), f"{hop.gateway}, port {hop.port}: TLS"
     if tls.strength in LOST:
         return Fact(f"{said}, {LOST[tls.strength]}", worst((warning(""), *seen)), facts, hop.gateway)
-    verified = any(fact.state is State.GOOD for fact in seen)
+    verified = any(fact.state is FactState.GOOD for fact in seen)
     return Fact(f"{said}, {'verified' if verified else 'must be verified'}", worst((good(""), *seen)), facts, hop.gateway)
 
 

@@ -1,12 +1,34 @@
-"""What becomes of a request at a Gateway, as a value that scripts can read, with the explanation as a tree."""
+"""What happens to a request at a Gateway: a value for scripts, with the explanation as a tree.
+
+A rule forwards, redirects or refuses a request. What its filters edit is not computed here: Envoy's configuration has it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from typing import Final, NamedTuple
 
 import msgspec
 
-from lasthop.engine.outputs.explain.fact import Fact
+from lasthop.base.api import routes as api
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.audit.hops import HopReport, hop_report
+from lasthop.engine.outputs.envoy.route_messages import INTERNAL_ERROR
+from lasthop.engine.outputs.explain.fact import Fact, bad, good
+from lasthop.engine.outputs.explain.hops import hop_fact
+from lasthop.engine.outputs.explain.routes import reference_fact
+from lasthop.engine.plan.request import Request
+from lasthop.engine.plan.routing import Backend, Forward, Redirect, Refuse, Route
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.backends.backends import Target, endpoints, target
+from lasthop.engine.resolve.routing.route_references import filter_references
+from lasthop.engine.resolve.routing.routes import PROTOCOLS, read_route, request_rules, route_judgement
+from lasthop.engine.store.graph import Graph
+
+UNAVAILABLE: Final = 503
+"""The status of a request that has no endpoint to go to."""
+PREFLIGHT: Final = 200
 
 
 class Action(StrEnum):
@@ -23,7 +45,7 @@ class Action(StrEnum):
     """Nothing listens there."""
 
 
-class Share(msgspec.Struct, frozen=True, omit_defaults=True):
+class BackendShare(msgspec.Struct, frozen=True, omit_defaults=True):
     """A backend of the rule, and how much of the traffic it gets."""
 
     backend: str
@@ -55,13 +77,144 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     rule: int | None = None
     match: int | None = None
     rule_name: str = ""
-    location: str = ""
-    """Of a redirect."""
-    sent_path: str = ""
-    """What the backend is asked for."""
-    sent_host: str = ""
-    backends: tuple[Share, ...] = ()
+    backends: tuple[BackendShare, ...] = ()
 
     @property
     def leads_somewhere(self) -> bool:
         return self.action in (Action.FORWARD, Action.CONNECT, Action.REDIRECT) or bool(self.route)
+
+
+class RuleOutcome(NamedTuple):
+    """What a rule does with a request that it takes."""
+
+    action: Action
+    summary: str
+    """Ends the sentence about the request."""
+    facts: tuple[Fact, ...]
+    status: int = 0
+    backends: tuple[BackendShare, ...] = ()
+
+
+def outcome(g: Graph, key: Key, rule: int, route: Route, gateway: Key, request: Request) -> RuleOutcome:
+    """Returns what the rule does with a request that it takes."""
+    if route.cors and _is_preflight(request):
+        summary = "answered by the gateway, as a CORS preflight"
+        return RuleOutcome(Action.RESPOND, summary, (good("the CORS filter answers preflights by itself"),), PREFLIGHT)
+    references = tuple(_filter_references(g, key, rule, gateway))
+    match route.action:
+        case Refuse():
+            problems = route_judgement(g, key, gateway).rules[rule].problems
+            why = tuple(bad(str(problem)) for problem in problems) or references
+            summary = f"{_refusal(request)}: the rule asks for what cannot be done"
+            return RuleOutcome(Action.RESPOND, summary, why, _refusal_status(request))
+        case Redirect(status=status):
+            return RuleOutcome(Action.REDIRECT, f"redirected ({status})", (*references, good(f"answers {status}")), status)
+        case Forward(backends=()):
+            none = bad("the rule has no backend with a weight above 0")
+            return RuleOutcome(
+                Action.RESPOND, f"{_refusal(request)}: no backend", (*references, none), _refusal_status(request)
+            )
+        case Forward(backends=backends):
+            return _forwarded(g, key, rule, backends, request, references)
+
+
+def _forwarded(
+    g: Graph, key: Key, rule: int, backends: Sequence[Backend], request: Request, references: tuple[Fact, ...]
+) -> RuleOutcome:
+    total = sum(backend.weight for backend in backends)
+    shares, hops, required = [], [], ""
+    for number, backend in enumerate(backends):
+        share, fact, required = _share(g, key, rule, backend, number, total, request)
+        shares.append(share)
+        hops.append(fact)
+    names, facts = backend_names(shares), (*references, *hops)
+    alone = shares[0] if len(shares) == 1 else None
+    if alone and alone.status:
+        unusable = f"{names} cannot be used" if alone.backend else "its backend must not be used"
+        return RuleOutcome(Action.RESPOND, f"{alone.status}: {unusable}", facts, alone.status, tuple(shares))
+    how = f" ({required})" if alone else " by weight"
+    return RuleOutcome(Action.FORWARD, f"forwarded to {names}{how}", facts, 0, tuple(shares))
+
+
+def backend_names(shares: Sequence[BackendShare]) -> str:
+    return ", ".join(f"{share.backend}:{share.port}" if share.backend else "nowhere" for share in shares)
+
+
+def _portion(backend: Backend, total: int) -> tuple[float, str]:
+    """Returns a backend's part of the traffic, and how the sentence about it begins."""
+    part = backend.weight / total
+    return part, f"{backend.weight} of {total} ({part:.1%}) to " if part < 1 else "to "
+
+
+def _share(
+    g: Graph, key: Key, rule: int, backend: Backend, number: int, total: int, request: Request
+) -> tuple[BackendShare, Fact, str]:
+    """Returns a backend's share, the explanation of its hop, and how that must be verified."""
+    part, words = _portion(backend, total)
+    if backend.hop is None:
+        fact = _unfollowed(g, key, rule, number, words, request)
+        return BackendShare("", share=part, status=_refusal_status(request)), fact, ""
+    hop = backend.hop
+    if backend.upgrades_apart and request.upgrade:
+        hop = hop._replace(protocol=Protocol.H1_UPGRADE)
+    report, _ = hop_report(g, hop)
+    share = _share_of_hop(hop, report, part)
+    if report.refused:
+        share = msgspec.structs.replace(share, status=_refusal_status(request))
+    elif not endpoints(g, hop.backend, hop.port, hop.protocol.transport).endpoints:
+        share = msgspec.structs.replace(share, status=UNAVAILABLE)
+    return share, hop_fact(g, hop, words), report.required
+
+
+def _share_of_hop(hop: Hop, report: HopReport, part: float) -> BackendShare:
+    connection = report.manner, report.policy_path, report.detail
+    return BackendShare(str(hop.backend), hop.port, part, hop.protocol, *connection)
+
+
+def _unfollowed(g: Graph, key: Key, rule: int, number: int, words: str, request: Request) -> Fact:
+    """Says why a reference is not followed: the refs with a weight are the plan's backends, in that order."""
+    obj = read_route(g, key)
+    rules = request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()
+    refs = [ref for ref in rules[rule].backend_refs if ref.weight] if rules else []
+    why = target(g, key, refs[number]) if number < len(refs) else None
+    said = f"{words}{refs[number].kind} {refs[number].name}: {_refusal(request)}, " if number < len(refs) else words
+    return bad(said, why=None if why is None or isinstance(why, Target) else why)
+
+
+def _refusal_status(request: Request) -> int:
+    """Returns the status; a gRPC client gets UNAVAILABLE wherever others get 500 (see the listener's local replies)."""
+    return UNAVAILABLE if request.grpc else INTERNAL_ERROR
+
+
+def _refusal(request: Request) -> str:
+    return "UNAVAILABLE" if request.grpc else str(INTERNAL_ERROR)
+
+
+def _is_preflight(request: Request) -> bool:
+    asked = request.header("origin"), request.header("access-control-request-method")
+    return request.method == "OPTIONS" and all(asked)
+
+
+def _filter_references(g: Graph, key: Key, rule: int, gateway: Key) -> Iterator[Fact]:
+    """Yields the references of a rule's filters."""
+    obj = read_route(g, key)
+    rules = request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()
+    for filter in rules[rule].filters if rules else ():
+        for lead in filter_references(filter):
+            protocol = lead.protocol or PROTOCOLS[key.kind]
+            yield reference_fact(g, key, gateway, lead.ref, lead.role, protocol)
+
+
+def stream_shares(g: Graph, backends: tuple[Backend, ...]) -> tuple[tuple[BackendShare, ...], tuple[Fact, ...]]:
+    """Returns the backends of a connection that is forwarded."""
+    total = sum(backend.weight for backend in backends)
+    shares, facts = [], []
+    for backend in backends:
+        part, words = _portion(backend, total)
+        if backend.hop is None:
+            shares.append(BackendShare("", share=part))
+            facts.append(bad(f"{words}a backend that must not be used: closed"))
+        else:
+            shares.append(_share_of_hop(backend.hop, hop_report(g, backend.hop)[0], part))
+            facts.append(hop_fact(g, backend.hop, words))
+    return tuple(shares), tuple(facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -15,6 +16,7 @@ from lasthop.engine.outputs.envoy.encoded_routes import Level, served_route
 from lasthop.engine.outputs.explain.fact import Fact, bad, plain, warning
 from lasthop.engine.outputs.explain.routes import matched
 from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.request import Request
 from lasthop.engine.plan.routing import Match, PathType, Route
 from lasthop.engine.resolve.routing.attachment import ATTACHED, MISDIRECTED, in_order, misdirected, parents
@@ -36,7 +38,7 @@ SHOWN: Final = 5
 """Near misses, hostnames and routes that are listed."""
 
 
-class Candidate(NamedTuple):
+class CandidateMatch(NamedTuple):
     """One match of a route under a hostname."""
 
     key: Key
@@ -48,7 +50,7 @@ class Candidate(NamedTuple):
     complaint: str
 
 
-def candidates(g: Graph, gateway: Key, table: str, hostname: str) -> list[Candidate]:
+def candidates(g: Graph, gateway: Key, table: str, hostname: str) -> list[CandidateMatch]:
     """Returns the matches of a virtual host in the order in which they are tried."""
     cut = {route for route, _ in left_out(g, gateway, table, hostname)}
     ranked = []
@@ -62,14 +64,14 @@ def candidates(g: Graph, gateway: Key, table: str, hostname: str) -> list[Candid
     return in_order(ranked)
 
 
-def _of_route(g: Graph, gateway: Key, key: Key, level: Level, complaint: str) -> Iterator[Candidate]:
+def _of_route(g: Graph, gateway: Key, key: Key, level: Level, complaint: str) -> Iterator[CandidateMatch]:
     obj = read_route(g, key)
     if obj is None or isinstance(obj, api.StreamRoute):
         return
     places = served_matches(obj, route_judgement(g, key, gateway))
     for place, route in zip(places, routes(g, key, gateway), strict=True):
         if match := _at_level(route.match, level):
-            yield Candidate(key, place, route, match, level, complaint)
+            yield CandidateMatch(key, place, route, match, level, complaint)
 
 
 def _at_level(match: Match, level: Level) -> Match | None:
@@ -81,7 +83,7 @@ def _at_level(match: Match, level: Level) -> Match | None:
     return msgspec.structs.replace(match, headers=(), query=(), method="")
 
 
-class Host(NamedTuple):
+class VirtualHost(NamedTuple):
     """The virtual host that a request falls under; neither `found` nor `elsewhere`: there is none."""
 
     name: str = ""
@@ -90,47 +92,47 @@ class Host(NamedTuple):
     """The name belongs to another listener of the port, so the connection is the wrong one (421)."""
 
 
-def virtual_host(g: Graph, gateway: Key, listener: Listener, host: str) -> Host:
+def virtual_host(g: Graph, gateway: Key, listener: Listener, host: str) -> VirtualHost:
     others = misdirected(g, gateway, listener.table) if listener.protocol == "HTTPS" else frozenset()
     for pattern in fitting(host):
         if pattern != MISDIRECTED and VIRTUAL_HOSTS.size(g, gateway, listener.table, pattern):
-            return Host(pattern, found=True)
+            return VirtualHost(pattern, found=True)
         if pattern in others:
-            return Host(pattern, elsewhere=True)
-    return Host()
+            return VirtualHost(pattern, elsewhere=True)
+    return VirtualHost()
 
 
-def choose(found: Iterable[Candidate], request: Request) -> Candidate | None:
+def choose(found: Iterable[CandidateMatch], request: Request) -> CandidateMatch | None:
     return next((each for each in found if fits(each.match, request)), None)
 
 
 # --- in words --------------------------------------------------------------------------------------------------------
 
 
-def described(g: Graph, candidate: Candidate) -> str:
+def described(g: Graph, candidate: CandidateMatch) -> str:
     """Returns `HTTPRoute shop/web rule 1 (name): GET /path/*`."""
     return f"{candidate.key} rule {candidate.place.rule}{_name(g, candidate)}: {_written(g, candidate)}"
 
 
-def rule_name(g: Graph, candidate: Candidate) -> str:
+def rule_name(g: Graph, candidate: CandidateMatch) -> str:
     obj = read_route(g, candidate.key)
     if obj is None or isinstance(obj, api.StreamRoute):
         return ""
     return request_rules(obj)[candidate.place.rule].name
 
 
-def _name(g: Graph, candidate: Candidate) -> str:
+def _name(g: Graph, candidate: CandidateMatch) -> str:
     name = rule_name(g, candidate)
     return f" ({name})" if name else ""
 
 
-def _written(g: Graph, candidate: Candidate) -> str:
+def _written(g: Graph, candidate: CandidateMatch) -> str:
     obj = read_route(g, candidate.key)
     assert obj is not None and not isinstance(obj, api.StreamRoute)
     return matched(written_matches(request_rules(obj)[candidate.place.rule])[candidate.place.match])
 
 
-def passed_over(g: Graph, found: Iterable[Candidate], winner: Candidate, request: Request) -> Iterator[Fact]:
+def passed_over(g: Graph, found: Iterable[CandidateMatch], winner: CandidateMatch, request: Request) -> Iterator[Fact]:
     """Yields matches for this path that would have come first, and what they miss."""
     told = 0
     for each in found:
@@ -142,10 +144,10 @@ def passed_over(g: Graph, found: Iterable[Candidate], winner: Candidate, request
             yield plain(f"not {described(g, each)}, which comes first: {missing}", object=each.key)
 
 
-def near_misses(g: Graph, found: list[Candidate], request: Request) -> Iterator[Fact]:
+def near_misses(g: Graph, found: list[CandidateMatch], request: Request) -> Iterator[Fact]:
     """Yields the matches that come nearest to a request that none takes."""
 
-    def distance(each: Candidate) -> tuple[int, float]:
+    def distance(each: CandidateMatch) -> tuple[int, float]:
         if fits_path(each.match, request):
             return len(list(misses(each.match, request))), 0.0
         return 100, -difflib.SequenceMatcher(None, each.match.path, request.path).ratio()
@@ -174,7 +176,7 @@ def other_hostnames(g: Graph, gateway: Key, listeners: Iterable[Listener], host:
     yield plain(f"hostnames there: {', '.join(known[:SHOWN])}{more}" if known else "no route is attached there")
 
 
-def wider_hosts(g: Graph, gateway: Key, listener: Listener, host: Host, request: Request) -> Iterator[Fact]:
+def wider_hosts(g: Graph, gateway: Key, listener: Listener, host: VirtualHost, request: Request) -> Iterator[Fact]:
     """Yields routes of wider hostnames that would take the request if the narrower one had no routes of its own."""
     for pattern in fitting(request.host):
         if pattern == host.name or not covers(pattern, host.name):
@@ -186,14 +188,19 @@ def wider_hosts(g: Graph, gateway: Key, listener: Listener, host: Host, request:
 
 def unattached(g: Graph, gateway: Key, all_routes: Iterable[Key], host: str) -> Iterator[Fact]:
     """Yields routes for this hostname that name the Gateway and are not accepted there."""
-    told = 0
-    for key in all_routes:
-        refused = [p for p in parents(g, key) if p.gateway == gateway and p.problem] if told < SHOWN else []
-        obj = read_route(g, key) if refused else None
-        names = tuple(name.lower() for name in obj.spec.hostnames) if obj else ()
-        if refused and (not names or any(covers(name, host) for name in names)):
-            told += 1
-            yield bad(f"{key} is not accepted: ", object=key, why=refused[0].problem)
+    refused = ((key, why) for key in all_routes if (why := _refusal(g, gateway, key)) and _may_serve(g, key, host))
+    for key, why in itertools.islice(refused, SHOWN):
+        yield bad(f"{key} is not accepted: ", object=key, why=why)
+
+
+def _refusal(g: Graph, gateway: Key, route: Key) -> Problem | None:
+    return next((each.problem for each in parents(g, route) if each.gateway == gateway and each.problem), None)
+
+
+def _may_serve(g: Graph, key: Key, host: str) -> bool:
+    obj = read_route(g, key)
+    names = tuple(name.lower() for name in obj.spec.hostnames) if obj else ()
+    return not names or any(covers(name, host) for name in names)
 
 
 def left_out_routes(g: Graph, gateway: Key, table: str, hostname: str) -> Iterator[Fact]:

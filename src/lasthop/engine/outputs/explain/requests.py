@@ -13,15 +13,23 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.envoy.encoded_routes import Level, listening_at
+from lasthop.engine.outputs.envoy.encoded_routes import Level
 from lasthop.engine.outputs.envoy.routes import MISDIRECTED_STATUS
 from lasthop.engine.outputs.explain import request_routes as choice
-from lasthop.engine.outputs.explain.fact import Fact, State, bad, good, honest, plain, worst
+from lasthop.engine.outputs.explain.fact import Fact, FactState, bad, good, honest, plain, worst
 from lasthop.engine.outputs.explain.gateways import asked_facts
-from lasthop.engine.outputs.explain.request_actions import UNAVAILABLE, Result, result, stream_shares
-from lasthop.engine.outputs.explain.request_answer import Action, Answer
+from lasthop.engine.outputs.explain.request_answer import (
+    UNAVAILABLE,
+    Action,
+    Answer,
+    RuleOutcome,
+    backend_names,
+    outcome,
+    stream_shares,
+)
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.listener import Gateway, Listener
+from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.request import Rejected, Request, seen
 from lasthop.engine.resolve.gateways.gateways import gateway
 from lasthop.engine.resolve.gateways.listener_conditions import unusable_servers
@@ -65,7 +73,7 @@ def _at_port(listener: Listener, request: Request) -> bool:
 def _answer(owner: Key, request: Request, action: Action, said: str, facts: Iterable[Fact], **more: object) -> Answer:
     facts = tuple(facts)
     fine = action in (Action.FORWARD, Action.CONNECT, Action.REDIRECT) or more.get("status") == 200
-    state = worst(facts) if fine else State.BAD
+    state = worst(facts) if fine else FactState.BAD
     root = honest(Fact(f"{request.method} {request.url} at {owner}: {said}", state, facts, owner))
     return msgspec.structs.replace(Answer(owner.path, action, root), **more)
 
@@ -87,24 +95,44 @@ def _nowhere(owners: Sequence[Gateway], request: Request) -> Answer:
 def _at_gateway(g: Graph, owner: Gateway, routes: Sequence[Key], request: Request) -> Answer:
     there = [listener for listener in owner.listeners if _at_port(listener, request)]
     served = [listener for listener in there if listener.served]
-    held = port_problem(g, owner.key, request.port, "TCP")
-    if not owner.accepted.status or not served or (held and held.reason != reasons.PENDING):
-        facts = [bad("the Gateway is not accepted: ", why=owner.accepted.problem)] if owner.accepted.problem else []
-        facts += [bad(held.text)] if held and held.reason != reasons.PENDING else []
-        facts += [_unserved(listener) for listener in there if not listener.served]
+    if not (owner.accepted.status and served) or _port_held(g, owner.key, request):
+        facts = _not_served(g, owner, there, request)
         return _answer(owner.key, request, Action.UNREACHABLE, f"port {request.port} is not served", facts)
     protocols = {listener.protocol for listener in served}
+    if wrong := _wrong_scheme(owner.key, protocols, request):
+        return wrong
+    match sorted(protocols):
+        case ["TCP"]:
+            return _stream(g, owner, served[0], "", request)
+        case ["HTTP"]:
+            return _http(g, owner, served, routes, request)
+        case _:
+            return _tls(g, owner, there, routes, request)
+
+
+def _port_held(g: Graph, owner: Key, request: Request) -> Problem | None:
+    """Returns why the Gateway cannot use the port; None also while that is not known yet."""
+    problem = port_problem(g, owner, request.port, "TCP")
+    return problem if problem and problem.reason != reasons.PENDING else None
+
+
+def _not_served(g: Graph, owner: Gateway, there: list[Listener], request: Request) -> Iterator[Fact]:
+    if owner.accepted.problem:
+        yield bad("the Gateway is not accepted: ", why=owner.accepted.problem)
+    if held := _port_held(g, owner.key, request):
+        yield bad(held.text)
+    yield from (_unserved(listener) for listener in there if not listener.served)
+
+
+def _wrong_scheme(owner: Key, protocols: set[str], request: Request) -> Answer | None:
+    """Answers a request that speaks TLS to a port without, or the reverse; None: neither."""
     if protocols & {"HTTPS", "TLS"} and request.scheme != "https":
         facts = [bad(f"port {request.port} speaks TLS; use https://{request.authority}{request.target}")]
-        return _answer(owner.key, request, Action.CLOSE, "closed, because it is not TLS", facts)
+        return _answer(owner, request, Action.CLOSE, "closed, because it is not TLS", facts)
     if protocols == {"HTTP"} and request.scheme == "https":
         facts = [bad(f"port {request.port} speaks plain HTTP; use http://{request.authority}{request.target}")]
-        return _answer(owner.key, request, Action.CLOSE, "no TLS handshake is possible", facts)
-    if protocols == {"TCP"}:
-        return _stream(g, owner, served[0], "", request)
-    if protocols == {"HTTP"}:
-        return _http(g, owner, served, routes, request)
-    return _tls(g, owner, there, routes, request)
+        return _answer(owner, request, Action.CLOSE, "no TLS handshake is possible", facts)
+    return None
 
 
 def _unserved(listener: Listener) -> Fact:
@@ -120,20 +148,28 @@ def _tls(g: Graph, owner: Gateway, there: list[Listener], routes: Sequence[Key],
     """Follows a connection by the name that the client asks for in its handshake, the most specific listener first."""
     for pattern in fitting(request.sni) if request.sni else ("",):
         for listener in there:
-            if listener.protocol == "HTTPS" and listener.hostname == pattern and not listener.conflicted:
-                if listener.served:
-                    return _http(g, owner, [listener], routes, request)
-                if listener.shut:
-                    facts = [_unserved(listener)]
-                    return _answer(owner.key, request, Action.CLOSE, "closed: its listener cannot be served", facts)
             if listener.protocol == "TLS" and LISTENER_STREAMS.size(g, owner.key, listener.table, pattern):
                 return _stream(g, owner, listener, pattern, request)
+            if _takes_handshake(listener, pattern) and listener.served:
+                return _http(g, owner, [listener], routes, request)
+            if _takes_handshake(listener, pattern) and listener.shut:
+                facts = [_unserved(listener)]
+                return _answer(owner.key, request, Action.CLOSE, "closed: its listener cannot be served", facts)
+    return _no_listener(owner.key, there, request)
+
+
+def _takes_handshake(listener: Listener, pattern: str) -> bool:
+    return listener.protocol == "HTTPS" and listener.hostname == pattern and not listener.conflicted
+
+
+def _no_listener(owner: Key, there: list[Listener], request: Request) -> Answer:
+    """Answers a connection for a name that no listener of the port has."""
     names = sorted({listener.hostname for listener in there})
     asked = f"no listener has the name {request.sni}" if request.sni else "the client asks for no name (SNI)"
     facts = [bad(f"{asked}; there is {', '.join(names)}")]
     if not request.sni:
         facts.append(plain("an IP address is never sent as a name; use a hostname, with curl --resolve NAME:PORT:ADDRESS"))
-    return _answer(owner.key, request, Action.CLOSE, "closed in the TLS handshake", facts)
+    return _answer(owner, request, Action.CLOSE, "closed in the TLS handshake", facts)
 
 
 def _stream(g: Graph, owner: Gateway, listener: Listener, hostname: str, request: Request) -> Answer:
@@ -147,8 +183,7 @@ def _stream(g: Graph, owner: Gateway, listener: Listener, hostname: str, request
     shares, facts = stream_shares(g, found.backends)
     how = {"passthrough": "as it is, in the client's own TLS"}.get(stream_protocol(listener), "as bytes")
     route = good(f"{found.origin} forwards the connection {how}; the request in it is not looked at")
-    names = ", ".join(f"{share.backend}:{share.port}" if share.backend else "nowhere" for share in shares)
-    said = f"the connection is forwarded to {names}"
+    said = f"the connection is forwarded to {backend_names(shares)}"
     more = {**at, "route": found.origin, "backends": shares}
     return _answer(owner.key, request, Action.CONNECT, said, (where, route, *facts), **more)
 
@@ -167,7 +202,7 @@ def _http(g: Graph, owner: Gateway, listeners: list[Listener], routes: Sequence[
     asked = seen(request, http_rules(g, owner.key))
     if isinstance(asked, Rejected):
         facts = (where, plain(f"{asked.why}; a GatewayProfile decides what is done with that (spec.http)"))
-        at = {"listener": listener.name, "status": asked.status, "location": asked.location}
+        at = {"listener": listener.name, "status": asked.status}
         action = Action.REDIRECT if asked.location else Action.RESPOND
         return _answer(owner.key, request, action, f"{asked.status} before any route is looked at", facts, **at)
     host = choice.virtual_host(g, owner.key, listener, asked.host)
@@ -196,7 +231,7 @@ def _by_host(listeners: list[Listener], request: Request) -> Listener:
     return listeners[0]
 
 
-def _shown(host: choice.Host) -> str:
+def _shown(host: choice.VirtualHost) -> str:
     return (host.name or "*") if host.found else ""
 
 
@@ -214,8 +249,8 @@ def _unmatched(
     listener: Listener,
     listeners: list[Listener],
     routes: Sequence[Key],
-    host: choice.Host,
-    found: list[choice.Candidate],
+    host: choice.VirtualHost,
+    found: list[choice.CandidateMatch],
     request: Request,
 ) -> Iterator[Fact]:
     if not host.found:
@@ -235,18 +270,18 @@ def _routed(
     g: Graph,
     owner: Gateway,
     listener: Listener,
-    host: choice.Host,
-    found: list[choice.Candidate],
-    winner: choice.Candidate,
+    host: choice.VirtualHost,
+    found: list[choice.CandidateMatch],
+    winner: choice.CandidateMatch,
     request: Request,
     asked: Request,
     where: Fact,
 ) -> Answer:
     if winner.level is Level.AS_WRITTEN:
-        done = result(g, winner.key, winner.place.rule, winner.route, owner.key, asked, listening_at(listener))
+        done = outcome(g, winner.key, winner.place.rule, winner.route, owner.key, asked)
     else:
         refused = bad(f"Envoy refused the route, so it answers 500: {winner.complaint}")
-        done = Result(Action.RESPOND, "500: Envoy refused its route", (refused,), 500)
+        done = RuleOutcome(Action.RESPOND, "500: Envoy refused its route", (refused,), 500)
     under = f"under {host.name or 'any hostname'}"
     path = f" (path taken as {asked.path})" if asked.path != request.path else ""
     others = choice.passed_over(g, found, winner, asked)
@@ -255,7 +290,7 @@ def _routed(
         owner.key,
         request,
         done.action,
-        done.said,
+        done.summary,
         (where, rule, *done.facts),
         status=done.status,
         listener=listener.name,
@@ -265,8 +300,5 @@ def _routed(
         rule=winner.place.rule,
         match=winner.place.match,
         rule_name=choice.rule_name(g, winner),
-        location=done.location,
-        sent_path=done.path,
-        sent_host=done.host,
         backends=done.backends,
     )

@@ -44,15 +44,18 @@ def _at(g: Graph, key: Key, obj: api.Route, owner: Key, attached: list[Parent]) 
     refused = [_refused(parent) for parent in attached if parent.problem]
     if not accepted:
         return bad(f"{owner}: not accepted", *refused, object=owner)
-    facts = [*refused, *(_served(g, parent) for parent in accepted)]
+    facts = [*refused, *(_served(g, parent) for parent in accepted), *_rules(g, key, obj, accepted)]
+    return Fact(f"{owner}: accepted", worst(facts), tuple(facts), owner)
+
+
+def _rules(g: Graph, key: Key, obj: api.Route, accepted: list[Parent]) -> Iterator[Fact]:
     gateway = accepted[0].gateway
     protocols = tuple(dict.fromkeys(protocol for parent in accepted for protocol in parent.protocols))
     if isinstance(obj, api.StreamRoute):
-        facts += _rivals(g, key, accepted)
-        rules = [_stream(g, key, gateway, rule, protocol) for rule in obj.spec.rules[:1] for protocol in protocols]
+        yield from _rivals(g, key, accepted)
+        yield from (_stream(g, key, gateway, rule, protocol) for rule in obj.spec.rules[:1] for protocol in protocols)
     else:
-        rules = [_rule(g, key, gateway, number, rule, protocols[0]) for number, rule in enumerate(request_rules(obj))]
-    return Fact(f"{owner}: accepted", worst([*facts, *rules]), (*facts, *rules), owner)
+        yield from (_rule(g, key, gateway, number, rule, protocols[0]) for number, rule in enumerate(request_rules(obj)))
 
 
 def _refused(parent: Parent) -> Fact:

@@ -1,8 +1,10 @@
-"""Options of the commands that run for long: how much they log, and in which form."""
+"""What long-running commands share: the options of their log, how signals stop them, how their errors are printed."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -32,3 +34,18 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         called = option(called)
     return called
+
+
+def on_signals(stop: Callable[[], None]) -> None:
+    """Calls `stop` at each Ctrl-C and SIGTERM, instead of ending the process."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+
+
+def first_error(group: BaseExceptionGroup[Exception]) -> click.ClickException:
+    """Returns the first error of a group of tasks, to be printed without a traceback."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return click.ClickException(str(error))

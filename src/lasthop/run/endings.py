@@ -7,8 +7,8 @@
 | SIGUSR2 (`lasthop run --replace`) | leaves |
 | SIGHUP | leaves, and starts itself anew in the same process; if a terminal has closed, drains |
 
-Whatever comes after a SIGHUP has the last word: then no new one is started, and proxies that would be drained are ended by
-the one who cares for those that are left.
+A signal after a SIGHUP prevails: no new process is started, and proxies that would be drained are stopped by the cleanup
+process (`lasthop stop --left`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lasthop.run.host import ANNOUNCE_INTERVAL, HostRuntime
 from lasthop.run.infra import systemd
 
 START_SECONDS: Final = 15.0
-"""After which systemd is told that the gateway runs, though it is not ready: it waits for somebody to correct the folder."""
+"""Seconds after which systemd learns that the gateway runs, although it is not ready and waits for a corrected folder."""
 
 
 class Ending(enum.Enum):
@@ -87,7 +87,7 @@ class Endings:
             self._leave(Ending.LEFT)
 
     async def leave(self, run_dir: Path) -> None:
-        """Leaves the proxies for a while, and somebody who ends them if no Lasthop comes; heeds what it is told meanwhile."""
+        """Leaves the proxies for a while, with a process that ends them if no Lasthop comes; heeds signals meanwhile."""
         told = None
         while told != self._seconds:
             told = self._seconds
@@ -123,8 +123,8 @@ def start_anew() -> None:
 
 
 async def tell_systemd(runtime: HostRuntime) -> None:
-    """Says that it is ready, or, after a while, that it runs and why it is not ready: systemd would end it otherwise, and
-    nobody could correct the folder while it watches."""
+    """Notifies systemd of readiness, or after a while of why it is not ready: systemd would stop the process otherwise, and
+    edits of the folder would have no effect."""
     since, told = time.monotonic(), ""
     while True:
         problems = runtime.unready() if runtime.controller.settled else ["the folder is being read"]

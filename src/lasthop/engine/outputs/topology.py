@@ -1,0 +1,113 @@
+"""The listeners and routes of Gateways, and how they are connected, one at a time: what a picture is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from lasthop.base.api.meta import Key
+from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.plan.listener import Listener
+from lasthop.engine.resolve.gateways.gateways import gateway
+from lasthop.engine.resolve.policies.judgement import validation_of
+from lasthop.engine.resolve.routing.attachment import parents
+from lasthop.engine.resolve.trust.certificates import KeyPair, key_pair
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.node import Crash
+
+
+class ListenerReport(msgspec.Struct, frozen=True):
+    id: str
+    """As `Gateway shop/web https`."""
+    gateway: str
+    name: str
+    port: int
+    protocol: str
+    hostname: str
+    set: str = ""
+    """The ListenerSet that it belongs to."""
+    problem: str = ""
+    """Why it is not served."""
+    certificate: str = ""
+    not_after: float = 0.0
+    """Unix time; 0: there is no certificate."""
+
+
+class RouteReport(msgspec.Struct, frozen=True):
+    key: Key
+    listeners: tuple[str, ...] = ()
+    gateways: tuple[str, ...] = ()
+    hostnames: tuple[str, ...] = ()
+    rate: float = 0.0
+    """Requests a second. The engine does not know it: `web` adds it."""
+
+    @property
+    def name(self) -> str:
+        """As `HTTPRoute shop/web`."""
+        return str(self.key)
+
+
+def each_listener(g: Graph, gateways: Iterable[Key]) -> Iterator[ListenerReport]:
+    for key in gateways:
+        found = gateway.attempt(g, key)
+        if found is not None and not isinstance(found, Crash):
+            yield from (_listener(g, key, listener) for listener in found.listeners)
+
+
+def _listener(g: Graph, key: Key, listener: Listener) -> ListenerReport:
+    pairs = (key_pair.attempt(g, secret) for secret in listener.certificates)
+    first = min((pair for pair in pairs if isinstance(pair, KeyPair)), key=lambda pair: pair.not_after, default=None)
+    problems = (condition.problem.text for condition in listener.conditions if condition.problem)
+    return ListenerReport(
+        _listener_id(listener.owner, listener.name),
+        key.path,
+        listener.name,
+        listener.port,
+        listener.protocol,
+        listener.hostname,
+        "" if listener.owner == key else listener.owner.path,
+        "" if listener.served else next(problems, "not served"),
+        first.subject if first else "",
+        first.not_after if first else 0.0,
+    )
+
+
+def _listener_id(owner: Key, name: str) -> str:
+    return f"{owner} {name}"
+
+
+def served_ports(g: Graph, gateways: Iterable[Key]) -> set[tuple[str, int, str]]:
+    """Returns address, port and transport of every listener that is to be served."""
+    return {
+        (address, listener.port, listener.transport)
+        for found in (gateway(g, key) for key in gateways)
+        if found is not None and found.accepted.status
+        for listener in found.listeners
+        if listener.served
+        for address in found.addresses
+    }
+
+
+def each_route(g: Graph, routes: Iterable[Key]) -> Iterator[RouteReport]:
+    """Yields the routes that name a Gateway of ours."""
+    for key in routes:
+        found = parents.attempt(g, key)
+        if isinstance(found, Crash) or not found:
+            continue
+        yield RouteReport(
+            key,
+            tuple(_listener_id(parent.owner, name) for parent in found for name in parent.listeners),
+            tuple(dict.fromkeys(parent.gateway.path for parent in found)),
+            tuple(dict.fromkeys(host for parent in found for _, host in parent.hosts if host)),
+        )
+
+
+def deciding_objects(g: Graph, report: HopReport) -> list[Key]:
+    """Returns the objects that decide how a hop is connected, the one that decides most first. Leaves out Secrets."""
+    keys = list(report.objects)
+    for owner in [key for key in keys if key.kind in ("BackendTLSPolicy", "XBackend")]:
+        validation = validation_of(g, owner)
+        for ref in validation.ca_certificate_refs if validation else ():
+            keys.append(Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else owner.namespace, ref.name))
+    return [key for key in dict.fromkeys((*keys, report.gateway)) if key.kind != "Secret"]
