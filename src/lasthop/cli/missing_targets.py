@@ -52,4 +52,4 @@ def with_problem(document: Json, known: Services | None) -> Json:
     found = [
         not_found(TARGET_NOT_FOUND, Key("Service", namespace, name), guess=meant(name, sorted(there))) for name in missing
     ]
-    return {**document, "problem": f"{TARGET_NOT_FOUND}: {joined(found).text}"}
+    return {**document, "problem": {"reason": TARGET_NOT_FOUND, "message": joined(found).text}}

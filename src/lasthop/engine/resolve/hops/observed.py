@@ -39,6 +39,7 @@ TRAFFIC: Final = {
 }
 NOT_TRIED: Final = "no connection has been tried yet, or none for long"
 NOTHING_SEEN: Final = HopState()
+_WORST_FIRST: Final = (reasons.HANDSHAKE_FAILED, reasons.CONNECTION_FAILED, reasons.NO_ENDPOINTS)
 UNTRIED: Final = unknown(reasons.BACKEND_CONNECTED, reasons.NOT_TRIED, NOT_TRIED)
 
 
@@ -193,7 +194,7 @@ def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition |
 
 def failed_to_connect(bad: Collection[Problem]) -> Condition:
     """Returns the condition BackendConnected where these ports fail."""
-    handshake = any(problem.reason == reasons.HANDSHAKE_FAILED for problem in bad)
-    reason = reasons.HANDSHAKE_FAILED if handshake else reasons.CONNECTION_FAILED
+    found = {problem.reason for problem in bad}
+    reason = next(each for each in _WORST_FIRST if each in found)
     about = tuple(dict.fromkeys(key for problem in bad for key in problem.about))
     return failed(reasons.BACKEND_CONNECTED, Problem(reason, SEPARATOR.join(p.message for p in bad), about=about))
