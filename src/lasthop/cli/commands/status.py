@@ -50,7 +50,7 @@ def command(
 
     Reads the gateway that runs on this machine; otherwise, or with --context or --kubeconfig, a cluster, and shows the
     status that the controller has written. Files that are not applied and what is not ready are listed first. READY is True if
-    no condition reports a problem and no connection to a backend fails; otherwise WHY is the first problem, or the object that
+    no condition reports a problem and every hop that was tried works; otherwise WHY is the first problem, or the object that
     tells it. Names are accepted as they are printed, so they can be copied into the next command. If one of several names does
     not exist, the others are shown, and it exits with 1.
 

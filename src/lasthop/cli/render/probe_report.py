@@ -9,7 +9,7 @@ import click
 
 from lasthop.base.text.printable import printable
 from lasthop.cli.render.terminal import wrapped
-from lasthop.edge.probe.result import ProbeResult
+from lasthop.edge.probe.result import STRENGTH, ProbeResult, State
 
 MARKS: Final = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "skip": ("-", None)}
 INDENT: Final = " " * 4
@@ -45,7 +45,7 @@ def text(found: ProbeResult) -> Iterator[str]:
 
 def _verdict(found: ProbeResult) -> str:
     tried = [each for result in found.targets for each in result.endpoints]
-    fails = sorted({result.gateway for result in found.used if not result.passes})
+    fails = sorted({result.gateway for result in found.used if result.connects_nowhere})
     connects = sorted({result.gateway for result in found.used} - set(fails))
     if not found.used:
         words = "no gateway makes a TLS connection because of it" if found.targets else "it leads to no backend"
@@ -53,11 +53,15 @@ def _verdict(found: ProbeResult) -> str:
         words = f"Gateway {', '.join(connects)} would connect, Gateway {', '.join(fails)} would fail"
     else:
         words = "the gateway would fail" if fails else "the gateway would connect"
-    if tried:
-        words += f"; {sum(each.passes for each in tried)} of {len(tried)} tried endpoints pass"
-    if any(check.state == "warn" for each in tried for check in each.checks):
+    bad = sum(not each.passes for each in tried)
+    if 0 < bad < len(tried) and connects:
+        words += f", but {bad} of {len(tried)} tried endpoints {'fails' if bad == 1 else 'fail'}"
+    elif tried:
+        words += f"; {len(tried) - bad} of {len(tried)} tried endpoints pass"
+    warned = {check.name for each in tried for check in each.checks if check.state is State.WARN}
+    if warned - {STRENGTH}:
         words += ", but may refuse requests (!)"
-    return words
+    return f"{words}, with a weak certificate (!)" if STRENGTH in warned else words
 
 
 def _mark(state: str) -> str:

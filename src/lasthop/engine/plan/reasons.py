@@ -100,10 +100,11 @@ HANDSHAKES_SUCCEED: Final = "HandshakesSucceed"
 CONNECTIONS_SUCCEED: Final = "ConnectionsSucceed"
 HANDSHAKE_FAILED: Final = "HandshakeFailed"
 CONNECTION_FAILED: Final = "ConnectionFailed"
+REQUESTS_FAILED: Final = "RequestsFailed"
 NO_ENDPOINTS: Final = "NoEndpoints"
 NOT_TRIED: Final = "NotTried"
 BACKEND_FAILING: Final = "BackendFailing"
-"""Ours, these eight: what has happened on the wire. All others say what is to happen."""
+"""Ours, these nine: what has happened on the wire. All others say what is to happen."""
 
 
 class ConditionType(NamedTuple):
