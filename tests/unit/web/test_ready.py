@@ -20,6 +20,7 @@ from lasthop.engine.plan.knowledge import Unknown
 from lasthop.engine.plan.observation import Failure, Health, HopState
 from lasthop.engine.plan.tls import Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.backends.reach import REACH
 from lasthop.engine.resolve.gateways.ports import PROBE, Probe
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.settings import OBSERVED, SETTINGS, Settings
@@ -36,12 +37,17 @@ from tests.world import (
     keyed,
     mk_class,
     mk_config_map,
+    mk_external_auth,
     mk_gateway,
     mk_listener_set,
     mk_policy,
     mk_route,
     mk_service,
     mk_slice,
+    mk_stream_route,
+    mk_telemetry_policy,
+    mk_traffic_policy,
+    mk_xbackend,
 )
 
 PORTS = [{"name": name, "port": port} for name, port in (("https", 443), ("other", 444), ("plain", 80))]
@@ -83,6 +89,12 @@ EXPECTED: dict[str, tuple[str, tuple[str, ...]]] = {
     "httproute/a/missing": ("False", ()),
     "httproute/a/no-parent": ("False", ()),
     "httproute/u/unknown": ("False", ()),
+    "httproute/a/external": ("False", ("xbackend/a/far",)),
+    "httproute/a/asks-failing": ("False", FAILING_POLICY),
+    "tcproute/a/stream-elsewhere": ("True", ()),
+    "xbackend/a/far": ("False", ()),
+    "xbackendtrafficpolicy/a/budget": ("True", ()),
+    "xtelemetrypolicy/a/traces": ("False", ("service/a/plain",)),
     "backendtlspolicy/a/fine": ("True", ()),
     "backendtlspolicy/a/failing": ("False", ()),
     "backendtlspolicy/a/refused": ("False", ()),
@@ -97,7 +109,7 @@ OBJECTS = keyed(
     mk_class(),
     mk_class("theirs", "example.com/other"),
     mk_gateway("a/web", allowedListeners={"namespaces": {"from": "Same"}}),
-    mk_gateway("a/second", [{"name": "http", "port": 81, "protocol": "HTTP"}]),
+    mk_gateway("a/second", [{"name": "http", "port": 81, "protocol": "HTTP"}, {"name": "tcp", "port": 85, "protocol": "TCP"}]),
     mk_gateway(
         "a/blocked", [{"name": "http", "port": 82, "protocol": "HTTP"}], allowedListeners={"namespaces": {"from": "Same"}}
     ),
@@ -122,6 +134,12 @@ OBJECTS = keyed(
     mk_policy("a/unused", "unused", "api.example", ["ca"]),
     mk_service("u/api"),
     mk_slice("u/api", "api", ["10.0.0.5"]),
+    mk_xbackend("a/far", "far.example"),
+    mk_traffic_policy("a/budget", {"group": "", "kind": "Service", "name": "failing"}, retryConstraint={}),
+    mk_telemetry_policy("a/traces", ["web"], to("plain")),
+    route("external", {"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "far"}),
+    route("asks-failing", rules=[{"filters": [mk_external_auth("HTTP", to("failing"))], "backendRefs": [to("api")]}]),
+    mk_stream_route("TCPRoute", "a/stream-elsewhere", "a/second", [to("failing")], section="tcp"),
     route("works", to("api")),
     route("refused", to("api", 444)),
     route("other-port-of-refused", to("api", 443)),
@@ -162,13 +180,20 @@ async def asked() -> AsyncIterator[Asked]:
         graph = controller.engine.graph
         SETTINGS.set(graph, Settings(host_network=True))
         controller.take(Batch(OBJECTS, unknown=(Unknown(False, "u", "u.yaml cannot be read"),)))
-        for name, port in (("web", 80), ("second", 81), ("blocked", 82), ("blocked", 84)):
+        for name, port in (("web", 80), ("second", 81), ("second", 85), ("blocked", 82), ("blocked", 84)):
             problem = f"0.0.0.0:{port} is in use" if name == "blocked" else ""
             PROBE.set(graph, Probe(problem), Key("Gateway", "a", name), "0.0.0.0", port, "TCP")
         PROBE.set(graph, Probe(), Key("Gateway", "u", "web"), "0.0.0.0", 83, "TCP")
         controller.settle()
-        for service, failure in (("failing", OLD), ("plain", CUT)):
-            hop = Hop(Key("Gateway", "a", "web"), Key("Service", "a", service), 443, Protocol.AUTO)
+        gateway, plain = Key("Gateway", "a", "web"), Key("Service", "a", "plain")
+        (collector,) = (hop for hop in REACH.of(graph, plain) if hop.protocol is not Protocol.AUTO)
+        failing = {
+            Hop(gateway, Key("Service", "a", "failing"), 443, Protocol.AUTO): OLD,
+            Hop(gateway, plain, 443, Protocol.AUTO): CUT,
+            collector: CUT,
+            Hop(gateway, Key("XBackend", "a", "far"), 443, Protocol.AUTO): CUT,
+        }
+        for hop, failure in failing.items():
             tls = hop_tls(graph, *hop)
             assert not isinstance(tls, Refused)
             OBSERVED.set(graph, HopState(Health.FAILING, 1.0, (failure,)), *hop, identity(tls))
