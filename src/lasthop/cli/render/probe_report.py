@@ -9,7 +9,7 @@ import click
 
 from lasthop.base.text.printable import printable
 from lasthop.cli.render.terminal import wrapped
-from lasthop.edge.probe.result import STRENGTH, ProbeResult, State
+from lasthop.edge.probe.result import STRENGTH, EndpointResult, ProbeResult, State
 
 MARKS: Final = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "skip": ("-", None)}
 INDENT: Final = " " * 4
@@ -45,23 +45,28 @@ def text(found: ProbeResult) -> Iterator[str]:
 
 def _verdict(found: ProbeResult) -> str:
     tried = [each for result in found.targets for each in result.endpoints]
+    warned = {check.name for each in tried for check in each.checks if check.state is State.WARN}
+    refuses = ", but may refuse requests (!)" if warned - {STRENGTH} else ""
+    weak = ", with a weak certificate (!)" if STRENGTH in warned else ""
+    return f"{_outcome(found)}{_counted(found, tried)}{refuses}{weak}"
+
+
+def _outcome(found: ProbeResult) -> str:
     fails = sorted({result.gateway for result in found.used if result.connects_nowhere})
     connects = sorted({result.gateway for result in found.used} - set(fails))
     if not found.used:
-        words = "no gateway makes a TLS connection because of it" if found.targets else "it leads to no backend"
-    elif fails and connects:
-        words = f"Gateway {', '.join(connects)} would connect, Gateway {', '.join(fails)} would fail"
-    else:
-        words = "the gateway would fail" if fails else "the gateway would connect"
+        return "no gateway makes a TLS connection because of it" if found.targets else "it leads to no backend"
+    if fails and connects:
+        return f"Gateway {', '.join(connects)} would connect, Gateway {', '.join(fails)} would fail"
+    return "the gateway would fail" if fails else "the gateway would connect"
+
+
+def _counted(found: ProbeResult, tried: list[EndpointResult]) -> str:
+    """Says how many endpoints pass; of a gateway that would connect to some, how many fail."""
     bad = sum(not each.passes for each in tried)
-    if 0 < bad < len(tried) and connects:
-        words += f", but {bad} of {len(tried)} tried endpoints {'fails' if bad == 1 else 'fail'}"
-    elif tried:
-        words += f"; {len(tried) - bad} of {len(tried)} tried endpoints pass"
-    warned = {check.name for each in tried for check in each.checks if check.state is State.WARN}
-    if warned - {STRENGTH}:
-        words += ", but may refuse requests (!)"
-    return f"{words}, with a weak certificate (!)" if STRENGTH in warned else words
+    if bad and found.used and not any(result.connects_nowhere for result in found.used):
+        return f", but {bad} of {len(tried)} tried endpoints {'fails' if bad == 1 else 'fail'}"
+    return f"; {len(tried) - bad} of {len(tried)} tried endpoints pass" if tried else ""
 
 
 def _mark(state: str) -> str:

@@ -38,39 +38,59 @@ def summary(document: Json, owners: Mapping[str, str] | None = None) -> Summary:
 
 def _others(document: Json, owners: Mapping[str, str]) -> Summary | None:
     """Returns `-` for what is not this controller's to judge."""
-    from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS, has_status  # here, so that the CLI starts quickly
+    from lasthop.base.api.kinds import KINDS, has_status  # here, so that the CLI starts quickly
 
     kind = document.get("kind", "")
     if kind in KINDS and not has_status(KINDS[kind]):
         return Summary("-", NO_STATUS)
-    metadata, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
-    class_name = {"GatewayClass": metadata.get("name"), "Gateway": spec.get("gatewayClassName")}.get(kind)
-    owner = owners.get(class_name or "", CONTROLLER_NAME)
+    names = _controllers(document, owners)
+    return Summary("-", f"served by {', '.join(names)}") if names else None
+
+
+def _controllers(document: Json, owners: Mapping[str, str]) -> list[str]:
+    """Returns the controllers that serve an object, if this one does not."""
+    from lasthop.base.api.kinds import CONTROLLER_NAME
+
+    spec = document.get("spec") or {}
+    classes = {"GatewayClass": document["metadata"].get("name"), "Gateway": spec.get("gatewayClassName")}
+    owner = owners.get(classes.get(document.get("kind", "")) or "", CONTROLLER_NAME)
     if owner != CONTROLLER_NAME:
-        return Summary("-", f"served by {owner}")
-    entries = (*(status.get("parents") or ()), *(status.get("ancestors") or ()))
-    others = sorted({each.get("controllerName", CONTROLLER_NAME) for each in entries} - {CONTROLLER_NAME})
-    if others and not any(_conditions(document)) and not (document.get("rejected") or document.get("problem")):
-        return Summary("-", f"served by {', '.join(others)}")
-    return None
+        return [owner]
+    judged = any(_conditions(document)) or "rejected" in document or "problem" in document
+    entries = () if judged else _entries(document)
+    return sorted({each.get("controllerName", CONTROLLER_NAME) for each in entries} - {CONTROLLER_NAME})
 
 
 def _ours(document: Json) -> Summary:
     if problem := document.get("rejected"):
         return Summary("False", problem)
     found = [(place, condition) for place, group in _groups(document) for condition in group.get("conditions") or ()]
-    problem = document.get("problem")
-    by_finding = Summary("False", f"{problem['reason']}: {problem['message']}", reason=problem["reason"]) if problem else None
     if not found:
-        return by_finding or Summary("Unknown", _without_status(document.get("kind", "")))
-    told = [(place, c) for place, c in found if not (condition_type(c["type"]).weakened or _untried(c))]
-    bad = [(place, c) for place, c in told if (c["status"] == "True") == condition_type(c["type"]).negative]
-    if bad:
+        return _by_finding(document) or Summary("Unknown", _without_status(document.get("kind", "")))
+    if bad := [each for each in found if _is_bad(each[1])]:
         return _bad_news(document, bad, found)
+    weakened = next((c["message"] for _, c in found if condition_type(c["type"]).weakened), "")
+    return _out_of_date(document, found) or _by_finding(document) or Summary("True", weakened)
+
+
+def _by_finding(document: Json) -> Summary | None:
+    """Returns what is wrong with an object that no condition is for."""
+    problem = document.get("problem")
+    return Summary("False", f"{problem['reason']}: {problem['message']}", reason=problem["reason"]) if problem else None
+
+
+def _is_bad(condition: Json) -> bool:
+    type = condition_type(condition["type"])
+    if type.weakened or _untried(condition):
+        return False
+    return bool(condition["status"] == "True") == type.negative
+
+
+def _out_of_date(document: Json, found: list[tuple[Place, Json]]) -> Summary | None:
     seen, now = min(c.get("observedGeneration", 0) for _, c in found), document["metadata"].get("generation", 0)
-    if seen < now:
-        return Summary("Unknown", f"its status is out of date: of generation {seen}, and the object has generation {now}")
-    return by_finding or Summary("True", next((c["message"] for _, c in found if condition_type(c["type"]).weakened), ""))
+    if seen >= now:
+        return None
+    return Summary("Unknown", f"its status is out of date: of generation {seen}, and the object has generation {now}")
 
 
 def _bad_news(document: Json, bad: list[tuple[Place, Json]], found: list[tuple[Place, Json]]) -> Summary:
@@ -157,6 +177,11 @@ def _groups(document: Json) -> Iterator[tuple[Place, Json]]:
     status = document.get("status") or {}
     yield Place(), status
     yield from ((Place(listener["name"]), listener) for listener in status.get("listeners") or ())
-    for entry in (*(status.get("parents") or ()), *(status.get("ancestors") or ())):
+    for entry in _entries(document):
         if entry.get("controllerName", CONTROLLER_NAME) == CONTROLLER_NAME:
-            yield _place(entry.get("parentRef") or entry.get("ancestorRef")), entry
+            yield _place(entry.get("parentRef") or entry["ancestorRef"]), entry
+
+
+def _entries(document: Json) -> tuple[Json, ...]:
+    status = document.get("status") or {}
+    return (*(status.get("parents") or ()), *(status.get("ancestors") or ()))
