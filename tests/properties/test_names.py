@@ -38,12 +38,6 @@ def test_what_is_no_key_is_none(text: str) -> None:
     assert Key.parse(text) is None
 
 
-@given(st.lists(KEYS, min_size=1, max_size=3))
-def test_a_message_mentions_the_keys_that_it_was_made_of(keys: list[Key]) -> None:
-    message = "; ".join(f"backend shop/api:443: {key} is invalid (see {key}, {key}: 3 of them)" for key in keys)
-    assert list(dict.fromkeys(Key.mentioned(message))) == list(dict.fromkeys(keys))
-
-
 @given(HOPS)
 def test_a_hop_is_read_from_the_name_of_its_cluster(hop: Hop) -> None:
     assert Hop.parse(hop.name) == hop

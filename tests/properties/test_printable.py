@@ -19,6 +19,7 @@ from lasthop.cli.render.status_rows import row
 from lasthop.cli.render.table import Columns
 from lasthop.cli.views.folder import FolderView
 from lasthop.engine.outputs.status.status_cache import StatusCache
+from lasthop.engine.outputs.status.summary import summary
 from lasthop.run import logs
 from tests.certificates import DAY, NOW, Certificate
 from tests.folders import BASE, config_map, policy
@@ -104,7 +105,9 @@ def test_nothing_that_others_have_written_reaches_the_terminal_raw(text: str) ->
             _assert_fit(_logged(str(finding)), "the log")
         book = StatusCache(looked.engine.store)
         for kind in ("BackendTLSPolicy", "Gateway"):
-            rows = [row({**document, "rejected": text}) for document in book.documents(kind)]
+            documents = filter(None, map(book.document, looked.engine.store.keys(kind)))
+            rejected = [{**document, "rejected": text} for document in documents]
+            rows = [row({**document, "ready": summary(document)._asdict()}) for document in rejected]
             for each in rows:
                 _assert_fit(Columns.of(rows).line(each), "status")
 

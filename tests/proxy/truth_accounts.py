@@ -28,13 +28,21 @@ class Accounts:
         self._lasthop = lasthop
         documents = json.loads(lasthop.command("status", "-o", "json").stdout)
         self.conditions = {(d["kind"], d["metadata"]["name"]): conditions(d) for d in documents}
-        lines = (line.split(maxsplit=2) for line in lasthop.command("status", "--no-headers").stdout.splitlines())
-        self.ready = {name: (ready, why[0] if why else "") for name, ready, *why in lines if name[-1] != ":"}
+        self.ready = self._rows()
+        self.of_kind = self._rows("httproute,grpcroute,tlsroute,tcproute")
+        documents = json.loads(lasthop.ask("/api/objects")[1])
+        keys = (Key(d["kind"], d["metadata"].get("namespace", ""), d["metadata"]["name"]).argument for d in documents)
+        self.judged = {key: (d["ready"]["ready"], d["ready"]["because"]) for key, d in zip(keys, documents, strict=True)}
         hops = json.loads(lasthop.command("audit", "-o", "json").stdout)["hops"]
         self.audit = {hop["service"].partition("/")[2]: hop for hop in hops}
         self.findings = {f["object"] for f in lasthop.findings() if f["reason"] == "BackendFailing"}
         self.metrics = Scrape(lasthop.ask("/metrics")[1].decode())
         self.page = {id: (state, html.unescape(words)) for id, state, words in self._lines()}
+
+    def _rows(self, *kinds: str) -> dict[str, tuple[str, str]]:
+        shown = self._lasthop.command("status", *kinds, "--no-headers").stdout.splitlines()
+        lines = (line.split(maxsplit=2) for line in shown)
+        return {name: (ready, why[0] if why else "") for name, ready, *why in lines if name[-1] != ":"}
 
     def _lines(self) -> Iterator[tuple[str, str, str]]:
         number, before = 1, None
@@ -70,6 +78,7 @@ def _places(said: Accounts, name: str, row: Row, port: int, answers: dict[Fate, 
         yield "condition", _condition(row, said.conditions.get((kind, name), {}))
         yield "status", _status(row, said.ready.get(f"{kind.lower()}/shop/{name}"))
     yield "status of the route", _status(row, said.ready.get(f"{row.how.route.lower()}/shop/{name}"), route=True)
+    yield "READY of the route, in other ways to ask", list(_others(said, row, f"{row.how.route.lower()}/shop/{name}"))
     owner = f"{kind if policed else 'Service'} shop/{name}"
     yield "finding", (owner in said.findings) != (row.fate in (Fate.FAILING, Fate.PARTLY)) and owner
     yield "audit", _audit(row, said.audit.get(name, {}))
@@ -101,14 +110,23 @@ def _condition(row: Row, found: dict[str, tuple[str, str, str]]) -> Any:
         case Fate.WORKING:
             fine = connected[:2] == ("True", "HandshakesSucceed")
         case _:
-            reason = "HandshakeFailed" if row.handshake else "ConnectionFailed"
+            reason = "HandshakeFailed" if row.handshake else "RequestsFailed" if row.request else "ConnectionFailed"
             fine = connected[:2] == ("False", reason) and not _lacks(row, connected[2])
+            fine = fine and not (row.request and MTLS in connected[2])
     return not fine and found
 
 
 def _status(row: Row, found: tuple[str, str] | None, *, route: bool = False) -> Any:
     fine = found is not None and found[0] == ("False" if row.bad else "True")
     return not (fine and (route or not row.bad or not _lacks(row, found[1] if found else ""))) and (found or "no row")
+
+
+def _others(said: Accounts, row: Row, name: str) -> Iterator[str]:
+    """Yields the ways to ask for READY of a route that have another answer than the table of everything."""
+    wanted = "False" if row.bad else "True"
+    for way, found in (("API", said.judged), ("table of its kind", said.of_kind)):
+        if found.get(name, ("",))[0] != wanted:
+            yield f"{way}: {found.get(name)}"
 
 
 def _audit(row: Row, found: Document) -> Any:

@@ -70,6 +70,10 @@ class Row:
     """By which its handshakes are counted; empty: there are none."""
     handshake: bool = True
     """It is the handshake that fails, not the connection before it."""
+    request: bool = False
+    """Connections are made, and the gateway answers requests with an error of its own."""
+    options: tuple[tuple[str, str], ...] = ()
+    """Of the policy."""
     xbackend: bool = False
     answers: tuple[int, int] = (200, 503)
     """What a client of HTTP sees, of what works and of what fails."""
@@ -84,7 +88,9 @@ class Row:
         if self.xbackend:
             return [docs.xbackend(name, ports[0], docs.verified("ca")), docs.route(name, docs.to_xbackend(name))]
         found = [docs.service(name), *docs.endpoints(name, *ports), *self.more, self._route(name)]
-        return found if self.refs is None else [*found, docs.policy(name, "api.example", *self.refs)]
+        return (
+            found if self.refs is None else [*found, docs.policy(name, "api.example", *self.refs, options=dict(self.options))]
+        )
 
     def _route(self, name: str) -> Document:
         match self.how:
@@ -155,6 +161,16 @@ def closing_at_once(stack: contextlib.ExitStack, name: str) -> tuple[int, ...]:
     return (stack.enter_context(server(issued(), lambda connection: None)),)
 
 
+def not_http(stack: contextlib.ExitStack, name: str) -> tuple[int, ...]:
+    """A backend whose handshakes are in order, and which sends HTTP/2 frames that ALPN has not chosen."""
+
+    def frames(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"\0\0\0\4\0\0\0\0\0" * 4)
+
+    return (stack.enter_context(server(issued(), frames)),)
+
+
 def both(*servings: Serving) -> Serving:
     return lambda stack, name: tuple(port for serving in servings for port in serving(stack, name))
 
@@ -207,6 +223,11 @@ def bad(serves: Serving, words: str, outcome: str = "untrusted", **settings: Any
 def before_tls(serves: Serving, words: str, **settings: Any) -> Row:
     """A connection that fails before a handshake is tried."""
     return bad(serves, words, "", handshake=False, **settings)
+
+
+def unanswered(serves: Serving, words: str, **settings: Any) -> Row:
+    """Handshakes succeed, and no request is answered."""
+    return bad(serves, words, "success", handshake=False, request=True, **settings)
 
 
 def invalid(how: How = How.HTTP) -> Row:
@@ -262,7 +283,14 @@ ROWS = {
     "no-endpoints": before_tls(no_endpoints, "backend has no ready endpoint"),
     "hangs-up": bad(raw(read_and_hang_up), "backend closed the connection during the TLS handshake", ""),
     "resets": bad(raw(hang_up), "backend reset the connection during the TLS handshake", ""),
-    "closes": bad(closing_at_once, "backend closed the connection before it answered", "success"),
+    "closes": unanswered(closing_at_once, "backend closed the connection before it answered"),
+    "not-http": unanswered(not_http, "backend's answer is not valid HTTP", answers=(200, 502)),
+    "plain-to-grpc": unanswered(grpc_server(GOOD), "backend reset the request before it answered"),
+    "h2-alone": unanswered(
+        tls(lambda: with_alpn(issued(), "h2"), h2_only=True),
+        "backend closed the connection before it answered",
+        options=(("lasthop.dev/alpn", "http/1.1"),),
+    ),
     "silent": before_tls(raw(say_nothing), "connect timeout (TCP or TLS handshake)", requests=1),
     "mtls-12": bad(tls(lambda: asking(ssl.CERT_REQUIRED, V1_2)), MTLS, "handshake_error"),
     "mtls-13": bad(tls(lambda: asking(ssl.CERT_REQUIRED)), MTLS, "handshake_error"),

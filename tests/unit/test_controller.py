@@ -25,7 +25,7 @@ from lasthop.engine.resolve.gateways.ports import PROBE, Probe
 from lasthop.run.controller import Controller
 from lasthop.run.host import HostRuntime, with_reason
 from lasthop.run.loop import SLICE
-from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
+from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
 
 GATEWAY = Key("Gateway", "a", "gw")
 HOP = "a/gw/a/api/443/auto"
@@ -214,6 +214,8 @@ def shown(controller: Controller, kind: str, name: str) -> tuple[str, str]:
 
 
 def test_a_lost_policy_is_the_routes_problem_and_a_missed_target_the_policys(controller: Controller) -> None:
+    controller.take(Batch(keyed(mk_slice("a/api-1", "api", ["10.0.0.1"]))))
+    controller.settle()
     assert shown(controller, "BackendTLSPolicy", "p") == ("True", "")
     controller.take(Batch(keyed(mk_policy("a/p", "apii", "api.example", ["ca"]))))
     controller.settle()

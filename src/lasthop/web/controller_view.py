@@ -23,6 +23,8 @@ from lasthop.engine.outputs.audit.audit import Audit
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.audit.observed import observed
+from lasthop.engine.outputs.status.ready import class_owners, older_texts, readiness
+from lasthop.engine.outputs.status.summary import Summary
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.not_applied import NotApplied
 from lasthop.engine.plan.request import Request
@@ -64,10 +66,10 @@ class ControllerView(EngineView):
         self.failures = RecentFailures()
         engine = self.engine
 
-        def version() -> tuple[int, int] | None:
+        def version() -> tuple[object, ...] | None:
             """Returns the version of the inputs, which membership and statuses follow only when everything has been
             settled."""
-            return None if engine.unsettled else engine.graph.version
+            return None if engine.unsettled else (engine.graph.version, self.controller.not_applied)
 
         self._hops, self._certificates = Shared(super().hops, version), Shared(super().certificates, version)
         kinds = (each.kind for each in KINDS.values() if has_status(each))
@@ -145,7 +147,20 @@ class ControllerView(EngineView):
         return [document for each in self._shared.values() for document in await each.get()]
 
     async def _documents(self, kind: str) -> list[Json]:
-        return await in_slices(self.controller.statuses.documents(kind))
+        """Adds `ready` to each: the same answer for everything that shows the object."""
+        owners, older = class_owners(self.engine.store), older_texts(self.controller.not_applied)
+
+        def judged(key: Key) -> Json | None:
+            document = self.controller.statuses.document(key)
+            ready = readiness(self.engine.graph, key, document, owners, older) if document else None
+            return {**document, "ready": ready._asdict()} if document and ready else None
+
+        return [found for found in await in_slices(map(judged, self.engine.store.keys(kind))) if found]
+
+    def ready(self, key: Key) -> Summary | None:
+        """Returns READY of an object; None if it does not exist."""
+        document, older = self.controller.statuses.document(key), older_texts(self.controller.not_applied)
+        return readiness(self.engine.graph, key, document, class_owners(self.engine.store), older) if document else None
 
 
 def _config(body: bytes) -> Any:

@@ -21,7 +21,7 @@ from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.audit.observed import hops_of, leaves, with_figures
 from lasthop.engine.outputs.findings.root_causes import Mistake, mistakes
-from lasthop.engine.outputs.status.summary import Summary, summary
+from lasthop.engine.outputs.status.summary import Summary
 from lasthop.engine.outputs.topology import ListenerReport, RouteReport, deciding_objects, each_listener, each_route
 from lasthop.engine.plan.finding import Severity
 from lasthop.engine.plan.upstream import Hop
@@ -149,8 +149,7 @@ class PageModel:
         )
 
     def _summary(self, key: Key | None) -> Summary:
-        document = self.view.controller.statuses.document(key) if key else None
-        return summary(document) if document else Summary("", "")
+        return (self.view.ready(key) if key else None) or Summary("", "")
 
     async def _make_mistakes(self) -> tuple[Mistake, ...]:
         """Returns errors before warnings, and of each those that name a file and a line first; where there are many, only the

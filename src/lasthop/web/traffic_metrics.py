@@ -35,6 +35,7 @@ OUTCOMES: Final = {
 """What Envoy calls them. `untrusted`: unknown CA, expired, revoked; `handshake_error`: no common version, no TLS at all, a
 client certificate that is missing."""
 WORST: Final = (Health.FAILING, Health.PARTLY_FAILING, Health.WORKING, Health.UNTRIED)
+ESTIMATED: Final = "an estimate where a proxy has more than 20 requests a second, of which it looks at a share."
 Labels = tuple[str, ...]
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ def traffic_metrics(
 ) -> Iterator[Metric]:
     yield from _backends(_by_backend(hops))
     by_route = [((gateway.path, *route), traffic) for (gateway, route), traffic in sorted(routes.items(), key=_first)]
-    help = "Requests (connections, of streams), by route and class of the answer."
+    help = f"Requests (connections, of streams), by route and class of the answer; {ESTIMATED}"
     yield requests("lasthop_route_requests", help, ROUTE, by_route)
     yield durations("lasthop_route_request_duration_seconds", "Duration of requests, by route.", ROUTE, by_route)
     yield from _health(rows, reports)
@@ -71,7 +72,7 @@ def _first(item: tuple[T, object]) -> T:
 
 def _backends(backends: Mapping[Labels, HopTotals]) -> Iterator[Metric]:
     traffic = [(labels, each.traffic) for labels, each in backends.items()]
-    help = "Requests (connections, of streams), by backend and class of the answer."
+    help = f"Requests (connections, of streams), by backend and class of the answer; {ESTIMATED}"
     yield requests("lasthop_backend_requests", help, BACKEND, traffic)
     yield durations("lasthop_backend_request_duration_seconds", "Duration of requests, by backend.", BACKEND, traffic)
     help = "TLS handshakes with a backend by outcome: success, or why not."

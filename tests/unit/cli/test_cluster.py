@@ -125,7 +125,7 @@ async def test_all_namespaces_and_what_other_controllers_serve(api: FakeApi) -> 
     assert {name.partition("/")[0] for name in rows(await run("status", "gw,hr", "-A"))} == {"gateway", "httproute"}
 
 
-async def test_services_without_a_policy_that_fail_are_told_first_from_the_routes_that_say_so(api: FakeApi) -> None:
+async def test_a_route_whose_own_condition_says_that_a_backend_fails_is_not_ready(api: FakeApi) -> None:
     sentences = (
         "1 of 2 endpoints of Service shop/api:80 (10.0.0.1:8080): connection refused: nothing listens on the backend's port",
         "Service other/victim:80: connection refused",
@@ -134,12 +134,12 @@ async def test_services_without_a_policy_that_fail_are_told_first_from_the_route
     failing = {"type": "BackendConnected", "status": "False", "reason": "ConnectionFailed", "observedGeneration": 1}
     entry["conditions"].append({**failing, "message": "; ".join(sentences)})
     say(api, "httproutes", "api", {"parents": [entry]})
-    result = await run("status", "--exit-code")
-    first, *table = result.stdout.splitlines()
-    assert first == f"service/shop/api: at shop/web: {sentences[0]}"
-    row = next(line for line in table if line.startswith("httproute/shop/api"))
-    assert row.split(maxsplit=2)[1:] == ["False", "because of service/shop/api"]
-    assert result.exit_code == 1
+    why = f"shop/web: ConnectionFailed: {'; '.join(sentences)}"
+    for asked in (["status"], ["status", "httproute"], ["status", "httproute", "api"]):
+        result = await run(*asked, "--exit-code", "-o", "wide", "--no-headers")
+        (line,) = (line for line in result.stdout.splitlines() if line.startswith("httproute/shop/api"))
+        assert line.split()[1] == "False" and line.endswith(why) and result.exit_code == 1
+        assert not any(line.startswith("service/") for line in result.stdout.splitlines()), "messages quote what backends say"
 
 
 async def test_names_in_several_namespaces_are_all_found_and_one_without_is_in_that_of_the_context(api: FakeApi) -> None:

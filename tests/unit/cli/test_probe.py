@@ -68,6 +68,8 @@ def test_each_endpoint_is_tried_and_nothing_is_sent(tmp_path: Path, serve: Calla
     bad = by_address[f"127.0.0.1:{wrong.port}"]
     assert {name for name, state in checks(bad).items() if state == "fail"} == {"dates", "names"}
     assert bad["certificate"]["names"] == ["DNS other.example"]
+    last = lasthop("probe", "shop/api", "--dir", tmp_path).stdout.splitlines()[-1]
+    assert last == "the gateway would connect, but 1 of 2 tried endpoints fails"
     assert not good.requests and not wrong.requests
     assert {connection.sni for connection in good.connections} == {"api.example"}
 

@@ -8,8 +8,10 @@ import click
 import pytest
 
 from lasthop.cli.render import table
-from lasthop.cli.render.status_rows import Row, age, arranged, noted, row, with_traffic
+from lasthop.cli.render.status_rows import Row, age, arranged, failing_services, noted
+from lasthop.cli.render.status_rows import row as row_of
 from lasthop.cli.render.table import Columns
+from lasthop.engine.outputs.status.summary import summary
 
 
 def _document(kind: str, name: str, **status: Any) -> dict[str, Any]:
@@ -18,6 +20,10 @@ def _document(kind: str, name: str, **status: Any) -> dict[str, Any]:
 
 def _condition(type: str, status: str, message: str = "") -> dict[str, str]:
     return {"type": type, "status": status, "reason": "Because", "message": message}
+
+
+def row(document: dict[str, Any], **ready: Any) -> Row:
+    return row_of({**document, "ready": {**summary(document)._asdict(), **ready}})
 
 
 def test_ready_without_bad_news() -> None:
@@ -32,10 +38,13 @@ def test_the_first_bad_news_is_why() -> None:
 
 
 def test_what_no_condition_can_say_is_why() -> None:
-    unreached = {**_document("BackendTLSPolicy", "api"), "problem": "TargetNotFound: Service shop/apii does not exist"}
+    unreached = {
+        **_document("BackendTLSPolicy", "api"),
+        "problem": {"reason": "TargetNotFound", "message": "Service shop/apii does not exist"},
+    }
     assert row(unreached)[1:3] == ("False", "TargetNotFound: Service shop/apii does not exist")
     route = _document("HTTPRoute", "api", conditions=[_condition("Accepted", "True")])
-    assert row({**route, "problem": "NoLongerVerified: it is plaintext now"})[1:3] == (
+    assert row({**route, "problem": {"reason": "NoLongerVerified", "message": "it is plaintext now"}})[1:3] == (
         "False",
         "NoLongerVerified: it is plaintext now",
     )
@@ -79,45 +88,23 @@ def test_on_a_narrow_terminal_what_went_wrong_comes_first(monkeypatch: pytest.Mo
 
 
 def test_what_is_not_ready_is_first_and_a_cause_is_told_once() -> None:
-    cause = "shop/web: WaiverNotPermitted: GatewayProfile shop/prod allows none"
-    rows = arranged(
-        [
-            Row("gateway/shop/web", "True", ""),
-            Row(
-                "httproute/shop/a",
-                "False",
-                "shop/web: InvalidBackendTLS: BackendTLSPolicy shop/p is not permitted: ...",
-                kind="HTTPRoute",
-            ),
-            Row("httproute/shop/b", "Unknown", "later"),
-            Row("backendtlspolicy/shop/p", "False", cause, kind="BackendTLSPolicy"),
-        ]
-    )
-    assert [each[:3] for each in rows] == [
-        ("backendtlspolicy/shop/p", "False", cause),
-        ("httproute/shop/a", "False", "because of backendtlspolicy/shop/p"),
+    cause, policy = "shop/web: WaiverNotPermitted: GatewayProfile shop/prod allows none", "backendtlspolicy/shop/p"
+    route = Row("httproute/shop/a", "False", "shop/web: InvalidBackendTLS: ...", because=(policy,))
+    others = [Row("gateway/shop/web", "True", ""), route, Row("httproute/shop/b", "Unknown", "later")]
+    assert [each[:3] for each in arranged([*others, Row(policy, "False", cause)])] == [
+        (policy, "False", cause),
+        ("httproute/shop/a", "False", f"because of {policy}"),
         ("httproute/shop/b", "Unknown", "later"),
         ("gateway/shop/web", "True", ""),
     ]
+    alone = arranged([route])
+    assert alone[0].why == f"because of {policy}: shop/web: InvalidBackendTLS: ...", "no other row says why"
 
 
-def test_a_route_is_not_ready_if_its_backend_fails() -> None:
-    failing = [_condition("Accepted", "True"), _condition("BackendConnected", "False", "certificate has expired")]
-    ancestors = [{"ancestorRef": {"name": "web", "namespace": "shop"}, "conditions": failing}]
-    policy = _document("BackendTLSPolicy", "api", ancestors=ancestors) | {"spec": {"targetRefs": [{"name": "api"}]}}
-    accepted = {"parentRef": {"name": "web"}, "conditions": [_condition("Accepted", "True")]}
-    routes = [
-        _document("HTTPRoute", name, parents=[accepted]) | {"spec": {"rules": [{"backendRefs": [{"name": name}]}]}}
-        for name in ("api", "other", "plain")
-    ]
-    documents = [policy, *routes]
-    rows = with_traffic([row(document) for document in documents], documents, ["shop/plain"])
-    assert [each[1:3] for each in rows] == [
-        ("False", "shop/web: Because: certificate has expired"),
-        ("False", "because of backendtlspolicy/shop/api"),
-        ("True", ""),
-        ("False", "because of service/shop/plain"),
-    ]
+def test_a_service_at_fault_has_a_line_of_its_own() -> None:
+    routes = [Row(f"httproute/shop/{name}", "False", "no ready endpoint", because=("service/shop/api",)) for name in "ab"]
+    assert failing_services([*routes, Row("gateway/shop/web", "True", "")]) == {"service/shop/api": "no ready endpoint"}
+    assert {each.why for each in arranged(routes)} == {"because of service/shop/api"}
 
 
 def test_nothing_tried_yet_is_no_bad_news_and_shown_only_with_more_columns() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from lasthop.cli.render.top_tables import drawn, plain
@@ -51,7 +52,22 @@ def test_what_fails_is_first_then_what_has_most_requests() -> None:
     assert routes[3].split()[2:4] == ["0.0", "-"]
     assert "failing: certificate has expired" in backends[1]
     assert backends[2].startswith("shop/web -> shop/busy:443") and "1,034.5" in backends[2], "protocols are one backend"
-    assert backends[2].endswith("working, last 10 s ago")
+    assert backends[2].endswith(" 10 s ago") and "working" not in backends[2]
+
+
+@pytest.mark.parametrize(
+    ("handshakes", "errors", "said"),
+    [
+        (3, 0.0, "handshake 10 s ago"),
+        (0, 0.0, "connected 10 s ago"),
+        (3, 4.0, "handshake 10 s ago, 100% of requests get 5xx"),
+        (0, 1.0, "connected 10 s ago, 25% of requests get 5xx"),
+    ],
+)
+def test_a_handshake_and_the_answers_to_requests_are_two_facts(handshakes: int, errors: float, said: str) -> None:
+    found = hop("shop/api", 4.0, handshakes=handshakes)
+    found["figures"]["errors_per_second"] = errors
+    assert plain({"routes": [], "hops": [found]}, 1000.0).splitlines()[-1].endswith(f"  {said}")
 
 
 def test_nothing_yet_is_said() -> None:

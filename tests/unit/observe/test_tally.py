@@ -50,6 +50,25 @@ def test_a_request_counts_for_as_many_as_it_stands_for() -> None:
     assert dict(traffic.latency)[0.025] == 4 and dict(traffic.latency)[10.0] == 6 and dict(traffic.latency)[inf] == 7
 
 
+@pytest.mark.parametrize("first", ["line", "count"])
+@pytest.mark.parametrize("errors", [0, 1])
+def test_a_request_without_an_answer_is_a_failed_handshake_only_if_envoy_counts_a_tls_error(first: str, errors: int) -> None:
+    tally = Tally(WEB, now=0.0)
+    unanswered = Outcome(HOP, A, 1.0, "closed", connected=True, request=True, refused="wants a client certificate")
+    counted(tally)
+    if first == "line":
+        tally.take(unanswered)
+    counted(tally, handshakes=1, connection_error=errors)
+    if first == "count":
+        tally.take(unanswered)
+    (seen,) = tally.report(2.0).hops[HOP].endpoints
+    expected = ("wants a client certificate", True, False) if errors else ("closed", False, True)
+    assert (seen.failure, seen.handshake, seen.request) == expected
+    tally.take(Outcome(HOP, A, 3.0))
+    (seen,) = tally.report(4.0).hops[HOP].endpoints
+    assert not (seen.in_a_row or seen.handshake or seen.request)
+
+
 def test_a_connection_that_ended_at_once_is_a_failure_only_if_envoy_counts_a_tls_error() -> None:
     tally = Tally(WEB, now=0.0)
     ended = Outcome(HOP, A, 1.0, "connection ended right after the TLS handshake", handshake=True, doubtful=True)

@@ -56,9 +56,24 @@ def test_no_endpoint_has_no_address() -> None:
     assert said and said.address == "" and not said.handshake
 
 
-def test_a_connection_that_ends_after_a_tls_1_3_handshake_is_a_failed_handshake() -> None:
+def test_a_request_without_an_answer_is_a_failed_handshake_only_if_the_backend_refuses_the_client() -> None:
     said = failure(failed("UC", tls_version="TLSv1.3", duration_ms=2000))
-    assert said and said.handshake and said.at == BEGAN + 2 and "lasthop probe" not in said.failure
+    assert said and said.request and not said.handshake and said.at == BEGAN + 2
+    assert "client certificate" not in said.failure and "wants a client certificate" in said.refused
+    assert "lasthop probe" not in f"{said.failure}{said.refused}"
+
+
+@pytest.mark.parametrize("flags", ["UC", "UR", "UPE"])
+@pytest.mark.parametrize("version", [None, "TLSv1.2", "TLSv1.3"])
+def test_what_the_proxy_answers_in_place_of_a_backend_that_is_connected_counts_as_a_failed_request(
+    flags: str, version: str | None
+) -> None:
+    said = failure(failed(flags, tls_version=version))
+    assert said and said.request and said.connected and not said.handshake
+    assert bool(said.refused) == (flags == "UC" and version == "TLSv1.3"), "only that may be a refused client"
+
+
+def test_a_stream_that_ends_after_a_tls_1_3_handshake_may_be_a_failed_handshake() -> None:
     stream = failure(failed("-", status=None, tls_version="TLSv1.3"))
     assert stream and stream.doubtful
     reset = failure(failed("UR", status=None, tls_version="TLSv1.3"))
@@ -68,8 +83,6 @@ def test_a_connection_that_ends_after_a_tls_1_3_handshake_is_a_failed_handshake(
 @pytest.mark.parametrize(
     "entry",
     [
-        failed("UC"),
-        failed("UC", tls_version="TLSv1.2"),
         failed("UT"),
         failed("UO"),
         failed("NC", upstream_host=None),

@@ -169,7 +169,8 @@ CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] 
         wanting_a_client_certificate(minimum_version=V1_3),
         answer,
         {},
-        "backend closed the connection before it answered (with TLS 1.3 a backend that wants a client certificate does this)",
+        "backend closed the connection before it answered (with TLS 1.3 a backend does this that "
+        "wants a client certificate, or speaks another protocol than ALPN offers)",
     ),
     "wrong-client-certificate-1.2": (
         wanting_a_client_certificate(maximum_version=V1_2),
@@ -181,8 +182,8 @@ CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] 
         wanting_a_client_certificate(minimum_version=V1_3),
         answer,
         CLIENT_CERTIFICATE,
-        "backend closed the connection before it answered (with TLS 1.3 a backend that refuses the client certificate of "
-        "Secret shop/own does this)",
+        "backend closed the connection before it answered (with TLS 1.3 a backend does this that refuses the client "
+        "certificate of Secret shop/own, or speaks another protocol than ALPN offers)",
     ),
     "unknown-server-name": (
         alerting(ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME),
@@ -210,7 +211,8 @@ CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] 
         tls(maximum_version=V1_2),
         hang_up,
         {},
-        "backend closed the connection before it answered (with TLS 1.3 a backend that wants a client certificate does this)",
+        "backend closed the connection before it answered (with TLS 1.3 a backend does this that "
+        "wants a client certificate, or speaks another protocol than ALPN offers)",
     ),
 }
 

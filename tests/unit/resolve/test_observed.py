@@ -14,7 +14,6 @@ from lasthop.engine.plan.cluster_metadata import identity
 from lasthop.engine.plan.observation import EndpointSeen, Failure, Health, HopSeen, HopState
 from lasthop.engine.plan.tls import Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
-from lasthop.engine.resolve.hops.failing import MAX_ROUTES
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.settings import OBSERVED
 from tests.observed import LEAF
@@ -227,11 +226,12 @@ def test_a_route_says_that_its_backend_without_a_policy_fails_and_nothing_while_
     assert route_condition(world) is None
 
 
-def test_a_route_does_not_repeat_what_the_condition_of_a_policy_says() -> None:
-    assert route_condition(World().see(FAILING)) is None
+def test_a_route_says_itself_that_connections_under_its_policy_fail() -> None:
+    """A reader of a cluster may see the route alone."""
+    assert route_condition(World().see(FAILING)) == ("False", "HandshakeFailed", f"Service a/api:443 ({A}): {NAME}")
 
 
-def test_of_very_many_routes_to_a_backend_that_fails_some_say_so() -> None:
+def test_every_route_to_a_backend_that_fails_says_so() -> None:
     many = keyed(*(mk_route(f"a/r{n:03}", "a/g", [{"name": "api", "port": 443}]) for n in range(150)))
     world = World({**PLAINTEXT, **many}).see(state(Health.FAILING, Failure("connection refused", (A,))))
-    assert sum(route_condition(world, key) is not None for key in (ROUTE, *many)) == MAX_ROUTES
+    assert all(route_condition(world, key) for key in (ROUTE, *many))

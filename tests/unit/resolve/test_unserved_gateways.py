@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lasthop.base.api.meta import Key, Object
-from lasthop.base.api.status import GatewayStatus, PolicyStatus
+from lasthop.base.api.status import GatewayStatus, PolicyStatus, RouteStatus
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.explain.explain import explain
 from lasthop.engine.resolve.gateways.ports import PROBE, Probe
@@ -83,6 +83,23 @@ def test_one_port_of_two_is_enough_to_serve() -> None:
     PROBE.set(engine.graph, Probe("taken"), GATEWAY, "0.0.0.0", 80, "TCP")
     engine.settle()
     assert [hop.manner for hop in engine.hops()] == ["verified"]
+
+
+@pytest.mark.parametrize("section", ["", "http", "other"])
+@pytest.mark.parametrize("problems", [{}, {80: "taken"}, {8080: "taken"}, {80: "taken", 8080: "taken"}])
+def test_a_route_says_that_a_port_of_exactly_its_listeners_cannot_be_served(section: str, problems: dict[int, str]) -> None:
+    two = [HTTP_AND_HTTPS[0], {**HTTP_AND_HTTPS[0], "name": "other", "port": 8080}]
+    parent = {"name": "g", **({"sectionName": section} if section else {})}
+    route = mk_route("a/r", "a/g", [{"name": "api", "port": 443}], parents=[parent])
+    engine, snapshot = settled({**WORLD, **keyed(mk_gateway("a/g", two), route)})
+    for port in (80, 8080):
+        PROBE.set(engine.graph, Probe(problems.get(port, "")), GATEWAY, "0.0.0.0", port, "TCP")
+    snapshot.take(engine.settle())
+    status = snapshot.status[Key("HTTPRoute", "a", "r")]
+    assert isinstance(status, RouteStatus)
+    found = [(c.status, c.reason) for c in status.parents[0].conditions if c.type == "Programmed"]
+    own = {"": {80, 8080}, "http": {80}, "other": {8080}}[section]
+    assert found == ([("False", "ParentNotProgrammed")] if own & problems.keys() else [])
 
 
 def test_a_client_certificate_that_cannot_be_shown_is_named_in_the_entry() -> None:

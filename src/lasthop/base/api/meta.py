@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-_WRITTEN: Final = re.compile(r"\b([A-Z][A-Za-z]+) ((?:[a-z0-9.-]+/)?[a-z0-9.-]*[a-z0-9])")
-"""A key inside a sentence."""
 GATEWAY_GROUP: Final = "gateway.networking.k8s.io"
 
 
@@ -46,11 +43,6 @@ class Key(NamedTuple):
         """Returns the key whose `str` this is, as `HTTPRoute shop/web`; None if it is none."""
         kind, _, path = text.partition(" ")
         return cls.read(kind, path) if kind and path else None
-
-    @classmethod
-    def mentioned(cls, message: str) -> Iterator[Key]:
-        """Yields what may be the `str` of a key in a message, such as that of a condition, which has no field for them."""
-        return (cls.read(kind, path) for kind, path in _WRITTEN.findall(message))
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):

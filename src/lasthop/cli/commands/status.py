@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,7 @@ from lasthop.cli.args import target
 from lasthop.cli.args.objects import Wanted, common_namespace, complete_kind, complete_name, one_of, raise_all, wanted_of_each
 from lasthop.cli.args.selector import Selector, Selects
 from lasthop.cli.args.target import require_namespace
-from lasthop.cli.render.status_rows import Row, arranged, class_owners, noted, row, with_traffic
+from lasthop.cli.render.status_rows import Row, arranged, failing_services, noted, row
 from lasthop.cli.render.table import Columns
 from lasthop.cli.views.command_view import StatusView, ask_status
 
@@ -50,7 +50,7 @@ def command(
 
     Reads the gateway that runs on this machine; otherwise, or with --context or --kubeconfig, a cluster, and shows the
     status that the controller has written. Files that are not applied and what is not ready are listed first. READY is True if
-    no condition reports a problem and no connection to a backend fails; otherwise WHY is the first problem, or the object that
+    no condition reports a problem and every hop that was tried works; otherwise WHY is the first problem, or the object that
     tells it. Names are accepted as they are printed, so they can be copied into the next command. If one of several names does
     not exist, the others are shown, and it exits with 1.
 
@@ -74,9 +74,9 @@ def command(
     shown = _StatusPrinter(wants, output, headers=not no_headers, selector=selector)
 
     async def told(view: StatusView) -> list[Json]:
-        """Objects come first: what a cluster is known to fail at stands in them."""
         documents = await view.objects(*dict.fromkeys(want.kind for want in wants if want.kind))
-        shown.tell(await view.problems(), await view.failing(), await view.not_applied())
+        if not all(want.name for want in wants):
+            shown.tell(await view.problems())
         return documents
 
     # A namespace that is typed before a name takes precedence over the context's; two such are looked for in all.
@@ -113,33 +113,25 @@ class _StatusPrinter:
         self._documents: dict[str, Json] = {}
         self._columns = Columns.of(())
         self._problems: tuple[str, ...] = ()
-        self._failing: dict[str, str] = {}
+        self._failing: tuple[str, ...] = ()
+        """The lines about Services for which something that is shown is not ready."""
         self.missing: list[click.ClickException] = []
         """What is said about each name that does not exist."""
-        self._older: dict[str, str] = {}
-        """Objects of which an older version is in force, with the place of the version that is not applied."""
 
     @property
     def fine(self) -> bool:
         """Unknown is not ready: a script that asks for an exit code wants to know that everything works."""
         return not self._problems and all(each.ready in ("True", "-") for each in self.rows.values())
 
-    def tell(self, problems: tuple[str, ...], failing: dict[str, str], refused: list[Json]) -> None:
-        """Prints the files that are not applied, why nothing is served, and which Services fail: no object's status may say
-        it."""
-        lines = (*problems, *(f"service/{path}: {why}" for path, why in failing.items()))
-        for line in lines:
-            if line not in self._problems:
-                click.echo(click.style(printable(line), fg="red"), err=not self._tabular)
-        self._problems, self._failing = lines, failing
-        from lasthop.base.api.meta import Key
+    def tell(self, problems: tuple[str, ...]) -> None:
+        """Prints the files that are not applied, and why nothing is served: no object's status may say it."""
+        self._echo(problems, self._problems)
+        self._problems = problems
 
-        self._older = {
-            key.argument: f"{each['file']}:{each['line']}"
-            for each in refused
-            for written in each.get("objects", ())
-            if (key := Key.parse(written))
-        }
+    def _echo(self, lines: Iterable[str], known: Collection[str]) -> None:
+        for line in lines:
+            if line not in known:
+                click.echo(click.style(printable(line), fg="red"), err=not self._tabular)
 
     def within(self, namespace: str) -> None:
         """Looks in this namespace for what is named without one; empty: in all."""
@@ -178,23 +170,16 @@ class _StatusPrinter:
             click.echo(self._columns.gone(name), err=not self._tabular)
 
     def _take(self, documents: list[Json]) -> list[Json]:
-        owners = class_owners(documents)
-        every = with_traffic([self._dated(row(document, owners)) for document in documents], documents, self._failing)
-        told = {id(document): each for document, each in zip(documents, every, strict=True)}
         found = list(self._fitting(documents))
-        shown = [told[id(document)] for document in found]
+        shown = [row(document) for document in found]
         if self._output == "wide":
             shown = [noted(each, document) for each, document in zip(shown, found, strict=True)]
         self._documents = {each.name: document for each, document in zip(shown, found, strict=True)}
-        self.rows = {each.name: each for each in arranged(shown, self._failing)}
+        self.rows = {each.name: each for each in arranged(shown)}
+        failing = tuple(f"{name}: {why}" for name, why in failing_services(shown).items())
+        self._echo(failing, self._failing)
+        self._failing = failing
         return found
-
-    def _dated(self, row: Row) -> Row:
-        """Shows Unknown if only an older version is in force: the status says nothing about the new one."""
-        place = self._older.get(row.name)
-        if place is None or row.ready != "True":
-            return row
-        return row._replace(ready="Unknown", why=f"an older version is in force; {place} is not applied")
 
     def _resolved(self, documents: list[Json]) -> Iterator[Wanted]:
         """Yields what exists of what is wanted, each name with the namespace of the one object that is meant."""

@@ -9,7 +9,7 @@ import click
 
 from lasthop.base.text.printable import printable
 from lasthop.cli.render.terminal import wrapped
-from lasthop.edge.probe.result import Check, ProbeResult, TargetResult
+from lasthop.edge.probe.result import STRENGTH, Check, EndpointResult, ProbeResult, State, TargetResult
 
 MARKS: Final = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "skip": ("-", None)}
 INDENT: Final = " " * 4
@@ -53,22 +53,28 @@ def _check(check: Check) -> Iterator[str]:
 
 def _verdict(found: ProbeResult) -> str:
     tried = [each for result in found.targets for each in result.endpoints]
-    words = _connects(found)
-    if tried:
-        words += f"; {sum(each.passes for each in tried)} of {len(tried)} tried endpoints pass"
-    if any(check.state == "warn" for each in tried for check in each.checks):
-        words += ", but may refuse requests (!)"
-    return words
+    warned = {check.name for each in tried for check in each.checks if check.state is State.WARN}
+    refuses = ", but may refuse requests (!)" if warned - {STRENGTH} else ""
+    weak = ", with a weak certificate (!)" if STRENGTH in warned else ""
+    return f"{_outcome(found)}{_counted(found, tried)}{refuses}{weak}"
 
 
-def _connects(found: ProbeResult) -> str:
-    fails = sorted({result.gateway for result in found.used if not result.passes})
+def _outcome(found: ProbeResult) -> str:
+    fails = sorted({result.gateway for result in found.used if result.connects_nowhere})
     connects = sorted({result.gateway for result in found.used} - set(fails))
     if not found.used:
         return "no gateway makes a TLS connection because of it" if found.targets else "it leads to no backend"
     if fails and connects:
         return f"Gateway {', '.join(connects)} would connect, Gateway {', '.join(fails)} would fail"
     return "the gateway would fail" if fails else "the gateway would connect"
+
+
+def _counted(found: ProbeResult, tried: list[EndpointResult]) -> str:
+    """Says how many endpoints pass; of a gateway that would connect to some, how many fail."""
+    bad = sum(not each.passes for each in tried)
+    if bad and found.used and not any(result.connects_nowhere for result in found.used):
+        return f", but {bad} of {len(tried)} tried endpoints {'fails' if bad == 1 else 'fail'}"
+    return f"; {len(tried) - bad} of {len(tried)} tried endpoints pass" if tried else ""
 
 
 def _mark(state: str) -> str:

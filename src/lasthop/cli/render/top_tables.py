@@ -42,11 +42,20 @@ def _backend(each: Json, now: float) -> Line:
     kind = "" if each["kind"] == "Service" else f"{each['kind']} "
     bad = each["health"] in BAD
     words = "; ".join(failure["words"] for failure in each["failures"])
-    state = f"{each['health']}: {words}" if bad else each["health"]
-    if not bad and each["last_success"]:
-        state = f"{state}, last {ago(now - each['last_success'])} ago"
+    state = f"{each['health']}: {words}" if bad else _connected(each, now)
     name = f"{each['gateway']} -> {kind}{each['backend']}:{each['port']}"
     return Line(printable(name), _figures(each["figures"]), (f"{each['handshakes']:,}", printable(state)), bad)
+
+
+def _connected(each: Json, now: float) -> str:
+    """Returns what is known of a backend that connections succeed to. That, and how requests are answered, are two facts."""
+    if not each["last_success"]:
+        return str(each["health"])
+    what = "handshake" if each["handshakes"] else "connected"
+    figures = each["figures"]
+    errors = figures["errors_per_second"] / figures["per_second"] if figures["per_second"] else 0.0
+    failing = f", {errors:.0%} of requests get 5xx" if errors else ""
+    return f"{what} {ago(now - each['last_success'])} ago{failing}"
 
 
 def _joined(hops: Iterable[Json]) -> list[Json]:

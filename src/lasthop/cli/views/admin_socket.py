@@ -15,7 +15,6 @@ from lasthop.base.api.addresses import with_port
 from lasthop.base.api.documents import Json
 from lasthop.cli.views.command_view import Size
 from lasthop.edge import unix_http
-from lasthop.engine.plan.reasons import BACKEND_FAILING
 
 if TYPE_CHECKING:
     from lasthop.base.api.meta import Key
@@ -126,14 +125,6 @@ class AdminSocketView:
 
     async def hidden(self) -> tuple[str, ...]:
         return ()
-
-    async def failing(self) -> dict[str, str]:
-        found = [each for each in await self.findings() if each.reason == BACKEND_FAILING]
-        return {each.object.path: each.message for each in found if each.object and each.object.kind == "Service"}
-
-    async def not_applied(self) -> list[Json]:
-        found: list[Json] = self.ask("/api/not-applied")
-        return found
 
     async def audit(self) -> Audit:
         from lasthop.engine.outputs.audit.document import read

@@ -12,7 +12,6 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import KINDS, Kind, document, has_status
 from lasthop.base.api.meta import Key
 from lasthop.cli.args.target import CLUSTER
-from lasthop.cli.render.status_rows import failing_services
 from lasthop.cli.render.terminal import note
 from lasthop.cli.views.cluster import require_crds
 from lasthop.edge.kubernetes.client import Client
@@ -22,6 +21,7 @@ from lasthop.edge.sources.kubernetes.missing_targets import Services, services, 
 from lasthop.edge.sources.kubernetes.reflector import Reflector
 from lasthop.edge.sources.kubernetes.snapshot import ListResult, look, plain
 from lasthop.edge.sources.kubernetes.visibility import RBACVisibility
+from lasthop.engine.outputs.status.summary import summary
 
 
 class ClusterStatusView:
@@ -42,13 +42,6 @@ class ClusterStatusView:
     async def problems(self) -> tuple[str, ...]:
         return ()
 
-    async def failing(self) -> dict[str, str]:
-        """Returns the failing Services of the routes that were listed."""
-        return failing_services(self._documents.values())
-
-    async def not_applied(self) -> list[Json]:
-        return []
-
     async def objects(self, *kinds: str) -> list[Json]:
         """Lists them at the first call; afterwards returns them as they were last followed."""
         if not self._listed:
@@ -58,7 +51,9 @@ class ClusterStatusView:
             self._services = await services(self._client, self._documents.values(), self._namespace)
         order = {kind: number for number, kind in enumerate(KINDS)}
         ordered = sorted(self._documents, key=lambda key: (order[key.kind], key))
-        return [with_problem(self._documents[key], self._services) for key in ordered]
+        documents = [with_problem(self._documents[key], self._services) for key in ordered]
+        owners = {d["metadata"]["name"]: d["spec"]["controllerName"] for d in documents if d["kind"] == "GatewayClass"}
+        return [{**document, "ready": summary(document, owners)._asdict()} for document in documents]
 
     async def _list(self, named: Collection[str]) -> list[ListResult]:
         """Lists objects of some kinds, or of all that have a status; and the GatewayClasses, which tell whose a Gateway is."""

@@ -109,14 +109,6 @@ class StatusView(Protocol):
 
     async def problems(self) -> tuple[str, ...]: ...
 
-    async def failing(self) -> dict[str, str]:
-        """Returns the Services without a status-bearing policy to which connections fail, as `shop/api`, and why."""
-        ...
-
-    async def not_applied(self) -> list[Json]:
-        """Returns the files whose present text is refused, and the objects that an older text defines instead."""
-        ...
-
     async def follow(self, changed: Callable[[], Awaitable[None]]) -> None:
         """Calls `changed` whenever objects may have changed, until it is interrupted."""
         ...

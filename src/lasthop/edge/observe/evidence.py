@@ -27,6 +27,12 @@ class Outcome(msgspec.Struct, frozen=True):
     """The TLS handshake has failed, not the connection before it."""
     connected: bool = False
     """For all that the proxy could see, the connection was made, and ended without an answer."""
+    request: bool = False
+    """The connection was made, and the proxy answered the request with an error of its own: none came from the backend, or
+    none that is HTTP."""
+    refused: str = ""
+    """The words if Envoy counts a TLS error of that backend as well: with TLS 1.3 a backend refuses the client's certificate
+    after the handshake."""
     doubtful: bool = False
     """The connection ended without a byte from the backend, which may be the client's doing. It is a failure if Envoy counts a
     TLS error of that backend as well."""

@@ -349,14 +349,14 @@ def _concluded(found: list[Judged], old: HopState) -> HopState:
 
 def _failures(bad: Iterable[Judged], proxies: set[str]) -> Iterator[Failure]:
     """Yields each reason once, with its endpoints, most of them first."""
-    words: dict[tuple[str, bool], tuple[set[str], set[str]]] = {}
+    words: dict[tuple[str, bool, bool], tuple[set[str], set[str]]] = {}
     for name, seen, _ in bad:
-        endpoints, seers = words.setdefault((seen.failure, seen.handshake), (set(), set()))
+        endpoints, seers = words.setdefault((seen.failure, seen.handshake, seen.request), (set(), set()))
         endpoints.add(seen.address)
         seers.add(name)
-    for (text, handshake), (endpoints, seers) in sorted(words.items(), key=lambda item: (-len(item[1][0]), item[0])):
+    for (text, handshake, request), (endpoints, seers) in sorted(words.items(), key=lambda item: (-len(item[1][0]), item[0])):
         shown = tuple(sorted(endpoints - {""})[:MAX_ENDPOINTS])
-        yield Failure(text, shown, () if seers == proxies else tuple(sorted(seers)), handshake)
+        yield Failure(text, shown, () if seers == proxies else tuple(sorted(seers)), handshake, request)
 
 
 def merged(found: list[HopSeen]) -> HopSeen:

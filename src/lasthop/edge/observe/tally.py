@@ -258,6 +258,8 @@ class _Wire:
             self._doubtful = [*self._doubtful, outcome][-_DOUBTFUL:]
             return
         self._endpoint(outcome.address).take(outcome)
+        if any(self._errors):
+            self._endpoint(outcome.address).refuse()
         if not outcome.failure and outcome.address:
             self._endpoints.pop("", None)  # there is an endpoint again
 
@@ -286,6 +288,9 @@ class _Wire:
         self._errors = (self._errors[1], grown.get("connection_error", 0))
         self._refused = not self.key.hop.protocol.http and any(self._errors)
         self._judge_doubtful()
+        for each in self._endpoints.values() if any(self._errors) else ():
+            each.refuse()
+            self._seen = None
         good = not failures and not kind
         self._unsampled, self._sending = bool(requests) and good and not self._endpoints, bool(requests)
         for each in self._endpoints.values() if kind else ():
@@ -351,7 +356,7 @@ class _Endpoint:
     def __init__(self, address: str, config: str) -> None:
         self.address, self._config = address, config
         self.failures = self.in_a_row = 0
-        self.failure, self.handshake = "", False
+        self.failure, self.handshake, self.request, self._refused = "", False, False, ""
         self.failing_since = self.last_failure = self.last_success = 0.0
         self._certificate: LeafCertificate | None = None
         self._tls_version = self._cipher = ""
@@ -366,6 +371,7 @@ class _Endpoint:
         if outcome.failure:
             self._logged = self._told = True
             self.failure, self.handshake = outcome.failure, outcome.handshake
+            self.request, self._refused = outcome.request, outcome.refused
             self._failed(outcome.at)
             return
         self.succeeded(outcome.at)
@@ -385,13 +391,19 @@ class _Endpoint:
         self.in_a_row += 1
         self.last_failure = max(self.last_failure, at)
 
+    def refuse(self) -> None:
+        """Takes in that Envoy has counted TLS errors: requests got no answer because the backend refuses the client."""
+        if self._refused:
+            self.failure, self.handshake, self.request, self._refused = self._refused, True, False, ""
+
     def counted(self, words: str, *, handshake: bool) -> None:
         """Says what the counters tell of its failures, unless the log has said more since it last worked."""
         if self.in_a_row and not self._told and (handshake or not self.handshake):
-            self.failure, self.handshake = words, handshake
+            self.failure, self.handshake, self.request = words, handshake, False
 
     def succeeded(self, at: float) -> None:
-        self.in_a_row, self._told, self.handshake, self.ejected_since = 0, False, False, 0.0
+        self.in_a_row, self._told, self.ejected_since = 0, False, 0.0
+        self.handshake, self.request, self._refused = False, False, ""
         self.last_success = max(self.last_success, at)
 
     def count(self, counts: EndpointCounts, unseen: Outcome, now: float, *, made: bool, failing: bool) -> None:
@@ -436,6 +448,7 @@ class _Endpoint:
             self._cipher,
             self.ejected_since,
             self._config,
+            self.request,
         )
 
 

@@ -18,7 +18,7 @@ from lasthop.base.api.addresses import is_ip, with_port
 from lasthop.base.pki import parse
 from lasthop.edge.probe.certificate_view import CertificateInfo, describe
 from lasthop.edge.probe.handshake import Expectation, Handshake, NoHandshake, Untried, fetch, handshake
-from lasthop.edge.probe.result import LISTED, Check, EndpointResult, State
+from lasthop.edge.probe.result import LISTED, STRENGTH, Check, EndpointResult, State
 from lasthop.edge.probe.trust import check_trust
 from lasthop.engine.outputs.envoy.tls import dns_regex
 from lasthop.engine.plan.tls import BackendTLS, San, SanType
@@ -98,7 +98,7 @@ def _weak(chain: tuple[bytes, ...]) -> Iterator[Check]:
     ]
     if weak:
         remedy = "Reissue it with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature."
-        yield Check("strength", State.WARN, f"{'; '.join(weak[:LISTED])}, which Envoy accepts", remedy)
+        yield Check(STRENGTH, State.WARN, f"{'; '.join(weak[:LISTED])}, which Envoy accepts", remedy)
 
 
 def unreachable(error: NoHandshake) -> Check:

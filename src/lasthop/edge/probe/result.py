@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+STRENGTH: Final = "strength"
+"""The check of keys and signatures that Envoy accepts and that are weak all the same."""
 LISTED: Final = 5
 """CAs and names that a check lists; more would hide the answer."""
 
@@ -56,6 +58,10 @@ class TargetResult(msgspec.Struct, frozen=True):
     @property
     def passes(self) -> bool:
         return not self.refused and bool(self.endpoints) and all(each.passes for each in self.endpoints)
+
+    @property
+    def connects_nowhere(self) -> bool:
+        return bool(self.refused) or not any(each.passes for each in self.endpoints)
 
 
 class ProbeResult(msgspec.Struct, frozen=True):

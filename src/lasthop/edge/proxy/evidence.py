@@ -14,7 +14,7 @@ import msgspec
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe.evidence import Outcome, Request
 from lasthop.edge.proxy.entry import AccessLogEntry, shown
-from lasthop.edge.proxy.failures import LEFT_OVER, at_last, refused_after_handshake
+from lasthop.edge.proxy.failures import LEFT_OVER, at_last, closed, refused_after_handshake
 from lasthop.engine.plan.observation import LeafCertificate
 from lasthop.engine.plan.upstream import Connection, Hop
 
@@ -22,6 +22,8 @@ TLS_1_3: Final = "TLSv1.3"
 _FAILURES: Final = frozenset({"UF", "NC", "UH", "UO"})
 _STREAM_FAILURES: Final = frozenset({"URX", "NC", "UH", "UO"})
 """A connection that was made at the second try has UF all the same."""
+_UNANSWERED: Final = frozenset({"UC", "UR", "UPE"})
+"""Of a request on a connection that was made: the backend ended it, reset the request, or did not answer in HTTP."""
 GRPC_FAILED: Final = frozenset({"Unknown", "DeadlineExceeded", "Internal", "Unavailable", "DataLoss"})
 """As the log of failures has them."""
 _ENDS: Final = frozenset({"DownstreamEnd", "TcpConnectionEnd"})
@@ -105,12 +107,14 @@ def failure(entry: AccessLogEntry) -> Outcome | None:
         return Outcome(hop, address, began, why, handshake=_in_handshake(entry), config=config)
     if "UH" in flags:
         return Outcome(hop, "", began, why, config=config)
+    at = ended(entry)
+    if address and entry.status is not None and not _UNANSWERED.isdisjoint(flags):
+        why = closed(entry) if "UC" in flags else why
+        refused = refused_after_handshake(entry) if "UC" in flags and entry.tls_version == TLS_1_3 else ""
+        return Outcome(hop, address, at, why, connected=True, request=True, refused=refused, config=config)
     if entry.tls_version != TLS_1_3 or not address:
         return None
     # With TLS 1.3 the handshake is over before the backend has looked at the client's certificate.
-    at = ended(entry)
-    if "UC" in flags and entry.status is not None:
-        return Outcome(hop, address, at, why, handshake=True, connected=True, config=config)
     if "UR" in flags and entry.status is None:
         return Outcome(hop, address, at, refused_after_handshake(entry), handshake=True, config=config)
     if flags == ["-"] and entry.status is None:

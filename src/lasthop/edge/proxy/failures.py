@@ -28,6 +28,8 @@ UNANSWERED: Final = "ext_authz_error"
 OUTGROWN: Final = "request_payload_exceeded_retry_buffer_limit"
 """The same of a request whose connection failed, and which could not be tried at another endpoint."""
 _NAMES_SHOWN: Final = 5
+_CLOSED: Final = "backend closed the connection before it answered"
+_H2_ALONE: Final = "one that speaks HTTP/2 alone does this to a WebSocket"
 
 
 def explained(entry: AccessLogEntry) -> AccessLogEntry:
@@ -188,17 +190,26 @@ def _offered(entry: AccessLogEntry) -> str:
     return "HTTP/2 alone, which gRPC needs" if hop and hop.protocol is Protocol.H2 else "HTTP/2 or HTTP/1.1"
 
 
-def _closed(entry: AccessLogEntry) -> str:
-    text = "backend closed the connection before it answered"
-    if entry.policy and entry.upgrade:
-        # It was offered http/1.1 alone, and a TLS library may take that for no ALPN at all.
-        return f"{text} (one that speaks HTTP/2 alone does this to a WebSocket; with TLS 1.3 also one that {_wish(entry)})"
-    return f"{text} (with TLS 1.3 a backend that {_wish(entry)} does this)" if entry.policy else text
+def closed(entry: AccessLogEntry) -> str:
+    """Says that the backend ended a connection, and no more."""
+    # It was offered http/1.1 alone, and a TLS library may take that for no ALPN at all.
+    return f"{_CLOSED} ({_H2_ALONE})" if entry.policy and entry.upgrade else _CLOSED
 
 
 def refused_after_handshake(entry: AccessLogEntry) -> str:
     """Says of a connection that ended at once, and of which Envoy has counted a TLS error, that it was the backend's doing."""
-    return shown(_closed(entry))
+    return shown(f"{_CLOSED} (with TLS 1.3 a backend that {_wish(entry)} does this)")
+
+
+def _connection_end(entry: AccessLogEntry) -> str:
+    """Explains `UC`. One line does not tell a backend that refuses the client's certificate from one that speaks another
+    protocol than it was offered; `probe` does."""
+    if entry.policy and entry.upgrade:
+        return f"{_CLOSED} ({_H2_ALONE}; with TLS 1.3 also one that {_wish(entry)})"
+    if entry.policy:
+        one = f"that {_wish(entry)}, or speaks another protocol than ALPN offers"
+        return f"{_CLOSED} (with TLS 1.3 a backend does this {one})"
+    return _CLOSED
 
 
 def _ended_at_once(entry: AccessLogEntry) -> str:
@@ -230,7 +241,7 @@ def _advice(entry: AccessLogEntry) -> str | None:
 
 def _reset(entry: AccessLogEntry) -> str:
     if entry.status is None:  # a connection, not a request
-        return _closed(entry)
+        return _connection_end(entry)
     return (
         "backend reset the request before it answered (over HTTP/2 that is how a server refuses what it does not serve; a "
         "gRPC server does it to requests that are not gRPC calls)"
@@ -268,7 +279,7 @@ def _unanswered(entry: AccessLogEntry) -> str:
 
 _FLAGS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {
     "UF": _connection_failure,
-    "UC": _closed,
+    "UC": _connection_end,
     "UR": _reset,
     "LR": lambda entry: "the gateway aborted the request to the backend before it was answered",
     "NC": _no_cluster,

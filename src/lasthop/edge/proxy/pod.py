@@ -28,7 +28,7 @@ from lasthop.edge.proxy.entry import AccessLogEntry, document
 from lasthop.edge.proxy.handle import EnvoyHandle
 from lasthop.edge.proxy.observer import Observer
 from lasthop.edge.proxy.pod_settings import PodSettings
-from lasthop.edge.proxy.readiness import Readiness
+from lasthop.edge.proxy.readiness import ReadinessServer
 from lasthop.engine.outputs.envoy.xds_cluster import RemoteXds, sds_files
 from lasthop.engine.plan.observation import ProxyReport
 
@@ -54,7 +54,7 @@ class Pod:
         # A subdirectory, because an emptyDir itself always belongs to root.
         self._directory = ProxyDirectory(settings.run_dir / "envoy")
         self._admin = Admin(self._directory.admin_socket)
-        self.readiness = Readiness(self._admin)
+        self.readiness = ReadinessServer(self._admin)
         gateway = Key.read("Gateway", settings.gateway)
         self._observer = Observer(gateway, self._directory.samples, self._admin, sender.update, proxy=settings.pod)
         self._stopping = asyncio.Event()

@@ -72,6 +72,8 @@ class EndpointSeen(msgspec.Struct, frozen=True, gc=False):
     """Since when it gets no traffic, for some seconds at a time, because connections to it keep failing; 0: it is not so."""
     config: str = ""
     """Under which configuration of the hop all of this was seen (`Connection.config`)."""
+    request: bool = False
+    """Connections are made, handshake included, and it is requests that get no answer, or none that is HTTP."""
 
 
 class Traffic(msgspec.Struct, frozen=True, gc=False):
@@ -176,6 +178,8 @@ class Failure(msgspec.Struct, frozen=True, order=True):
     """Those that see it, if others do not."""
     handshake: bool = False
     """The TLS handshake fails, not the connection before it."""
+    request: bool = False
+    """Connections are made, and the proxy answers every request with an error of its own."""
 
 
 class HopState(msgspec.Struct, frozen=True):

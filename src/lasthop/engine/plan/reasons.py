@@ -265,6 +265,13 @@ HANDSHAKES_SUCCEED: Final = condition("HandshakesSucceed")
 CONNECTIONS_SUCCEED: Final = condition("ConnectionsSucceed")
 HANDSHAKE_FAILED: Final = condition("HandshakeFailed")
 CONNECTION_FAILED: Final = condition("ConnectionFailed")
+REQUESTS_FAILED: Final = condition("RequestsFailed")
+NO_ENDPOINTS: Final = condition(
+    "NoEndpoints",
+    "a route leads to a Service port without a ready endpoint; the message says whether a label, a port name or "
+    "readiness is missing (in a cluster a warning, and nothing for Services that are scaled to zero)",
+    passes=True,
+)
 NOT_TRIED: Final = condition("NotTried")
 BACKEND_FAILING: Final = condition(
     "BackendFailing",
@@ -272,7 +279,7 @@ BACKEND_FAILING: Final = condition(
     "where there is no policy. Gone once a connection succeeds, or after 30 minutes without an attempt",
     causes_others=False,
 )
-"""Ours, these seven: what has happened on the wire. All others say what is to happen."""
+"""Ours, these nine: what has happened on the wire. All others say what is to happen."""
 
 # --- findings beyond the conditions ---------------------------------------------------------------------------------
 
@@ -350,12 +357,6 @@ NOTHING_SERVED: Final = finding(
     follows=(Cause.BROKEN_NEED,),
     needs=("Gateway",),
     effect="nothing is served",
-)
-NO_ENDPOINTS: Final = finding(
-    "NoEndpoints",
-    "a route leads to a Service port without a ready endpoint; the message says whether a label, a port name or "
-    "readiness is missing (in a cluster a warning, and nothing for Services that are scaled to zero)",
-    passes=True,
 )
 TOO_MANY_ENDPOINTS: Final = finding(
     "TooManyEndpoints",

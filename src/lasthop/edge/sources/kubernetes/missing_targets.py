@@ -50,7 +50,7 @@ def with_problem(document: Json, known: Services | None) -> Json:
     found = [
         not_found(TARGET_NOT_FOUND, Key("Service", namespace, name), guess=typo_of(name, sorted(there))) for name in missing
     ]
-    return {**document, "problem": f"{TARGET_NOT_FOUND}: {joined(found).text}"}
+    return {**document, "problem": {"reason": TARGET_NOT_FOUND, "message": joined(found).text}}
 
 
 def _all_missing(targets: Sequence[Json], there: set[str]) -> list[str]:

@@ -13,7 +13,9 @@ from lasthop.engine.plan.problem import Problem
 def backend_failing(key: Key, gateway: Key, problem: Problem) -> Finding:
     """Returns the finding on the object that decides how a backend is connected to."""
     remedy = f"See which check fails with: {probe_command(key)}"
-    if key.kind in SERVICE_GROUPS:
+    if key.kind in SERVICE_GROUPS and problem.reason == reasons.REQUESTS_FAILED:
+        remedy = "See the backend's log: perhaps it speaks TLS, or another protocol."
+    elif key.kind in SERVICE_GROUPS:
         remedy = "Start the backend, or correct the addresses and ports of its EndpointSlice."
     return make_finding(
         key, reasons.BACKEND_FAILING, f"at {gateway}: {problem.message}.", remedy, about=(gateway, *problem.about)

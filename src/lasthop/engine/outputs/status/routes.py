@@ -18,6 +18,8 @@ from lasthop.engine.plan.condition import Condition, failed, true
 from lasthop.engine.plan.problem import joined
 from lasthop.engine.plan.routing import Parent
 from lasthop.engine.resolve.gateways.gateways import without_effect
+from lasthop.engine.resolve.gateways.listener_sets import holder
+from lasthop.engine.resolve.gateways.ports import port_problem, serves_nothing
 from lasthop.engine.resolve.hops.failing import FAILING_ROUTES, unconnected
 from lasthop.engine.resolve.hops.weakening import WEAKENED_ROUTES, weakened
 from lasthop.engine.resolve.routing.attachment import parents
@@ -47,10 +49,21 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
         served: tuple[Condition, ...] = ()
         if parent.problem is None:
             failing = unconnected(FAILING_ROUTES.of(g, key, parent.gateway))
-            served = (*weakened(WEAKENED_ROUTES.of(g, key, parent.gateway)), *failing)
+            served = (*unserved_at(g, parent), *weakened(WEAKENED_ROUTES.of(g, key, parent.gateway)), *failing)
         conditions = (*_conditions(key.kind, parent, judged, said), *served)
         entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
     return RouteStatus(tuple(entries)) if entries else None
+
+
+def unserved_at(g: Graph, parent: Parent) -> tuple[Condition, ...]:
+    """Returns why clients do not reach a route at a Gateway, or not on every port of it: the ports cannot be had. `Accepted`
+    is about the route, so this is a condition of its own, absent otherwise."""
+    owner = holder(g, parent.owner)
+    ports = {(each.port, each.transport) for each in (owner.listeners if owner else ()) if each.name in parent.listeners}
+    problems = [port_problem(g, parent.gateway, *port) for port in sorted(ports)]
+    blocked = [problem for problem in problems if problem and problem.reason != reasons.PENDING]
+    problem = joined(blocked).within(str(parent.gateway), parent.gateway) if blocked else serves_nothing(g, parent.gateway)
+    return (failed(reasons.PROGRAMMED, problem.with_reason(reasons.PARENT_NOT_PROGRAMMED)),) if problem else ()
 
 
 @functools.lru_cache(maxsize=1024)

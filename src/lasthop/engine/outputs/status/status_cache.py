@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -52,9 +52,6 @@ class StatusCache:
                 if not errors:
                     del self._errors[finding.object]
 
-    def documents(self, kind: str) -> Iterator[Json]:
-        return (found for found in map(self.document, self._store.keys(kind)) if found)
-
     def get(self, key: Key) -> Status | None:
         return self._statuses.get(key)
 
@@ -80,7 +77,7 @@ class StatusCache:
         shown.pop("status", None)
         if errors := self._errors.get(key):
             last = max(errors, key=str)
-            shown["problem"] = f"{last.reason}: {last.message}"
+            shown["problem"] = {"reason": last.reason, "message": last.message}
         if status := self._statuses.get(key):
             shown["status"] = msgspec.to_builtins(status)
         return shown

@@ -1,47 +1,122 @@
-"""An object's status in two words: READY, and WHY not. Imports nothing heavy: `lasthop status` is to start quickly."""
+"""READY of an object, and WHY not, from its conditions: the same for a status that a cluster keeps and for one that was just
+computed. Imports nothing heavy, so that `lasthop status` starts quickly.
+
+conditions (decided per hop by the engine) ──> summary ──> ready.py adds the objects at fault ──> API, page, `lasthop status`
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from lasthop.base.api.documents import Json
-from lasthop.engine.plan.reasons import condition_type
+from lasthop.engine.plan.reasons import PARENT_NOT_PROGRAMMED, PROGRAMMED, condition_type
 
 UNREACHED = "no Gateway of this controller uses it"
+NO_STATUS = "has no status"
 
 
 class Summary(NamedTuple):
     ready: str
-    """`True`, `False` or `Unknown`."""
+    """`True`, `False` or `Unknown`; `-`: another controller's, or of a kind without a status."""
     why: str
     brief: str = ""
     """WHY where there is no room for all of it: what is wrong, and not where."""
+    reason: str = ""
+    """Of the condition or finding that decides."""
+    because: tuple[str, ...] = ()
+    """The other objects that are at fault, as commands take them: `backendtlspolicy/shop/api`."""
+    condition: str = ""
+    """The type of the condition that decides; empty: none does."""
 
 
-def summary(document: Json) -> Summary:
-    """Returns True if nothing in our part of the status is bad news, otherwise the first bad news."""
+def summary(document: Json, owners: Mapping[str, str] | None = None) -> Summary:
+    """Returns True if no condition in our part of the status is bad news, otherwise the first bad news. `owners`: the
+    controller of each GatewayClass, because a Gateway's status does not say who has written it."""
+    return _others(document, owners or {}) or _ours(document)
+
+
+def _others(document: Json, owners: Mapping[str, str]) -> Summary | None:
+    """Returns `-` for what is not this controller's to judge."""
+    from lasthop.base.api.kinds import KINDS, has_status  # here, so that the CLI starts quickly
+
+    kind = document.get("kind", "")
+    if kind in KINDS and not has_status(KINDS[kind]):
+        return Summary("-", NO_STATUS)
+    names = _controllers(document, owners)
+    return Summary("-", f"served by {', '.join(names)}") if names else None
+
+
+def _controllers(document: Json, owners: Mapping[str, str]) -> list[str]:
+    """Returns the controllers that serve an object, if this one does not."""
+    from lasthop.base.api.kinds import CONTROLLER_NAME
+
+    spec = document.get("spec") or {}
+    classes = {"GatewayClass": document["metadata"].get("name"), "Gateway": spec.get("gatewayClassName")}
+    owner = owners.get(classes.get(document.get("kind", "")) or "", CONTROLLER_NAME)
+    if owner != CONTROLLER_NAME:
+        return [owner]
+    judged = any(_conditions(document)) or "rejected" in document or "problem" in document
+    entries = () if judged else _entries(document)
+    return sorted({each.get("controllerName", CONTROLLER_NAME) for each in entries} - {CONTROLLER_NAME})
+
+
+def _ours(document: Json) -> Summary:
     if problem := document.get("rejected"):
         return Summary("False", problem)
-    found = [(name, condition) for name, group in _groups(document) for condition in group.get("conditions") or ()]
-    problem = document.get("problem", "")
+    found = [(place, condition) for place, group in _groups(document) for condition in group.get("conditions") or ()]
     if not found:
-        return Summary("False", problem) if problem else Summary("Unknown", _without_status(document.get("kind", "")))
-    told = [(name, c) for name, c in found if not (condition_type(c["type"]).weakened or _untried(c))]
-    bad = [(name, c) for name, c in told if (c["status"] == "True") == condition_type(c["type"]).negative]
-    for name, condition in sorted(bad, key=lambda each: each[1]["status"] == "Unknown"):
-        where = f"{name}: " if name else ""
-        others = sorted({other for other, _ in bad} - {name, ""}) if name else []
-        more = (f" ({', '.join(others)}: not ready either)" if others else "") + _besides(name, found)
-        ready = "Unknown" if condition["status"] == "Unknown" else "False"
-        why = f"{condition['reason']}: {condition['message']}"
-        return Summary(ready, f"{where}{why}{more}", f"{_words_of_failure(condition) or why}{more}")
+        return _by_finding(document) or Summary("Unknown", _without_status(document.get("kind", "")))
+    if bad := [each for each in found if _is_bad(each[1])]:
+        return _bad_news(document, bad, found)
+    weakened = next((c["message"] for _, c in found if condition_type(c["type"]).weakened), "")
+    return _out_of_date(document, found) or _by_finding(document) or Summary("True", weakened)
+
+
+def _by_finding(document: Json) -> Summary | None:
+    """Returns what is wrong with an object that no condition is for."""
+    problem = document.get("problem")
+    return Summary("False", f"{problem['reason']}: {problem['message']}", reason=problem["reason"]) if problem else None
+
+
+def _is_bad(condition: Json) -> bool:
+    type = condition_type(condition["type"])
+    if type.weakened or _untried(condition):
+        return False
+    return bool(condition["status"] == "True") == type.negative
+
+
+def _out_of_date(document: Json, found: list[tuple[Place, Json]]) -> Summary | None:
     seen, now = min(c.get("observedGeneration", 0) for _, c in found), document["metadata"].get("generation", 0)
-    if seen < now:
-        return Summary("Unknown", f"its status is out of date: of generation {seen}, and the object has generation {now}")
-    if problem:
-        return Summary("False", problem)
-    return Summary("True", next((c["message"] for _, c in found if condition_type(c["type"]).weakened), ""))
+    if seen >= now:
+        return None
+    return Summary("Unknown", f"its status is out of date: of generation {seen}, and the object has generation {now}")
+
+
+def _bad_news(document: Json, bad: list[tuple[Place, Json]], found: list[tuple[Place, Json]]) -> Summary:
+    place, condition = min(bad, key=lambda each: each[1]["status"] == "Unknown")
+    where = f"{place.name}: " if place.name else ""
+    others = sorted({other.name for other, _ in bad} - {place.name, ""}) if place.name else []
+    more = (f" ({', '.join(others)}: not ready either)" if others else "") + _besides(place.name, found)
+    why = f"{condition['reason']}: {condition['message']}"
+    return Summary(
+        "Unknown" if condition["status"] == "Unknown" else "False",
+        f"{where}{why}{more}",
+        f"{_words_of_failure(condition) or why}{more}",
+        condition["reason"],
+        _unserved(document, place, condition),
+        condition["type"],
+    )
+
+
+def _unserved(document: Json, place: Place, condition: Json) -> tuple[str, ...]:
+    """Returns the Gateway or ListenerSet that keeps an object from being served."""
+    if condition["type"] != PROGRAMMED or condition["reason"] != PARENT_NOT_PROGRAMMED:
+        return ()
+    if document.get("kind") == "ListenerSet":
+        ref = document.get("spec", {}).get("parentRef") or {}
+        place = _place(ref, document["metadata"].get("namespace", ""))
+    return (place.argument,) if place.argument else ()
 
 
 def _without_status(kind: str) -> str:
@@ -63,19 +138,6 @@ def _untried(condition: Json) -> bool:
     return condition["status"] == "Unknown" and condition_type(condition["type"]).observed
 
 
-def is_failing(document: Json) -> bool:
-    """Returns whether connections to its backends fail."""
-    return any(failures(document))
-
-
-def failures(document: Json) -> Iterator[tuple[str, Json]]:
-    """Yields the conditions that say so, each with the Gateway that it is about."""
-    for name, group in _groups(document):
-        for condition in group.get("conditions") or ():
-            if condition["status"] == "False" and condition_type(condition["type"]).observed:
-                yield name, condition
-
-
 def observed(document: Json) -> str:
     """Returns what is known of connections to its backends, of an object that nothing is wrong with."""
     return next((c["message"] or _words(c["reason"]) for c in _conditions(document) if condition_type(c["type"]).observed), "")
@@ -90,19 +152,36 @@ def _conditions(document: Json) -> Iterator[Json]:
     return (condition for _, group in _groups(document) for condition in group.get("conditions") or ())
 
 
-def _besides(name: str, found: list[tuple[str, Json]]) -> str:
+def _besides(name: str, found: list[tuple[Place, Json]]) -> str:
     """Returns what is weakened elsewhere, of an object that is refused at one Gateway: both are worth knowing."""
-    elsewhere = (f"; {other}: {c['message']}" for other, c in found if condition_type(c["type"]).weakened and other != name)
-    return next(elsewhere, "")
+    weakened = ((other.name, c) for other, c in found if condition_type(c["type"]).weakened)
+    return next((f"; {other}: {c['message']}" for other, c in weakened if other != name), "")
 
 
-def _groups(document: Json) -> Iterator[tuple[str, Json]]:
+class Place(NamedTuple):
+    """What conditions are about: the object itself, one of its listeners, or a parent or ancestor."""
+
+    name: str = ""
+    argument: str = ""
+    """Of a parent or ancestor, as commands take it."""
+
+
+def _place(ref: Json, namespace: str = "") -> Place:
+    path = f"{ref.get('namespace') or namespace}/{ref.get('name', '')}".lstrip("/")
+    return Place(path, f"{(ref.get('kind') or 'Gateway').lower()}/{path}")
+
+
+def _groups(document: Json) -> Iterator[tuple[Place, Json]]:
     from lasthop.base.api.kinds import CONTROLLER_NAME  # here, so that the CLI starts quickly
 
     status = document.get("status") or {}
-    yield "", status
-    yield from ((listener["name"], listener) for listener in status.get("listeners") or ())
-    for entry in (*(status.get("parents") or ()), *(status.get("ancestors") or ())):
+    yield Place(), status
+    yield from ((Place(listener["name"]), listener) for listener in status.get("listeners") or ())
+    for entry in _entries(document):
         if entry.get("controllerName", CONTROLLER_NAME) == CONTROLLER_NAME:
-            ref = entry.get("parentRef") or entry.get("ancestorRef")
-            yield f"{ref.get('namespace', '')}/{ref['name']}".lstrip("/"), entry
+            yield _place(entry.get("parentRef") or entry["ancestorRef"]), entry
+
+
+def _entries(document: Json) -> tuple[Json, ...]:
+    status = document.get("status") or {}
+    return (*(status.get("parents") or ()), *(status.get("ancestors") or ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
+from lasthop.engine.plan.tls import BackendTLS, Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.reach import HOPS
 from lasthop.engine.resolve.hops.failing import failing_routes
@@ -24,15 +24,14 @@ WITHOUT_ROOM = Index[Key, Key]("without-room")
 
 @indexer(HOPS, patient=True)
 def index_hops(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    """Lists the client certificate and the waiver that are used on a hop, what is weaker than it was, routes to a port without
-    a policy that fails, and a policy whose status is full."""
+    """Lists the client certificate and the waiver that are used on a hop, what is weaker than it was, routes of a hop that is
+    refused or fails, and a policy whose status is full."""
     tls, hop = hop_tls(g, gateway, backend, port, protocol), Hop(gateway, backend, port, protocol)
+    yield from failing_routes(g, hop, tls)
     match tls:
         case BackendTLS():
             yield from client_secret(gateway, tls)
             yield from waived_port(hop, tls)
-        case Plaintext():
-            yield from failing_routes(g, hop)
         case Refused(source=Key(kind="BackendTLSPolicy") as policy) if gateway in ancestors(g, policy).without_room:
             yield WITHOUT_ROOM.entry((gateway,), policy)
     yield from weakened_hop(g, hop)

@@ -39,6 +39,12 @@ TRAFFIC: Final = {
 }
 NOT_TRIED: Final = "no connection has been tried yet, or none for long"
 NOTHING_SEEN: Final = HopState()
+_WORST_FIRST: Final = (
+    reasons.HANDSHAKE_FAILED,
+    reasons.CONNECTION_FAILED,
+    reasons.REQUESTS_FAILED,
+    reasons.NO_ENDPOINTS,
+)
 UNTRIED: Final = unknown(reasons.BACKEND_CONNECTED, reasons.NOT_TRIED, NOT_TRIED)
 
 
@@ -62,7 +68,8 @@ class PortState(msgspec.Struct, frozen=True):
     @property
     def problem(self) -> Problem:
         """Returns why connections fail. It names no counts and no time, so it changes only if the reason does."""
-        reason = reasons.HANDSHAKE_FAILED if any(each.handshake for each in self.failures) else reasons.CONNECTION_FAILED
+        found = {_reason(failure) for failure in self.failures}
+        reason = next(each for each in _WORST_FIRST if each in found)
         return Problem(reason, SEPARATOR.join(self._sentences()), about=(self.backend,))
 
     def _sentences(self) -> Iterator[str]:
@@ -80,6 +87,12 @@ class PortState(msgspec.Struct, frozen=True):
             return ""
         some = "" if out == len(failure.endpoints) else f"{out} of them "
         return f" ({some}ejected: no traffic for {self.ejection_seconds} s at a time)"
+
+
+def _reason(failure: Failure) -> str:
+    if failure.handshake:
+        return reasons.HANDSHAKE_FAILED
+    return reasons.REQUESTS_FAILED if failure.request else reasons.CONNECTION_FAILED
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -158,19 +171,20 @@ def _joined(backend: Key, port: int, states: list[tuple[Protocol, HopState]], ej
         return PortState(backend, port, Health.UNTRIED, 0.0, (), 0)
     working = {address for _, state in tried for address in state.working}
     bad = [(protocol, failure) for protocol, state in tried for failure in state.failures]
-    failures: dict[tuple[str, bool, tuple[str, ...]], set[str]] = {}
+    failures: dict[tuple[str, bool, bool, tuple[str, ...]], set[str]] = {}
     for protocol, failure in bad:
         mixed = not working.isdisjoint(failure.endpoints)
         words = f"{failure.words} (only {TRAFFIC[protocol]})" if mixed and not failure.proxies else failure.words
-        failures.setdefault((words, failure.handshake, failure.proxies), set()).update(failure.endpoints)
+        kind = (words, failure.handshake, failure.request, failure.proxies)
+        failures.setdefault(kind, set()).update(failure.endpoints)
     everywhere = {*working, *(address for addresses in failures.values() for address in addresses)}
     health = Health.WORKING
     if bad:
         health = Health.PARTLY_FAILING if working else Health.FAILING
     since = min((state.since for _, state in tried if state.health.bad == health.bad and state.since), default=0.0)
     told = (
-        Failure(words, tuple(sorted(where)), proxies, handshake)
-        for (words, handshake, proxies), where in sorted(failures.items(), key=lambda item: (-len(item[1]), item[0]))
+        Failure(words, tuple(sorted(where)), proxies, handshake, request)
+        for (words, handshake, request, proxies), where in sorted(failures.items(), key=lambda item: (-len(item[1]), item[0]))
     )
     ejected = tuple(sorted({address for _, state in tried for address in state.ejected}))
     return PortState(backend, port, health, since, tuple(told), len(everywhere), ejected, ejection_seconds)
@@ -193,7 +207,7 @@ def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition |
 
 def failed_to_connect(bad: Collection[Problem]) -> Condition:
     """Returns the condition BackendConnected where these ports fail."""
-    handshake = any(problem.reason == reasons.HANDSHAKE_FAILED for problem in bad)
-    reason = reasons.HANDSHAKE_FAILED if handshake else reasons.CONNECTION_FAILED
+    found = {problem.reason for problem in bad}
+    reason = next(each for each in _WORST_FIRST if each in found)
     about = tuple(dict.fromkeys(key for problem in bad for key in problem.about))
     return failed(reasons.BACKEND_CONNECTED, Problem(reason, SEPARATOR.join(p.message for p in bad), about=about))
