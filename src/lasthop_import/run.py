@@ -13,20 +13,20 @@ from lasthop_import.decisions import Decisions
 from lasthop_import.documents import Document, SourceText, Unparsable
 from lasthop_import.ingresses import claims, controllers_of
 from lasthop_import.inputs import INGRESS, Inputs
-from lasthop_import.legs import Leg, groups, leg_notes, legs
 from lasthop_import.levels import Level, NewLevel
-from lasthop_import.model import HostBackend, Imported, Rule
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.result import Result, Row
-from lasthop_import.settings import Settings, System
+from lasthop_import.model import HostBackend, Imported, ImportedRule
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.result import ImportResult, ReportRow
+from lasthop_import.rule_hops import RuleHop, groups, rule_hop_notes, rule_hops
+from lasthop_import.settings import ImportSettings, System
 from lasthop_import.writer.admission import INADMISSIBLE, Admission
 from lasthop_import.writer.backends import keep, write_backends
 from lasthop_import.writer.client_certificates import of_gateways
 from lasthop_import.writer.gateways import GatewayWriter
 from lasthop_import.writer.grants import write_grants
-from lasthop_import.writer.objects import File, ObjectWriter, Written
+from lasthop_import.writer.objects import ObjectWriter, OutputFile, Written
 from lasthop_import.writer.operator import external_hostnames, profile, with_profile
-from lasthop_import.writer.policies import PolicyWriter, Verdict
+from lasthop_import.writer.policies import PolicyWriter, PortVerdict
 from lasthop_import.writer.ports import shared_ports
 from lasthop_import.writer.routes import RouteWriter, hop_ports
 from lasthop_import.writer.split import split_conflicts
@@ -38,7 +38,7 @@ Progress = Callable[[str, int, int], None]
 """Told what is being done, and how much of it."""
 
 
-class Reading(msgspec.Struct, frozen=True):
+class SystemsRead(msgspec.Struct, frozen=True):
     """What the systems have read."""
 
     imported: Imported
@@ -50,8 +50,8 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def read(
-    systems: Sequence[System], documents: Sequence[Document], settings: Settings, hidden: Mapping[Key, str] | None = None
-) -> Reading:
+    systems: Sequence[System], documents: Sequence[Document], settings: ImportSettings, hidden: Mapping[Key, str] | None = None
+) -> SystemsRead:
     """Lets every system read its objects. `hidden`: what may not be read, and why."""
     imported, notes, wanted = Imported(), list[Note](), set[Key]()
     origins: dict[Document, str] = {}
@@ -70,7 +70,7 @@ def read(
         origins |= dict.fromkeys((each for each in seen if each not in origins), system.name)
         opened |= seen
     notes += _left(systems, [each for each in documents if each not in opened])
-    return Reading(imported, tuple(notes), frozenset(wanted), origins)
+    return SystemsRead(imported, tuple(notes), frozenset(wanted), origins)
 
 
 def _may_read(system: System, systems: Sequence[System], document: Document, controllers: Mapping[str, str]) -> bool:
@@ -84,7 +84,7 @@ def _is_of(system: System, document: Document) -> bool:
     return any(document.kind == kind.kind and document.group == kind.group for kind in system.kinds)
 
 
-def _only(documents: Sequence[Document], settings: Settings) -> list[Document]:
+def _only(documents: Sequence[Document], settings: ImportSettings) -> list[Document]:
     if not settings.only:
         return list(documents)
     return [d for d in documents if d.kind in READ_ALONG or d.path in settings.only or d.namespace in settings.only]
@@ -100,19 +100,19 @@ def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note
         if kinds and document.api_version not in versions:
             text = f"{document.api_version} is not read; convert it to {versions[0]}"
             notes.append(
-                Note(Category.CANNOT, "other-version", text, Source(document, ("apiVersion",)), severity=Severity.HIGH)
+                Note(Category.CANNOT, "other-version", text, SourceRef(document, ("apiVersion",)), severity=NoteSeverity.HIGH)
             )
         elif not kinds and document.kind == INGRESS.kind and document.group == "extensions":
             text = f"{document.api_version} is no longer served by any Kubernetes; convert it to networking.k8s.io/v1"
             notes.append(
-                Note(Category.CANNOT, "other-version", text, Source(document, ("apiVersion",)), severity=Severity.HIGH)
+                Note(Category.CANNOT, "other-version", text, SourceRef(document, ("apiVersion",)), severity=NoteSeverity.HIGH)
             )
         elif document.kind not in READ_ALONG:
             others.setdefault(document.kind, []).append(document)
     for kind, found in sorted(others.items()):
         names = ", ".join(sorted(each.path for each in found)[:3])
         text = f"{len(found)} of kind {kind} are not read: {names}{', ...' if len(found) > 3 else ''}"
-        notes.append(Note(Category.SKIPPED, "other-kind", text, Source(min(found, key=lambda each: each.path))))
+        notes.append(Note(Category.SKIPPED, "other-kind", text, SourceRef(min(found, key=lambda each: each.path))))
     return notes
 
 
@@ -122,25 +122,25 @@ def _same(kind: str, group: str, document: Document) -> bool:
 
 def write(
     systems: Sequence[str],
-    reading: Reading,
+    reading: SystemsRead,
     documents: Sequence[Document],
-    settings: Settings,
+    settings: ImportSettings,
     decisions: Decisions,
     problems: Sequence[Unparsable] = (),
     hidden: Mapping[Key, str] | None = None,
     progress: Progress = lambda *_: None,
-) -> Result:
+) -> ImportResult:
     """Writes what was read as objects, and the report about them."""
     documents = [*documents, *_services(reading.imported)]
     inputs = Inputs(documents, hidden)
-    found = legs(inputs, reading.imported)
+    found = rule_hops(inputs, reading.imported)
     split = split_conflicts(inputs, reading.imported, found, decisions, settings)
     imported = split.imported
     if split.services:
         inputs = Inputs([*documents, *split.services], hidden)
-        found = legs(inputs, imported)
+        found = rule_hops(inputs, imported)
 
-    def origin(source: Source) -> str:
+    def origin(source: SourceRef) -> str:
         document = source.document
         return f"{reading.origins.get(document, systems[0])}/{document.kind}/{document.path}"
 
@@ -151,7 +151,7 @@ def write(
     placed = gateways.place(imported.listeners)
     clients = of_gateways(found, gateways.gateways, decisions)
     policies = PolicyWriter(inputs, settings, decisions, objects, trust, clients)
-    verdicts: dict[tuple[str, str, str, int], Verdict | None] = {}
+    verdicts: dict[tuple[str, str, str, int], PortVerdict | None] = {}
     by_port = groups(found)
     for group, each in by_port.items():
         verdicts[group] = policies.write(each)
@@ -165,19 +165,19 @@ def write(
     for source, document in imported.objects:
         if document["kind"] == "Gateway" and policies.waivers:
             document = with_profile(document, settings)
-        objects.add(FILES.get(document["kind"], File.ROUTES), document, (source,))
+        objects.add(FILES.get(document["kind"], OutputFile.ROUTES), document, (source,))
     operator_notes = []
     for namespace in (
         sorted({each.namespace for each in (*placed, *imported.gateways)}) if policies.waivers and not settings.parent else ()
     ):
-        objects.add(File.OPERATOR, *profile(settings, namespace))
+        objects.add(OutputFile.OPERATOR, *profile(settings, namespace))
     if policies.waivers and not settings.allow_waivers:
         text = (
             "waivers are in force once the operator allows them in the Gateway's GatewayProfile; until then they fail closed"
         )
-        operator_notes.append(Note(Category.TODO, "waivers-not-allowed", text, severity=Severity.WARNING))
+        operator_notes.append(Note(Category.TODO, "waivers-not-allowed", text, severity=NoteSeverity.WARNING))
     for alias in split.services:
-        objects.add(File.BACKENDS, alias.value, (Source(alias),))
+        objects.add(OutputFile.BACKENDS, alias.value, (SourceRef(alias),))
     context = ObjectWriter((), origin)
     referenced = _referenced(objects.objects)
     secrets = {each for each in referenced if each[0] == "Secret"}
@@ -200,10 +200,10 @@ def write(
         admission.admit(candidate)
     # A rule that is written in several parts, or in several places, may be refused in one and stand in another.
     dropped = _hops((*admission.dropped, *routes.refused)) - _hops(rule for each in written for rule in each.rules)
-    rows = [_row(leg, verdicts, dropped) for leg in found]
+    rows = [_row(rule_hop, verdicts, dropped) for rule_hop in found]
     notes = [
         *reading.notes,
-        *leg_notes(found),
+        *rule_hop_notes(found),
         *split.notes,
         *policies.notes,
         *trust.notes,
@@ -216,7 +216,7 @@ def write(
         *admission_notes,
         *(() if settings.in_cluster else shared_ports(written)),
     ]
-    return Result(
+    return ImportResult(
         systems=tuple(systems),
         objects=tuple(written),
         admitted=tuple(known.values()),
@@ -230,7 +230,12 @@ def write(
     )
 
 
-FILES: Final = {"GatewayClass": File.GATEWAY, "Gateway": File.GATEWAY, "ListenerSet": File.GATEWAY, "Service": File.BACKENDS}
+FILES: Final = {
+    "GatewayClass": OutputFile.GATEWAY,
+    "Gateway": OutputFile.GATEWAY,
+    "ListenerSet": OutputFile.GATEWAY,
+    "Service": OutputFile.BACKENDS,
+}
 REFERENCES: Final = ("certificateRefs", "clientCertificateRef", "caCertificateRefs")
 CLIENT_CERTIFICATE: Final = f"{PREFIX}client-certificate"
 
@@ -244,32 +249,36 @@ def _unique(objects: Iterable[Written]) -> list[Written]:
     return list({each.key: each for each in reversed(list(objects))}.values())[::-1]
 
 
-def _hops(rules: Iterable[Rule]) -> set[int]:
+def _hops(rules: Iterable[ImportedRule]) -> set[int]:
     """Returns the ids of the hops of these rules."""
     return {id(hop) for rule in rules for hop in rule.all_hops}
 
 
-def _row(leg: Leg, verdicts: Mapping[tuple[str, str, str, int], Verdict | None], dropped: set[int]) -> Row:
-    verdict = verdicts.get(leg.port.group) if leg.port else None
-    level = leg.hop.level
+def _row(rule_hop: RuleHop, verdicts: Mapping[tuple[str, str, str, int], PortVerdict | None], dropped: set[int]) -> ReportRow:
+    verdict = verdicts.get(rule_hop.port.group) if rule_hop.port else None
+    level = rule_hop.hop.level
     new, target, detail = NewLevel.PLAINTEXT, "", ""
-    if leg.port is None or id(leg.hop) in dropped:
-        new, detail = NewLevel.DROPPED, leg.problem
+    if rule_hop.port is None or id(rule_hop.hop) in dropped:
+        new, detail = NewLevel.DROPPED, rule_hop.problem
     elif level is Level.PASSTHROUGH:
         new = NewLevel.PASSTHROUGH
     elif verdict is not None:
         new, target, detail = verdict
-    kind = leg.port.kind if leg.port else "Host" if isinstance(leg.hop.backend, HostBackend) else "Service"
-    port = str(leg.port) if leg.port else f"{leg.hop.backend.namespace}/{leg.hop.backend.name}:{leg.hop.backend.port}"
-    return Row(
-        source=leg.hop.source,
-        route=f"{leg.rule.kind} {leg.rule.namespace}/{leg.rule.route}" if leg.rule else "",
+    kind = rule_hop.port.kind if rule_hop.port else "Host" if isinstance(rule_hop.hop.backend, HostBackend) else "Service"
+    port = (
+        str(rule_hop.port)
+        if rule_hop.port
+        else f"{rule_hop.hop.backend.namespace}/{rule_hop.hop.backend.name}:{rule_hop.hop.backend.port}"
+    )
+    return ReportRow(
+        source=rule_hop.source,
+        route=f"{rule_hop.rule.kind} {rule_hop.rule.namespace}/{rule_hop.rule.route}" if rule_hop.rule else "",
         backend=f"{kind} {port}",
-        role=leg.role,
+        role=rule_hop.role,
         old=level,
-        believed=(leg.tls.believed if leg.tls else None) or level,
+        believed=(rule_hop.tls.believed if rule_hop.tls else None) or level,
         new=new,
-        why=leg.tls.why if leg.tls else "",
+        why=rule_hop.tls.why if rule_hop.tls else "",
         target=target,
         detail=detail,
     )

@@ -9,8 +9,8 @@ import msgspec
 from lasthop.base.api.meta import Key
 from lasthop.edge.admission.chain import AdmittedObject, admit, admitted
 from lasthop.edge.admission.problem import field
-from lasthop_import.model import Rule
-from lasthop_import.notes import Category, Note, Severity
+from lasthop_import.model import ImportedRule
+from lasthop_import.notes import Category, Note, NoteSeverity
 from lasthop_import.writer.objects import Written
 from lasthop_import.writer.routes import RULE_REFUSED
 
@@ -23,7 +23,7 @@ class Admission:
     def __init__(self) -> None:
         self.objects: dict[Key, AdmittedObject] = {}
         self.notes: list[Note] = []
-        self.dropped: list[Rule] = []
+        self.dropped: list[ImportedRule] = []
         """Rules that were left out."""
 
     def admit(self, written: Written) -> Written | None:
@@ -54,7 +54,7 @@ class Admission:
                 continue
             self.dropped.append(origin)
             text = f"the rule is left out, because Gateway API refuses it: {field(bad[0].path)}: {bad[0].message}"
-            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, origin.source, severity=Severity.HIGH))
+            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, origin.source, severity=NoteSeverity.HIGH))
         if len(kept) == len(spec["rules"]):
             return None
         document = {**written.document, "spec": {**spec, "rules": kept}}

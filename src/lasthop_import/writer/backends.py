@@ -9,25 +9,25 @@ from typing import Any
 from lasthop.base.api.documents import Json
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.legs import Leg
 from lasthop_import.model import AddressBackend, HostBackend
-from lasthop_import.notes import Source
-from lasthop_import.writer.objects import File, ObjectWriter
+from lasthop_import.notes import SourceRef
+from lasthop_import.rule_hops import RuleHop
+from lasthop_import.writer.objects import ObjectWriter, OutputFile
 
 XAPI = "gateway.networking.x-k8s.io/v1alpha1"
 
 
 def write_backends(
     objects: ObjectWriter,
-    legs: Sequence[Leg],
+    rule_hops: Sequence[RuleHop],
     tls: Mapping[tuple[str, str], Json],
     plaintext: Container[tuple[str, str, int]] = (),
 ) -> None:
     """Writes the objects that hops to hosts and addresses need, each once. `plaintext`: ports that must not say otherwise."""
-    sources: dict[HostBackend | AddressBackend, list[Source]] = {}
-    for leg in legs:
-        if leg.port is not None and isinstance(leg.hop.backend, HostBackend | AddressBackend):
-            sources.setdefault(leg.hop.backend, []).append(leg.hop.source)
+    sources: dict[HostBackend | AddressBackend, list[SourceRef]] = {}
+    for rule_hop in rule_hops:
+        if rule_hop.port is not None and isinstance(rule_hop.hop.backend, HostBackend | AddressBackend):
+            sources.setdefault(rule_hop.hop.backend, []).append(rule_hop.source)
     for backend, found in sources.items():
         metadata = {"name": backend.name, "namespace": backend.namespace}
         if isinstance(backend, HostBackend):
@@ -37,7 +37,9 @@ def write_backends(
                 spec["protocol"] = backend.protocol
             if own := tls.get((backend.namespace, backend.name)):
                 spec["tls"] = own
-            objects.add(File.BACKENDS, {"apiVersion": XAPI, "kind": "XBackend", "metadata": metadata, "spec": spec}, found)
+            objects.add(
+                OutputFile.BACKENDS, {"apiVersion": XAPI, "kind": "XBackend", "metadata": metadata, "spec": spec}, found
+            )
         else:
             _addresses(objects, backend, metadata, found, plaintext)
 
@@ -46,14 +48,14 @@ def _addresses(
     objects: ObjectWriter,
     backend: AddressBackend,
     metadata: Json,
-    sources: Sequence[Source],
+    sources: Sequence[SourceRef],
     plaintext: Container[tuple[str, str, int]],
 ) -> None:
     port: Json = {"name": backend.port_name, "port": backend.port}
     if backend.app_protocol:
         port["appProtocol"] = backend.app_protocol
     service: Json = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [port]}}
-    objects.add(File.BACKENDS, _saying_plaintext(service, plaintext), sources)
+    objects.add(OutputFile.BACKENDS, _saying_plaintext(service, plaintext), sources)
     slices: dict[tuple[str, int], list[str]] = {}
     for address, number in backend.addresses:
         slices.setdefault((f"IPv{ipaddress.ip_address(address).version}", number), []).append(address)
@@ -68,28 +70,32 @@ def _addresses(
             "endpoints": [{"addresses": [each]} for each in addresses],
             "ports": [{"name": backend.port_name, "port": number}],
         }
-        objects.add(File.BACKENDS, endpoints, sources)
+        objects.add(OutputFile.BACKENDS, endpoints, sources)
 
 
 def keep(
     objects: ObjectWriter,
     inputs: Inputs,
-    legs: Iterable[Leg],
+    rule_hops: Iterable[RuleHop],
     referenced: Iterable[tuple[str, str, str]],
     plaintext: Container[tuple[str, str, int]] = (),
 ) -> None:
     """Copies what the written objects refer to: Services with their EndpointSlices, and ConfigMaps. A folder has no API server
     that holds them. `referenced`: kind, namespace and name of more; `plaintext`: ports that must not say otherwise."""
-    services = {(leg.port.namespace, leg.port.name) for leg in legs if leg.port is not None and leg.port.kind == "Service"}
+    services = {
+        (rule_hop.port.namespace, rule_hop.port.name)
+        for rule_hop in rule_hops
+        if rule_hop.port is not None and rule_hop.port.kind == "Service"
+    }
     wanted = sorted({*(("Service", *each) for each in services), *referenced})
     for kind, namespace, name in wanted:
         if found := inputs.find(kind, namespace, name):
-            file = File.SECRETS if kind == "Secret" else File.BACKENDS if kind == "Service" else File.TRUST
+            file = OutputFile.SECRETS if kind == "Secret" else OutputFile.BACKENDS if kind == "Service" else OutputFile.TRUST
             kept = _cleaned(found.value)
             objects.add(file, _saying_plaintext(kept, plaintext) if kind == "Service" else kept, ())
     for document in inputs.documents:
         if document.kind == "EndpointSlice" and (document.namespace, service_of(document)) in services:
-            objects.add(File.BACKENDS, _cleaned(document.value), ())
+            objects.add(OutputFile.BACKENDS, _cleaned(document.value), ())
 
 
 def _saying_plaintext(service: Json, ports: Container[tuple[str, str, int]]) -> Json:

@@ -17,19 +17,19 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     ClientValidation,
     ForeignCertificate,
+    ImportedListener,
+    ImportedRule,
     InlineCertificate,
-    Listener,
     ListenerKey,
     ObjectName,
-    Rule,
     SecretCertificate,
 )
 from lasthop_import.names import shortened, slug
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.settings import ImportSettings
 from lasthop_import.writer.client_validation import ValidationWriter
-from lasthop_import.writer.objects import File, ObjectWriter
-from lasthop_import.writer.routes import Parent
+from lasthop_import.writer.objects import ObjectWriter, OutputFile
+from lasthop_import.writer.routes import RouteParent
 from lasthop_import.writer.trust import TrustWriter
 
 API: Final = "gateway.networking.k8s.io/v1"
@@ -40,21 +40,21 @@ NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
 
 class GatewayWriter:
-    def __init__(self, inputs: Inputs, settings: Settings, objects: ObjectWriter, trust: TrustWriter) -> None:
+    def __init__(self, inputs: Inputs, settings: ImportSettings, objects: ObjectWriter, trust: TrustWriter) -> None:
         self._inputs = inputs
         self._settings = settings
         self._objects = objects
         self.notes: list[Note] = []
         self.grants: set[tuple[str, str, str, str, str]] = set()
         self._clients = ValidationWriter(trust, self.notes, self.grants)
-        self.parents: dict[ListenerKey, Parent] = {}
+        self.parents: dict[ListenerKey, RouteParent] = {}
         """Where routes of a listener attach."""
         self.gateways: dict[ListenerKey, ObjectName] = {}
         self._client_certificates: Mapping[ObjectName, ObjectName] = {}
 
-    def place(self, listeners: Iterable[Listener]) -> dict[ObjectName, list[Listener]]:
+    def place(self, listeners: Iterable[ImportedListener]) -> dict[ObjectName, list[ImportedListener]]:
         """Merges equal listeners and returns them by the Gateway that each belongs to."""
-        merged: dict[ListenerKey, Listener] = {}
+        merged: dict[ListenerKey, ImportedListener] = {}
         for each in listeners:
             known = merged.get(each.key)
             merged[each.key] = each if known is None else self._merged(known, each)
@@ -65,7 +65,7 @@ class GatewayWriter:
                 found = validations.setdefault((owner, each.port), [])
                 if each.clients not in found:
                     found.append(each.clients)
-        placed: dict[ObjectName, list[Listener]] = {}
+        placed: dict[ObjectName, list[ImportedListener]] = {}
         for key, each in sorted(merged.items(), key=lambda item: _order(item[1])):
             owner = each.gateway or self._settings.gateway
             if each.clients is not None and len(validations[owner, each.port]) > 1:
@@ -74,7 +74,7 @@ class GatewayWriter:
             placed.setdefault(owner, []).append(each)
         return placed
 
-    def _merged(self, known: Listener, other: Listener) -> Listener:
+    def _merged(self, known: ImportedListener, other: ImportedListener) -> ImportedListener:
         certificates = tuple(dict.fromkeys((*known.certificates, *other.certificates)))
         foreign = tuple(each for each in certificates if not isinstance(each, ForeignCertificate))
         clients = known.clients or other.clients
@@ -83,7 +83,7 @@ class GatewayWriter:
             self.notes.append(Note(Category.ACCESS_CONTROL, "client-validation-conflict", text, other.source))
         return msgspec.structs.replace(known, certificates=foreign or certificates, clients=clients)
 
-    def _own_gateway(self, owner: ObjectName, listener: Listener) -> ObjectName:
+    def _own_gateway(self, owner: ObjectName, listener: ImportedListener) -> ObjectName:
         """Returns a Gateway for hosts whose clients are verified in another way: a Gateway verifies those of all hosts of a
         port alike."""
         assert listener.clients is not None
@@ -98,8 +98,8 @@ class GatewayWriter:
 
     def write(
         self,
-        placed: Mapping[ObjectName, Sequence[Listener]],
-        rules: Sequence[Rule],
+        placed: Mapping[ObjectName, Sequence[ImportedListener]],
+        rules: Sequence[ImportedRule],
         client_certificates: Mapping[ObjectName, ObjectName],
         profile: bool,
     ) -> None:
@@ -109,10 +109,10 @@ class GatewayWriter:
         if self._settings.parent:
             for listeners in placed.values():
                 for each in listeners:
-                    self.parents[each.key] = Parent(self._to_parent(each), each.hostname)
+                    self.parents[each.key] = RouteParent(self._to_parent(each), each.hostname)
             return
         if placed:
-            self._objects.add(File.GATEWAY, self._gateway_class(), ())
+            self._objects.add(OutputFile.GATEWAY, self._gateway_class(), ())
         for owner, listeners in placed.items():
             names = _names(listeners)
             own, *others = [listeners[i : i + MAX_LISTENERS] for i in range(0, len(listeners), MAX_LISTENERS)]
@@ -120,7 +120,7 @@ class GatewayWriter:
             for number, chunk in enumerate(others, 2):
                 self._listener_set(owner, f"{owner.name}-{number}", chunk, names, users)
 
-    def _to_parent(self, listener: Listener) -> Json:
+    def _to_parent(self, listener: ImportedListener) -> Json:
         assert self._settings.parent is not None
         namespace, name = self._settings.parent
         if self._settings.parent_listener:
@@ -138,7 +138,7 @@ class GatewayWriter:
     def _gateway(
         self,
         owner: ObjectName,
-        listeners: Sequence[Listener],
+        listeners: Sequence[ImportedListener],
         names: Mapping[ListenerKey, str],
         users: Mapping[ListenerKey, set[str]],
         sets: bool,
@@ -156,13 +156,13 @@ class GatewayWriter:
         self._add("Gateway", owner, spec, listeners)
         for each in listeners:
             reference = {"name": owner.name, "namespace": owner.namespace, "sectionName": names[each.key]}
-            self.parents[each.key] = Parent(reference, each.hostname)
+            self.parents[each.key] = RouteParent(reference, each.hostname)
 
     def _listener_set(
         self,
         owner: ObjectName,
         name: str,
-        listeners: Sequence[Listener],
+        listeners: Sequence[ImportedListener],
         names: Mapping[ListenerKey, str],
         users: Mapping[ListenerKey, set[str]],
     ) -> None:
@@ -172,17 +172,17 @@ class GatewayWriter:
         self._add("ListenerSet", own, spec, listeners)
         for each in listeners:
             reference = {"kind": "ListenerSet", "name": name, "namespace": owner.namespace, "sectionName": names[each.key]}
-            self.parents[each.key] = Parent(reference, each.hostname)
+            self.parents[each.key] = RouteParent(reference, each.hostname)
 
-    def _add(self, kind: str, owner: ObjectName, spec: Json, listeners: Sequence[Listener]) -> None:
+    def _add(self, kind: str, owner: ObjectName, spec: Json, listeners: Sequence[ImportedListener]) -> None:
         metadata = {"name": owner.name, "namespace": owner.namespace}
         sources = [each.source for each in listeners]
-        self._objects.add(File.GATEWAY, {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec}, sources)
+        self._objects.add(OutputFile.GATEWAY, {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec}, sources)
 
     def _listener(
         self,
         owner: ObjectName,
-        listener: Listener,
+        listener: ImportedListener,
         names: Mapping[ListenerKey, str],
         users: Mapping[ListenerKey, set[str]],
         kind: str,
@@ -208,7 +208,7 @@ class GatewayWriter:
         self,
         owner: ObjectName,
         certificate: SecretCertificate | InlineCertificate | ForeignCertificate,
-        at: Listener,
+        at: ImportedListener,
         kind: str,
     ) -> Json:
         match certificate:
@@ -220,7 +220,7 @@ class GatewayWriter:
                     metadata = {"name": name, "namespace": namespace}
                     data = {"tls.crt": chain, "tls.key": key.reveal()}
                     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls"}
-                    self._objects.add(File.SECRETS, {**secret, "stringData": data}, (at.source,))
+                    self._objects.add(OutputFile.SECRETS, {**secret, "stringData": data}, (at.source,))
                 else:
                     text = f"the certificate is in the object itself, with its key; Secret {namespace}/{name} is not written"
                     remedy = "Pass --with-secrets, or create the Secret."
@@ -233,7 +233,7 @@ class GatewayWriter:
         self,
         owner: ObjectName,
         certificate: SecretCertificate | InlineCertificate | ForeignCertificate,
-        at: Listener,
+        at: ImportedListener,
         kind: str,
     ) -> Json:
         """Refers to the default certificate, or to a Secret that does not exist, with which the listener is closed."""
@@ -252,18 +252,18 @@ class GatewayWriter:
         self.grants.add((kind, owner.namespace, "Secret", secret.namespace, secret.name))
         return {"name": secret.name, "namespace": secret.namespace}
 
-    def _note_secret(self, secret: ObjectName, source: Source) -> None:
+    def _note_secret(self, secret: ObjectName, source: SourceRef) -> None:
         if self._inputs.find("Secret", *secret) is None:
             text = f"Secret {secret} {self._inputs.absence('Secret', *secret)}; its listener is closed while it is missing"
-            severity = Severity.WARNING
+            severity = NoteSeverity.WARNING
             self.notes.append(Note(Category.TODO, "secret-missing", text, source, severity=severity))
         elif not self._settings.in_cluster and not self._settings.with_secrets:
             text = f"Secret {secret} is not copied, because it holds a private key"
             remedy = "Apply it as before, or pass --with-secrets for a folder."
-            note = Note(Category.TODO, "secret-not-copied", text, source, remedy=remedy, severity=Severity.INFO)
+            note = Note(Category.TODO, "secret-not-copied", text, source, remedy=remedy, severity=NoteSeverity.INFO)
             self.notes.append(note)
 
-    def _tls(self, owner: ObjectName, listeners: Sequence[Listener]) -> Json:
+    def _tls(self, owner: ObjectName, listeners: Sequence[ImportedListener]) -> Json:
         tls: Json = {}
         if client := self._client_certificates.get(owner):
             tls["backend"] = {
@@ -283,13 +283,13 @@ class GatewayWriter:
 _TODO_CERTIFICATE: Final = "default-certificate-todo"
 
 
-def _order(listener: Listener) -> tuple[object, ...]:
+def _order(listener: ImportedListener) -> tuple[object, ...]:
     """Returns the order of listeners: plain HTTP first, so that a Gateway itself has it, and not a ListenerSet."""
     protocols = ("HTTP", "HTTPS", "TLS", "TCP", "UDP")
     return (protocols.index(listener.protocol), listener.port, listener.hostname.split(".")[::-1], str(listener.gateway))
 
 
-def _names(listeners: Sequence[Listener]) -> dict[ListenerKey, str]:
+def _names(listeners: Sequence[ImportedListener]) -> dict[ListenerKey, str]:
     """Returns a name for each listener, as `https-shop-example-org`; other ports than 80 and 443 are part of it."""
     found: dict[ListenerKey, str] = {}
     taken: set[str] = set()
@@ -310,7 +310,7 @@ def _names(listeners: Sequence[Listener]) -> dict[ListenerKey, str]:
     return found
 
 
-def _users(rules: Sequence[Rule], settings: Settings) -> dict[ListenerKey, set[str]]:
+def _users(rules: Sequence[ImportedRule], settings: ImportSettings) -> dict[ListenerKey, set[str]]:
     found: dict[ListenerKey, set[str]] = {}
     for rule in rules:
         for key in rule.listeners:

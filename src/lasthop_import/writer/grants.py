@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from lasthop_import.writer.objects import File, ObjectWriter
+from lasthop_import.writer.objects import ObjectWriter, OutputFile
 
 API: Final = "gateway.networking.k8s.io/v1"
 MAX_GRANTS: Final = 16
@@ -23,7 +23,7 @@ def write_grants(objects: ObjectWriter, grants: Iterable[tuple[str, str, str, st
             name = objects.free_name("ReferenceGrant", namespace, f"{kind.lower()}-of-{from_namespace}")
             spec = {"from": [{"group": _group(kind), "kind": kind, "namespace": from_namespace}], "to": to}
             metadata = {"name": name, "namespace": namespace}
-            file = File.ROUTES if kind.endswith("Route") else File.GATEWAY
+            file = OutputFile.ROUTES if kind.endswith("Route") else OutputFile.GATEWAY
             objects.add(file, {"apiVersion": API, "kind": "ReferenceGrant", "metadata": metadata, "spec": spec}, ())
 
 

@@ -12,11 +12,11 @@ from lasthop.base.api.documents import Json
 from lasthop_import.decisions import Decisions
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.legs import Leg, groups
-from lasthop_import.model import Hop, Imported, Rule, ServiceBackend
+from lasthop_import.model import Imported, ImportedHop, ImportedRule, ServiceBackend
 from lasthop_import.names import shortened
 from lasthop_import.notes import Category, Note
-from lasthop_import.settings import Settings
+from lasthop_import.rule_hops import RuleHop, groups
+from lasthop_import.settings import ImportSettings
 from lasthop_import.writer.backends import service_of
 from lasthop_import.writer.conflicts import policed, settled
 
@@ -29,23 +29,23 @@ class Split(NamedTuple):
 
 
 def split_conflicts(
-    inputs: Inputs, imported: Imported, legs: Sequence[Leg], decisions: Decisions, settings: Settings
+    inputs: Inputs, imported: Imported, rule_hops: Sequence[RuleHop], decisions: Decisions, settings: ImportSettings
 ) -> Split:
     """Returns the rules with the backends that conflicts are split to, where somebody has decided so."""
     renamed: dict[int, str] = {}
     documents: list[Document] = []
     notes: list[Note] = []
-    for (kind, namespace, name, _), found in groups(legs).items():
+    for (kind, namespace, name, _), found in groups(rule_hops).items():
         wanted = policed(found)
         if kind != "Service" or not wanted or not (conflict := settled(wanted)).conflict:
             continue
-        decision = decisions.by_port.get(str(conflict.leg.port))
+        decision = decisions.by_port.get(str(conflict.rule_hop.port))
         if not (decision.split if decision else settings.split_conflicts):
             continue
         service = inputs.find("Service", namespace, name)
         if service is None:
             text = f"Service {namespace}/{name} is not in the input, so no second one can be written"
-            notes.append(Note(Category.TODO, "cannot-split", text, conflict.leg.hop.source, remedy="Add it to the input."))
+            notes.append(Note(Category.TODO, "cannot-split", text, conflict.rule_hop.source, remedy="Add it to the input."))
             continue
         for alias, hops in _aliases(name, wanted, conflict.tls.meaning):
             documents += _copies(inputs, service, alias)
@@ -54,21 +54,21 @@ def split_conflicts(
     return Split(msgspec.structs.replace(imported, rules=rules), tuple(documents), tuple(notes))
 
 
-def _aliases(name: str, wanted: Sequence[tuple[Leg, object]], first: object) -> Iterator[tuple[str, list[Hop]]]:
+def _aliases(name: str, wanted: Sequence[tuple[RuleHop, object]], first: object) -> Iterator[tuple[str, list[ImportedHop]]]:
     """Yields a name, after the first route, for each way but the first."""
-    ways: dict[object, list[Leg]] = {}
-    for leg, _ in wanted:
-        assert leg.tls is not None
-        if leg.tls.meaning != first:
-            ways.setdefault(leg.tls.meaning, []).append(leg)
+    ways: dict[object, list[RuleHop]] = {}
+    for rule_hop, _ in wanted:
+        assert rule_hop.tls is not None
+        if rule_hop.tls.meaning != first:
+            ways.setdefault(rule_hop.tls.meaning, []).append(rule_hop)
     taken: set[str] = set()
-    for legs in ways.values():
-        route = legs[0].rule.route if legs[0].rule else "other"
+    for rule_hops in ways.values():
+        route = rule_hops[0].rule.route if rule_hops[0].rule else "other"
         alias = shortened(f"{name}-{route}")
         while alias in taken:
             alias = shortened(f"{alias}-2")
         taken.add(alias)
-        yield alias, [leg.hop for leg in legs]
+        yield alias, [rule_hop.hop for rule_hop in rule_hops]
 
 
 def _copies(inputs: Inputs, service: Document, alias: str) -> Iterator[Document]:
@@ -97,8 +97,8 @@ def _document(value: Json, origin: Document) -> Document:
     return Document(value, origin.text, origin.span, origin.base)
 
 
-def _renamed(rule: Rule, renamed: dict[int, str]) -> Rule:
-    def hop(each: Hop) -> Hop:
+def _renamed(rule: ImportedRule, renamed: dict[int, str]) -> ImportedRule:
+    def hop(each: ImportedHop) -> ImportedHop:
         alias = renamed.get(id(each))
         if alias is None or not isinstance(each.backend, ServiceBackend):
             return each

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lasthop_import.legs import Leg
-from lasthop_import.model import RetryBudget, RouteKind
-from lasthop_import.notes import Category, Note, Severity
+from lasthop_import.model import ImportedRetryBudget, RouteKind
+from lasthop_import.notes import Category, Note, NoteSeverity
+from lasthop_import.rule_hops import RuleHop
 from lasthop_import.writer.backends import XAPI
-from lasthop_import.writer.objects import File, ObjectWriter
+from lasthop_import.writer.objects import ObjectWriter, OutputFile
 
 GROUPS = {"Service": "", "XBackend": XAPI.partition("/")[0]}
 HTTP = (RouteKind.HTTP, RouteKind.GRPC)
 
 
-def write_budgets(objects: ObjectWriter, legs: Iterable[Leg], *, experimental: bool) -> list[Note]:
+def write_budgets(objects: ObjectWriter, rule_hops: Iterable[RuleHop], *, experimental: bool) -> list[Note]:
     """Writes the strictest budget of each backend; returns what there is to say about them."""
-    found: dict[tuple[str, str, str], dict[RetryBudget, list[Leg]]] = {}
-    for leg in legs:
-        if leg.hop.budget is not None and leg.port is not None and leg.rule is not None and leg.rule.kind in HTTP:
-            backend = (leg.port.kind, leg.port.namespace, leg.port.name)
-            found.setdefault(backend, {}).setdefault(leg.hop.budget, []).append(leg)
+    found: dict[tuple[str, str, str], dict[ImportedRetryBudget, list[RuleHop]]] = {}
+    for rule_hop in rule_hops:
+        if (
+            rule_hop.hop.budget is not None
+            and rule_hop.port is not None
+            and rule_hop.rule is not None
+            and rule_hop.rule.kind in HTTP
+        ):
+            backend = (rule_hop.port.kind, rule_hop.port.namespace, rule_hop.port.name)
+            found.setdefault(backend, {}).setdefault(rule_hop.hop.budget, []).append(rule_hop)
     notes: list[Note] = []
     for (kind, namespace, name), budgets in sorted(found.items()):
-        sources = [leg.hop.source for each in budgets.values() for leg in each]
+        sources = [rule_hop.source for each in budgets.values() for rule_hop in each]
         if not experimental:
             text = "a retry budget needs an XBackendTrafficPolicy, which the standard channel does not have"
             notes.append(Note(Category.CANNOT, "retry-budget", text, sources[0]))
@@ -36,10 +41,12 @@ def write_budgets(objects: ObjectWriter, legs: Iterable[Leg], *, experimental: b
         metadata = {"name": objects.free_name("XBackendTrafficPolicy", namespace, name), "namespace": namespace}
         spec = {"targetRefs": [{"group": GROUPS[kind], "kind": kind, "name": name}], "retryConstraint": constraint}
         document = {"apiVersion": XAPI, "kind": "XBackendTrafficPolicy", "metadata": metadata, "spec": spec}
-        target = objects.add(File.BACKENDS, document, sources).name
+        target = objects.add(OutputFile.BACKENDS, document, sources).name
         text = "the budget counts the requests of the last 10 s; the old gateway counted those under way"
-        notes.append(Note(Category.CHANGED, "retry-budget", text, sources[0], target=target, severity=Severity.INFO))
+        notes.append(Note(Category.CHANGED, "retry-budget", text, sources[0], target=target, severity=NoteSeverity.INFO))
         if len(budgets) > 1:
             text = f"ports or routes of {namespace}/{name} had different retry budgets; the strictest holds for all of them"
-            notes.append(Note(Category.TIGHTENED, "retry-budget", text, sources[0], target=target, severity=Severity.WARNING))
+            notes.append(
+                Note(Category.TIGHTENED, "retry-budget", text, sources[0], target=target, severity=NoteSeverity.WARNING)
+            )
     return notes

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop_import.model import ValueMatch
+from lasthop_import.model import ImportedValueMatch
 from lasthop_import.values import cors, duration, header_edits, is_host, methods, milliseconds, retried, value_match
 
 
@@ -42,7 +42,7 @@ def test_alternatives_of_methods_are_taken_apart() -> None:
 
 
 def test_a_value_is_escaped_in_the_pattern_that_it_becomes() -> None:
-    assert value_match("x-a", "prefix", "a.b") == ValueMatch("x-a", r"a\.b.*", regex=True)
+    assert value_match("x-a", "prefix", "a.b") == ImportedValueMatch("x-a", r"a\.b.*", regex=True)
     assert value_match("bad name", "exact", "1") is None
     assert value_match("x-a", "exact", "") is None
 

@@ -15,21 +15,21 @@ from lasthop.base.api.routes import (
     SessionPersistence,
 )
 from lasthop_import.model import PathKind, PathMatch
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.values import cors, duration, header_edits, is_host, milliseconds, retried
 
 COOKIE: Final = "X-Contour-Session-Affinity"
 _BALANCED: Final = ("", "RoundRobin", "WeightedLeastRequest", "Random")
 
 
-class Headers(NamedTuple):
+class ContourHeaders(NamedTuple):
     filters: tuple[HTTPRouteFilter, ...]
     host: str = ""
     """The Host that requests get."""
 
 
-def headers(reader: Reader) -> Headers:
+def headers(reader: FieldReader) -> ContourHeaders:
     """Returns the header edits of a route or service."""
     found: list[HTTPRouteFilter] = []
     host = ""
@@ -51,10 +51,10 @@ def headers(reader: Reader) -> Headers:
     if host and not is_host(host):
         reader.note(Category.CANNOT, "host-rewrite", f"{host[:100]} cannot be a Host, and is not set", "requestHeadersPolicy")
         host = ""
-    return Headers(tuple(found), host)
+    return ContourHeaders(tuple(found), host)
 
 
-def rewrite(route: Reader, path: PathMatch, host: str) -> list[HTTPRouteFilter]:
+def rewrite(route: FieldReader, path: PathMatch, host: str) -> list[HTTPRouteFilter]:
     """Returns the rewrite of path and Host: the replacement of exactly this prefix, or the one for any."""
     modifier = None
     entries = route.child("pathRewritePolicy").children("replacePrefix")
@@ -78,7 +78,7 @@ def host_rewrite(host: str) -> tuple[HTTPRouteFilter, ...]:
     return (HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(host)),) if host else ()
 
 
-def redirect(reader: Reader, path: PathMatch) -> HTTPRouteFilter:
+def redirect(reader: FieldReader, path: PathMatch) -> HTTPRouteFilter:
     code, port = reader.integer("statusCode") or 302, reader.integer("port") or 0
     whole, prefix = reader.text("path"), reader.text("prefix")
     host, scheme = reader.text("hostname").lower(), reader.text("scheme")
@@ -97,7 +97,7 @@ def redirect(reader: Reader, path: PathMatch) -> HTTPRouteFilter:
     return HTTPRouteFilter("RequestRedirect", request_redirect=found)
 
 
-def cors_filter(host: Reader) -> tuple[HTTPRouteFilter, ...]:
+def cors_filter(host: FieldReader) -> tuple[HTTPRouteFilter, ...]:
     if "corsPolicy" not in host:
         return ()
     reader = host.child("corsPolicy")
@@ -117,7 +117,7 @@ def cors_filter(host: Reader) -> tuple[HTTPRouteFilter, ...]:
     return (found.filter,) if found.filter else ()
 
 
-def timeouts(route: Reader) -> HTTPRouteTimeouts:
+def timeouts(route: FieldReader) -> HTTPRouteTimeouts:
     """Returns the timeout; Envoy's 15 s where none is written."""
     reader = route.child("timeoutPolicy")
     text = reader.text("response")
@@ -125,7 +125,10 @@ def timeouts(route: Reader) -> HTTPRouteTimeouts:
         reader.cannot(key, "idle timeouts are the new gateway's own")
     if not text:
         route.note(
-            Category.CHANGED, "default-timeout", "a response may take 15 s, which is Envoy's default", severity=Severity.INFO
+            Category.CHANGED,
+            "default-timeout",
+            "a response may take 15 s, which is Envoy's default",
+            severity=NoteSeverity.INFO,
         )
         return HTTPRouteTimeouts("15s")
     found = 0 if text in ("infinity", "infinite") else milliseconds(text)
@@ -135,7 +138,7 @@ def timeouts(route: Reader) -> HTTPRouteTimeouts:
     return HTTPRouteTimeouts(duration(found))
 
 
-def retry(route: Reader) -> HTTPRouteRetry | None:
+def retry(route: FieldReader) -> HTTPRouteRetry | None:
     if "retryPolicy" not in route:
         return None
     reader = route.child("retryPolicy")
@@ -153,7 +156,7 @@ def retry(route: Reader) -> HTTPRouteRetry | None:
     return HTTPRouteRetry(tuple(dict.fromkeys(codes)), max(1, min(count or 1, 100)))
 
 
-def sessions(route: Reader) -> SessionPersistence | None:
+def sessions(route: FieldReader) -> SessionPersistence | None:
     reader = route.child("loadBalancerPolicy")
     strategy = reader.text("strategy")
     reader.cannot("requestHashPolicies", "requests are not distributed by a hash")

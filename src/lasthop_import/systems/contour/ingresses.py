@@ -7,11 +7,20 @@ from typing import Final
 
 from lasthop.base.api.routes import HTTPRouteRetry, HTTPRouteTimeouts
 from lasthop_import.inputs import INGRESS, Inputs
-from lasthop_import.model import ForeignCertificate, Hop, Listener, Match, PathKind, PathMatch, Rule, SecretCertificate
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
-from lasthop_import.settings import Settings
-from lasthop_import.systems.contour.backend_tls import Backends
+from lasthop_import.model import (
+    ForeignCertificate,
+    ImportedHop,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
+    PathKind,
+    PathMatch,
+    SecretCertificate,
+)
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
+from lasthop_import.settings import ImportSettings
+from lasthop_import.systems.contour.backend_tls import ContourBackends
 from lasthop_import.systems.contour.kinds import CLASS_ANNOTATIONS, Delegations, class_of, is_ours
 from lasthop_import.systems.contour.proxies import HTTP, HTTPS, HTTPS_REDIRECT
 from lasthop_import.values import duration, is_host, milliseconds
@@ -22,13 +31,13 @@ _PREFIX: Final = "projectcontour.io/"
 
 
 class IngressReader:
-    def __init__(self, inputs: Inputs, settings: Settings, delegations: Delegations, backends: Backends) -> None:
+    def __init__(self, inputs: Inputs, settings: ImportSettings, delegations: Delegations, backends: ContourBackends) -> None:
         self._inputs = inputs
         self._settings = settings
         self._delegations = delegations
         self._backends = backends
-        self.listeners: list[Listener] = []
-        self.rules: list[Rule] = []
+        self.listeners: list[ImportedListener] = []
+        self.rules: list[ImportedRule] = []
 
     def read(self) -> None:
         for document in self._inputs.of(INGRESS):
@@ -38,7 +47,7 @@ class IngressReader:
                 text = f"its class is {class_of(document)}, not contour; see --ingress-class"
                 self._inputs.skip(document, "other-class", text)
 
-    def _ingress(self, reader: Reader) -> None:
+    def _ingress(self, reader: FieldReader) -> None:
         spec, notes = reader.child("spec"), reader.annotations()
         spec.ignore("ingressClassName")
         notes.ignore(*CLASS_ANNOTATIONS)
@@ -61,14 +70,16 @@ class IngressReader:
                 path.note(Category.CANNOT, "host", f"{host[:100]} cannot be the hostname of a listener; it is left out")
                 path.ignore(*path.value)
                 continue
-            listeners = [Listener(reader.source(), HTTP, "HTTP", host)] if plain else []
+            listeners = [ImportedListener(reader.source(), HTTP, "HTTP", host)] if plain else []
             secure = []
             if host in secrets:
-                secure = [Listener(reader.source(), HTTPS, "HTTPS", host, (self._certificate(reader, owner, secrets[host]),))]
-            match = Match(_path(path)) if path is not backend else Match(PathMatch(PathKind.SEGMENT, "/"))
+                secure = [
+                    ImportedListener(reader.source(), HTTPS, "HTTPS", host, (self._certificate(reader, owner, secrets[host]),))
+                ]
+            match = ImportedMatch(_path(path)) if path is not backend else ImportedMatch(PathMatch(PathKind.SEGMENT, "/"))
             hop = self._hop(backend)
             served = secure if forced and secure else [*listeners, *secure]
-            base = Rule(
+            base = ImportedRule(
                 source=path.source(),
                 namespace=reader.namespace,
                 route=reader.document.bare_name,
@@ -84,7 +95,7 @@ class IngressReader:
                 self.rules.append(base)
             if forced and secure and listeners:
                 self.rules.append(
-                    Rule(
+                    ImportedRule(
                         source=path.source(),
                         namespace=reader.namespace,
                         route=f"{reader.document.bare_name}-https-redirect",
@@ -95,12 +106,12 @@ class IngressReader:
                     )
                 )
 
-    def _certificate(self, reader: Reader, owner: str, name: str) -> SecretCertificate | ForeignCertificate:
+    def _certificate(self, reader: FieldReader, owner: str, name: str) -> SecretCertificate | ForeignCertificate:
         if not name:
             return ForeignCertificate("spec.tls has no secretName")
         return SecretCertificate(owner, name)
 
-    def _hop(self, backend: Reader) -> Hop | None:
+    def _hop(self, backend: FieldReader) -> ImportedHop | None:
         if "resource" in backend:
             backend.cannot("resource", "a backend that is no Service was never served")
             return None
@@ -109,13 +120,13 @@ class IngressReader:
         wanted = port.port("number") or port.text("name") or None
         port.ignore("name", "number")
         if not name:
-            backend.note(Category.CANNOT, "no-backend", "names no Service", severity=Severity.HIGH)
+            backend.note(Category.CANNOT, "no-backend", "names no Service", severity=NoteSeverity.HIGH)
             return None
         spoken = self._backends.protocol(backend.namespace, name, wanted)
         target = self._backends.backend(backend.namespace, name, wanted)
-        return Hop(backend.source(), target, self._backends.ingress_tls(spoken), h2c=spoken == "h2c")
+        return ImportedHop(backend.source(), target, self._backends.ingress_tls(spoken), h2c=spoken == "h2c")
 
-    def _times(self, notes: Reader) -> tuple[HTTPRouteTimeouts, HTTPRouteRetry | None]:
+    def _times(self, notes: FieldReader) -> tuple[HTTPRouteTimeouts, HTTPRouteRetry | None]:
         text = notes.text(f"{_PREFIX}response-timeout")
         found = 0 if text in ("infinity", "infinite") else milliseconds(text) if text else 15_000
         on, count = notes.text(f"{_PREFIX}retry-on"), notes.text(f"{_PREFIX}num-retries")
@@ -125,7 +136,7 @@ class IngressReader:
         return HTTPRouteTimeouts("" if found is None else duration(found)), retry
 
 
-def _path(path: Reader) -> PathMatch:
+def _path(path: FieldReader) -> PathMatch:
     value, kind = path.text("path") or "/", path.text("pathType")
     if kind in KINDS:
         return PathMatch(KINDS[kind], value)

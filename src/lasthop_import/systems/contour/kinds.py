@@ -13,8 +13,8 @@ from lasthop.engine.plan.tls_options import CIPHER_SUITES, VERSIONS, TLSOptions
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import ObjectName
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.settings import ImportSettings
 
 GROUP = "projectcontour.io"
 HTTP_PROXY: Final = Kind("HTTPProxy", GROUP, ("v1",), "httpproxies", Object)
@@ -34,7 +34,7 @@ def class_of(document: Document) -> str:
     return next((each for each in values if isinstance(each, str) and each), "")
 
 
-def is_ours(document: Document, settings: Settings) -> bool:
+def is_ours(document: Document, settings: ImportSettings) -> bool:
     """Returns whether an object is of the class: the one that is asked for, or contour, or none."""
     wanted = settings.ingress_classes
     return "all" in wanted or class_of(document) in (wanted or ("", "contour"))
@@ -62,22 +62,22 @@ def secret_name(text: str, namespace: str) -> ObjectName:
     return ObjectName(owner or namespace, name)
 
 
-class Config(msgspec.Struct, frozen=True):
+class ContourConfig(msgspec.Struct, frozen=True):
     client: ObjectName | None = None
     """Shown to every backend with TLS."""
     options: TLSOptions = TLSOptions()
 
 
-def read_config(inputs: Inputs, settings: Settings) -> Config:
+def read_config(inputs: Inputs, settings: ImportSettings) -> ContourConfig:
     """Returns the configuration: of the file that is given, of the ConfigMap `contour`, or of a ContourConfiguration."""
     content = settings.flags.get("contour-config")
-    source: Source | None = None
+    source: SourceRef | None = None
     if not isinstance(content, bytes) or not content:
         document = next((e for e in inputs.documents if e.kind == "ConfigMap" and e.bare_name == "contour"), None)
         document = document or inputs.find("ConfigMap", "projectcontour", "contour")
-        source = Source(document, ("data", "contour.yaml")) if document else None
+        source = SourceRef(document, ("data", "contour.yaml")) if document else None
         content = (inputs.data("ConfigMap", document.namespace, "contour") or {}).get("contour.yaml", b"") if document else b""
-    found = Config()
+    found = ContourConfig()
     parsed = parse(content).documents if content else []
     if parsed and isinstance(parsed[0], dict):
         found = _of_file(inputs, parsed[0], source)
@@ -96,11 +96,11 @@ def read_config(inputs: Inputs, settings: Settings) -> Config:
                 spec.access_control(key, "checked every request; nothing does now")
             else:
                 spec.cannot(key, "a setting of the whole controller that has no equivalent")
-        found = Config(ObjectName(namespace, name) if name else found.client, options)
+        found = ContourConfig(ObjectName(namespace, name) if name else found.client, options)
     return found
 
 
-def _of_file(inputs: Inputs, values: dict[str, Any], source: Source | None) -> Config:
+def _of_file(inputs: Inputs, values: dict[str, Any], source: SourceRef | None) -> ContourConfig:
     tls, cluster = (_below(values, key) for key in ("tls", "cluster"))
     certificate, upstream = _below(tls, "envoy-client-certificate"), _below(cluster, "upstream-tls")
     for key in ("globalExtAuth", "rateLimitService"):
@@ -110,11 +110,11 @@ def _of_file(inputs: Inputs, values: dict[str, Any], source: Source | None) -> C
     others = sorted({*values} - {"tls", "cluster", "globalExtAuth", "rateLimitService"})
     if others:
         text = f"settings of the whole controller are not carried over: {', '.join(map(str, others))[:200]}"
-        inputs.notes.append(Note(Category.CANNOT, "controller-settings", text, source, severity=Severity.INFO))
+        inputs.notes.append(Note(Category.CANNOT, "controller-settings", text, source, severity=NoteSeverity.INFO))
     name, namespace = certificate.get("name"), certificate.get("namespace")
     client = ObjectName(namespace, name) if isinstance(name, str) and isinstance(namespace, str) and name else None
     ciphers = upstream.get("cipher-suites")
-    return Config(
+    return ContourConfig(
         client,
         _options(
             str(upstream.get("minimum-protocol-version", "")),

@@ -16,21 +16,21 @@ from lasthop_import.model import (
     Certificate,
     ClientValidation,
     ForeignCertificate,
-    Hop,
     HopTLS,
-    Listener,
-    Mirror,
+    ImportedHop,
+    ImportedListener,
+    ImportedMirror,
+    ImportedRule,
     RouteKind,
-    Rule,
     SecretCertificate,
     TrustRef,
 )
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.contour import filters
-from lasthop_import.systems.contour.backend_tls import Backends
-from lasthop_import.systems.contour.conditions import Conditions, joined
+from lasthop_import.systems.contour.backend_tls import ContourBackends
+from lasthop_import.systems.contour.conditions import RouteConditions, joined
 from lasthop_import.systems.contour.kinds import CLASS_ANNOTATIONS, HTTP_PROXY, Delegations, is_ours, secret_name
 from lasthop_import.values import TOKEN, is_host
 
@@ -60,21 +60,21 @@ class Root(NamedTuple):
     """A virtual host."""
 
     hostname: str
-    plain: Listener
-    secure: Listener | None
+    plain: ImportedListener
+    secure: ImportedListener | None
     auth: Auth | None
     cors: tuple[HTTPRouteFilter, ...]
 
 
 class ProxyReader:
-    def __init__(self, inputs: Inputs, settings: Settings, delegations: Delegations, backends: Backends) -> None:
+    def __init__(self, inputs: Inputs, settings: ImportSettings, delegations: Delegations, backends: ContourBackends) -> None:
         self._inputs = inputs
         self._settings = settings
         self._delegations = delegations
         self._backends = backends
         self._included: set[Document] = set()
-        self.listeners: list[Listener] = []
-        self.rules: list[Rule] = []
+        self.listeners: list[ImportedListener] = []
+        self.rules: list[ImportedRule] = []
 
     def read(self) -> None:
         found = []
@@ -97,12 +97,12 @@ class ProxyReader:
 
     # --- virtual hosts -----------------------------------------------------------------------------------------------
 
-    def _root(self, spec: Reader) -> None:
+    def _root(self, spec: FieldReader) -> None:
         host = spec.child("virtualhost")
         fqdn = host.text("fqdn").lower()
         if not is_host(fqdn):
             text = f"{fqdn[:100]!r} cannot be the hostname of a listener; the HTTPProxy is left out"
-            host.note(Category.CANNOT, "host", text, "fqdn", severity=Severity.HIGH)
+            host.note(Category.CANNOT, "host", text, "fqdn", severity=NoteSeverity.HIGH)
             spec.ignore(*spec.value)
             spec.note(Category.SKIPPED, "left-out", "has no valid fqdn")
             return
@@ -110,16 +110,16 @@ class ProxyReader:
             host.access_control(key, text)
         root = Root(
             fqdn,
-            Listener(host.source(), HTTP, "HTTP", fqdn),
+            ImportedListener(host.source(), HTTP, "HTTP", fqdn),
             self._secure(host, fqdn, "tcpproxy" in spec),
             self._auth(host),
             filters.cors_filter(host),
         )
         if "tcpproxy" in spec:
             self._stream(spec, root)
-        self._proxy(spec, root, Conditions(), (spec.document,))
+        self._proxy(spec, root, RouteConditions(), (spec.document,))
 
-    def _secure(self, host: Reader, fqdn: str, stream: bool) -> Listener | None:
+    def _secure(self, host: FieldReader, fqdn: str, stream: bool) -> ImportedListener | None:
         tls = host.child("tls")
         if "tls" not in host:
             return None
@@ -131,22 +131,22 @@ class ProxyReader:
             tls.note(Category.CANNOT, "fallback-certificate", text, "enableFallbackCertificate")
         clients = self._clients(tls) if "clientValidation" in tls else None
         if passed:
-            return Listener(tls.source(), HTTPS, "TLS", fqdn, passthrough=True)
+            return ImportedListener(tls.source(), HTTPS, "TLS", fqdn, passthrough=True)
         certificate: Certificate = ForeignCertificate("tls has no secretName")
         if named:
             secret = secret_name(named, host.namespace)
             certificate = SecretCertificate(*secret)
             if not self._delegations.permit(secret, host.namespace):
                 text = f"no TLSCertificateDelegation lets namespace {host.namespace} use Secret {secret}; it was not served"
-                tls.note(Category.CHANGED, "not-delegated", text, "secretName", severity=Severity.HIGH)
+                tls.note(Category.CHANGED, "not-delegated", text, "secretName", severity=NoteSeverity.HIGH)
                 certificate = ForeignCertificate(f"Secret {secret} is not delegated to namespace {host.namespace}")
         if stream and clients is not None:
             text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
             tls.note(Category.ACCESS_CONTROL, "client-certificates", text, "clientValidation")
             clients = None
-        return Listener(tls.source(), HTTPS, "TLS" if stream else "HTTPS", fqdn, (certificate,), clients=clients)
+        return ImportedListener(tls.source(), HTTPS, "TLS" if stream else "HTTPS", fqdn, (certificate,), clients=clients)
 
-    def _clients(self, tls: Reader) -> ClientValidation:
+    def _clients(self, tls: FieldReader) -> ClientValidation:
         reader = tls.child("clientValidation")
         secret = secret_name(reader.text("caSecret") or "client-ca-todo", tls.namespace)
         optional = reader.boolean("optionalClientCertificate") or reader.boolean("skipClientCertValidation")
@@ -158,11 +158,11 @@ class ProxyReader:
         listed = secret_name(reader.text("crlSecret"), tls.namespace) if "crlSecret" in reader else None
         if reader.boolean("crlOnlyVerifyLeafCert") and listed:
             text = "only clients' own certificates were looked up in the list; if it is a root's, those of their CAs are too"
-            reader.note(Category.TIGHTENED, "crl-of-chain", text, "crlOnlyVerifyLeafCert", severity=Severity.WARNING)
+            reader.note(Category.TIGHTENED, "crl-of-chain", text, "crlOnlyVerifyLeafCert", severity=NoteSeverity.WARNING)
         revocation = (TrustRef("Secret", *listed, CRL_KEY),) if listed else ()
         return ClientValidation((TrustRef("Secret", *secret),), optional, revocation)
 
-    def _auth(self, host: Reader) -> Auth | None:
+    def _auth(self, host: FieldReader) -> Auth | None:
         if "authorization" not in host:
             return None
         reader = host.child("authorization")
@@ -200,7 +200,7 @@ class ProxyReader:
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
-    def _proxy(self, spec: Reader, root: Root, outer: Conditions, above: Sequence[Document]) -> None:
+    def _proxy(self, spec: FieldReader, root: Root, outer: RouteConditions, above: Sequence[Document]) -> None:
         """Adds the routes of an HTTPProxy and of all that it includes, which come first."""
         for include in spec.children("includes"):
             conditions = joined(outer, include.children("conditions"))
@@ -220,7 +220,7 @@ class ProxyReader:
         for route in spec.children("routes"):
             self._route(route, root, joined(outer, route.children("conditions")))
 
-    def _route(self, route: Reader, root: Root, conditions: Conditions) -> None:
+    def _route(self, route: FieldReader, root: Root, conditions: RouteConditions) -> None:
         for key, text in ACCESS.items():
             route.access_control(key, text)
         for key, text in CANNOT.items():
@@ -234,8 +234,8 @@ class ProxyReader:
         assert match.path is not None
         steps = [*edits.filters, *root.cors]
         answered = "requestRedirectPolicy" in route or "directResponsePolicy" in route
-        hops: tuple[Hop, ...] = ()
-        mirrors: tuple[Mirror, ...] = ()
+        hops: tuple[ImportedHop, ...] = ()
+        mirrors: tuple[ImportedMirror, ...] = ()
         if "requestRedirectPolicy" in route:
             steps.append(filters.redirect(route.child("requestRedirectPolicy"), match.path))
         else:
@@ -243,7 +243,7 @@ class ProxyReader:
             steps += filters.rewrite(route, match.path, edits.host)
         if "directResponsePolicy" in route:
             text = "has no equivalent; these requests get 500"
-            route.note(Category.CANNOT, "direct-response", text, "directResponsePolicy", severity=Severity.HIGH)
+            route.note(Category.CANNOT, "direct-response", text, "directResponsePolicy", severity=NoteSeverity.HIGH)
         for key in UNUSED if answered else ():
             if key in route:
                 route.note(Category.SKIPPED, "not-used", "has no effect beside a redirect or an answer of its own", key)
@@ -254,12 +254,12 @@ class ProxyReader:
             text = (
                 f"the route is left out, because it has {', and '.join(conditions.problems)}, for which there is no equivalent"
             )
-            route.note(Category.CANNOT, "route-left-out", text, severity=Severity.HIGH)
+            route.note(Category.CANNOT, "route-left-out", text, severity=NoteSeverity.HIGH)
             return
         secure = root.secure if root.secure is not None and root.secure.protocol == "HTTPS" else None
         direct = [root.plain] if root.secure is None or insecure else []
         listeners = [*direct, *([secure] if secure else [])]
-        rule = Rule(
+        rule = ImportedRule(
             source=route.source(),
             namespace=route.namespace,
             route=route.document.bare_name,
@@ -282,7 +282,7 @@ class ProxyReader:
         if secure and not direct:
             self.listeners.append(root.plain)
             self.rules.append(
-                Rule(
+                ImportedRule(
                     source=route.source(),
                     namespace=route.namespace,
                     route=f"{route.document.bare_name}-https-redirect",
@@ -293,9 +293,9 @@ class ProxyReader:
                 )
             )
 
-    def _hops(self, reader: Reader, host: str) -> tuple[tuple[Hop, ...], tuple[Mirror, ...]]:
-        hops: list[Hop] = []
-        mirrors: list[Mirror] = []
+    def _hops(self, reader: FieldReader, host: str) -> tuple[tuple[ImportedHop, ...], tuple[ImportedMirror, ...]]:
+        hops: list[ImportedHop] = []
+        mirrors: list[ImportedMirror] = []
         entries = reader.children("services")
         weighted = any(each.value.get("weight") for each in entries if not each.value.get("mirror"))
         for each in entries:
@@ -307,13 +307,13 @@ class ProxyReader:
             if hop is None:
                 continue
             if each.boolean("mirror"):
-                mirrors.append(Mirror(hop, min(weight, 100) or 100))
+                mirrors.append(ImportedMirror(hop, min(weight, 100) or 100))
             else:
                 steps = (*edits.filters, *filters.host_rewrite(edits.host))
                 hops.append(msgspec.structs.replace(hop, weight=weight if weighted else 1, filters=steps))
         return tuple(hops), tuple(mirrors)
 
-    def _stream(self, spec: Reader, root: Root) -> None:
+    def _stream(self, spec: FieldReader, root: Root) -> None:
         """Adds the route of whole connections; its own include leads to another HTTPProxy."""
         reader = spec.child("tcpproxy")
         for key in ("healthCheckPolicy", "loadBalancerPolicy"):
@@ -321,17 +321,17 @@ class ProxyReader:
         for key in ("include", "includes"):
             if key in reader:
                 text = "connections are not handed on to another HTTPProxy; write its services here"
-                reader.note(Category.CANNOT, "tcpproxy-include", text, key, severity=Severity.HIGH)
+                reader.note(Category.CANNOT, "tcpproxy-include", text, key, severity=NoteSeverity.HIGH)
         hops, _ = self._hops(reader, "")
         if root.secure is None:
-            reader.note(Category.CANNOT, "tcpproxy", "needs tls; it was not served", severity=Severity.HIGH)
+            reader.note(Category.CANNOT, "tcpproxy", "needs tls; it was not served", severity=NoteSeverity.HIGH)
             return
         if root.secure.passthrough:
             passed = HopTLS(Level.PASSTHROUGH, "tls.passthrough")
             hops = tuple(msgspec.structs.replace(hop, tls=passed) for hop in hops)
         self.listeners.append(root.secure)
         self.rules.append(
-            Rule(
+            ImportedRule(
                 source=reader.source(),
                 namespace=spec.namespace,
                 route=spec.document.bare_name,

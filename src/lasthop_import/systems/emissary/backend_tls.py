@@ -13,9 +13,9 @@ from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, VERSIONS, TL
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
 from lasthop_import.model import FileTrust, HopTLS, MissingTrust, Name, ObjectName, Trust, TrustRef
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
-from lasthop_import.systems.emissary.kinds import Objects
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
+from lasthop_import.systems.emissary.kinds import EmissaryObjects
 from lasthop_import.systems.emissary.services import scheme
 
 CURVES = next(option.values for option in OPTIONS if option.field == "curves")
@@ -23,10 +23,10 @@ ROOT_KEY = "root-cert.pem"
 CRL_KEY = "crl.pem"
 
 
-class Context(msgspec.Struct, frozen=True):
+class TLSContext(msgspec.Struct, frozen=True):
     """A TLSContext."""
 
-    reader: Reader
+    reader: FieldReader
     problem: str
     """Why Emissary does not use it."""
     trust: tuple[Trust, ...]
@@ -38,11 +38,11 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Contexts:
-    def __init__(self, contexts: dict[str, Context]) -> None:
+    def __init__(self, contexts: dict[str, TLSContext]) -> None:
         self._contexts = contexts
         self._used: set[str] = set()
 
-    def find(self, name: str) -> Context | None:
+    def find(self, name: str) -> TLSContext | None:
         self._used.add(name)
         return self._contexts.get(name)
 
@@ -53,14 +53,14 @@ class Contexts:
 
     # --- hops --------------------------------------------------------------------------------------------------------
 
-    def hop_tls(self, reader: Reader, key: str, *, grpc: bool = False) -> tuple[HopTLS | None, bool]:
+    def hop_tls(self, reader: FieldReader, key: str, *, grpc: bool = False) -> tuple[HopTLS | None, bool]:
         """Returns the TLS of a mapping whose service is under `key`, and whether its port is 443 by default."""
         spoken, named = scheme(reader.text(key)), reader.raw("tls")
         if spoken not in ("", "http", "https"):
             text = "has a scheme that Emissary does not know; it used plaintext, or TLS if there is a TLSContext"
             reader.note(Category.CHANGED, "unknown-scheme", text, key)
         if named is not None and not isinstance(named, str | bool):
-            reader.note(Category.CANNOT, "wrong-type", "must be the name of a TLSContext", "tls", severity=Severity.HIGH)
+            reader.note(Category.CANNOT, "wrong-type", "must be the name of a TLSContext", "tls", severity=NoteSeverity.HIGH)
         alpn = TLSOptions(alpn=("h2",)) if grpc else TLSOptions()
         if named is True:
             return HopTLS(Level.UNVERIFIED, "tls is true, which is TLS without any settings", options=alpn), True
@@ -77,7 +77,7 @@ class Contexts:
         return _used(context, named, alpn if grpc else None), True
 
 
-def _unusable(spoken: str, named: str, context: Context | None, alpn: TLSOptions) -> HopTLS:
+def _unusable(spoken: str, named: str, context: TLSContext | None, alpn: TLSOptions) -> HopTLS:
     """Returns what is left without the TLSContext: with https:// still TLS, else nothing."""
     what = context.problem if context else "does not exist"
     reason = "ca-was-ignored" if context and context.trust else "unknown-tlscontext"
@@ -93,7 +93,7 @@ def _unusable(spoken: str, named: str, context: Context | None, alpn: TLSOptions
     return HopTLS(Level.BROKEN, why, Level.CHAIN, reason, names, trust=trust, was_plaintext=True)
 
 
-def _used(context: Context, named: str, grpc: TLSOptions | None) -> HopTLS:
+def _used(context: TLSContext, named: str, grpc: TLSOptions | None) -> HopTLS:
     options = context.options
     if grpc is not None and not options.alpn:
         options = msgspec.structs.replace(options, alpn=grpc.alpn)
@@ -123,19 +123,19 @@ def _used(context: Context, named: str, grpc: TLSOptions | None) -> HopTLS:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_contexts(inputs: Inputs, objects: Objects) -> Contexts:
+def read_contexts(inputs: Inputs, objects: EmissaryObjects) -> Contexts:
     """Reads all TLSContexts; they are found by name, whatever their namespace."""
-    found: dict[str, Context] = {}
+    found: dict[str, TLSContext] = {}
     for reader in objects.of("TLSContext"):
         context = _context(inputs, reader)
         first = found.setdefault(reader.document.bare_name, context)
         if first is not context:
             text = f"{first.reader.document.name} has the same name; of the two, Emissary uses one, and that is taken here"
-            reader.note(Category.CHANGED, "same-name", text, "spec", severity=Severity.HIGH)
+            reader.note(Category.CHANGED, "same-name", text, "spec", severity=NoteSeverity.HIGH)
     return Contexts(found)
 
 
-def _context(inputs: Inputs, reader: Reader) -> Context:
+def _context(inputs: Inputs, reader: FieldReader) -> TLSContext:
     spec = reader.child("spec")
     crossing = spec.boolean("secret_namespacing", True)
     secret, ca, crl = (_secret(spec.text(key), reader.namespace, crossing) for key in ("secret", "ca_secret", "crl_secret"))
@@ -153,7 +153,7 @@ def _context(inputs: Inputs, reader: Reader) -> Context:
     if secret and data is None:
         text = f"Secret {secret} {inputs.absence('Secret', *secret)}; it is taken to have a certificate with its key"
         remedy = "Add it to the input: without it the TLSContext is not used, and with root-cert.pem it has a CA."
-        spec.note(Category.TODO, "secret-missing", text, "secret", remedy=remedy, severity=Severity.WARNING)
+        spec.note(Category.TODO, "secret-missing", text, "secret", remedy=remedy, severity=NoteSeverity.WARNING)
     if ca:
         trust = (TrustRef("Secret", *ca, "tls.crt"),)
         content = inputs.data("Secret", *ca)
@@ -168,7 +168,7 @@ def _context(inputs: Inputs, reader: Reader) -> Context:
         problem = "has a CA and no certificate of its own, which Emissary refuses"
     revocation = (TrustRef("Secret", *crl, CRL_KEY),) if crl and trust else ()
     client_file = "" if secret else files[0]
-    return Context(reader, problem, trust, revocation, secret, client_file, spec.text("sni"), _options(spec))
+    return TLSContext(reader, problem, trust, revocation, secret, client_file, spec.text("sni"), _options(spec))
 
 
 def _secret(text: str, namespace: str, crossing: bool) -> ObjectName | None:
@@ -178,7 +178,7 @@ def _secret(text: str, namespace: str, crossing: bool) -> ObjectName | None:
     return ObjectName(other, name) if dot and crossing else ObjectName(namespace, text)
 
 
-def _options(spec: Reader) -> TLSOptions:
+def _options(spec: FieldReader) -> TLSOptions:
     versions = [spec.text(key).lower().removeprefix("v") for key in ("min_tls_version", "max_tls_version")]
     for key, version in zip(("min_tls_version", "max_tls_version"), versions, strict=True):
         if version and version not in VERSIONS:

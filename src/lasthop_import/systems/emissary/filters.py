@@ -15,8 +15,8 @@ from lasthop.base.api.routes import (
     SessionPersistence,
 )
 from lasthop_import.model import PathKind, PathMatch
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.emissary.services import scheme
 from lasthop_import.values import TOKEN, cors, duration, header_edits, is_host, milliseconds, retried
 
@@ -24,7 +24,7 @@ DEFAULT_TIMEOUT: Final = 3000
 CODES: Final = (301, 302, 303, 307, 308)
 
 
-def headers(spec: Reader) -> list[HTTPRouteFilter]:
+def headers(spec: FieldReader) -> list[HTTPRouteFilter]:
     """Returns the header edits; a value with `append: false` replaces the header."""
     found: list[HTTPRouteFilter] = []
     for direction, kind in (("request", "RequestHeaderModifier"), ("response", "ResponseHeaderModifier")):
@@ -48,13 +48,13 @@ def headers(spec: Reader) -> list[HTTPRouteFilter]:
     return found
 
 
-def _texts(spec: Reader, key: str) -> tuple[str, ...]:
+def _texts(spec: FieldReader, key: str) -> tuple[str, ...]:
     """Returns a list of texts that may be written as one."""
     value = spec.value.get(key)
     return (spec.text(key),) if isinstance(value, str) else spec.texts(key)
 
 
-def rewrite(spec: Reader, path: PathMatch, hostname: str) -> list[HTTPRouteFilter]:
+def rewrite(spec: FieldReader, path: PathMatch, hostname: str) -> list[HTTPRouteFilter]:
     """Returns the rewrite of path and Host. Without `rewrite`, the prefix is replaced by a slash."""
     target = spec.text("rewrite", "/")
     if "rewrite" in spec and spec.value.get("rewrite") == "":
@@ -62,7 +62,7 @@ def rewrite(spec: Reader, path: PathMatch, hostname: str) -> list[HTTPRouteFilte
     modifier = None
     if "regex_rewrite" in spec:
         text = "paths cannot be rewritten by a regular expression; the path stays as it is"
-        spec.note(Category.CANNOT, "regex-rewrite", text, "regex_rewrite", severity=Severity.HIGH)
+        spec.note(Category.CANNOT, "regex-rewrite", text, "regex_rewrite", severity=NoteSeverity.HIGH)
     elif target and target != path.value and path.kind is PathKind.EXACT:
         modifier = HTTPPathModifier("ReplaceFullPath", replace_full_path=target)
     elif target and target != path.value and path.kind is PathKind.STRING:
@@ -78,7 +78,7 @@ def rewrite(spec: Reader, path: PathMatch, hostname: str) -> list[HTTPRouteFilte
     return [HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(host, modifier))]
 
 
-def redirect(spec: Reader, path: PathMatch) -> list[HTTPRouteFilter]:
+def redirect(spec: FieldReader, path: PathMatch) -> list[HTTPRouteFilter]:
     """Returns the redirect of a Mapping with host_redirect, whose service is the new host."""
     code = spec.integer("redirect_response_code") or 301
     whole, prefix = spec.text("path_redirect"), spec.text("prefix_redirect")
@@ -101,7 +101,7 @@ def redirect(spec: Reader, path: PathMatch) -> list[HTTPRouteFilter]:
     return [HTTPRouteFilter("RequestRedirect", request_redirect=found)]
 
 
-def cors_filter(spec: Reader) -> list[HTTPRouteFilter]:
+def cors_filter(spec: FieldReader) -> list[HTTPRouteFilter]:
     if "cors" not in spec:
         return []
     reader = spec.child("cors")
@@ -125,21 +125,21 @@ def cors_filter(spec: Reader) -> list[HTTPRouteFilter]:
     return [found.filter] if found.filter else []
 
 
-def _split(reader: Reader, key: str) -> tuple[str, ...]:
+def _split(reader: FieldReader, key: str) -> tuple[str, ...]:
     """Returns a list, which older versions write as one text with commas."""
     value: Any = reader.value.get(key)
     return tuple(reader.text(key).split(",")) if isinstance(value, str) else reader.texts(key)
 
 
-def timeouts(spec: Reader) -> HTTPRouteTimeouts:
+def timeouts(spec: FieldReader) -> HTTPRouteTimeouts:
     wanted = spec.integer("timeout_ms")
     if wanted is None:
         text = "a request may take 3 s, which is Emissary's default"
-        spec.note(Category.CHANGED, "default-timeout", text, severity=Severity.INFO)
+        spec.note(Category.CHANGED, "default-timeout", text, severity=NoteSeverity.INFO)
     return HTTPRouteTimeouts(duration(max(0, min(DEFAULT_TIMEOUT if wanted is None else wanted, 99_999_000))))
 
 
-def retry(spec: Reader) -> HTTPRouteRetry | None:
+def retry(spec: FieldReader) -> HTTPRouteRetry | None:
     if "retry_policy" not in spec:
         return None
     reader = spec.child("retry_policy")
@@ -154,7 +154,7 @@ def retry(spec: Reader) -> HTTPRouteRetry | None:
     return HTTPRouteRetry(found.codes if attempts else (), attempts)
 
 
-def sessions(spec: Reader) -> SessionPersistence | None:
+def sessions(spec: FieldReader) -> SessionPersistence | None:
     """Returns sessions by a cookie; other ways to balance are not carried over."""
     if "load_balancer" not in spec:
         return None

@@ -10,15 +10,27 @@ import msgspec
 from lasthop.base.api.routes import HTTPRouteTimeouts
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Auth, Hop, HostBackend, Match, Mirror, Name, PathKind, PathMatch, RouteKind, Rule, ValueMatch
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.model import (
+    Auth,
+    HostBackend,
+    ImportedHop,
+    ImportedMatch,
+    ImportedMirror,
+    ImportedRule,
+    ImportedValueMatch,
+    Name,
+    PathKind,
+    PathMatch,
+    RouteKind,
+)
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.emissary import filters
 from lasthop_import.systems.emissary.backend_tls import Contexts
-from lasthop_import.systems.emissary.hosts import Front
-from lasthop_import.systems.emissary.kinds import Objects
-from lasthop_import.systems.emissary.services import Services
-from lasthop_import.values import TOKEN, exact_path, is_host, methods, string_prefix, value_match
+from lasthop_import.systems.emissary.hosts import HostListeners
+from lasthop_import.systems.emissary.kinds import EmissaryObjects
+from lasthop_import.systems.emissary.services import EmissaryServices
+from lasthop_import.values import TOKEN, exact_path, is_host, is_port, methods, string_prefix, value_match
 
 CANNOT: Final = {
     "circuit_breakers": "limits of connections are the new gateway's own",
@@ -46,23 +58,25 @@ IGNORED: Final = (
 class Matched(msgspec.Struct, frozen=True):
     """A Mapping with what it matches."""
 
-    spec: Reader
+    spec: FieldReader
     hostname: str
     """Empty: any."""
     path: PathMatch
-    matches: tuple[Match, ...]
+    matches: tuple[ImportedMatch, ...]
     precedence: int
     key: tuple[object, ...]
 
 
 class MappingReader:
-    def __init__(self, inputs: Inputs, objects: Objects, contexts: Contexts, front: Front, services: Services) -> None:
+    def __init__(
+        self, inputs: Inputs, objects: EmissaryObjects, contexts: Contexts, front: HostListeners, services: EmissaryServices
+    ) -> None:
         self._inputs = inputs
         self._objects = objects
         self._contexts = contexts
         self._front = front
         self._services = services
-        self.rules: list[Rule] = []
+        self.rules: list[ImportedRule] = []
 
     def read(self) -> None:
         auth = self._auth()
@@ -104,7 +118,7 @@ class MappingReader:
             spec.note(Category.CHANGED, "order-changed", text, "precedence")
         grpc = spec.boolean("grpc")
         self.rules.append(
-            Rule(
+            ImportedRule(
                 source=spec.source(),
                 namespace=spec.namespace,
                 route=spec.document.bare_name,
@@ -122,25 +136,25 @@ class MappingReader:
             )
         )
 
-    def _hops(self, group: Sequence[Matched]) -> tuple[tuple[Hop, ...], tuple[Mirror, ...]]:
+    def _hops(self, group: Sequence[Matched]) -> tuple[tuple[ImportedHop, ...], tuple[ImportedMirror, ...]]:
         """Returns the hops of all Mappings of a rule; those without a weight share what the others leave of 100."""
         real = [each.spec for each in group if not each.spec.boolean("shadow")]
         given = [spec.integer("weight") for spec in real]
         left = max(0, 100 - sum(max(0, each) for each in given if each is not None))
         others = given.count(None)
-        hops: list[Hop] = []
+        hops: list[ImportedHop] = []
         for spec, weight in zip(real, given, strict=True):
             share = left // others if weight is None else max(0, weight)
             if (hop := self._hop(spec, "service")) is not None:
                 hops.append(msgspec.structs.replace(hop, weight=1 if len(real) == 1 else share))
-        mirrors: list[Mirror] = []
+        mirrors: list[ImportedMirror] = []
         for spec in (each.spec for each in group if each.spec.boolean("shadow")):
             weight = spec.integer("weight")
             if (hop := self._hop(spec, "service")) is not None:
-                mirrors.append(Mirror(hop, 100 if weight is None else max(1, min(weight, 100))))
+                mirrors.append(ImportedMirror(hop, 100 if weight is None else max(1, min(weight, 100))))
         return tuple(hops), tuple(mirrors)
 
-    def _hop(self, spec: Reader, key: str) -> Hop | None:
+    def _hop(self, spec: FieldReader, key: str) -> ImportedHop | None:
         grpc = spec.boolean("grpc") or spec.value.get("proto") == "grpc"
         tls, secure = self._contexts.hop_tls(spec, key, grpc=grpc)
         place = self._services.find(spec, key, secure)
@@ -155,9 +169,9 @@ class MappingReader:
             tls = msgspec.structs.replace(tls, options=options, names=tls.names or (Name(backend.hostname),))
         elif isinstance(backend, HostBackend) and grpc:
             backend = msgspec.structs.replace(backend, protocol="H2C")
-        return Hop(spec.source(key), backend, tls, h2c=grpc and (tls is None or tls.level is Level.PLAINTEXT))
+        return ImportedHop(spec.source(key), backend, tls, h2c=grpc and (tls is None or tls.level is Level.PLAINTEXT))
 
-    def _auto_host(self, spec: Reader, hops: Sequence[Hop]) -> str:
+    def _auto_host(self, spec: FieldReader, hops: Sequence[ImportedHop]) -> str:
         if not spec.boolean("auto_host_rewrite"):
             return ""
         hosts = {hop.backend.hostname for hop in hops if isinstance(hop.backend, HostBackend)}
@@ -207,20 +221,20 @@ class MappingReader:
                 found = auth
         return found
 
-    def _stream(self, spec: Reader) -> None:
+    def _stream(self, spec: FieldReader) -> None:
         for key in ("circuit_breakers", "idle_timeout_ms", "address"):
             spec.cannot(key, "has no equivalent")
         spec.ignore("cluster_tag", "stats_name", "enable_ipv4", "enable_ipv6", "grpc", "weight")
         port, host = spec.integer("port") or 0, spec.text("host").lower()
         hop = self._hop(spec, "service")
-        if not 0 < port < 65536 or (host not in ("", "*") and not is_host(host)):
+        if not is_port(port) or (host not in ("", "*") and not is_host(host)):
             spec.note(
-                Category.CANNOT, "listener", "has no valid port and host, and is left out", "port", severity=Severity.HIGH
+                Category.CANNOT, "listener", "has no valid port and host, and is left out", "port", severity=NoteSeverity.HIGH
             )
             return
         listener = self._front.stream(spec.source(), port, "" if host == "*" else host)
         self.rules.append(
-            Rule(
+            ImportedRule(
                 source=spec.source(),
                 namespace=spec.namespace,
                 route=spec.document.bare_name,
@@ -232,13 +246,13 @@ class MappingReader:
         )
 
 
-def _settle(spec: Reader, first: Reader) -> None:
+def _settle(spec: FieldReader, first: FieldReader) -> None:
     """Lists what a Mapping has without an equivalent, and what only the first of several decides."""
     for key, text in CANNOT.items():
         spec.cannot(key, text)
     for key, text in HIGH.items():
         if key in spec:
-            spec.note(Category.CANNOT, key, text, key, severity=Severity.HIGH)
+            spec.note(Category.CANNOT, key, text, key, severity=NoteSeverity.HIGH)
     spec.access_control("labels", "requests with these labels were limited by a RateLimitService; they are not any more")
     spec.ignore(*IGNORED, "grpc", "resolver", "tls", "weight", "shadow", "host_redirect", "service", "auto_host_rewrite")
     if spec.document is first.document:
@@ -261,7 +275,7 @@ _OF_FIRST: Final = {
 # --- matches ---------------------------------------------------------------------------------------------------------
 
 
-def _matched(spec: Reader) -> Matched | None:
+def _matched(spec: FieldReader) -> Matched | None:
     """Returns what a Mapping matches; None if that cannot be written, because it would match more."""
     problems: list[str] = []
     hostname = _hostname(spec, problems)
@@ -286,15 +300,15 @@ def _matched(spec: Reader) -> Matched | None:
     precedence = spec.integer("precedence") or 0
     if problems or verbs is None:
         text = f"the Mapping is left out, because it has {', and '.join(problems)}, for which there is no equivalent"
-        spec.note(Category.CANNOT, "mapping-left-out", text, severity=Severity.HIGH)
+        spec.note(Category.CANNOT, "mapping-left-out", text, severity=NoteSeverity.HIGH)
         spec.ignore(*spec.value)
         return None
-    matches = tuple(Match(path, headers, query, verb) for verb in verbs)
+    matches = tuple(ImportedMatch(path, headers, query, verb) for verb in verbs)
     redirected = spec.document.path if spec.value.get("host_redirect") else ""
     return Matched(spec, hostname, path, matches, precedence, (hostname, matches, precedence, redirected))
 
 
-def _hostname(spec: Reader, problems: list[str]) -> str:
+def _hostname(spec: FieldReader, problems: list[str]) -> str:
     pattern = spec.boolean("host_regex")
     headers = spec.value.get("headers")
     authority = headers.get(":authority", "") if isinstance(headers, dict) else ""
@@ -309,8 +323,8 @@ def _hostname(spec: Reader, problems: list[str]) -> str:
     return found
 
 
-def _values(spec: Reader, exact: str, regex: str, problems: list[str]) -> tuple[ValueMatch, ...]:
-    found: list[ValueMatch] = []
+def _values(spec: FieldReader, exact: str, regex: str, problems: list[str]) -> tuple[ImportedValueMatch, ...]:
+    found: list[ImportedValueMatch] = []
     for key, kind in ((exact, "exact"), (regex, "regex")):
         values: dict[str, Any] = spec.mapping(key)
         for name, value in sorted(values.items()):

@@ -15,14 +15,14 @@ from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, TLSOptions
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
 from lasthop_import.model import HopTLS, MissingTrust, Name, NameKind, ObjectName, SystemTrust, Trust, TrustRef
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.envoy_gateway.kinds import GROUP
 
 _CURVES: Final = next(option.values for option in OPTIONS if option.name == "curves")
 
 
-class Policy(msgspec.Struct, frozen=True):
+class PolicyValidation(msgspec.Struct, frozen=True):
     """The validation of one BackendTLSPolicy."""
 
     label: str
@@ -33,7 +33,7 @@ class Policy(msgspec.Struct, frozen=True):
     """Why it is not accepted, so that its routes answer 500."""
 
 
-class Settings(msgspec.Struct, frozen=True):
+class BackendTLSSettings(msgspec.Struct, frozen=True):
     """The tls of one Backend, or of an EnvoyProxy."""
 
     skip: bool = False
@@ -46,12 +46,12 @@ class Settings(msgspec.Struct, frozen=True):
     seems_checked: bool = False
 
 
-class Policies:
+class BackendTLSPolicies:
     """BackendTLSPolicies by what they are about."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
-        self._by_target: dict[tuple[str, str, str, str], Policy] = {}
+        self._by_target: dict[tuple[str, str, str, str], PolicyValidation] = {}
         self._used: set[str] = set()
         for document in inputs.of(KINDS["BackendTLSPolicy"]):
             reader = inputs.open(document)
@@ -63,12 +63,12 @@ class Policies:
                 key = (kind, reader.namespace, target.text("name"), target.text("sectionName"))
                 if (group, kind) not in (("", "Service"), (GROUP, "Backend")):
                     text = f"a policy for kind {kind[:60]} cannot be carried over"
-                    target.note(Category.CANNOT, "target-kind", text, None, severity=Severity.HIGH)
+                    target.note(Category.CANNOT, "target-kind", text, None, severity=NoteSeverity.HIGH)
                 elif self._by_target.setdefault(key, found) is not found:
                     text = f"{self._by_target[key].label} is older and holds for the same port"
                     target.note(Category.SKIPPED, "conflicted", text, None)
 
-    def of(self, kind: str, namespace: str, name: str, section: str) -> Policy | None:
+    def of(self, kind: str, namespace: str, name: str, section: str) -> PolicyValidation | None:
         """Returns the policy of a port: the one that names it, else the one of all ports."""
         found = self._by_target.get((kind, namespace, name, section)) or self._by_target.get((kind, namespace, name, ""))
         if found is not None:
@@ -81,7 +81,7 @@ class Policies:
             if document.name not in self._used:
                 self._inputs.skip(document, "unused", "no route that is imported leads to what it is about; it is not written")
 
-    def _policy(self, reader: Reader, validation: Reader) -> Policy:
+    def _policy(self, reader: FieldReader, validation: FieldReader) -> PolicyValidation:
         hostname = validation.text("hostname").lower()
         names = []
         for each in validation.children("subjectAltNames"):
@@ -91,10 +91,10 @@ class Policies:
         trust, problem = trust_of(self._inputs, validation)
         if not trust and not problem:
             problem = "it names no CA"
-        return Policy(reader.document.name, hostname, tuple(names) or (Name(hostname),), trust, problem)
+        return PolicyValidation(reader.document.name, hostname, tuple(names) or (Name(hostname),), trust, problem)
 
 
-def trust_of(inputs: Inputs, reader: Reader) -> tuple[tuple[Trust, ...], str]:
+def trust_of(inputs: Inputs, reader: FieldReader) -> tuple[tuple[Trust, ...], str]:
     """Reads caCertificateRefs and wellKnownCACertificates."""
     found: list[Trust] = []
     for ref in reader.children("caCertificateRefs"):
@@ -108,7 +108,7 @@ def trust_of(inputs: Inputs, reader: Reader) -> tuple[tuple[Trust, ...], str]:
         if data is None:
             absent = inputs.absence(kind, reader.namespace, name)
             text, remedy = f"{kind} {reader.namespace}/{name} {absent}; it is taken to have a ca.crt", "Add it to the input."
-            ref.note(Category.TODO, "ca-not-in-the-input", text, None, remedy=remedy, severity=Severity.WARNING)
+            ref.note(Category.TODO, "ca-not-in-the-input", text, None, remedy=remedy, severity=NoteSeverity.WARNING)
             found.append(TrustRef(kind, reader.namespace, name))
             continue
         key = next((each for each in ("ca.crt", "tls.crt") if data.get(each)), "")
@@ -123,7 +123,7 @@ def trust_of(inputs: Inputs, reader: Reader) -> tuple[tuple[Trust, ...], str]:
     return (SystemTrust(),) if system and not found else tuple(found), ""
 
 
-def read_settings(inputs: Inputs, tls: Reader) -> Settings:
+def read_settings(inputs: Inputs, tls: FieldReader) -> BackendTLSSettings:
     """Reads the tls of a Backend, or the backendTLS of an EnvoyProxy."""
     trust, problem = trust_of(inputs, tls)
     ref = tls.child("clientCertificateRef")
@@ -132,7 +132,7 @@ def read_settings(inputs: Inputs, tls: Reader) -> Settings:
     client = ObjectName(tls.namespace, name) if name else None
     skip = tls.boolean("insecureSkipVerify")
     tls.cannot("signatureAlgorithms", "signature algorithms cannot be chosen")
-    return Settings(
+    return BackendTLSSettings(
         skip,
         tls.text("sni").lower(),
         tls.boolean("autoSNIFromEndpointHostname"),
@@ -144,7 +144,7 @@ def read_settings(inputs: Inputs, tls: Reader) -> Settings:
     )
 
 
-def _options(tls: Reader) -> TLSOptions:
+def _options(tls: FieldReader) -> TLSOptions:
     lowest, highest = tls.text("minVersion"), tls.text("maxVersion")
     if lowest in ("1.0", "1.1") or highest in ("1.0", "1.1"):
         tls.note(Category.TIGHTENED, "tls-1.0-gone", "TLS below 1.2 was permitted, and is refused now", "minVersion")
@@ -162,7 +162,7 @@ def _options(tls: Reader) -> TLSOptions:
     return TLSOptions(minimum, highest if highest in ("1.2", "1.3") else "1.3", ciphers, curves, alpn)
 
 
-def by_policy(policy: Policy, options: TLSOptions) -> HopTLS:
+def by_policy(policy: PolicyValidation, options: TLSOptions) -> HopTLS:
     """Returns the TLS of a hop to a Service with a policy."""
     if policy.problem:
         why = f"{policy.label} is not accepted, because {policy.problem}; its routes answered 500"
@@ -174,7 +174,7 @@ def by_policy(policy: Policy, options: TLSOptions) -> HopTLS:
 
 
 def by_backend(
-    label: str, tls: Settings | None, policy: Policy | None, endpoint: str, hosts: tuple[str, ...]
+    label: str, tls: BackendTLSSettings | None, policy: PolicyValidation | None, endpoint: str, hosts: tuple[str, ...]
 ) -> HopTLS | None:
     """Returns the TLS of a hop to a Backend. `endpoint`: its hostname, if it has one; `hosts`: what the Host may be."""
     if tls is None:

@@ -12,32 +12,32 @@ from lasthop_import.copies import copied
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Hop, HopTLS, ObjectName
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings
-from lasthop_import.systems.envoy_gateway.backends import Backends
+from lasthop_import.model import HopTLS, ImportedHop, ObjectName
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.settings import ImportSettings
+from lasthop_import.systems.envoy_gateway.backends import EnvoyGatewayBackends
 from lasthop_import.systems.envoy_gateway.classes import own_classes
 from lasthop_import.systems.envoy_gateway.grants import granted
 from lasthop_import.systems.envoy_gateway.kinds import GROUP, OWN, ROUTES
-from lasthop_import.systems.envoy_gateway.policies import Attached, Effect, Place
+from lasthop_import.systems.envoy_gateway.policies import Effect, Place, PolicyEffects
 
 _API = "gateway.networking.k8s.io/v1"
 _MOST_WEIGHT = 1_000_000
 
 
-class Policies(NamedTuple):
-    traffic: Attached
-    security: Attached
-    clients: Attached
+class GatewayPolicies(NamedTuple):
+    traffic: PolicyEffects
+    security: PolicyEffects
+    clients: PolicyEffects
 
 
 class Copies:
     def __init__(
         self,
         inputs: Inputs,
-        settings: Settings,
-        backends: Backends,
-        policies: Policies,
+        settings: ImportSettings,
+        backends: EnvoyGatewayBackends,
+        policies: GatewayPolicies,
         certificates: dict[tuple[str, str], ObjectName],
     ) -> None:
         """`certificates`: the client certificates of EnvoyProxies."""
@@ -46,8 +46,8 @@ class Copies:
         self._backends = backends
         self._policies = policies
         self._certificates = certificates
-        self.objects: list[tuple[Source, Json]] = []
-        self.hops: list[Hop] = []
+        self.objects: list[tuple[SourceRef, Json]] = []
+        self.hops: list[ImportedHop] = []
         self.gateways: dict[ObjectName, Json] = {}
         """Those that are copied, as they are in the input."""
         self._sets: dict[ObjectName, ObjectName] = {}
@@ -103,7 +103,7 @@ class Copies:
                 written = {"name": self._settings.gateway_class}
                 gateway_class: Json = {"apiVersion": _API, "kind": "GatewayClass", "metadata": written}
                 gateway_class["spec"] = {"controllerName": CONTROLLER_NAME}
-                self.objects.append((Source(document), gateway_class))
+                self.objects.append((SourceRef(document), gateway_class))
 
     def _listener_set(self, document: Document) -> None:
         spec = _spec(document)
@@ -136,7 +136,7 @@ class Copies:
             "to": [{"group": "", "kind": "Secret", "name": client.name}],
         }
         grant = {"apiVersion": _API, "kind": "ReferenceGrant", "metadata": metadata, "spec": spec}
-        self.objects.append((Source(document), grant))
+        self.objects.append((SourceRef(document), grant))
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class Copies:
         passthrough = document.kind == "TLSRoute" and self._passes_through(document, parents)
         kept = []
         for number, rule in enumerate(rules if isinstance(rules, list) else ()):
-            source = Source(document, ("spec", "rules", number))
+            source = SourceRef(document, ("spec", "rules", number))
             if isinstance(rule, dict):
                 places = self._places(document, rule, names, parents)
                 if self._rule(document, rule, source, hosts, places, passthrough):
@@ -188,7 +188,7 @@ class Copies:
         return [*sections, (*own, ""), *listeners, *(("Gateway", *name, "") for name in names)]
 
     def _rule(
-        self, document: Document, rule: Json, source: Source, hosts: tuple[str, ...], places: list[Place], passthrough: bool
+        self, document: Document, rule: Json, source: SourceRef, hosts: tuple[str, ...], places: list[Place], passthrough: bool
     ) -> bool:
         """Changes a rule; returns False if it cannot be kept."""
         if not self._filters(document, rule, source, hosts):
@@ -206,7 +206,7 @@ class Copies:
         self,
         document: Document,
         refs: list[Any],
-        source: Source,
+        source: SourceRef,
         hosts: tuple[str, ...],
         passthrough: bool,
         *,
@@ -232,7 +232,7 @@ class Copies:
             for each in targets:
                 tls = HopTLS(Level.PASSTHROUGH, "the listener passes TLS through") if passthrough else each.hop.tls
                 if document.kind != "UDPRoute":
-                    self.hops.append(Hop(each.hop.source, each.hop.backend, tls, h2c=each.hop.h2c))
+                    self.hops.append(ImportedHop(each.hop.source, each.hop.backend, tls, h2c=each.hop.h2c))
         scale = math.lcm(*(count for _, count in written)) if written else 1
         if scale > 1:
             for ref, count in written:
@@ -241,11 +241,11 @@ class Copies:
                     ref["weight"] = min(weight * scale // count, _MOST_WEIGHT)
         return [ref for ref, _ in written]
 
-    def _note_lost(self, source: Source) -> None:
+    def _note_lost(self, source: SourceRef) -> None:
         text = "the Backend is not in the input, or has no endpoint that can be written; the reference is left out"
-        self._inputs.notes.append(Note(Category.CANNOT, "backend-lost", text, source, severity=Severity.HIGH))
+        self._inputs.notes.append(Note(Category.CANNOT, "backend-lost", text, source, severity=NoteSeverity.HIGH))
 
-    def _filters(self, document: Document, rule: Json, source: Source, hosts: tuple[str, ...]) -> bool:
+    def _filters(self, document: Document, rule: Json, source: SourceRef, hosts: tuple[str, ...]) -> bool:
         """Changes the filters of a rule: references to Backends, and to HTTPRouteFilters."""
         kept: list[Any] = []
         for number, each in enumerate(rule.get("filters") or ()):
@@ -272,7 +272,7 @@ class Copies:
             rule["filters"] = kept
         return True
 
-    def _extension(self, document: Document, reference: Json, at: Source) -> bool:
+    def _extension(self, document: Document, reference: Json, at: SourceRef) -> bool:
         name = str(reference.get("name"))
         found = self._inputs.find("HTTPRouteFilter", document.namespace, name, GROUP)
         spec = found.value.get("spec") if found else None
@@ -280,7 +280,7 @@ class Copies:
         if isinstance(spec, dict) and "directResponse" not in spec:
             return True
         text = "the rule is left out: it answers by itself, or its HTTPRouteFilter is not in the input"
-        self._inputs.notes.append(Note(Category.CANNOT, "rule-left-out", text, at, severity=Severity.HIGH))
+        self._inputs.notes.append(Note(Category.CANNOT, "rule-left-out", text, at, severity=NoteSeverity.HIGH))
         return False
 
     def _list_filters(self) -> None:
@@ -291,7 +291,7 @@ class Copies:
             spec = self._inputs.open(document).child("spec")
             for key in sorted(spec.value):
                 spec.note(
-                    Category.CANNOT, "route-filter", "has no equivalent, and is not applied", key, severity=Severity.HIGH
+                    Category.CANNOT, "route-filter", "has no equivalent, and is not applied", key, severity=NoteSeverity.HIGH
                 )
 
     def _apply(self, document: Document, rule: Json, places: list[Place]) -> None:
@@ -338,7 +338,7 @@ class Copies:
                 annotations.ignore(name)
         written = copied(self._inputs, document, spec)
         if written is not None:
-            self.objects.append((Source(document), written))
+            self.objects.append((SourceRef(document), written))
         return written is not None
 
 

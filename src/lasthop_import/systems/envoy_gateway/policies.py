@@ -10,8 +10,8 @@ import msgspec
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import plain
 from lasthop_import.inputs import Inputs
-from lasthop_import.notes import Category, Severity, Source
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.envoy_gateway.kinds import OWN
 from lasthop_import.values import TOKEN, cors, duration, milliseconds
 
@@ -20,9 +20,9 @@ Place = tuple[str, str, str, str]
 _TARGETS: Final = ("targetRef", "targetRefs", "targetSelectors", "mergeType")
 
 
-class ExternalAuth(NamedTuple):
+class SecurityPolicyAuth(NamedTuple):
     reference: Json
-    source: Source
+    source: SourceRef
     namespace: str
     settings: Json
 
@@ -32,17 +32,17 @@ class Effect(msgspec.Struct, frozen=True):
 
     rule: Json = {}
     filters: tuple[Json, ...] = ()
-    auth: ExternalAuth | None = None
+    auth: SecurityPolicyAuth | None = None
     frontend: Json = {}
 
 
-class Attached:
+class PolicyEffects:
     """The effects of all policies of one kind."""
 
     def __init__(self) -> None:
         self._by_place: dict[Place, Effect] = {}
 
-    def add(self, reader: Reader, effect: Effect) -> None:
+    def add(self, reader: FieldReader, effect: Effect) -> None:
         spec = reader.child("spec")
         targets = [*spec.children("targetRefs"), *([spec.child("targetRef")] if "targetRef" in spec else [])]
         spec.cannot("targetSelectors", "targets by labels are not read; nothing of this policy is in force there")
@@ -59,8 +59,8 @@ class Attached:
         return next((self._by_place[each] for each in places if each in self._by_place), None)
 
 
-def read_traffic(inputs: Inputs) -> Attached:
-    found = Attached()
+def read_traffic(inputs: Inputs) -> PolicyEffects:
+    found = PolicyEffects()
     for document in inputs.of(OWN["BackendTrafficPolicy"]):
         reader = inputs.open(document)
         spec = reader.child("spec")
@@ -84,7 +84,7 @@ def read_traffic(inputs: Inputs) -> Attached:
     return found
 
 
-def _duration(reader: Reader, key: str) -> str:
+def _duration(reader: FieldReader, key: str) -> str:
     text = reader.text(key)
     found = milliseconds(text) if text else None
     if text and found is None:
@@ -92,7 +92,7 @@ def _duration(reader: Reader, key: str) -> str:
     return duration(found) if found else ""
 
 
-def _retry(reader: Reader) -> Json:
+def _retry(reader: FieldReader) -> Json:
     attempts = reader.integer("numRetries")
     on = reader.child("retryOn")
     found = on.raw("httpStatusCodes")
@@ -110,7 +110,7 @@ def _retry(reader: Reader) -> Json:
     }
 
 
-def _session(balancer: Reader) -> Json | None:
+def _session(balancer: FieldReader) -> Json | None:
     hashed = balancer.child("consistentHash")
     cookie = hashed.child("cookie")
     for key in sorted(balancer.value):
@@ -131,8 +131,8 @@ def _session(balancer: Reader) -> Json | None:
     return {"type": "Cookie", "cookie": {"name": name}}
 
 
-def read_security(inputs: Inputs) -> Attached:
-    found = Attached()
+def read_security(inputs: Inputs) -> PolicyEffects:
+    found = PolicyEffects()
     for document in inputs.of(OWN["SecurityPolicy"]):
         reader = inputs.open(document)
         spec = reader.child("spec")
@@ -145,7 +145,7 @@ def read_security(inputs: Inputs) -> Attached:
     return found
 
 
-def _cors(reader: Reader) -> tuple[Json, ...]:
+def _cors(reader: FieldReader) -> tuple[Json, ...]:
     names = ("allowOrigins", "allowMethods", "allowHeaders", "exposeHeaders")
     origins, methods, headers, exposed = (reader.texts(key) for key in names)
     age = milliseconds(reader.text("maxAge")) if "maxAge" in reader else None
@@ -156,7 +156,7 @@ def _cors(reader: Reader) -> tuple[Json, ...]:
     return (plain(found.filter),) if found.filter else ()
 
 
-def _external_auth(reader: Reader) -> ExternalAuth | None:
+def _external_auth(reader: FieldReader) -> SecurityPolicyAuth | None:
     grpc = "grpc" in reader
     server = reader.child("grpc" if grpc else "http")
     single = server.raw("backendRef")
@@ -184,11 +184,11 @@ def _external_auth(reader: Reader) -> ExternalAuth | None:
     if 0 < size <= 65535:
         external["forwardBody"] = {"maxSize": size}
     key = "backendRef" if isinstance(single, dict) else "backendRefs"
-    return ExternalAuth(references[0], server.source(key), reader.namespace, external)
+    return SecurityPolicyAuth(references[0], server.source(key), reader.namespace, external)
 
 
-def read_clients(inputs: Inputs) -> Attached:
-    found = Attached()
+def read_clients(inputs: Inputs) -> PolicyEffects:
+    found = PolicyEffects()
     for document in inputs.of(OWN["ClientTrafficPolicy"]):
         reader = inputs.open(document)
         spec = reader.child("spec")
@@ -204,7 +204,7 @@ def read_clients(inputs: Inputs) -> Attached:
     return found
 
 
-def _validation(reader: Reader, namespace: str) -> Json:
+def _validation(reader: FieldReader, namespace: str) -> Json:
     refs: list[Any] = []
     for each in reader.children("caCertificateRefs"):
         group, kind, name = each.text("group"), each.text("kind") or "ConfigMap", each.text("name")
@@ -225,5 +225,5 @@ def _validation(reader: Reader, namespace: str) -> Json:
     lenient = optional or mode in ("Request", "VerifyIfGiven", "Optional")
     if lenient:
         text = "clients with an invalid certificate are let in as those without one"
-        reader.note(Category.LOOSENED, "client-validation-optional", text, None, severity=Severity.WARNING)
+        reader.note(Category.LOOSENED, "client-validation-optional", text, None, severity=NoteSeverity.WARNING)
     return {"caCertificateRefs": refs, **({"mode": "AllowInsecureFallback"} if lenient else {})}

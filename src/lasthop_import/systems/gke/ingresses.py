@@ -12,19 +12,19 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     Certificate,
     ForeignCertificate,
-    Hop,
     Imported,
-    Listener,
-    Match,
+    ImportedHop,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
     ObjectName,
     PathKind,
     PathMatch,
-    Rule,
     SecretCertificate,
 )
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.reader import Reader
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.gke.backend_configs import BackendConfig, BackendConfigs
 from lasthop_import.systems.gke.backend_tls import ingress_tls
 from lasthop_import.systems.gke.kinds import FRONTEND_CONFIG, MANAGED_CERTIFICATE
@@ -58,16 +58,16 @@ CODES: Final = {
 }
 
 
-def read_ingresses(inputs: Inputs, settings: Settings) -> Imported:
+def read_ingresses(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads all Ingresses of the classes of GKE; one without a class is GKE's, too."""
-    importer = _Importer(inputs, settings)
+    importer = _GKEIngressImporter(inputs, settings)
     for document in ingresses_of(inputs, settings, CONTROLLER, known=(*CLASSES, "")):
         importer.ingress(read_ingress(inputs, document))
     return Imported(tuple(importer.listeners), tuple(importer.rules))
 
 
-class _Importer:
-    def __init__(self, inputs: Inputs, settings: Settings) -> None:
+class _GKEIngressImporter:
+    def __init__(self, inputs: Inputs, settings: ImportSettings) -> None:
         self._inputs = inputs
         self._settings = settings
         self._configs = BackendConfigs(inputs)
@@ -77,8 +77,8 @@ class _Importer:
         for document in inputs.of(MANAGED_CERTIFICATE):
             inputs.open(document).child("spec").texts("domains")
         self._taken: dict[tuple[str, PathMatch], Document] = {}
-        self.listeners: list[Listener] = []
-        self.rules: list[Rule] = []
+        self.listeners: list[ImportedListener] = []
+        self.rules: list[ImportedRule] = []
 
     def ingress(self, ingress: IngressObject) -> None:
         annotations = ingress.annotation_reader
@@ -91,19 +91,19 @@ class _Importer:
         redirect = self._redirect(ingress) if secure else None
         plain = None
         if annotations.text(ALLOW_HTTP, "true").strip().lower() != "false":
-            plain = Listener(Source(ingress.document), 80, "HTTP", gateway=gateway)
+            plain = ImportedListener(SourceRef(ingress.document), 80, "HTTP", gateway=gateway)
         served = [each for each in (None if redirect else plain, secure) if each]
         self.listeners += [each for each in (plain, secure) if each]
         if not served:
             text = "HTTP is not allowed and there is no certificate, so nothing was served"
-            annotations.note(Category.CHANGED, "not-served", text, ALLOW_HTTP, severity=Severity.HIGH)
+            annotations.note(Category.CHANGED, "not-served", text, ALLOW_HTTP, severity=NoteSeverity.HIGH)
         for at, match in paths:
             self.rules.append(self._rule(ingress, at, match, served))
         if plain and redirect:
             for host in dict.fromkeys(at.host for at, _ in paths):
                 self.rules.append(self._redirection(ingress, host, plain, redirect))
         text = "a load balancer ends requests after 30 s unless a BackendConfig says otherwise; the new gateway does not"
-        note = Note(Category.CHANGED, "default-timeout", text, Source(ingress.document), severity=Severity.INFO)
+        note = Note(Category.CHANGED, "default-timeout", text, SourceRef(ingress.document), severity=NoteSeverity.INFO)
         self._inputs.notes.append(note)
 
     def _gateway(self, ingress: IngressObject, paths: list[tuple[str, PathMatch]]) -> ObjectName | None:
@@ -116,11 +116,11 @@ class _Importer:
         own = ObjectName(namespace, f"{name}-{ingress.namespace}-{ingress.name}")
         text = f"has hosts and paths of {other.name}, at another address, so it gets a Gateway of its own"
         remedy = "In a folder, give it an address of its own in spec.addresses."
-        note = Note(Category.CHANGED, "own-gateway", text, Source(ingress.document), remedy=remedy, target=f"Gateway {own}")
+        note = Note(Category.CHANGED, "own-gateway", text, SourceRef(ingress.document), remedy=remedy, target=f"Gateway {own}")
         self._inputs.notes.append(note)
         return own
 
-    def _secure(self, ingress: IngressObject, gateway: ObjectName | None) -> Listener | None:
+    def _secure(self, ingress: IngressObject, gateway: ObjectName | None) -> ImportedListener | None:
         """Returns the listener for HTTPS. The load balancer chooses among all certificates by SNI, whatever `hosts` says."""
         annotations = ingress.annotation_reader
         certificates: list[Certificate] = [SecretCertificate(ingress.namespace, name) for _, name, _ in ingress.tls if name]
@@ -135,8 +135,8 @@ class _Importer:
                     certificates = [ForeignCertificate(f"{key} is a certificate of Google's")]
         if not certificates:
             return None
-        source = ingress.tls[0][2] if ingress.tls else Source(ingress.document)
-        return Listener(source, 443, "HTTPS", certificates=tuple(certificates), gateway=gateway)
+        source = ingress.tls[0][2] if ingress.tls else SourceRef(ingress.document)
+        return ImportedListener(source, 443, "HTTPS", certificates=tuple(certificates), gateway=gateway)
 
     def _redirect(self, ingress: IngressObject) -> HTTPRequestRedirectFilter | None:
         name = ingress.annotation_reader.text(FRONTEND).strip()
@@ -151,19 +151,19 @@ class _Importer:
             return None
         return self._frontends[key]
 
-    def _rule(self, ingress: IngressObject, at: PathOf, match: PathMatch, served: list[Listener]) -> Rule:
-        hops: tuple[Hop, ...] = ()
+    def _rule(self, ingress: IngressObject, at: PathOf, match: PathMatch, served: list[ImportedListener]) -> ImportedRule:
+        hops: tuple[ImportedHop, ...] = ()
         config = BackendConfig()
         if at.backend is not None:
-            hops = (Hop(at.source, at.backend, ingress_tls(self._inputs, at.backend)),)
+            hops = (ImportedHop(at.source, at.backend, ingress_tls(self._inputs, at.backend)),)
             config = self._configs.of(at.backend, at.source)
-        return Rule(
+        return ImportedRule(
             source=at.source,
             namespace=ingress.namespace,
             route=ingress.name,
             listeners=tuple(each.key for each in served),
             hostnames=(at.host,) if at.host else (),
-            matches=(Match(match),),
+            matches=(ImportedMatch(match),),
             filters=config.filters,
             hops=hops,
             timeouts=config.timeouts,
@@ -171,19 +171,21 @@ class _Importer:
             refused="" if served else "nothing was served",
         )
 
-    def _redirection(self, ingress: IngressObject, host: str, plain: Listener, redirect: HTTPRequestRedirectFilter) -> Rule:
-        return Rule(
+    def _redirection(
+        self, ingress: IngressObject, host: str, plain: ImportedListener, redirect: HTTPRequestRedirectFilter
+    ) -> ImportedRule:
+        return ImportedRule(
             source=ingress.annotation_reader.source(FRONTEND),
             namespace=ingress.namespace,
             route=f"{ingress.name}-https-redirect",
             listeners=(plain.key,),
             hostnames=(host,) if host else (),
-            matches=(Match(PathMatch(PathKind.SEGMENT, "/")),),
+            matches=(ImportedMatch(PathMatch(PathKind.SEGMENT, "/")),),
             filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
         )
 
 
-def _frontend(spec: Reader) -> HTTPRequestRedirectFilter | None:
+def _frontend(spec: FieldReader) -> HTTPRequestRedirectFilter | None:
     spec.cannot("sslPolicy", "versions and ciphers for clients are the gateway's own")
     redirect = spec.child("redirectToHttps")
     enabled, name = redirect.boolean("enabled"), redirect.text("responseCodeName") or "MOVED_PERMANENTLY_DEFAULT"
@@ -196,7 +198,7 @@ def _defaults(ingress: IngressObject) -> Iterator[PathOf]:
     """Yields the default backend for all hosts, and for each host that has not all paths itself."""
     if ingress.default is None:
         return
-    source = Source(ingress.document, ("spec", "defaultBackend"))
+    source = SourceRef(ingress.document, ("spec", "defaultBackend"))
     whole = {at.host for at in ingress.paths if _path(at) == PathMatch(PathKind.SEGMENT, "/")}
     for host in ("", *(host for host in ingress.hosts if host)):
         if host not in whole:

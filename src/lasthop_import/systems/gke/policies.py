@@ -9,7 +9,7 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
 from lasthop_import.model import HopTLS, MissingTrust, Name, NameKind, SystemTrust, Trust, TrustRef
 from lasthop_import.notes import Category
-from lasthop_import.reader import Reader
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.gke.kinds import AUTHZ_POLICY, BACKEND_POLICY, CLIENT_TLS, OTHER_POLICIES, TLS_POLICY
 
 
@@ -20,7 +20,7 @@ class _Target(msgspec.Struct, frozen=True):
     section: str
 
 
-class Policies:
+class GKEPolicies:
     """What policies say of Services; of several the oldest, and one for a port before one for all."""
 
     def __init__(self, inputs: Inputs) -> None:
@@ -58,7 +58,7 @@ class Policies:
         """Returns the seconds of a GCPBackendPolicy; 0: none is said."""
         return self._timeouts.get((namespace, service), 0)
 
-    def _client_tls(self, spec: Reader, document: Document) -> None:
+    def _client_tls(self, spec: FieldReader, document: Document) -> None:
         default = spec.child("default")
         mode = default.text("tlsMode") or spec.text("tlsMode") or "MutualTLS"
         uris = [each.text("uri") for where in (spec, default) for each in where.children("subjectAltNames")]
@@ -69,7 +69,7 @@ class Policies:
         for target in _targets(spec, document):
             self._mesh.setdefault(target, tls)
 
-    def _backend(self, spec: Reader, document: Document) -> None:
+    def _backend(self, spec: FieldReader, document: Document) -> None:
         default = spec.child("default")
         seconds = default.integer("timeoutSec") or 0
         for key, text in (("iap", "users had to log in at Google"), ("securityPolicy", "Cloud Armor looked at requests")):
@@ -81,7 +81,7 @@ class Policies:
                 self._timeouts.setdefault((target.namespace, target.name), seconds)
 
 
-def _targets(spec: Reader, document: Document) -> list[_Target]:
+def _targets(spec: FieldReader, document: Document) -> list[_Target]:
     readers = [*([spec.child("targetRef")] if "targetRef" in spec else []), *spec.children("targetRefs")]
     found = []
     for each in readers:
@@ -94,7 +94,7 @@ def _targets(spec: Reader, document: Document) -> list[_Target]:
     return found
 
 
-def _tls(spec: Reader, document: Document) -> HopTLS:
+def _tls(spec: FieldReader, document: Document) -> HopTLS:
     validation = spec.child("validation")
     hostname = validation.text("hostname")
     trust: list[Trust] = []

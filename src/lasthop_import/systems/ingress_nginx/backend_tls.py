@@ -16,9 +16,9 @@ from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
 from lasthop_import.model import HopTLS, MissingTrust, Name, ObjectName, TrustRef
-from lasthop_import.notes import Category, Severity
+from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.openssl import tls_options
-from lasthop_import.systems.ingress_nginx.config import Config
+from lasthop_import.systems.ingress_nginx.config import ControllerConfig
 from lasthop_import.systems.ingress_nginx.ingresses import Ingress
 
 PLAIN, TLS, GRPC, GRPC_TLS = "HTTP", "HTTPS", "GRPC", "GRPCS"
@@ -75,7 +75,7 @@ def protocol(annotations: Annotations) -> str:
     return UNKNOWN_TLS if any(word in value for word in ("HTTPS", "GRPCS", "TLS", "SSL")) else PLAIN
 
 
-def asked(inputs: Inputs, ingress: Ingress, config: Config) -> Asked:
+def asked(inputs: Inputs, ingress: Ingress, config: ControllerConfig) -> Asked:
     """Reads the proxy-ssl annotations of an Ingress."""
     annotations = ingress.annotations
     verify, name = annotations.text("proxy-ssl-verify"), annotations.text("proxy-ssl-name")
@@ -106,7 +106,7 @@ def asked(inputs: Inputs, ingress: Ingress, config: Config) -> Asked:
             f"the Secret {inputs.absence('Secret', namespace, bare)}; it is taken to have a ca.crt and no client certificate"
         )
         remedy = "Add it to the input: without a ca.crt nothing was verified, and with tls.crt it was shown to the backend."
-        annotations.note(Category.TODO, "secret-missing", text, SECRET, remedy=remedy, severity=Severity.WARNING)
+        annotations.note(Category.TODO, "secret-missing", text, SECRET, remedy=remedy, severity=NoteSeverity.WARNING)
     ssl = ProxySSL(
         owner=ingress.document.name,
         secret=ObjectName(namespace, bare),

@@ -9,7 +9,7 @@ import msgspec
 from lasthop_import.documents import Document
 from lasthop_import.ingresses import FALSE, TRUE
 from lasthop_import.inputs import Inputs
-from lasthop_import.settings import Settings
+from lasthop_import.settings import ImportSettings
 
 CONFIG_MAP: Final = "ingress-nginx-controller"
 _READ: Final = (
@@ -38,7 +38,7 @@ _ACCESS: Final = (
 )
 
 
-class Config(msgspec.Struct, frozen=True):
+class ControllerConfig(msgspec.Struct, frozen=True):
     """The controller's ConfigMap, as far as it changes what an Ingress means."""
 
     ssl_redirect: bool = True
@@ -51,11 +51,11 @@ class Config(msgspec.Struct, frozen=True):
     body_size: str = "1m"
 
 
-def read_config(inputs: Inputs, settings: Settings) -> Config:
+def read_config(inputs: Inputs, settings: ImportSettings) -> ControllerConfig:
     """Returns the controller's settings; those without an equivalent are listed one by one."""
     document = _config_map(inputs, settings)
     if document is None:
-        return Config()
+        return ControllerConfig()
     data = inputs.open(document).child("data")
     values = {key: data.text(key).strip() for key in _READ if key in data}
 
@@ -73,7 +73,7 @@ def read_config(inputs: Inputs, settings: Settings) -> Config:
     parts += ["includeSubDomains"] if boolean("hsts-include-subdomains", True) else []
     parts += ["preload"] if boolean("hsts-preload", False) else []
     code = values.get("http-redirect-code", "")
-    return Config(
+    return ControllerConfig(
         ssl_redirect=boolean("ssl-redirect", True),
         force_ssl_redirect=boolean("force-ssl-redirect", False),
         hsts="; ".join(parts) if boolean("hsts", True) else "",
@@ -84,7 +84,7 @@ def read_config(inputs: Inputs, settings: Settings) -> Config:
     )
 
 
-def _config_map(inputs: Inputs, settings: Settings) -> Document | None:
+def _config_map(inputs: Inputs, settings: ImportSettings) -> Document | None:
     named = str(settings.flags.get("ingress-nginx-configmap") or "")
     if named:
         namespace, _, name = named.rpartition("/")

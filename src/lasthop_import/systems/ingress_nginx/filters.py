@@ -19,10 +19,10 @@ from lasthop.base.api.routes import (
 from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Auth, Hop, HopTLS, Mirror
+from lasthop_import.model import Auth, HopTLS, ImportedHop, ImportedMirror
 from lasthop_import.notes import Category
 from lasthop_import.systems.ingress_nginx.ingresses import Ingress
-from lasthop_import.urls import Place, redirect_to, service_url
+from lasthop_import.urls import ServiceURL, redirect_to, service_url
 
 CORS_METHODS: Final = "GET, PUT, POST, DELETE, PATCH, OPTIONS"
 CORS_HEADERS: Final = (
@@ -139,7 +139,7 @@ def sessions(annotations: Annotations) -> SessionPersistence | None:
     return SessionPersistence("Cookie", CookieConfig(name, path, "Permanent"), absolute_timeout=f"{min(age, 99999)}s")
 
 
-def mirrors(annotations: Annotations) -> tuple[Mirror, ...]:
+def mirrors(annotations: Annotations) -> tuple[ImportedMirror, ...]:
     if "mirror-target" not in annotations:
         return ()
     url = annotations.text("mirror-target")
@@ -149,7 +149,7 @@ def mirrors(annotations: Annotations) -> tuple[Mirror, ...]:
             Category.CANNOT, "mirror-target", "only a Service, with the request's own path, can be a mirror", "mirror-target"
         )
         return ()
-    return (Mirror(_hop(annotations, "mirror-target", place)),)
+    return (ImportedMirror(_hop(annotations, "mirror-target", place)),)
 
 
 def external_auth(annotations: Annotations) -> Auth | None:
@@ -169,6 +169,6 @@ def external_auth(annotations: Annotations) -> Auth | None:
     return Auth(hop, path=place.path if place.path != "/" else "", response_headers=_listed(response_headers, _TOKEN))
 
 
-def _hop(annotations: Annotations, name: str, place: Place) -> Hop:
+def _hop(annotations: Annotations, name: str, place: ServiceURL) -> ImportedHop:
     tls = HopTLS(Level.UNVERIFIED, f"nginx never verifies the server of {name}") if place.tls else None
-    return Hop(annotations.source(name), place.backend, tls)
+    return ImportedHop(annotations.source(name), place.backend, tls)

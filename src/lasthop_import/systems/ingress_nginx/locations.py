@@ -7,41 +7,41 @@ import msgspec
 from lasthop.engine.resolve.routing.hostnames import covers
 from lasthop_import.ingresses import PathOf
 from lasthop_import.inputs import Inputs
-from lasthop_import.notes import Category, Note, Source
+from lasthop_import.notes import Category, Note, SourceRef
 from lasthop_import.systems.ingress_nginx.backend_tls import Asked, ProxySSL, asked
-from lasthop_import.systems.ingress_nginx.config import Config
+from lasthop_import.systems.ingress_nginx.config import ControllerConfig
 from lasthop_import.systems.ingress_nginx.ingresses import Ingress
 
 
-class Location(msgspec.Struct, frozen=True):
+class IngressLocation(msgspec.Struct, frozen=True):
     at: PathOf
     ingress: Ingress
     canaries: tuple[tuple[Ingress, PathOf], ...] = ()
 
 
-class Host(msgspec.Struct, frozen=True):
+class IngressHost(msgspec.Struct, frozen=True):
     name: str
     """Empty: all hosts that no other names."""
-    locations: tuple[Location, ...]
+    locations: tuple[IngressLocation, ...]
     regex: bool
     """All paths are regular expressions."""
     ssl: ProxySSL | None
     """What the whole host inherits."""
     aliases: tuple[str, ...]
-    secret: tuple[str, str, Source] | None
+    secret: tuple[str, str, SourceRef] | None
     """Namespace and name of its certificate (the name may be empty), and where that is said; None: no TLS."""
 
 
-def hosts(inputs: Inputs, ingresses: list[Ingress], config: Config) -> tuple[list[Host], dict[str, Asked]]:
+def hosts(inputs: Inputs, ingresses: list[Ingress], config: ControllerConfig) -> tuple[list[IngressHost], dict[str, Asked]]:
     """Returns every host, and what each Ingress asks of its backends, by the Ingress's path."""
     wanted = {each.document.path: asked(inputs, each, config) for each in ingresses}
     mains = [each for each in ingresses if not each.annotations.boolean("canary")]
     canaries = [each for each in ingresses if each.annotations.boolean("canary")]
-    locations: dict[str, dict[tuple[str, str], Location]] = {}
+    locations: dict[str, dict[tuple[str, str], IngressLocation]] = {}
     for ingress in mains:
         for at in (*ingress.paths, *_defaults(ingress)):
             known = locations.setdefault(at.host, {})
-            first = known.setdefault((at.path, _type(at)), Location(at, ingress))
+            first = known.setdefault((at.path, _type(at)), IngressLocation(at, ingress))
             if first.at is not at and at.source.path != ("spec", "defaultBackend"):
                 text = f"{at.host or 'the default host'}{at.path} belongs to the older {first.ingress.document.name}"
                 inputs.notes.append(Note(Category.SKIPPED, "path-taken", text, at.source))
@@ -70,18 +70,18 @@ def _defaults(ingress: Ingress) -> list[PathOf]:
     """Returns the default backend as the last path of each host, or of all hosts if there is no rule."""
     if ingress.default is None:
         return []
-    source = Source(ingress.document, ("spec", "defaultBackend"))
+    source = SourceRef(ingress.document, ("spec", "defaultBackend"))
     return [PathOf(host, "/", "Prefix", ingress.default, source) for host in ingress.hosts or ("",)]
 
 
 def _host(
     name: str,
-    found: dict[tuple[str, str], Location],
+    found: dict[tuple[str, str], IngressLocation],
     here: list[Ingress],
     wanted: dict[str, Asked],
-    config: Config,
+    config: ControllerConfig,
     taken: set[str],
-) -> Host:
+) -> IngressHost:
     regex = any(_uses_regex(each, name) for each in here)
     ssl = None
     if not config.location_only:
@@ -99,7 +99,7 @@ def _host(
                 each.annotations.note(Category.CANNOT, "server-alias", text, "server-alias")
             else:
                 aliases[alias] = None
-    return Host(name, tuple(found.values()), regex, ssl, tuple(aliases), _certificate(name, here))
+    return IngressHost(name, tuple(found.values()), regex, ssl, tuple(aliases), _certificate(name, here))
 
 
 def _uses_regex(ingress: Ingress, host: str) -> bool:
@@ -108,11 +108,11 @@ def _uses_regex(ingress: Ingress, host: str) -> bool:
     return ingress.annotations.boolean("use-regex") or rewrites
 
 
-def _certificate(host: str, here: list[Ingress]) -> tuple[str, str, Source] | None:
+def _certificate(host: str, here: list[Ingress]) -> tuple[str, str, SourceRef] | None:
     """Returns the certificate of a host: of the first `tls` that names it, or else of one that names no host."""
     for named in (True, False):
         for ingress in here:
             for number, (names, secret, _) in enumerate(ingress.tls):
                 if any(covers(each, host) for each in names) if named else not names:
-                    return ingress.namespace, secret, Source(ingress.document, ("spec", "tls", number))
+                    return ingress.namespace, secret, SourceRef(ingress.document, ("spec", "tls", number))
     return None

@@ -15,7 +15,7 @@ from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
 from lasthop_import.model import FileTrust, HopTLS, MissingTrust, Name, NameKind, ObjectName, SystemTrust, Trust, TrustRef
-from lasthop_import.notes import Category, Note, Severity
+from lasthop_import.notes import Category, Note, NoteSeverity
 from lasthop_import.systems.istio.destination_rules import ClientTLS, Effective
 from lasthop_import.systems.istio.kinds import CRL_KEYS, Mesh
 from lasthop_import.values import is_host
@@ -24,7 +24,7 @@ CA_KEYS = ("cacert", "ca.crt")
 CONFIG_MAP = "configmap://"
 
 
-class Way(NamedTuple):
+class HopContext(NamedTuple):
     """How requests reach a backend, besides its DestinationRule."""
 
     http: bool
@@ -43,7 +43,7 @@ class Way(NamedTuple):
     gateway_namespace: str
 
 
-def hop_tls(inputs: Inputs, found: Effective, way: Way, mesh: Mesh) -> HopTLS | None:
+def hop_tls(inputs: Inputs, found: Effective, way: HopContext, mesh: Mesh) -> HopTLS | None:
     """Returns the TLS of a hop."""
     tls = found.tls
     if tls is None or not tls.starts:
@@ -55,7 +55,7 @@ def hop_tls(inputs: Inputs, found: Effective, way: Way, mesh: Mesh) -> HopTLS | 
     return _verified(inputs, tls, way, mesh)
 
 
-def _without(inputs: Inputs, found: Effective, way: Way, mesh: Mesh) -> HopTLS | None:
+def _without(inputs: Inputs, found: Effective, way: HopContext, mesh: Mesh) -> HopTLS | None:
     """Returns what is to be said where the gateway starts no TLS of its own."""
     tls = found.tls
     if tls is not None and not tls.mode and _says_more(tls):
@@ -80,7 +80,7 @@ def _says_more(tls: ClientTLS) -> bool:
     return bool(tls.sni or tls.names or tls.credential or tls.ca_file or any(tls.client_files) or tls.skip)
 
 
-def _verified(inputs: Inputs, tls: ClientTLS, way: Way, mesh: Mesh) -> HopTLS:
+def _verified(inputs: Inputs, tls: ClientTLS, way: HopContext, mesh: Mesh) -> HopTLS:
     names = tuple(_name(each) for each in tls.names or (way.external_names if way.external else ()))
     base = HopTLS(
         Level.NAME,
@@ -131,12 +131,12 @@ def _verified(inputs: Inputs, tls: ClientTLS, way: Way, mesh: Mesh) -> HopTLS:
     return _but(base, Level.HOST_NAME, f"tls.mode is {tls.mode}: SNI and name are the request's Host", names=known)
 
 
-def _named(inputs: Inputs, base: HopTLS, tls: ClientTLS, way: Way, mesh: Mesh) -> HopTLS:
+def _named(inputs: Inputs, base: HopTLS, tls: ClientTLS, way: HopContext, mesh: Mesh) -> HopTLS:
     level = _level_of_names(base.names) or Level.NAME
     for each in base.names:
         if each.kind is NameKind.DNS and not is_host(each.value.lower()):
             text = f"subjectAltNames: {each.value[:100]} is neither a DNS name nor a URI, and cannot be checked"
-            inputs.notes.append(Note(Category.CANNOT, "name-not-writable", text, tls.source, severity=Severity.HIGH))
+            inputs.notes.append(Note(Category.CANNOT, "name-not-writable", text, tls.source, severity=NoteSeverity.HIGH))
     if tls.names:
         return _but(base, level, "tls.subjectAltNames are checked")
     if way.http and not tls.sni and not mesh.old:
@@ -178,7 +178,7 @@ def _level_of_names(names: tuple[Name, ...]) -> Level | None:
     return Level.URI if all(each.kind is NameKind.URI for each in names) else Level.NAME
 
 
-def _options(way: Way, mesh: Mesh) -> TLSOptions:
+def _options(way: HopContext, mesh: Mesh) -> TLSOptions:
     """Returns ALPN h2 for HTTP/2 and gRPC ports. Else none was offered, to which backends answer with HTTP/1.1."""
     alpn = (("h2",) if way.http2 else ("http/1.1",)) if way.http else ()
     return msgspec.structs.replace(mesh.options, alpn=alpn)
@@ -193,7 +193,7 @@ def _note_version(inputs: Inputs, tls: ClientTLS) -> None:
     inputs.notes.append(Note(Category.CHANGED, "version-assumed", text, tls.source, remedy=remedy))
 
 
-def _trust(inputs: Inputs, tls: ClientTLS, way: Way) -> tuple[Trust, ...]:
+def _trust(inputs: Inputs, tls: ClientTLS, way: HopContext) -> tuple[Trust, ...]:
     if tls.credential.startswith(CONFIG_MAP):
         return (_config_map(inputs, tls),)
     if not tls.credential:
@@ -229,7 +229,7 @@ def _revocation(inputs: Inputs, tls: ClientTLS, trust: tuple[Trust, ...]) -> tup
     return tuple(found)
 
 
-def _client(inputs: Inputs, tls: ClientTLS, way: Way) -> ObjectName | None:
+def _client(inputs: Inputs, tls: ClientTLS, way: HopContext) -> ObjectName | None:
     if tls.mode != "MUTUAL":
         return None
     if not tls.credential or tls.credential.startswith(CONFIG_MAP):

@@ -12,21 +12,21 @@ from lasthop.base.api.routes import (
     HTTPRouteTimeouts,
     HTTPURLRewriteFilter,
 )
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.values import cors, duration, header_edits, is_host, milliseconds, retried
 
 _CODES: Final = (301, 302, 303, 307, 308)
 _HOST: Final = ("host", ":authority")
 
 
-class Headers(NamedTuple):
+class IstioHeaders(NamedTuple):
     filters: tuple[HTTPRouteFilter, ...]
     authority: str = ""
     """The Host that a request gets."""
 
 
-def headers(reader: Reader) -> Headers:
+def headers(reader: FieldReader) -> IstioHeaders:
     """Returns the header edits of a route or destination."""
     found: list[HTTPRouteFilter] = []
     authority = ""
@@ -44,20 +44,20 @@ def headers(reader: Reader) -> Headers:
         found += written.filters
         if written.refused:
             reader.note(Category.CANNOT, "headers", f"cannot be edited: {', '.join(written.refused)[:200]}", key)
-    return Headers(tuple(found), authority)
+    return IstioHeaders(tuple(found), authority)
 
 
-class Rewrite(NamedTuple):
+class IstioRewrite(NamedTuple):
     uri: str = ""
     authority: str = ""
 
 
-def rewrite(reader: Reader) -> Rewrite:
+def rewrite(reader: FieldReader) -> IstioRewrite:
     reader.cannot("uriRegexRewrite", "paths cannot be rewritten by a regular expression; the path stays as it is")
-    return Rewrite(reader.text("uri"), reader.text("authority"))
+    return IstioRewrite(reader.text("uri"), reader.text("authority"))
 
 
-def url_rewrite(reader: Reader, wanted: Rewrite, authority: str, prefix: str | None) -> tuple[HTTPRouteFilter, ...]:
+def url_rewrite(reader: FieldReader, wanted: IstioRewrite, authority: str, prefix: str | None) -> tuple[HTTPRouteFilter, ...]:
     """Returns the rewrite of path and Host for one match, whose `prefix` is replaced; None: the whole path is."""
     hostname = bare_host(wanted.authority or authority)
     if hostname and not is_host(hostname):
@@ -70,7 +70,7 @@ def url_rewrite(reader: Reader, wanted: Rewrite, authority: str, prefix: str | N
         path = HTTPPathModifier("ReplacePrefixMatch", replace_prefix_match=wanted.uri)
         if wanted.uri.endswith("/") and not prefix.endswith("/"):
             text = f"{prefix}/x became {wanted.uri}/x, with two slashes; it becomes {wanted.uri}x now"
-            reader.note(Category.CHANGED, "rewrite-slash", text, severity=Severity.INFO)
+            reader.note(Category.CHANGED, "rewrite-slash", text, severity=NoteSeverity.INFO)
     if not hostname and path is None:
         return ()
     return (HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(hostname, path)),)
@@ -81,7 +81,7 @@ def bare_host(authority: str) -> str:
     return authority.partition(":")[0].lower()
 
 
-def redirect(reader: Reader, prefix: str | None) -> HTTPRouteFilter:
+def redirect(reader: FieldReader, prefix: str | None) -> HTTPRouteFilter:
     code = reader.integer("redirectCode") or 301
     if code not in _CODES:
         reader.note(Category.CHANGED, "redirect-code", f"{code} cannot be written; 301 is used", "redirectCode")
@@ -106,7 +106,7 @@ def redirect(reader: Reader, prefix: str | None) -> HTTPRouteFilter:
     return HTTPRouteFilter("RequestRedirect", request_redirect=found)
 
 
-def cors_filter(reader: Reader) -> tuple[HTTPRouteFilter, ...]:
+def cors_filter(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:
     """Returns the CORS filter of a `corsPolicy`."""
     origins = list(reader.texts("allowOrigin"))
     patterns = []
@@ -139,7 +139,7 @@ class Times(NamedTuple):
 NO_TIMES: Final = Times(HTTPRouteTimeouts(), None)
 
 
-def times(route: Reader) -> Times:
+def times(route: FieldReader) -> Times:
     """Returns timeouts and retries of a route."""
     request = _duration(route, "timeout")
     if "retries" not in route:
@@ -149,7 +149,7 @@ def times(route: Reader) -> Times:
         )
         note = "If you want more, write retry."
         route.ignore("retries")
-        route.note(Category.CHANGED, "retries-dropped", text, remedy=note, severity=Severity.INFO)
+        route.note(Category.CHANGED, "retries-dropped", text, remedy=note, severity=NoteSeverity.INFO)
         return Times(HTTPRouteTimeouts(request), None)
     reader = route.child("retries")
     attempts = max(0, min(reader.integer("attempts") or 0, 100))
@@ -167,7 +167,7 @@ def times(route: Reader) -> Times:
     return Times(HTTPRouteTimeouts(request, tried), HTTPRouteRetry(found.codes, attempts, backoff))
 
 
-def _duration(reader: Reader, key: str) -> str:
+def _duration(reader: FieldReader, key: str) -> str:
     text = reader.text(key)
     found = milliseconds(text) if text else None
     if text and found is None:

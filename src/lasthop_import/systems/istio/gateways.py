@@ -18,22 +18,22 @@ from lasthop_import.model import (
     ClientValidation,
     FileTrust,
     ForeignCertificate,
-    Listener,
-    Match,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
     ObjectName,
     PathKind,
     PathMatch,
-    Rule,
     SecretCertificate,
     TrustRef,
 )
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.istio.kinds import CRL_KEYS, GATEWAY, Mesh
-from lasthop_import.values import is_host
+from lasthop_import.values import is_host, is_port
 
-ROOT: Final = Match(PathMatch(PathKind.SEGMENT, "/"))
+ROOT: Final = ImportedMatch(PathMatch(PathKind.SEGMENT, "/"))
 HTTP: Final = ("HTTP", "HTTP2", "GRPC", "GRPC-WEB", "HTTP_PROXY")
 TCP: Final = ("TCP", "MONGO", "MYSQL", "REDIS")
 _FILES: Final = ("serverCertificate", "privateKey", "tlsCertificates")
@@ -49,10 +49,10 @@ _NARROWER: Final = {
 }
 
 
-class Server(msgspec.Struct, frozen=True):
+class GatewayServer(msgspec.Struct, frozen=True):
     """One host of one server."""
 
-    listener: Listener
+    listener: ImportedListener
     namespace: str
     """Whose VirtualServices may use it; empty: all."""
     redirects: bool
@@ -64,16 +64,16 @@ class GatewayOf(msgspec.Struct, frozen=True):
     selector: Mapping[str, str]
     namespace: str
     """Of its Pods."""
-    servers: tuple[Server, ...]
+    servers: tuple[GatewayServer, ...]
 
 
 class Gateways:
-    def __init__(self, found: Iterable[GatewayOf], redirects: Sequence[Rule]) -> None:
+    def __init__(self, found: Iterable[GatewayOf], redirects: Sequence[ImportedRule]) -> None:
         self._by_name = {each.document.path: each for each in found}
         self.redirects = redirects
 
     @property
-    def listeners(self) -> list[Listener]:
+    def listeners(self) -> list[ImportedListener]:
         return [server.listener for each in self._by_name.values() for server in each.servers]
 
     def find(self, reference: str, namespace: str) -> GatewayOf | None:
@@ -82,10 +82,10 @@ class Gateways:
         return self._by_name.get(f"{namespace}/{owner}" if not slash else f"{namespace if owner == '.' else owner}/{name}")
 
 
-def read_gateways(inputs: Inputs, settings: Settings, mesh: Mesh) -> Gateways:
+def read_gateways(inputs: Inputs, settings: ImportSettings, mesh: Mesh) -> Gateways:
     """Reads all Gateways, oldest first."""
     names: dict[tuple[tuple[str, str], ...], ObjectName] = {}
-    found, redirects = list[GatewayOf](), list[Rule]()
+    found, redirects = list[GatewayOf](), list[ImportedRule]()
     taken: dict[tuple[ObjectName | None, int, str], str] = {}
     for document in inputs.of(GATEWAY):
         spec = inputs.open(document).child("spec")
@@ -94,7 +94,7 @@ def read_gateways(inputs: Inputs, settings: Settings, mesh: Mesh) -> Gateways:
         name = names.setdefault(tuple(sorted(selector.items())), own)
         if name != own:
             text = f"selects the same Pods as Gateway {name}, so that its listeners are part of that one"
-            spec.note(Category.CHANGED, "gateways-merged", text, "selector", severity=Severity.INFO)
+            spec.note(Category.CHANGED, "gateways-merged", text, "selector", severity=NoteSeverity.INFO)
         namespace = str(settings.flags.get("istio-gateway-namespace") or _pods_namespace(inputs, selector) or mesh.root)
         servers = []
         for each in spec.children("servers"):
@@ -106,8 +106,8 @@ def read_gateways(inputs: Inputs, settings: Settings, mesh: Mesh) -> Gateways:
 
 
 def _without_conflicts(
-    reader: Reader, servers: Sequence[Server], taken: dict[tuple[ObjectName | None, int, str], str]
-) -> list[Server]:
+    reader: FieldReader, servers: Sequence[GatewayServer], taken: dict[tuple[ObjectName | None, int, str], str]
+) -> list[GatewayServer]:
     """Returns the servers that the protocol of an older one, for the port or for port and host, leaves room for."""
     kept = []
     for server in servers:
@@ -119,7 +119,7 @@ def _without_conflicts(
             kept.append(server)
         else:
             text = f"port {each.port} has another protocol in an older server, which Istio uses; this one is left out"
-            reader.note(Category.CANNOT, "port-conflict", text, "port", severity=Severity.HIGH)
+            reader.note(Category.CANNOT, "port-conflict", text, "port", severity=NoteSeverity.HIGH)
     return kept
 
 
@@ -133,9 +133,9 @@ def _pods_namespace(inputs: Inputs, selector: Mapping[str, str]) -> str:
     return ""
 
 
-def _redirect(document: Document, servers: Sequence[Server]) -> Rule:
+def _redirect(document: Document, servers: Sequence[GatewayServer]) -> ImportedRule:
     redirect = HTTPRequestRedirectFilter("https", status_code=301)
-    return Rule(
+    return ImportedRule(
         source=servers[0].listener.source,
         namespace=document.namespace,
         route=f"{document.bare_name}-https-redirect",
@@ -145,7 +145,7 @@ def _redirect(document: Document, servers: Sequence[Server]) -> Rule:
     )
 
 
-def _servers(inputs: Inputs, reader: Reader, gateway: ObjectName, namespace: str) -> list[Server]:
+def _servers(inputs: Inputs, reader: FieldReader, gateway: ObjectName, namespace: str) -> list[GatewayServer]:
     port = reader.child("port")
     number, protocol = port.integer("number") or 0, port.text("protocol").upper()
     port.ignore("name", "targetPort")
@@ -157,7 +157,7 @@ def _servers(inputs: Inputs, reader: Reader, gateway: ObjectName, namespace: str
     mode = tls.text("mode", "PASSTHROUGH")
     shape = _shape(reader, tls, protocol, mode)
     hosts = reader.texts("hosts")
-    if shape is None or not 0 < number < 65536:
+    if shape is None or not is_port(number):
         if shape is not None:
             reader.note(Category.CANNOT, "no-port", "the server has no valid port.number, and is left out", "port")
         for key in (*_FILES, *_FRONT, *_NARROWER, "credentialName", "credentialNames", "caCertificates"):
@@ -184,9 +184,9 @@ def _servers(inputs: Inputs, reader: Reader, gateway: ObjectName, namespace: str
             continue
         only = reader.namespace if owner == "." else "" if owner == "*" else owner
         if kind == "TCP" and name:
-            reader.note(Category.CHANGED, "tcp-host", "a TCP listener has no hostname", "hosts", severity=Severity.INFO)
+            reader.note(Category.CHANGED, "tcp-host", "a TCP listener has no hostname", "hosts", severity=NoteSeverity.INFO)
             name = ""
-        listener = Listener(
+        listener = ImportedListener(
             source=reader.source(),
             port=number,
             protocol=kind,
@@ -197,11 +197,11 @@ def _servers(inputs: Inputs, reader: Reader, gateway: ObjectName, namespace: str
             gateway=gateway,
             routes_from=(only,) if only else (),
         )
-        servers.append(Server(listener, only, redirects and kind == "HTTP", passthrough))
+        servers.append(GatewayServer(listener, only, redirects and kind == "HTTP", passthrough))
     return servers
 
 
-def _shape(reader: Reader, tls: Reader, protocol: str, mode: str) -> tuple[str, bool] | None:
+def _shape(reader: FieldReader, tls: FieldReader, protocol: str, mode: str) -> tuple[str, bool] | None:
     """Returns the listener's protocol, and whether it passes TLS through; None if there is no such listener."""
     if protocol in HTTP:
         return ("HTTP", False)
@@ -209,7 +209,7 @@ def _shape(reader: Reader, tls: Reader, protocol: str, mode: str) -> tuple[str, 
         return ("TCP", False)
     if protocol not in ("HTTPS", "TLS", *TCP):
         text = "is none of Istio's protocols; the server is left out"
-        reader.child("port").note(Category.CANNOT, "unknown-protocol", text, "protocol", severity=Severity.HIGH)
+        reader.child("port").note(Category.CANNOT, "unknown-protocol", text, "protocol", severity=NoteSeverity.HIGH)
         return None
     if mode == "PASSTHROUGH":
         if "mode" not in tls:
@@ -219,11 +219,11 @@ def _shape(reader: Reader, tls: Reader, protocol: str, mode: str) -> tuple[str, 
     if mode in ("SIMPLE", "MUTUAL", "OPTIONAL_MUTUAL"):
         return ("HTTPS" if protocol == "HTTPS" else "TLS", False)
     text = "uses certificates of the mesh, or its SNI, and has no equivalent; the server is left out"
-    tls.note(Category.CANNOT, "mesh-listener", text, "mode", severity=Severity.HIGH)
+    tls.note(Category.CANNOT, "mesh-listener", text, "mode", severity=NoteSeverity.HIGH)
     return None
 
 
-def _certificates(inputs: Inputs, tls: Reader, namespace: str) -> tuple[Certificate, ...]:
+def _certificates(inputs: Inputs, tls: FieldReader, namespace: str) -> tuple[Certificate, ...]:
     for key, text in _FRONT.items():
         tls.cannot(key, text)
     names = [each for each in (tls.text("credentialName"), *tls.texts("credentialNames")) if each]
@@ -233,7 +233,7 @@ def _certificates(inputs: Inputs, tls: Reader, namespace: str) -> tuple[Certific
         if data is not None and "tls.crt" not in data:
             text = f"Secret {namespace}/{name} has no tls.crt and tls.key, which a listener needs"
             remedy = "Write these keys into the Secret."
-            tls.note(Category.TODO, "secret-keys", text, "credentialName", remedy=remedy, severity=Severity.WARNING)
+            tls.note(Category.TODO, "secret-keys", text, "credentialName", remedy=remedy, severity=NoteSeverity.WARNING)
         found.append(SecretCertificate(namespace, name))
     if not found:
         files = [key for key in _FILES if key in tls]
@@ -241,7 +241,7 @@ def _certificates(inputs: Inputs, tls: Reader, namespace: str) -> tuple[Certific
     return tuple(found)
 
 
-def _clients(inputs: Inputs, tls: Reader, namespace: str, mode: str) -> ClientValidation | None:
+def _clients(inputs: Inputs, tls: FieldReader, namespace: str, mode: str) -> ClientValidation | None:
     """Returns how clients are verified; a CA that is not there closes the listener."""
     if mode == "SIMPLE":
         return None

@@ -12,14 +12,14 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.routes import HTTPRouteFilter, HTTPURLRewriteFilter
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Hop, HopTLS, HostBackend, Mirror, ServiceBackend
+from lasthop_import.model import HopTLS, HostBackend, ImportedHop, ImportedMirror, ServiceBackend
 from lasthop_import.names import shortened
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.istio import filters
-from lasthop_import.systems.istio.backend_tls import Way, hop_tls
-from lasthop_import.systems.istio.destination_rules import Rules
-from lasthop_import.systems.istio.destinations import HTTP2, TLS, Destinations, Target
+from lasthop_import.systems.istio.backend_tls import HopContext, hop_tls
+from lasthop_import.systems.istio.destination_rules import DestinationRules
+from lasthop_import.systems.istio.destinations import HTTP2, TLS, Destinations, DestinationTarget
 from lasthop_import.systems.istio.gateways import GatewayOf
 from lasthop_import.systems.istio.kinds import Mesh, fqdn
 from lasthop_import.values import is_host
@@ -28,7 +28,7 @@ HTTP, STREAM, PASSTHROUGH = "http", "stream", "passthrough"
 MIRRORS = ("mirror", "mirrors", "mirrorPercent", "mirrorPercentage")
 
 
-class Place(NamedTuple):
+class RequestOrigin(NamedTuple):
     """Where requests come from."""
 
     gateway: GatewayOf
@@ -40,17 +40,17 @@ class Place(NamedTuple):
 
 
 class HopReader:
-    def __init__(self, inputs: Inputs, mesh: Mesh, rules: Rules, destinations: Destinations) -> None:
+    def __init__(self, inputs: Inputs, mesh: Mesh, rules: DestinationRules, destinations: Destinations) -> None:
         self._inputs = inputs
         self._mesh = mesh
         self._rules = rules
         self._destinations = destinations
-        self.services: dict[tuple[str, str], tuple[Source, Json]] = {}
+        self.services: dict[tuple[str, str], tuple[SourceRef, Json]] = {}
         """Services for subsets."""
 
-    def hops(self, route: Reader, at: Place) -> tuple[tuple[Hop, ...], bool]:
+    def hops(self, route: FieldReader, at: RequestOrigin) -> tuple[tuple[ImportedHop, ...], bool]:
         """Returns the hops of a route, and whether all of them are gRPC."""
-        found: list[tuple[Hop, str]] = []
+        found: list[tuple[ImportedHop, str]] = []
         entries = route.children("route")
         for each in entries:
             weight = each.integer("weight")
@@ -65,10 +65,10 @@ class HopReader:
                 found.append((msgspec.structs.replace(hop[0], weight=share, filters=steps), hop[1]))
         return tuple(hop for hop, _ in found), bool(found) and all(protocol == "grpc" for _, protocol in found)
 
-    def mirrors(self, route: Reader, at: Place) -> tuple[Mirror, ...]:
+    def mirrors(self, route: FieldReader, at: RequestOrigin) -> tuple[ImportedMirror, ...]:
         percentage = route.child("mirrorPercentage").raw("value") if "mirrorPercentage" in route else None
         old = route.raw("mirrorPercent")
-        wanted: list[tuple[Reader, object]] = []
+        wanted: list[tuple[FieldReader, object]] = []
         if "mirror" in route:
             wanted.append((route.child("mirror"), percentage if percentage is not None else old))
         for each in route.children("mirrors"):
@@ -79,12 +79,12 @@ class HopReader:
             share = 100.0 if not isinstance(value, int | float) or isinstance(value, bool) else float(value)
             if share != int(share):
                 text = f"{share} percent are mirrored as {max(1, round(share))}"
-                reader.note(Category.CHANGED, "mirror-percent", text, severity=Severity.INFO)
+                reader.note(Category.CHANGED, "mirror-percent", text, severity=NoteSeverity.INFO)
             if share > 0 and (hop := self._hop(reader, at)):
-                found.append(Mirror(hop[0], min(100, max(1, round(share)))))
+                found.append(ImportedMirror(hop[0], min(100, max(1, round(share)))))
         return tuple(found)
 
-    def _hop(self, destination: Reader, at: Place) -> tuple[Hop, str] | None:
+    def _hop(self, destination: FieldReader, at: RequestOrigin) -> tuple[ImportedHop, str] | None:
         """Returns a hop with the protocol of its port; None if the destination cannot be reached."""
         host = fqdn(destination.text("host"), destination.namespace)
         port = destination.child("port").integer("number") if "port" in destination else None
@@ -104,7 +104,9 @@ class HopReader:
                 Category.CANNOT, "subset", "a subset of a ServiceEntry has no equivalent; all of it is used", "subset"
             )
         if at.kind == PASSTHROUGH:
-            return Hop(source, backend, HopTLS(Level.PASSTHROUGH, "the server's tls.mode is PASSTHROUGH")), target.protocol
+            return ImportedHop(
+                source, backend, HopTLS(Level.PASSTHROUGH, "the server's tls.mode is PASSTHROUGH")
+            ), target.protocol
         effective = self._rules.effective(
             host, target.namespace, target.port, subset, at.gateway.namespace, self._mesh.root, at.gateway.selector
         )
@@ -112,16 +114,16 @@ class HopReader:
         h2c = (target.protocol in HTTP2 or effective.upgrade) and (tls is None or tls.level is Level.PLAINTEXT)
         if tls is None and effective.tls is None and not target.external:
             text = "plaintext; it was mesh mTLS if the Pods have a sidecar or are part of an ambient mesh"
-            self._inputs.notes.append(Note(Category.CHANGED, "mesh-perhaps", text, source, severity=Severity.INFO))
+            self._inputs.notes.append(Note(Category.CHANGED, "mesh-perhaps", text, source, severity=NoteSeverity.INFO))
         if isinstance(backend, HostBackend) and tls is not None:
             wire = "HTTP11" if tls.options.alpn == ("http/1.1",) else ""  # an XBackend has no option for ALPN
             backend = msgspec.structs.replace(backend, protocol=wire)
             tls = msgspec.structs.replace(tls, options=msgspec.structs.replace(tls.options, alpn=()))
-        return Hop(source, backend, tls, h2c=h2c, budget=effective.budget), target.protocol
+        return ImportedHop(source, backend, tls, h2c=h2c, budget=effective.budget), target.protocol
 
     # --- subsets -----------------------------------------------------------------------------------------------------
 
-    def _subset(self, destination: Reader, backend: ServiceBackend, host: str, subset: str) -> ServiceBackend:
+    def _subset(self, destination: FieldReader, backend: ServiceBackend, host: str, subset: str) -> ServiceBackend:
         """Returns the Service of a subset, and writes it if that is possible."""
         own = msgspec.structs.replace(backend, name=shortened(f"{backend.name}-{subset}"))
         service = self._inputs.find("Service", backend.namespace, backend.name)
@@ -133,7 +135,7 @@ class HopReader:
             destination.note(Category.TODO, "subset", text, "subset", remedy="Create it.")
             return own
         text = f"subset {subset} is Service {backend.namespace}/{own.name} now"
-        destination.note(Category.CHANGED, "subset", text, "subset", severity=Severity.INFO)
+        destination.note(Category.CHANGED, "subset", text, "subset", severity=NoteSeverity.INFO)
         key = (backend.namespace, own.name)
         self.services.setdefault(key, (destination.source(), _narrowed(service.value, own.name, labels)))
         return own
@@ -152,8 +154,8 @@ def _narrowed(service: Json, name: str, labels: Mapping[str, str]) -> Json:
     }
 
 
-def _way(target: Target, at: Place, upgrade: bool) -> Way:
-    return Way(
+def _way(target: DestinationTarget, at: RequestOrigin, upgrade: bool) -> HopContext:
+    return HopContext(
         http=at.kind == HTTP,
         hosts=at.hosts,
         http2=target.protocol in HTTP2 or upgrade,

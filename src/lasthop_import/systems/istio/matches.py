@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from lasthop_import.model import Match, PathKind, PathMatch, ValueMatch
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.model import ImportedMatch, ImportedValueMatch, PathKind, PathMatch
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.values import exact_path, methods, string_prefix, value_match
 
 _NEVER: Final = {
@@ -20,7 +20,7 @@ _NEVER: Final = {
 class HTTPMatch(NamedTuple):
     """One entry of `match`, as matches for each of its methods, and where it applies."""
 
-    matches: tuple[Match, ...] = (Match(),)
+    matches: tuple[ImportedMatch, ...] = (ImportedMatch(),)
     prefix: str | None = "/"
     """The prefix that a rewrite replaces; None: the whole path."""
     authority: str = ""
@@ -30,7 +30,7 @@ class HTTPMatch(NamedTuple):
     """Empty: those of the VirtualService."""
 
 
-def read_match(reader: Reader) -> HTTPMatch | None:
+def read_match(reader: FieldReader) -> HTTPMatch | None:
     """Returns a match; None if a condition of it cannot be written, which is listed."""
     reader.ignore("name", "statPrefix")
     problems = [text for key, text in _NEVER.items() if key in reader]
@@ -46,7 +46,7 @@ def read_match(reader: Reader) -> HTTPMatch | None:
         problems.append("an authority other than an exact one")
     if verbs is None:
         problems.append("methods by a pattern")
-    values: dict[str, list[ValueMatch]] = {}
+    values: dict[str, list[ImportedValueMatch]] = {}
     for key in ("headers", "queryParams"):
         values[key] = []
         for name, condition in sorted(reader.mapping(key).items()):
@@ -58,15 +58,15 @@ def read_match(reader: Reader) -> HTTPMatch | None:
     port, gateways = reader.integer("port") or 0, reader.texts("gateways")
     if problems or verbs is None:
         text = f"the match is left out, because it has {', and '.join(problems)}, for which there is no equivalent"
-        reader.note(Category.CANNOT, "match-left-out", text, severity=Severity.HIGH)
+        reader.note(Category.CANNOT, "match-left-out", text, severity=NoteSeverity.HIGH)
         return None
     headers, query = tuple(values["headers"]), tuple(values["queryParams"])
-    matches = tuple(Match(path, headers, query, method) for method in verbs or ("",))
+    matches = tuple(ImportedMatch(path, headers, query, method) for method in verbs or ("",))
     host = authority[1].rpartition(":")[0] or authority[1] if authority else ""
     return HTTPMatch(matches, prefix, host.lower(), port, scheme[1].lower() if scheme else "", gateways)
 
 
-def _string(reader: Reader, key: str) -> tuple[str, str] | None:
+def _string(reader: FieldReader, key: str) -> tuple[str, str] | None:
     """Returns kind and value of a StringMatch; None if there is none."""
     if key not in reader:
         reader.ignore(key)
@@ -95,7 +95,7 @@ def _methods(found: tuple[str, str] | None) -> tuple[str, ...] | None:
     return methods(value, regex=kind == "regex") if kind in ("exact", "regex") else None
 
 
-def _value(name: str, condition: Any) -> ValueMatch | None:
+def _value(name: str, condition: Any) -> ImportedValueMatch | None:
     if not isinstance(condition, dict) or not all(isinstance(each, str) for each in condition.values()):
         return None
     if not condition:

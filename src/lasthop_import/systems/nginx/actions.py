@@ -15,9 +15,9 @@ from lasthop.base.api.routes import (
     HTTPURLRewriteFilter,
     SessionPersistence,
 )
-from lasthop_import.model import Hop, Match, PathMatch, ValueMatch
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.model import ImportedHop, ImportedMatch, ImportedValueMatch, PathMatch
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.nginx.paths import rewritten
 from lasthop_import.values import header_edits, value_match
 
@@ -28,37 +28,37 @@ _REDIRECT: Final = re.compile(
 CODES: Final = (301, 302, 303, 307, 308)
 
 
-class Outcome(NamedTuple):
+class ActionOutcome(NamedTuple):
     """What is done with the requests of a route."""
 
-    hops: tuple[Hop, ...] = ()
+    hops: tuple[ImportedHop, ...] = ()
     filters: tuple[HTTPRouteFilter, ...] = ()
     grpc: bool = False
     persistence: SessionPersistence | None = None
 
 
-class Found(NamedTuple):
-    hop: Hop
+class ActionHop(NamedTuple):
+    hop: ImportedHop
     grpc: bool
     persistence: SessionPersistence | None
 
 
-Lookup = Callable[[str, Reader, str], Found | None]
+Lookup = Callable[[str, FieldReader, str], ActionHop | None]
 """Returns the hop to an upstream by name, and lists a name that there is not: (name, reader, key)."""
 
 
-def outcome(route: Reader, path: PathMatch, lookup: Lookup) -> Outcome:
+def outcome(route: FieldReader, path: PathMatch, lookup: Lookup) -> ActionOutcome:
     """Returns what `action` or `splits` of a route, or of one of its matches, do."""
     splits = route.children("splits")
     if not splits:
         return _action(route.child("action"), path, lookup)
-    hops: list[Hop] = []
+    hops: list[ImportedHop] = []
     grpc, rewrites = False, set[HTTPRouteFilter]()
     found = [(_weight(each), _action(each.child("action"), path, lookup), each) for each in splits]
     for weight, one, each in found:
         if not one.hops:
             text = f"a share of {weight} that is not passed to an upstream is left out"
-            each.note(Category.CANNOT, "split-without-upstream", text, None, severity=Severity.HIGH)
+            each.note(Category.CANNOT, "split-without-upstream", text, None, severity=NoteSeverity.HIGH)
             continue
         rewrites |= {one for one in one.filters if one.type == "URLRewrite"} or {HTTPRouteFilter("")}
         rest = tuple(one for one in one.filters if one.type != "URLRewrite")
@@ -67,37 +67,41 @@ def outcome(route: Reader, path: PathMatch, lookup: Lookup) -> Outcome:
     shared = tuple(each for each in rewrites if each.type) if len(rewrites) == 1 else ()
     if len(rewrites) > 1:
         text = "each share rewrites the path in its own way, which cannot be written; none does now"
-        route.note(Category.CANNOT, "rewrites-of-splits", text, "splits", severity=Severity.HIGH)
-    return Outcome(tuple(hops), shared, grpc, next((one.persistence for _, one, _ in found if one.persistence), None))
+        route.note(Category.CANNOT, "rewrites-of-splits", text, "splits", severity=NoteSeverity.HIGH)
+    return ActionOutcome(tuple(hops), shared, grpc, next((one.persistence for _, one, _ in found if one.persistence), None))
 
 
-def _weight(split: Reader) -> int:
+def _weight(split: FieldReader) -> int:
     return max(0, split.integer("weight", 0) or 0)
 
 
-def _action(action: Reader, path: PathMatch, lookup: Lookup) -> Outcome:
+def _action(action: FieldReader, path: PathMatch, lookup: Lookup) -> ActionOutcome:
     if "redirect" in action:
-        return Outcome(filters=_redirect(action.child("redirect")))
+        return ActionOutcome(filters=_redirect(action.child("redirect")))
     if "return" in action:
         text = "a fixed answer cannot be written; these requests get 500"
-        action.note(Category.CANNOT, "return", text, "return", severity=Severity.HIGH)
-        return Outcome()
+        action.note(Category.CANNOT, "return", text, "return", severity=NoteSeverity.HIGH)
+        return ActionOutcome()
     if "proxy" in action:
         proxy = action.child("proxy")
         return _passed(lookup(proxy.text("upstream"), proxy, "upstream"), _proxy_filters(proxy, path))
     return _passed(lookup(action.text("pass"), action, "pass"), ())
 
 
-def _passed(found: Found | None, filters: tuple[HTTPRouteFilter, ...]) -> Outcome:
-    return Outcome(filters=filters) if found is None else Outcome((found.hop,), filters, found.grpc, found.persistence)
+def _passed(found: ActionHop | None, filters: tuple[HTTPRouteFilter, ...]) -> ActionOutcome:
+    return (
+        ActionOutcome(filters=filters)
+        if found is None
+        else ActionOutcome((found.hop,), filters, found.grpc, found.persistence)
+    )
 
 
-def _redirect(reader: Reader) -> tuple[HTTPRouteFilter, ...]:
+def _redirect(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:
     url, code = reader.text("url"), reader.integer("code", 301)
     found = _REDIRECT.fullmatch(url)
     if found is None or (found["tail"] and found["path"]):
         text = "the address has variables or a query that cannot be written; these requests get 500"
-        reader.note(Category.CANNOT, "redirect", text, "url", severity=Severity.HIGH)
+        reader.note(Category.CANNOT, "redirect", text, "url", severity=NoteSeverity.HIGH)
         return ()
     if code not in CODES:
         reader.note(Category.CANNOT, "redirect-code", f"{code} cannot be written; it is 302 now", "code")
@@ -112,10 +116,10 @@ def _redirect(reader: Reader) -> tuple[HTTPRouteFilter, ...]:
     )
 
 
-def _proxy_filters(proxy: Reader, path: PathMatch) -> tuple[HTTPRouteFilter, ...]:
+def _proxy_filters(proxy: FieldReader, path: PathMatch) -> tuple[HTTPRouteFilter, ...]:
     found = rewritten(path, proxy.text("rewritePath"))
     if found.lost:
-        proxy.note(Category.CANNOT, "rewrite-dropped", found.lost, "rewritePath", severity=Severity.HIGH)
+        proxy.note(Category.CANNOT, "rewrite-dropped", found.lost, "rewritePath", severity=NoteSeverity.HIGH)
     if found.changed:
         proxy.note(Category.CHANGED, "rewrite-slash", found.changed, "rewritePath")
     requests, responses = proxy.child("requestHeaders"), proxy.child("responseHeaders")
@@ -136,7 +140,7 @@ def _proxy_filters(proxy: Reader, path: PathMatch) -> tuple[HTTPRouteFilter, ...
     return (*edits.filters, *answers.filters, *rewrites)
 
 
-def _headers(reader: Reader, key: str) -> dict[str, str]:
+def _headers(reader: FieldReader, key: str) -> dict[str, str]:
     """Returns headers by name; those with nginx's variables are listed and left out."""
     found = {}
     for each in reader.children(key):
@@ -152,15 +156,15 @@ def _headers(reader: Reader, key: str) -> dict[str, str]:
 # --- conditions ------------------------------------------------------------------------------------------------------
 
 
-class Conditions(NamedTuple):
-    match: Match
+class MatchConditions(NamedTuple):
+    match: ImportedMatch
     refused: str = ""
 
 
-def conditions(route: Reader, path: PathMatch) -> Conditions:
+def conditions(route: FieldReader, path: PathMatch) -> MatchConditions:
     """Returns the conditions of a match, all of which must hold."""
-    headers: list[ValueMatch] = []
-    query: list[ValueMatch] = []
+    headers: list[ImportedValueMatch] = []
+    query: list[ImportedValueMatch] = []
     method, refused = "", ""
     for each in route.children("conditions"):
         header, cookie, argument = each.text("header"), each.text("cookie"), each.text("argument")
@@ -177,11 +181,11 @@ def conditions(route: Reader, path: PathMatch) -> Conditions:
             (headers if header else query).extend([found] if found else [])
         else:
             pattern = _pattern(value)
-            headers.append(ValueMatch("Cookie", rf"(?:.*;\s*)?{re.escape(cookie)}=(?:{pattern})(?:;.*)?", regex=True))
-    return Conditions(Match(path, tuple(headers), tuple(query), method), refused)
+            headers.append(ImportedValueMatch("Cookie", rf"(?:.*;\s*)?{re.escape(cookie)}=(?:{pattern})(?:;.*)?", regex=True))
+    return MatchConditions(ImportedMatch(path, tuple(headers), tuple(query), method), refused)
 
 
-def _value(name: str, value: str) -> ValueMatch | None:
+def _value(name: str, value: str) -> ImportedValueMatch | None:
     """Returns a match by value. nginx compares texts without regard to case."""
     if value.startswith("~") or value.lower() != value.upper():
         return value_match(name, "regex", _pattern(value))

@@ -12,10 +12,10 @@ import msgspec
 from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.levels import Level
 from lasthop_import.model import HopTLS, Name, TrustRef
-from lasthop_import.systems.nginx.policies import Egress, Policies
+from lasthop_import.systems.nginx.policies import Egress, NginxPolicies
 
 
-def hop_tls(enabled: bool, grpc: bool, server: Policies, own: Policies, switch: str, meant: bool) -> HopTLS | None:
+def hop_tls(enabled: bool, grpc: bool, server: NginxPolicies, own: NginxPolicies, switch: str, meant: bool) -> HopTLS | None:
     """Returns the TLS of a hop. `own`: the policies of the location; `switch`: the field that switches TLS on; `meant`: an
     egressMTLS of the server must mean this hop, because no other has TLS either."""
     egress = own.egress or server.egress

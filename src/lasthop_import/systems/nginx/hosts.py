@@ -7,14 +7,14 @@ from typing import Final
 from lasthop_import.documents import Document
 from lasthop_import.ingresses import annotations_of
 from lasthop_import.inputs import Inputs
-from lasthop_import.settings import Settings
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.nginx.kinds import TRANSPORT_SERVER, VIRTUAL_SERVER
 
 MERGEABLE: Final = "nginx.org/mergeable-ingress-type"
 
 
 class Hosts:
-    def __init__(self, inputs: Inputs, settings: Settings, ingresses: list[Document]) -> None:
+    def __init__(self, inputs: Inputs, settings: ImportSettings, ingresses: list[Document]) -> None:
         self._inputs = inputs
         self._classes = settings.ingress_classes
         self._owners: dict[str, Document] = {}

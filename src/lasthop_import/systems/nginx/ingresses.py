@@ -22,25 +22,25 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     Certificate,
     ForeignCertificate,
-    Hop,
-    Listener,
+    ImportedHop,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
     ListenerKey,
-    Match,
     PathKind,
     PathMatch,
     RouteKind,
-    Rule,
     SecretCertificate,
 )
-from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.systems.nginx.annotations import EVERYWHERE, list_unsupported
 from lasthop_import.systems.nginx.backend_tls import hop_tls
 from lasthop_import.systems.nginx.hosts import MERGEABLE, Hosts
 from lasthop_import.systems.nginx.paths import regex, rewritten
-from lasthop_import.systems.nginx.policies import Policies, PolicyBook, hsts
+from lasthop_import.systems.nginx.policies import NginxPolicies, PolicyBook, hsts
 from lasthop_import.systems.nginx.upstreams import cookie
 from lasthop_import.systems.nginx.virtual_servers import ROOT, WILDCARD
-from lasthop_import.values import header_edits
+from lasthop_import.values import header_edits, is_port
 
 PREFIX: Final = "nginx.org"
 OWN_PREFIXES: Final = ("nginx.org/", "nginx.com/", "appprotect.f5.com/", "appprotectdos.f5.com/")
@@ -53,7 +53,7 @@ class _Ingress(msgspec.Struct, frozen=True):
 
     found: IngressObject
     annotations: Annotations
-    policies: Policies
+    policies: NginxPolicies
     ssl: frozenset[str]
     grpc: frozenset[str]
     rewrites: dict[str, str]
@@ -65,8 +65,8 @@ class Ingresses:
         self._inputs = inputs
         self._policies = policies
         self._hosts = hosts
-        self.listeners: list[Listener] = []
-        self.rules: list[Rule] = []
+        self.listeners: list[ImportedListener] = []
+        self.rules: list[ImportedRule] = []
 
     def read(self, documents: list[Document]) -> None:
         read = [self._ingress(document) for document in documents]
@@ -124,26 +124,26 @@ class Ingresses:
             owner = self._hosts.owner(host)
             if owner is not None and owner is not found.document:
                 text = f"{host} belongs to the older {owner.name}"
-                self._inputs.notes.append(Note(Category.SKIPPED, "host-taken", text, Source(found.document)))
+                self._inputs.notes.append(Note(Category.SKIPPED, "host-taken", text, SourceRef(found.document)))
                 continue
             own = [(server, at) for at in found.paths if at.host == host]
             if master:
                 own = [(minion, at) for minion in minions for at in minion.found.paths if at.host == host]
             if found.default is not None and not any(at.path == "/" for _, at in own):
-                source = Source(found.document, ("spec", "defaultBackend"))
+                source = SourceRef(found.document, ("spec", "defaultBackend"))
                 own.append((server, PathOf(host, "/", "Prefix", found.default, source)))
             self._host(server, host, own, master)
 
     def _host(self, server: _Ingress, host: str, paths: list[tuple[_Ingress, PathOf]], master: bool) -> None:
-        source = Source(server.found.document)
+        source = SourceRef(server.found.document)
         secure = self._secure(server, host)
-        plain = [Listener(source, port, "HTTP") for port in _ports(server.annotations, "listen-ports", 80)]
+        plain = [ImportedListener(source, port, "HTTP") for port in _ports(server.annotations, "listen-ports", 80)]
         redirects = bool(secure) and self._redirects(server.annotations)
         self.listeners += [*plain, *secure]
         listeners = tuple(each.key for each in (*(() if redirects else plain), *secure))
         names = (host,) if host else ()
         shared = self._shared(server, bool(secure))
-        taken: dict[tuple[PathKind, str], Source] = {}
+        taken: dict[tuple[PathKind, str], SourceRef] = {}
         for ingress, at in paths:
             match = _path(ingress.annotations, at)
             if first := taken.get((match.kind, match.value)):
@@ -159,7 +159,7 @@ class Ingresses:
             code = server.annotations.number("http-redirect-code", 301)
             redirect = HTTPRequestRedirectFilter("https", status_code=code if code in (301, 302, 307, 308) else 301)
             self.rules.append(
-                Rule(
+                ImportedRule(
                     source=source,
                     namespace=server.found.namespace,
                     route=f"{server.found.name}-https-redirect",
@@ -170,7 +170,7 @@ class Ingresses:
                 )
             )
 
-    def _secure(self, server: _Ingress, host: str) -> list[Listener]:
+    def _secure(self, server: _Ingress, host: str) -> list[ImportedListener]:
         for hosts, secret, source in server.found.tls:
             if host in hosts:
                 certificate: Certificate = (
@@ -178,7 +178,7 @@ class Ingresses:
                 )
                 ports = _ports(server.annotations, "listen-ports-ssl", 443)
                 clients = server.policies.clients
-                return [Listener(source, port, "HTTPS", host, (certificate,), clients=clients) for port in ports]
+                return [ImportedListener(source, port, "HTTPS", host, (certificate,), clients=clients) for port in ports]
         if server.policies.clients:
             text = "verifies clients, but the host has no TLS, so nobody was verified"
             server.annotations.note(Category.ACCESS_CONTROL, "client-validation-without-tls", text, "policies")
@@ -208,20 +208,20 @@ class Ingresses:
         path = HTTPPathModifier("ReplaceFullPath", replace_full_path=root)
         redirect = HTTPRequestRedirectFilter(path=path, status_code=302)
         self.rules.append(
-            Rule(
+            ImportedRule(
                 source=server.annotations.source("app-root"),
                 namespace=server.found.namespace,
                 route=server.found.name,
                 listeners=listeners,
                 hostnames=names,
-                matches=(Match(PathMatch(PathKind.EXACT, "/")),),
+                matches=(ImportedMatch(PathMatch(PathKind.EXACT, "/")),),
                 filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
             )
         )
 
     # --- paths -------------------------------------------------------------------------------------------------------
 
-    def _rule(self, ingress: _Ingress, at: PathOf, match: PathMatch, server: _Ingress, master: bool) -> Rule:
+    def _rule(self, ingress: _Ingress, at: PathOf, match: PathMatch, server: _Ingress, master: bool) -> ImportedRule:
         service = at.backend.name if at.backend else ""
         grpc = service in ingress.grpc
         filters = [*(ingress.policies.filters if master else ()), *_headers(ingress.annotations)]
@@ -229,24 +229,24 @@ class Ingresses:
         found = rewritten(match, target)
         name = "rewrites" if service in ingress.rewrites else "rewrite-target"
         if found.lost:
-            ingress.annotations.note(Category.CANNOT, "rewrite-dropped", found.lost, name, severity=Severity.HIGH)
+            ingress.annotations.note(Category.CANNOT, "rewrite-dropped", found.lost, name, severity=NoteSeverity.HIGH)
         if found.changed:
             ingress.annotations.note(Category.CHANGED, "rewrite-slash", found.changed, name)
         if found.modifier:
             filters.append(HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(path=found.modifier)))
-        hops: tuple[Hop, ...] = ()
+        hops: tuple[ImportedHop, ...] = ()
         if at.backend is not None:
-            own = ingress.policies if master else Policies()
+            own = ingress.policies if master else NginxPolicies()
             meant = not ingress.ssl and not server.ssl
             tls = hop_tls(service in ingress.ssl, grpc, server.policies, own, "nginx.org/ssl-services", meant)
-            hops = (Hop(at.source, at.backend, tls, h2c=grpc and tls is None),)
-        return Rule(
+            hops = (ImportedHop(at.source, at.backend, tls, h2c=grpc and tls is None),)
+        return ImportedRule(
             source=at.source,
             namespace=ingress.found.namespace,
             route=ingress.found.name,
             listeners=(),
             kind=RouteKind.GRPC if grpc else RouteKind.HTTP,
-            matches=(Match(match),),
+            matches=(ImportedMatch(match),),
             filters=joined(filters),
             hops=hops,
             auth=(ingress.policies.auth or server.policies.auth) if hops else None,
@@ -270,7 +270,7 @@ def _split(text: str) -> list[str]:
 
 def _ports(annotations: Annotations, name: str, usual: int) -> list[int]:
     found = [int(each) for each in _split(annotations.text(name)) if each.isascii() and each.isdigit()]
-    return sorted({each for each in found if 0 < each < 65536}) or [usual]
+    return sorted({each for each in found if is_port(each)}) or [usual]
 
 
 def _headers(annotations: Annotations) -> Iterator[HTTPRouteFilter]:

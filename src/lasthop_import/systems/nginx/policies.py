@@ -16,10 +16,20 @@ from lasthop_import.documents import Document
 from lasthop_import.filters import joined
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Auth, ClientValidation, FileTrust, Hop, HopTLS, Name, ObjectName, ServiceBackend, TrustRef
-from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.model import (
+    Auth,
+    ClientValidation,
+    FileTrust,
+    HopTLS,
+    ImportedHop,
+    Name,
+    ObjectName,
+    ServiceBackend,
+    TrustRef,
+)
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.openssl import tls_options
-from lasthop_import.reader import Reader
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.nginx.kinds import POLICY
 from lasthop_import.values import cors
 
@@ -50,7 +60,7 @@ class Egress(msgspec.Struct, frozen=True):
     options: TLSOptions
 
 
-class Policies(msgspec.Struct, frozen=True):
+class NginxPolicies(msgspec.Struct, frozen=True):
     """What the policies of one context come to; of each type the first counts."""
 
     egress: Egress | None = None
@@ -64,23 +74,23 @@ class Policies(msgspec.Struct, frozen=True):
 class PolicyBook:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
-        self._read: dict[tuple[str, str], Policies] = {}
+        self._read: dict[tuple[str, str], NginxPolicies] = {}
         for document in inputs.of(POLICY):
             self._read[document.namespace, document.bare_name] = self._policy(document)
 
-    def together(self, references: Iterable[tuple[str, str, Source]]) -> Policies:
+    def together(self, references: Iterable[tuple[str, str, SourceRef]]) -> NginxPolicies:
         """Returns what some policies come to: (namespace, name, where it is named)."""
-        found = Policies()
+        found = NginxPolicies()
         for namespace, name, source in references:
             one = self._read.get((namespace, name))
             if one is None:
                 text = f"Policy {namespace}/{name} is not in the input; whether it restricts access or verifies is not known"
                 self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "policy-missing", text, source))
-                one = Policies(broken=f"Policy {namespace}/{name} is missing")
+                one = NginxPolicies(broken=f"Policy {namespace}/{name} is missing")
             if found.egress and one.egress:
                 text = f"a second egressMTLS in the same place was ignored; {found.egress.policy} is in force"
                 self._inputs.notes.append(Note(Category.CHANGED, "second-egress-ignored", text, source))
-            found = Policies(
+            found = NginxPolicies(
                 egress=found.egress or one.egress,
                 broken=found.broken or one.broken,
                 clients=found.clients or one.clients,
@@ -89,13 +99,13 @@ class PolicyBook:
             )
         return found
 
-    def _policy(self, document: Document) -> Policies:
+    def _policy(self, document: Document) -> NginxPolicies:
         spec = self._inputs.open(document).child("spec")
         spec.ignore("ingressClassName")
         for key, text in ACCESS_CONTROL.items():
             spec.access_control(key, text)
         spec.cannot("cache", "responses are not cached")
-        found = Policies()
+        found = NginxPolicies()
         if "egressMTLS" in spec:
             egress, broken = self._egress(spec.child("egressMTLS"), document)
             found = msgspec.structs.replace(found, egress=egress, broken=broken)
@@ -111,7 +121,7 @@ class PolicyBook:
 
     # --- egressMTLS --------------------------------------------------------------------------------------------------
 
-    def _egress(self, reader: Reader, document: Document) -> tuple[Egress, str]:
+    def _egress(self, reader: FieldReader, document: Document) -> tuple[Egress, str]:
         namespace = document.namespace
         verify, trusted, own = reader.boolean("verifyServer"), reader.text("trustedCertSecret"), reader.text("tlsSecret")
         protocols, ciphers = reader.text("protocols"), reader.text("ciphers")
@@ -123,11 +133,11 @@ class PolicyBook:
         if tls_options(protocols or PROTOCOLS, "").old_versions:
             said = "" if protocols else ", as always if protocols is not set"
             text = f"TLS 1.0 and 1.1 were offered to backends{said}; they are not any more"
-            reader.note(Category.TIGHTENED, "tls-1.0-gone", text, "protocols", severity=Severity.WARNING)
+            reader.note(Category.TIGHTENED, "tls-1.0-gone", text, "protocols", severity=NoteSeverity.WARNING)
         depth = reader.integer("verifyDepth", 1)
         if verify:
             text = f"chains of more than {depth} intermediate certificate(s) were refused; their length is not limited now"
-            reader.note(Category.LOOSENED, "depth-dropped", text, "verifyDepth", severity=Severity.WARNING)
+            reader.note(Category.LOOSENED, "depth-dropped", text, "verifyDepth", severity=NoteSeverity.WARNING)
         broken = ""
         if verify and not trusted:
             broken = f"{document.name} has verifyServer without trustedCertSecret, so it is invalid"
@@ -142,13 +152,13 @@ class PolicyBook:
         egress = Egress(document.name, verify, name, reader.boolean("serverName"), ca, client, options)
         return egress, broken
 
-    def _problem(self, reader: Reader, key: str, namespace: str, name: str, kind: str, keys: tuple[str, ...]) -> str:
+    def _problem(self, reader: FieldReader, key: str, namespace: str, name: str, kind: str, keys: tuple[str, ...]) -> str:
         """Returns why the controller refuses a Secret. One that is not in the input is taken to be right."""
         data, found = self._inputs.data("Secret", namespace, name), self._inputs.find("Secret", namespace, name)
         if data is None or found is None:
             text = f"the Secret {self._inputs.absence('Secret', namespace, name)}; it is taken to be of type {kind}"
             remedy = "Add it to the input: if it were missing or of another type, the controller would answer 500."
-            reader.note(Category.TODO, "secret-missing", text, key, remedy=remedy, severity=Severity.WARNING)
+            reader.note(Category.TODO, "secret-missing", text, key, remedy=remedy, severity=NoteSeverity.WARNING)
             return ""
         actual = found.value.get("type") or "Opaque"
         if actual != kind:
@@ -158,21 +168,21 @@ class PolicyBook:
 
     # --- the others --------------------------------------------------------------------------------------------------
 
-    def _clients(self, reader: Reader, document: Document) -> ClientValidation | None:
+    def _clients(self, reader: FieldReader, document: Document) -> ClientValidation | None:
         secret, mode = reader.text("clientCertSecret"), reader.text("verifyClient", "on")
         depth = reader.integer("verifyDepth", 1)
         file = reader.text("crlFileName")
         if not secret or mode == "off":
             return None
         text = f"chains of more than {depth} intermediate certificate(s) were refused; their length is not limited now"
-        reader.note(Category.LOOSENED, "depth-dropped", text, "verifyDepth", severity=Severity.WARNING)
+        reader.note(Category.LOOSENED, "depth-dropped", text, "verifyDepth", severity=NoteSeverity.WARNING)
         if mode != "on":
             text = f"{mode}: clients without a valid certificate are let in, and the backend is not told which they are"
             reader.note(Category.CHANGED, "client-validation-optional", text, "verifyClient")
         revocation = (FileTrust(file),) if file else ()
         return ClientValidation((TrustRef("Secret", document.namespace, secret),), mode != "on", revocation)
 
-    def _auth(self, reader: Reader, document: Document) -> Auth | None:
+    def _auth(self, reader: FieldReader, document: Document) -> Auth | None:
         service, ports = reader.text("authServiceName"), reader.raw("authServicePorts")
         uri, encrypted, verify = reader.text("authURI"), reader.boolean("sslEnabled"), reader.boolean("sslVerify")
         trusted, sni = reader.text("trustedCertSecret"), reader.text("sniName")
@@ -201,10 +211,10 @@ class PolicyBook:
         if path:
             text = f"the server was asked for {path}; now that is put before the request's own path"
             reader.note(Category.CHANGED, "auth-path", text, "authURI", remedy="Let the server accept all paths below it.")
-        return Auth(Hop(reader.source(), backend, tls), path=path)
+        return Auth(ImportedHop(reader.source(), backend, tls), path=path)
 
 
-def _cors(reader: Reader) -> tuple[HTTPRouteFilter, ...]:
+def _cors(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:
     found = cors(
         reader.texts("allowOrigin"),
         reader.texts("allowMethods") or ("GET", "HEAD", "POST"),
@@ -219,7 +229,7 @@ def _cors(reader: Reader) -> tuple[HTTPRouteFilter, ...]:
     return (found.filter,) if found.filter else ()
 
 
-def _hsts(reader: Reader) -> HTTPRouteFilter:
+def _hsts(reader: FieldReader) -> HTTPRouteFilter:
     reader.ignore("behindProxy")
     return hsts(reader.integer("maxAge", 2592000) or 0, reader.boolean("includeSubDomains"), reader.boolean("preload"))
 

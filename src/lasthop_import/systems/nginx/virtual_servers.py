@@ -14,29 +14,29 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     Certificate,
     ForeignCertificate,
-    Hop,
-    Listener,
+    ImportedHop,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
     ListenerKey,
-    Match,
     PathKind,
     PathMatch,
     RouteKind,
-    Rule,
     SecretCertificate,
 )
-from lasthop_import.notes import Category, Severity, Source
+from lasthop_import.notes import Category, NoteSeverity, SourceRef
 from lasthop_import.order import order_notes
-from lasthop_import.reader import Reader
-from lasthop_import.systems.nginx.actions import CODES, Conditions, Found, conditions, outcome
+from lasthop_import.reader import FieldReader
+from lasthop_import.systems.nginx.actions import CODES, ActionHop, MatchConditions, conditions, outcome
 from lasthop_import.systems.nginx.backend_tls import hop_tls
 from lasthop_import.systems.nginx.hosts import Hosts
 from lasthop_import.systems.nginx.kinds import VIRTUAL_SERVER, VIRTUAL_SERVER_ROUTE
-from lasthop_import.systems.nginx.listeners import Listeners
+from lasthop_import.systems.nginx.listeners import CustomListeners
 from lasthop_import.systems.nginx.paths import location
-from lasthop_import.systems.nginx.policies import Policies, PolicyBook
+from lasthop_import.systems.nginx.policies import NginxPolicies, PolicyBook
 from lasthop_import.systems.nginx.upstreams import Upstream, read_upstreams
 
-ROOT: Final = Match(PathMatch(PathKind.SEGMENT, "/"))
+ROOT: Final = ImportedMatch(PathMatch(PathKind.SEGMENT, "/"))
 SNIPPETS: Final = "nginx configuration, which may restrict access"
 WILDCARD: Final = "tls has no secret, so nginx used the controller's wildcard certificate"
 
@@ -48,20 +48,20 @@ class _Place(msgspec.Struct, frozen=True):
     host: str
     upstreams: dict[str, Upstream]
     listeners: tuple[ListenerKey, ...]
-    server: Policies
-    inherited: Policies | None = None
+    server: NginxPolicies
+    inherited: NginxPolicies | None = None
     """Of the VirtualServer's route, for subroutes that have no policies at all."""
 
 
 class VirtualServers:
-    def __init__(self, inputs: Inputs, policies: PolicyBook, named: Listeners, hosts: Hosts) -> None:
+    def __init__(self, inputs: Inputs, policies: PolicyBook, named: CustomListeners, hosts: Hosts) -> None:
         self._inputs = inputs
         self._policies = policies
         self._named = named
         self._hosts = hosts
         self._used: set[Document] = set()
-        self.listeners: list[Listener] = []
-        self.rules: list[Rule] = []
+        self.listeners: list[ImportedListener] = []
+        self.rules: list[ImportedRule] = []
 
     def read(self) -> None:
         for document in self._inputs.of(VIRTUAL_SERVER):
@@ -83,7 +83,7 @@ class VirtualServers:
         listeners = [*([plain] if plain and not redirect else []), *([secure] if secure else [])]
         self.listeners += [each for each in (plain, secure) if each]
         place = _Place(document, host, read_upstreams(spec), tuple(each.key for each in listeners), server)
-        ranked: list[tuple[tuple[int, int], Rule]] = []
+        ranked: list[tuple[tuple[int, int], ImportedRule]] = []
         for number, route in enumerate(spec.children("routes")):
             if "route" in route or "routeSelector" in route:
                 ranked += self._delegated(route, place)
@@ -94,7 +94,7 @@ class VirtualServers:
         self.rules += rules
         if plain and redirect:
             self.rules.append(
-                Rule(
+                ImportedRule(
                     source=spec.child("tls").source("redirect"),
                     namespace=document.namespace,
                     route=f"{document.bare_name}-https-redirect",
@@ -108,14 +108,14 @@ class VirtualServers:
     # --- listeners ---------------------------------------------------------------------------------------------------
 
     def _listeners(
-        self, spec: Reader, host: str, server: Policies
-    ) -> tuple[Listener | None, Listener | None, HTTPRequestRedirectFilter | None]:
+        self, spec: FieldReader, host: str, server: NginxPolicies
+    ) -> tuple[ImportedListener | None, ImportedListener | None, HTTPRequestRedirectFilter | None]:
         """Returns the listener for HTTP, that for HTTPS, and the redirect from the one to the other."""
         given = spec.child("listener")
         custom = "listener" in spec
         http = self._named.port(given, "http", 80) if "http" in given or not custom else 0
         https = self._named.port(given, "https", 443) if "https" in given or not custom else 0
-        plain = Listener(spec.source("host"), http, "HTTP") if http else None
+        plain = ImportedListener(spec.source("host"), http, "HTTP") if http else None
         if server.clients and "tls" not in spec:
             text = "verifies clients, but the server has no TLS, so nobody was verified"
             spec.note(Category.ACCESS_CONTROL, "client-validation-without-tls", text, "policies")
@@ -126,7 +126,7 @@ class VirtualServers:
         secret = tls.text("secret")
         certificate: Certificate = SecretCertificate(spec.namespace, secret) if secret else ForeignCertificate(WILDCARD)
         tls.cannot("cert-manager", "the controller asked cert-manager for the certificate; annotate the Gateway instead")
-        secure = Listener(tls.source(), https, "HTTPS", host, (certificate,), clients=server.clients)
+        secure = ImportedListener(tls.source(), https, "HTTPS", host, (certificate,), clients=server.clients)
         redirect = tls.child("redirect")
         enabled, code = redirect.boolean("enable"), redirect.integer("code", 301)
         if redirect.text("basedOn", "scheme") != "scheme":
@@ -137,7 +137,7 @@ class VirtualServers:
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
-    def _delegated(self, route: Reader, place: _Place) -> Iterator[tuple[tuple[int, int], Rule]]:
+    def _delegated(self, route: FieldReader, place: _Place) -> Iterator[tuple[tuple[int, int], ImportedRule]]:
         """Yields the rules of the VirtualServerRoutes that a route names or selects."""
         path = route.text("path")
         _route_notes(route)
@@ -151,10 +151,10 @@ class VirtualServers:
             for each, subroute in enumerate(spec.children("subroutes")):
                 if not subroute.text("path").startswith(path) and not path.startswith(("~", "=")):
                     text = f"is not below {path}, so the controller did not use the VirtualServerRoute"
-                    subroute.note(Category.CHANGED, "subroute-elsewhere", text, "path", severity=Severity.HIGH)
+                    subroute.note(Category.CHANGED, "subroute-elsewhere", text, "path", severity=NoteSeverity.HIGH)
                 yield from self._route(subroute, below, 1000 * number + each)
 
-    def _selected(self, route: Reader, place: _Place) -> list[Document]:
+    def _selected(self, route: FieldReader, place: _Place) -> list[Document]:
         namespace, _, name = route.text("route").rpartition("/")
         namespace = namespace or place.document.namespace
         labels = route.child("routeSelector").mapping("matchLabels")
@@ -177,7 +177,7 @@ class VirtualServers:
             route.note(Category.TODO, "route-missing", text, "route", remedy="Add it to the input.")
         return found
 
-    def _route(self, route: Reader, place: _Place, number: int) -> Iterator[tuple[tuple[int, int], Rule]]:
+    def _route(self, route: FieldReader, place: _Place, number: int) -> Iterator[tuple[tuple[int, int], ImportedRule]]:
         _route_notes(route)
         at = location(route.text("path", "/"), number)
         own = self._policies.together(references(route))
@@ -185,17 +185,19 @@ class VirtualServers:
             own = place.inherited
         meant = not any(each.tls for each in place.upstreams.values())
 
-        def lookup(name: str, reader: Reader, key: str) -> Found | None:
+        def lookup(name: str, reader: FieldReader, key: str) -> ActionHop | None:
             upstream = place.upstreams.get(name)
             if upstream is None:
                 text = f"there is no upstream {name!r}, so the controller refused all of {place.document.name}"
-                reader.note(Category.CANNOT, "no-upstream", text, key, severity=Severity.HIGH)
+                reader.note(Category.CANNOT, "no-upstream", text, key, severity=NoteSeverity.HIGH)
                 return None
             tls = hop_tls(upstream.tls, upstream.grpc, place.server, own, "tls.enable", meant)
             h2c = upstream.grpc and not upstream.tls
-            return Found(Hop(reader.source(key), upstream.backend, tls, h2c=h2c), upstream.grpc, upstream.persistence)
+            return ActionHop(
+                ImportedHop(reader.source(key), upstream.backend, tls, h2c=h2c), upstream.grpc, upstream.persistence
+            )
 
-        base = Rule(
+        base = ImportedRule(
             source=route.source(),
             namespace=place.document.namespace,
             route=place.document.bare_name,
@@ -205,7 +207,7 @@ class VirtualServers:
         )
         shared = (*own.filters, *place.server.filters)
         choices = [(each, conditions(each, at.path)) for each in route.children("matches")]
-        last = (route, Conditions(Match(at.path)))
+        last = (route, MatchConditions(ImportedMatch(at.path)))
         for reader, found in (*choices, last):
             done = outcome(reader, at.path, lookup)
             passed = bool(done.hops)
@@ -226,13 +228,13 @@ class VirtualServers:
             )
 
 
-def references(reader: Reader) -> Iterable[tuple[str, str, Source]]:
+def references(reader: FieldReader) -> Iterable[tuple[str, str, SourceRef]]:
     """Yields the policies that a context names."""
     for each in reader.children("policies"):
         yield each.text("namespace") or reader.namespace, each.text("name"), each.source()
 
 
-def _common(spec: Reader) -> None:
+def _common(spec: FieldReader) -> None:
     spec.ignore("ingressClassName", "gunzip", "add-header-inherit")
     for key in ("http-snippets", "server-snippets"):
         spec.access_control(key, SNIPPETS)
@@ -240,7 +242,7 @@ def _common(spec: Reader) -> None:
     spec.cannot("externalDNS", "the controller wrote a record for external-dns; annotate the Gateway instead")
 
 
-def _route_notes(route: Reader) -> None:
+def _route_notes(route: FieldReader) -> None:
     route.ignore("add-header-inherit")
     route.access_control("location-snippets", SNIPPETS)
     route.access_control("dos", "protected against denial of service")

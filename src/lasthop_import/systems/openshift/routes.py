@@ -15,16 +15,16 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     Certificate,
     ForeignCertificate,
+    HiddenKey,
     InlineCertificate,
     InlineTrust,
     MissingTrust,
     SecretCertificate,
     ServiceBackend,
-    Withheld,
 )
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.reader import Reader
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.openshift.backend_tls import EDGE, PASSTHROUGH, REENCRYPT
 
 ROUTE: Final = Kind("Route", "route.openshift.io", ("v1",), "routes", Object)
@@ -36,23 +36,23 @@ DESTINATION_CA: Final = f"{INGRESS_PREFIX}destination-ca-certificate-secret"
 DEFAULT: Final = "the router's own wildcard certificate was used"
 
 
-class Backend(msgspec.Struct, frozen=True):
+class RouteBackend(msgspec.Struct, frozen=True):
     service: ServiceBackend
     weight: int
-    source: Source
+    source: SourceRef
 
 
 class RouteOf(msgspec.Struct, frozen=True):
     """A Route, whether it was written or made of an Ingress."""
 
     document: Document
-    reader: Reader
-    annotations: Reader
-    source: Source
+    reader: FieldReader
+    annotations: FieldReader
+    source: SourceRef
     host: str
     path: str
     exact: bool
-    backends: tuple[Backend, ...]
+    backends: tuple[RouteBackend, ...]
     termination: str
     insecure: str
     """None, Redirect or Allow."""
@@ -65,18 +65,18 @@ class RouteOf(msgspec.Struct, frozen=True):
         return self.termination in (EDGE, REENCRYPT)
 
 
-def read_routes(inputs: Inputs, settings: Settings) -> Iterator[RouteOf]:
+def read_routes(inputs: Inputs, settings: ImportSettings) -> Iterator[RouteOf]:
     """Yields all Routes that a router has admitted, or may have, oldest first."""
     for document in inputs.of(ROUTE):
         if refusal := _not_admitted(document):
             inputs.skip(document, "not-admitted", f"no router admitted it: {refusal}")
         else:
-            yield _Reading(inputs, settings).route(document)
+            yield _RouteReader(inputs, settings).route(document)
     for document in _ingresses(inputs, settings):
-        yield from _Reading(inputs, settings).ingress(document)
+        yield from _RouteReader(inputs, settings).ingress(document)
 
 
-def _ingresses(inputs: Inputs, settings: Settings) -> Iterator[Document]:
+def _ingresses(inputs: Inputs, settings: ImportSettings) -> Iterator[Document]:
     for document in ingresses_of(inputs, settings, CONTROLLER, known=(INGRESS_CLASS, "")):
         if any(str(name).startswith(INGRESS_PREFIX) for name in annotations_of(document)) or settings.ingress_classes:
             yield document
@@ -100,8 +100,8 @@ def _not_admitted(document: Document) -> str:
     return ", ".join(refusals)
 
 
-class _Reading:
-    def __init__(self, inputs: Inputs, settings: Settings) -> None:
+class _RouteReader:
+    def __init__(self, inputs: Inputs, settings: ImportSettings) -> None:
         self._inputs = inputs
         self._settings = settings
 
@@ -129,7 +129,7 @@ class _Reading:
             refused=refused,
         )
 
-    def _host(self, spec: Reader, document: Document) -> tuple[str, str]:
+    def _host(self, spec: FieldReader, document: Document) -> tuple[str, str]:
         host, subdomain = spec.text("host").lower(), spec.text("subdomain").lower()
         if not host:
             status = document.value.get("status")
@@ -146,17 +146,19 @@ class _Reading:
         spec.note(Category.TODO, "host-unknown", text, "host", remedy="Pass --domain, as apps.example.org.")
         return "", "its host is not known"
 
-    def _backends(self, spec: Reader, namespace: str, target: int | str | None) -> Iterator[Backend]:
+    def _backends(self, spec: FieldReader, namespace: str, target: int | str | None) -> Iterator[RouteBackend]:
         for reader in (spec.child("to"), *spec.children("alternateBackends")):
             kind, name, weight = reader.text("kind", "Service"), reader.text("name"), reader.integer("weight", 100)
             if kind != "Service" or not name:
                 text = f"a backend of kind {kind} cannot be carried over" if name else "names no Service"
-                reader.note(Category.CANNOT, "no-backend", text, None, severity=Severity.HIGH)
+                reader.note(Category.CANNOT, "no-backend", text, None, severity=NoteSeverity.HIGH)
                 continue
             port = self._port(reader, namespace, name, target)
-            yield Backend(ServiceBackend(namespace, name, port), max(0, 100 if weight is None else weight), reader.source())
+            yield RouteBackend(
+                ServiceBackend(namespace, name, port), max(0, 100 if weight is None else weight), reader.source()
+            )
 
-    def _port(self, reader: Reader, namespace: str, name: str, target: int | str | None) -> int | str | None:
+    def _port(self, reader: FieldReader, namespace: str, name: str, target: int | str | None) -> int | str | None:
         """Returns the Service's port: a Route names that of the Pods."""
         ports = self._inputs.ports(namespace, name)
         if target is None:
@@ -165,7 +167,7 @@ class _Reading:
             if isinstance(target, int):
                 text = f"port {target} is of the Pods; it is taken for that of Service {name}, which is not in the input"
                 remedy = "Add the Service to the input."
-                reader.note(Category.TODO, "target-port", text, None, remedy=remedy, severity=Severity.WARNING)
+                reader.note(Category.TODO, "target-port", text, None, remedy=remedy, severity=NoteSeverity.WARNING)
             return target
         found = [each for each in ports if each.name == target or each.target == target]
         if not found and isinstance(target, int):
@@ -187,7 +189,7 @@ class _Reading:
                     found |= {str(p.get("name") or "") for p in ports if isinstance(p, dict) and p.get("port") == number}
         return found
 
-    def _tls(self, spec: Reader, document: Document) -> tuple[str, str, Certificate, InlineTrust | MissingTrust | None]:
+    def _tls(self, spec: FieldReader, document: Document) -> tuple[str, str, Certificate, InlineTrust | MissingTrust | None]:
         if "tls" not in spec:
             spec.child("tls")
             return "", "Allow", ForeignCertificate(DEFAULT), None
@@ -207,7 +209,7 @@ class _Reading:
             certificate = SecretCertificate(document.namespace, external)
         elif inner.strip() and key.strip():
             whole = f"{inner.strip()}\n{chain.strip()}".strip() + "\n"
-            certificate = InlineCertificate(document.namespace, f"{document.bare_name}-tls", whole, Withheld(key))
+            certificate = InlineCertificate(document.namespace, f"{document.bare_name}-tls", whole, HiddenKey(key))
         ca: InlineTrust | None = None
         if destination.strip() and termination == REENCRYPT:
             ca = InlineTrust(destination, f"{document.name} spec.tls.destinationCACertificate")
@@ -240,7 +242,7 @@ class _Reading:
             secret = next((name for hosts, name, _ in found.tls if at.host in hosts and name), "")
             secured = bool(secret) or any(at.host in hosts or not hosts for hosts, _, _ in found.tls)
             wanted = (termination or EDGE) if secured or termination == PASSTHROUGH else termination
-            backend = [Backend(at.backend, 100, at.source)] if at.backend else []
+            backend = [RouteBackend(at.backend, 100, at.source)] if at.backend else []
             yield RouteOf(
                 document=document,
                 reader=found.reader,

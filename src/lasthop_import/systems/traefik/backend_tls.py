@@ -28,8 +28,8 @@ from lasthop_import.model import (
     Trust,
     TrustRef,
 )
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.traefik.static import Static
 
 VERSIONS: Final = {"VersionTLS10": "1.0", "VersionTLS11": "1.1", "VersionTLS12": "1.2", "VersionTLS13": "1.3"}
@@ -73,7 +73,7 @@ def default_transport(static: Static) -> Transport:
     return Transport("the default transport", static.skip_verify, trust=trust)
 
 
-def read_transport(inputs: Inputs, reader: Reader) -> Transport:
+def read_transport(inputs: Inputs, reader: FieldReader) -> Transport:
     """Reads a ServersTransport, or the `tls` of a ServersTransportTCP."""
     spec = reader.child("spec")
     for key, text in _CONNECTIONS.items():
@@ -94,7 +94,7 @@ def read_transport(inputs: Inputs, reader: Reader) -> Transport:
     return Transport(reader.document.name, skip, server_name, trust, lost, names, client, options, mesh, fault)
 
 
-def _trust(inputs: Inputs, tls: Reader) -> tuple[tuple[Trust, ...], str]:
+def _trust(inputs: Inputs, tls: FieldReader) -> tuple[tuple[Trust, ...], str]:
     """Returns the CAs, and why there is none although some are named."""
     named = [("Secret", name, "rootCAsSecrets") for name in tls.texts("rootCAsSecrets")]
     for entry in tls.children("rootCAs"):
@@ -120,7 +120,7 @@ def _trust(inputs: Inputs, tls: Reader) -> tuple[tuple[Trust, ...], str]:
     return tuple(found), "" if found else "; ".join(problems)
 
 
-def ca_of(inputs: Inputs, reader: Reader, kind: str, name: str, key: str) -> TrustRef | str:
+def ca_of(inputs: Inputs, reader: FieldReader, kind: str, name: str, key: str) -> TrustRef | str:
     """Returns where the CA is in a Secret or ConfigMap, or why Traefik finds none there. One that is not in the input is taken
     to have it: fetched or not, the policy fails closed while it does not exist."""
     namespace = reader.namespace
@@ -129,7 +129,7 @@ def ca_of(inputs: Inputs, reader: Reader, kind: str, name: str, key: str) -> Tru
         absent = inputs.absence(kind, namespace, name)
         text = f"{kind} {namespace}/{name} {absent}; it is taken to have a ca.crt"
         remedy = "Add it to the input: if it does not exist, Traefik trusted the system's CAs."
-        reader.note(Category.TODO, "secret-missing", text, key, remedy=remedy, severity=Severity.WARNING)
+        reader.note(Category.TODO, "secret-missing", text, key, remedy=remedy, severity=NoteSeverity.WARNING)
         return TrustRef(kind, namespace, name)
     for each in ("tls.ca", "ca.crt"):
         if data.get(each):
@@ -139,7 +139,7 @@ def ca_of(inputs: Inputs, reader: Reader, kind: str, name: str, key: str) -> Tru
     return f"{kind} {namespace}/{name} has neither tls.ca nor ca.crt"
 
 
-def _sans(tls: Reader) -> tuple[Name, ...]:
+def _sans(tls: FieldReader) -> tuple[Name, ...]:
     found = []
     for entry in tls.children("peerCertSANs"):
         kind, value = entry.text("type"), entry.text("value")
@@ -157,15 +157,15 @@ def _sans(tls: Reader) -> tuple[Name, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _client(tls: Reader) -> ObjectName | None:
+def _client(tls: FieldReader) -> ObjectName | None:
     secrets = tls.texts("certificatesSecrets")
     if len(secrets) > 1:
         text = "one of several client certificates was chosen by what the backend asks for; only the first is shown now"
-        tls.note(Category.CHANGED, "several-client-certificates", text, "certificatesSecrets", severity=Severity.HIGH)
+        tls.note(Category.CHANGED, "several-client-certificates", text, "certificatesSecrets", severity=NoteSeverity.HIGH)
     return ObjectName(tls.namespace, secrets[0]) if secrets else None
 
 
-def _options(tls: Reader) -> tuple[TLSOptions, str]:
+def _options(tls: FieldReader) -> tuple[TLSOptions, str]:
     """Returns versions, ciphers and ALPN, and why the whole transport is refused because of them."""
     alpn = ("http/1.1",) if tls.boolean("disableHTTP2") else ()
     lowest, highest = (_version(tls, key) for key in ("minVersion", "maxVersion"))
@@ -191,7 +191,7 @@ def _options(tls: Reader) -> tuple[TLSOptions, str]:
     return TLSOptions(minimum, maximum, suites, alpn=alpn), fault
 
 
-def _version(tls: Reader, key: str) -> str:
+def _version(tls: FieldReader, key: str) -> str:
     text = tls.text(key)
     if text and text not in VERSIONS:
         tls.note(Category.CANNOT, "tls-version", "is no version that Traefik knows, and was ignored", key)

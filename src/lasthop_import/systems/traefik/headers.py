@@ -8,7 +8,7 @@ import msgspec
 
 from lasthop.base.api.routes import HTTPRouteFilter
 from lasthop_import.notes import Category
-from lasthop_import.reader import Reader
+from lasthop_import.reader import FieldReader
 from lasthop_import.values import cors, header_edits, is_host
 
 _FLAGS: Final = {
@@ -38,7 +38,7 @@ _CANNOT: Final = {
 }
 
 
-class Headers(msgspec.Struct, frozen=True):
+class HeadersMiddleware(msgspec.Struct, frozen=True):
     requests: dict[str, str] = {}
     """Headers to set; empty: to remove."""
     responses: dict[str, str] = {}
@@ -47,9 +47,9 @@ class Headers(msgspec.Struct, frozen=True):
     host: str = ""
     cors: HTTPRouteFilter | None = None
 
-    def after(self, later: Headers) -> Headers:
+    def after(self, later: HeadersMiddleware) -> HeadersMiddleware:
         """Returns both edits, the later one after this."""
-        return Headers(
+        return HeadersMiddleware(
             {**self.requests, **later.requests},
             {**self.responses, **later.responses},
             later.transport_security or self.transport_security,
@@ -71,7 +71,7 @@ def _edited(kind: str, values: dict[str, str]) -> tuple[HTTPRouteFilter, ...]:
     return header_edits(kind, {}, replaced, [name for name, value in values.items() if not value]).filters
 
 
-def read_headers(reader: Reader) -> Headers:
+def read_headers(reader: FieldReader) -> HeadersMiddleware:
     requests, responses = reader.text_map("customRequestHeaders"), reader.text_map("customResponseHeaders")
     host = next((value for name, value in requests.items() if name.lower() == "host"), "").lower()
     requests = {name: value for name, value in requests.items() if name.lower() != "host"}
@@ -101,10 +101,10 @@ def read_headers(reader: Reader) -> Headers:
     security = "; ".join(parts)
     if forced and security:
         responses["Strict-Transport-Security"] = security
-    return Headers(requests, responses, "" if forced else security, host, _cors(reader))
+    return HeadersMiddleware(requests, responses, "" if forced else security, host, _cors(reader))
 
 
-def _cors(reader: Reader) -> HTTPRouteFilter | None:
+def _cors(reader: FieldReader) -> HTTPRouteFilter | None:
     credentials, age = reader.boolean("accessControlAllowCredentials"), reader.integer("accessControlMaxAge")
     names = ("AllowOriginList", "AllowMethods", "AllowHeaders", "ExposeHeaders")
     origins, methods, allowed, exposed = (reader.texts(f"accessControl{name}") for name in names)

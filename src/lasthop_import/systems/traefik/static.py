@@ -8,8 +8,8 @@ import msgspec
 
 from lasthop.edge.admission.yaml import parse
 from lasthop_import.inputs import Inputs
-from lasthop_import.notes import Category, Note, Severity
-from lasthop_import.settings import Flag, Settings
+from lasthop_import.notes import Category, Note, NoteSeverity
+from lasthop_import.settings import Flag, ImportSettings
 
 FLAGS: Final = (
     Flag("--traefik-static", "Traefik's static configuration (traefik.yml).", "FILE", file=True),
@@ -53,7 +53,7 @@ CONVENTION: Final = {
 }
 
 
-def read_static(inputs: Inputs, settings: Settings) -> Static:
+def read_static(inputs: Inputs, settings: ImportSettings) -> Static:
     """Returns the static configuration, as far as it is given."""
     content = settings.flags.get("traefik-static")
     value: dict[str, Any] = {}
@@ -65,13 +65,13 @@ def read_static(inputs: Inputs, settings: Settings) -> Static:
         else:
             text = "the file of --traefik-static is no YAML mapping, and is not used"
             remedy = "Give the traefik.yml of the old gateway."
-            inputs.notes.append(Note(Category.TODO, "traefik-static", text, remedy=remedy, severity=Severity.HIGH))
+            inputs.notes.append(Note(Category.TODO, "traefik-static", text, remedy=remedy, severity=NoteSeverity.HIGH))
     entry_points = _entry_points(value) or dict(CONVENTION)
     for text in settings.flags.get("traefik-entrypoint") or ():
         point = _entry_point(str(text))
         if point is None:
             message = f"{text!r} is not NAME=PORT, and is not used"
-            inputs.notes.append(Note(Category.TODO, "traefik-entrypoint", message, severity=Severity.HIGH))
+            inputs.notes.append(Note(Category.TODO, "traefik-entrypoint", message, severity=NoteSeverity.HIGH))
         else:
             entry_points[point.name] = point
     transport = _mapping(value.get("serversTransport"))
