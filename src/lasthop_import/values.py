@@ -22,12 +22,15 @@ from lasthop.base.api.routes import (
     HTTPURLRewriteFilter,
     SessionPersistence,
 )
-from lasthop_import.model import ImportedValueMatch, PathKind, PathMatch
+from lasthop_import.model import ImportedMatch, ImportedRule, ImportedValueMatch, ListenerKey, PathKind, PathMatch
+from lasthop_import.notes import SourceRef
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH")
 REQUEST_HEADERS: Final = "RequestHeaderModifier"
 RESPONSE_HEADERS: Final = "ResponseHeaderModifier"
 REDIRECT_CODES: Final = (301, 302, 303, 307, 308)
+ROOT: Final = ImportedMatch(PathMatch(PathKind.SEGMENT, "/"))
+"""Matches all requests."""
 MAX_HEADERS: Final = 16
 MAX_CORS: Final = 64
 LONGEST_MATCH: Final = 4096
@@ -194,6 +197,20 @@ def redirect(
 
 def https_redirect(code: int = 301) -> HTTPRouteFilter:
     return redirect("https", code=code)
+
+
+def https_redirect_rule(
+    source: SourceRef,
+    namespace: str,
+    route: str,
+    listeners: tuple[ListenerKey, ...],
+    hostnames: tuple[str, ...],
+    matches: tuple[ImportedMatch, ...] = (ROOT,),
+    code: int = 301,
+) -> ImportedRule:
+    """Returns the rule that sends requests without TLS to HTTPS, beside those of `route`."""
+    name = f"{route}-https-redirect"
+    return ImportedRule(source, namespace, name, listeners, hostnames, matches=matches, filters=(https_redirect(code),))
 
 
 def url_rewrite(host: str = "", path: HTTPPathModifier | None = None) -> tuple[HTTPRouteFilter, ...]:

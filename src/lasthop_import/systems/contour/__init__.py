@@ -30,7 +30,7 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     backends = ContourBackends(inputs, delegations, read_config(inputs, settings))
     proxies = ProxyReader(inputs, settings, delegations, backends)
     proxies.read()
-    ingresses = IngressReader(inputs, settings, delegations, backends)
+    ingresses = IngressReader(inputs, settings, backends)
     ingresses.read()
     return Imported(tuple((*proxies.listeners, *ingresses.listeners)), tuple((*proxies.rules, *ingresses.rules)))
 

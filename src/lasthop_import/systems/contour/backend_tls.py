@@ -115,45 +115,27 @@ class ContourBackends:
     # --- levels ------------------------------------------------------------------------------------------------------
 
     def _tls(self, reader: FieldReader, spoken: str, sni: str) -> HopTLS | None:
-        validated = "validation" in reader
         validation = reader.child("validation")
         names = tuple(dict.fromkeys(n for n in (validation.text("subjectName"), *validation.texts("subjectNames")) if n))
+        secret = validation.text("caSecret")
         base = HopTLS(
-            Level.NAME,
-            f"protocol {spoken} with validation",
+            Level.UNVERIFIED,
+            f"protocol {spoken} without validation, which accepts any certificate",
             names=tuple(map(Name, names)),
             sni=sni,
             client_certificate=self._config.client,
             shown_to_all=True,
             options=self._options(spoken),
         )
-        secret = validation.text("caSecret")
-        trust, problem = self._trust(secret, reader) if validated else ((), "")
-        base = msgspec.structs.replace(base, trust=trust)
-        if validated and not names:
-            problem = problem or "validation has no subjectName"
-        if spoken == UNKNOWN and validated and not problem:
-            text = "the Service is not in the input, and decides whether TLS was used at all; it is taken to say so"
-            reader.note(Category.TODO, "protocol-unknown", text, remedy="Add it to the input.", severity=NoteSeverity.WARNING)
-            return msgspec.structs.replace(base, why="validation, if the Service asks for TLS")
+        if "validation" in reader:
+            trust, problem = self._trust(secret, reader)
+            problem = problem or ("" if names else "validation has no subjectName")
+            return _validated(reader, spoken, msgspec.structs.replace(base, trust=trust), problem)
         if spoken == UNKNOWN:
             return _unknown()
-        if spoken not in (*TLS, *PLAIN):
-            why = f"protocol {spoken!r} is none of Contour's, so that the route was not served"
-            return HopTLS(Level.BROKEN, why, names=base.names, trust=base.trust)
         if spoken in PLAIN:
-            if not validated:
-                return None
-            why = "validation is not used without the protocol tls or h2: nothing was encrypted"
-            rest = {"believed": Level.NAME, "believed_reason": "validation-without-tls", "was_plaintext": True}
-            return msgspec.structs.replace(base, level=Level.BROKEN, why=why, **rest)
-        if not validated:
-            why = f"protocol {spoken} without validation, which accepts any certificate"
-            return msgspec.structs.replace(base, level=Level.UNVERIFIED, why=why)
-        if problem:
-            why = f"{problem}, so that the HTTPProxy was not served"
-            return msgspec.structs.replace(base, level=Level.BROKEN, why=why)
-        return base
+            return None
+        return base if spoken in TLS else _unserved(spoken, base)
 
     def _trust(self, text: str, reader: FieldReader) -> tuple[tuple[Trust, ...], str]:
         namespace = reader.namespace
@@ -173,6 +155,31 @@ class ContourBackends:
 
     def _options(self, spoken: str) -> TLSOptions:
         return msgspec.structs.replace(self._config.options, alpn=("h2",) if spoken == "h2" else ("http/1.1",))
+
+
+def _validated(reader: FieldReader, spoken: str, base: HopTLS, problem: str) -> HopTLS:
+    """Returns the TLS of a backend with `validation`; `problem`: why Contour does not serve it."""
+    named = msgspec.structs.replace(base, level=Level.NAME, why=f"protocol {spoken} with validation")
+    if spoken == UNKNOWN:
+        if problem:
+            return _unknown()
+        text = "the Service is not in the input, and decides whether TLS was used at all; it is taken to say so"
+        reader.note(Category.TODO, "protocol-unknown", text, remedy="Add it to the input.", severity=NoteSeverity.WARNING)
+        return msgspec.structs.replace(named, why="validation, if the Service asks for TLS")
+    if spoken in PLAIN:
+        why = "validation is not used without the protocol tls or h2: nothing was encrypted"
+        rest = {"believed": Level.NAME, "believed_reason": "validation-without-tls", "was_plaintext": True}
+        return msgspec.structs.replace(base, level=Level.BROKEN, why=why, **rest)
+    if spoken not in TLS:
+        return _unserved(spoken, base)
+    if problem:
+        return msgspec.structs.replace(base, level=Level.BROKEN, why=f"{problem}, so that the HTTPProxy was not served")
+    return named
+
+
+def _unserved(spoken: str, base: HopTLS) -> HopTLS:
+    why = f"protocol {spoken!r} is none of Contour's, so that the route was not served"
+    return HopTLS(Level.BROKEN, why, names=base.names, trust=base.trust)
 
 
 def _unknown() -> HopTLS:

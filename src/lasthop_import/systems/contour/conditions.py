@@ -50,14 +50,16 @@ def joined(outer: RouteConditions, entries: Sequence[FieldReader]) -> RouteCondi
 
 def _value(reader: FieldReader) -> ImportedValueMatch | None:
     """Returns the match of a header or query parameter; None for negations, which have no equivalent."""
-    name, insensitive = reader.text("name"), reader.boolean("ignoreCase")
-    kind, value = next(((each, reader.text(each)) for each in _KINDS if each in reader), ("", ""))
-    if reader.boolean("present") and not kind:
-        kind = "present"
+    name, insensitive, present = reader.text("name"), reader.boolean("ignoreCase"), reader.boolean("present")
+    written = next((each for each in _KINDS if each in reader), "")
+    kind = written or ("present" if present else "")
+    value = reader.text(written) if written else ""
     negated = any(key in reader for key in _NEGATIONS)
     reader.ignore(*_NEGATIONS, *_KINDS)
     found = value_match(name, kind, value) if kind and not negated else None
-    if found is None or not insensitive or kind == "regex":
-        return found
-    pattern = found.value if found.regex else re.escape(found.value)
-    return ImportedValueMatch(name, f"(?i){pattern}", regex=True)
+    return _without_case(found) if found is not None and insensitive and kind != "regex" else found
+
+
+def _without_case(match: ImportedValueMatch) -> ImportedValueMatch:
+    pattern = match.value if match.regex else re.escape(match.value)
+    return ImportedValueMatch(match.name, f"(?i){pattern}", regex=True)
