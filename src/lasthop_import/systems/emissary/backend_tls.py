@@ -7,6 +7,8 @@ without TLS termination"), and then Envoy uses none: what its author believes to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, VERSIONS, TLSOptions
@@ -65,16 +67,20 @@ class Contexts:
         if named is True:
             return HopTLS(Level.UNVERIFIED, "tls is true, which is TLS without any settings", options=alpn), True
         if not isinstance(named, str) or not named:
-            if spoken != "https":
-                return None, False
-            why = "the service is https:// without a TLSContext: no SNI, and any certificate is accepted"
-            return HopTLS(Level.UNVERIFIED, why, Level.CHAIN, "https-not-verified", options=alpn), True
+            return _without_context(spoken, alpn), spoken == "https"
         context = self.find(named)
         if context is None or context.problem:
             return _unusable(spoken, named, context, alpn), spoken == "https"
         if spoken == "http":
             reader.note(Category.CHANGED, "tls-despite-http", "TLS is used all the same, because of tls", key)
         return _used(context, named, alpn if grpc else None), True
+
+
+def _without_context(spoken: str, options: TLSOptions) -> HopTLS | None:
+    if spoken != "https":
+        return None
+    why = "the service is https:// without a TLSContext: no SNI, and any certificate is accepted"
+    return HopTLS(Level.UNVERIFIED, why, Level.CHAIN, "https-not-verified", options=options)
 
 
 def _unusable(spoken: str, named: str, context: TLSContext | None, alpn: TLSOptions) -> HopTLS:
@@ -139,36 +145,43 @@ def _context(inputs: Inputs, reader: FieldReader) -> TLSContext:
     spec = reader.child("spec")
     crossing = spec.boolean("secret_namespacing", True)
     secret, ca, crl = (_secret(spec.text(key), reader.namespace, crossing) for key in ("secret", "ca_secret", "crl_secret"))
-    files = [spec.text(key) for key in ("cert_chain_file", "private_key_file", "cacert_chain_file")]
+    chain, key, ca_file = (spec.text(key) for key in ("cert_chain_file", "private_key_file", "cacert_chain_file"))
     spec.ignore("hosts", "cert_required", "redirect_cleartext_from")
+    trust, problem = _trust(inputs, ca, secret, ca_file)
+    if trust and not secret and not chain:
+        problem = "has a CA and no certificate of its own, which Emissary refuses"
+    else:
+        problem = _certificate_problem(inputs, spec, secret, chain, key) or problem
+    revocation = (TrustRef("Secret", *crl, CRL_KEY),) if crl and trust else ()
+    client_file = "" if secret else chain
+    return TLSContext(reader, problem, trust, revocation, secret, client_file, spec.text("sni"), _options(spec))
+
+
+def _certificate_problem(inputs: Inputs, spec: FieldReader, secret: ObjectName | None, chain: str, key: str) -> str:
+    """Returns why the certificate that the context shows is unusable; a Secret that is not in the input is listed."""
     data = inputs.data("Secret", *secret) if secret else None
-    trust: tuple[Trust, ...] = ()
-    problem = ""
-    if secret and files[0]:
-        problem = "has both a secret and a cert_chain_file"
-    elif secret and data is not None and not data.keys() >= {"tls.crt", "tls.key"}:
-        problem = f"names Secret {secret}, which has no certificate with its key"
-    elif files[0] and not files[1]:
-        problem = "has a cert_chain_file without a private_key_file"
     if secret and data is None:
         text = f"Secret {secret} {inputs.absence('Secret', *secret)}; it is taken to have a certificate with its key"
         remedy = "Add it to the input: without it the TLSContext is not used, and with root-cert.pem it has a CA."
         spec.note(Category.TODO, "secret-missing", text, "secret", remedy=remedy, severity=NoteSeverity.WARNING)
+    if secret and chain:
+        return "has both a secret and a cert_chain_file"
+    if data is not None and not data.keys() >= {"tls.crt", "tls.key"}:
+        return f"names Secret {secret}, which has no certificate with its key"
+    return "has a cert_chain_file without a private_key_file" if chain and not key else ""
+
+
+def _trust(inputs: Inputs, ca: ObjectName | None, secret: ObjectName | None, file: str) -> tuple[tuple[Trust, ...], str]:
+    """Returns the CA of a context, and why it cannot be used."""
     if ca:
-        trust = (TrustRef("Secret", *ca, "tls.crt"),)
         content = inputs.data("Secret", *ca)
         if content is not None and "tls.crt" not in content:
-            trust = (MissingTrust(f"Secret {ca} has no tls.crt, where Emissary reads the CA"),)
-            problem = problem or f"names Secret {ca} as CA, which has no tls.crt"
-    elif secret and data is not None and ROOT_KEY in data:
-        trust = (TrustRef("Secret", *secret, ROOT_KEY),)
-    elif files[2]:
-        trust = (FileTrust(files[2]),)
-    if trust and not secret and not files[0]:
-        problem = "has a CA and no certificate of its own, which Emissary refuses"
-    revocation = (TrustRef("Secret", *crl, CRL_KEY),) if crl and trust else ()
-    client_file = "" if secret else files[0]
-    return TLSContext(reader, problem, trust, revocation, secret, client_file, spec.text("sni"), _options(spec))
+            missing = MissingTrust(f"Secret {ca} has no tls.crt, where Emissary reads the CA")
+            return (missing,), f"names Secret {ca} as CA, which has no tls.crt"
+        return (TrustRef("Secret", *ca, "tls.crt"),), ""
+    if secret and ROOT_KEY in (inputs.data("Secret", *secret) or {}):
+        return (TrustRef("Secret", *secret, ROOT_KEY),), ""
+    return ((FileTrust(file),) if file else ()), ""
 
 
 def _secret(text: str, namespace: str, crossing: bool) -> ObjectName | None:
@@ -179,29 +192,40 @@ def _secret(text: str, namespace: str, crossing: bool) -> ObjectName | None:
 
 
 def _options(spec: FieldReader) -> TLSOptions:
-    versions = [spec.text(key).lower().removeprefix("v") for key in ("min_tls_version", "max_tls_version")]
-    for key, version in zip(("min_tls_version", "max_tls_version"), versions, strict=True):
-        if version and version not in VERSIONS:
-            spec.note(Category.CANNOT, "tls-version", "is no version of TLS, and is left out", key)
-    lowest, highest = (each if each in VERSIONS else "" for each in versions)
-    if lowest and highest and lowest > highest:
-        spec.note(Category.CANNOT, "contradiction", "is higher than max_tls_version, and is left out", "min_tls_version")
-        lowest = ""
-    if highest and highest < (lowest or "1.2"):
-        lowest = highest
+    lowest, highest = _versions(spec)
     alpn = spec.text("alpn_protocols").strip()
     if alpn and alpn not in ("h2", "http/1.1"):
         text = "was sent as one protocol with this very name, which no backend knows; both are offered now"
         spec.note(Category.CHANGED, "alpn", text, "alpn_protocols")
         alpn = ""
-    ciphers, curves = spec.texts("cipher_suites"), spec.texts("ecdh_curves")
-    for key, wanted, known in (("cipher_suites", ciphers, CIPHER_SUITES), ("ecdh_curves", curves, CURVES)):
-        if any(each not in known for each in wanted):
-            spec.note(Category.CANNOT, "ciphers", "some of these cannot be chosen, and are left out", key)
     return TLSOptions(
         min_version=lowest or None,
         max_version=highest or VERSIONS[-1],
-        cipher_suites=tuple(each for each in ciphers if each in CIPHER_SUITES),
-        curves=tuple(each for each in curves if each in CURVES),
+        cipher_suites=_choosable(spec, "cipher_suites", CIPHER_SUITES),
+        curves=_choosable(spec, "ecdh_curves", CURVES),
         alpn=(alpn,) if alpn else (),
     )
+
+
+def _versions(spec: FieldReader) -> tuple[str, str]:
+    """Returns the lowest and the highest version; empty where none can be written."""
+    lowest, highest = (_version(spec, key) for key in ("min_tls_version", "max_tls_version"))
+    if lowest and highest and lowest > highest:
+        spec.note(Category.CANNOT, "contradiction", "is higher than max_tls_version, and is left out", "min_tls_version")
+        lowest = ""
+    return (highest if highest and highest < (lowest or "1.2") else lowest), highest
+
+
+def _version(spec: FieldReader, key: str) -> str:
+    version = spec.text(key).lower().removeprefix("v")
+    if version and version not in VERSIONS:
+        spec.note(Category.CANNOT, "tls-version", "is no version of TLS, and is left out", key)
+        return ""
+    return version
+
+
+def _choosable(spec: FieldReader, key: str, known: Sequence[str]) -> tuple[str, ...]:
+    wanted = spec.texts(key)
+    if not set(wanted) <= set(known):
+        spec.note(Category.CANNOT, "ciphers", "some of these cannot be chosen, and are left out", key)
+    return tuple(each for each in wanted if each in known)

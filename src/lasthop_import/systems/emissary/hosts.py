@@ -140,48 +140,49 @@ class HostListeners:
 def _host(reader: FieldReader) -> EmissaryHost | None:
     spec = reader.child("spec")
     hostname = spec.text("hostname", "*").lower()
-    secret, context = spec.child("tlsSecret"), spec.child("tlsContext")
-    name, namespace = secret.text("name"), secret.text("namespace") or reader.namespace
-    certificate: Certificate | None = SecretCertificate(namespace, name) if name else None
-    if context.text("name"):
-        text = f"settings of TLSContext {context.text('name')[:100]} for clients are not carried over"
-        spec.note(Category.CANNOT, "tls-context", text, "tlsContext")
-        certificate = certificate or ForeignCertificate(f"it is in TLSContext {context.text('name')[:100]}")
+    certificate = _certificate(spec)
     if "tls" in spec:
         tls = spec.child("tls")
         for key in _CLIENTS:
             tls.access_control(key, "clients had to have a certificate; they need none now")
         for key in sorted({*tls.value} - {*_CLIENTS}):
             tls.cannot(key, "settings of TLS for clients cannot be set by host")
-    acme = spec.child("acmeProvider")
-    if "acmeProvider" in spec:
-        served = acme.value.get("authority") != "none"
-        text = "certificates are not requested from an ACME server"
-        spec.note(
-            Category.CANNOT,
-            "acme",
-            text,
-            "acmeProvider",
-            remedy="Use cert-manager.",
-            severity=None if served else NoteSeverity.INFO,
-        )
-        if served and certificate is None:
-            certificate = ForeignCertificate("Emissary gets it by ACME")
-    insecure = spec.child("requestPolicy").child("insecure")
-    action = insecure.text("action", "Redirect")
-    insecure.cannot("additionalPort", "ports are those of the Listeners")
-    if action not in ACTIONS:
-        insecure.note(Category.CHANGED, "action", "is none of Redirect, Reject and Route; Reject is used", "action")
-        action = "Reject"
+    action = _insecure_action(spec.child("requestPolicy").child("insecure"))
     spec.cannot("previewUrl", "there is no such feature")
     if hostname != "*" and not is_host(hostname):
-        spec.note(
-            Category.CANNOT, "host", f"{hostname[:100]} cannot be the hostname of a listener; it is left out", "hostname"
-        )
+        text = f"{hostname[:100]} cannot be the hostname of a listener; it is left out"
+        spec.note(Category.CANNOT, "host", text, "hostname")
         return None
-    selector = _selector(spec)
     name = "" if hostname == "*" else hostname
-    return EmissaryHost(spec.source(), reader.namespace, reader.document.bare_name, name, certificate, action, selector)
+    owner = reader.document.bare_name
+    return EmissaryHost(spec.source(), reader.namespace, owner, name, certificate, action, _selector(spec))
+
+
+def _certificate(spec: FieldReader) -> Certificate | None:
+    """Returns the certificate of a Host: of its Secret, of a TLSContext or by ACME; None without TLS."""
+    secret, context, acme = spec.child("tlsSecret"), spec.child("tlsContext").text("name"), spec.child("acmeProvider")
+    name, namespace = secret.text("name"), secret.text("namespace") or spec.namespace
+    found: Certificate | None = SecretCertificate(namespace, name) if name else None
+    if context:
+        text = f"settings of TLSContext {context[:100]} for clients are not carried over"
+        spec.note(Category.CANNOT, "tls-context", text, "tlsContext")
+        found = found or ForeignCertificate(f"it is in TLSContext {context[:100]}")
+    if "acmeProvider" in spec:
+        served = acme.value.get("authority") != "none"
+        text, severity = "certificates are not requested from an ACME server", None if served else NoteSeverity.INFO
+        spec.note(Category.CANNOT, "acme", text, "acmeProvider", remedy="Use cert-manager.", severity=severity)
+        if served:
+            found = found or ForeignCertificate("Emissary gets it by ACME")
+    return found
+
+
+def _insecure_action(insecure: FieldReader) -> str:
+    action = insecure.text("action", "Redirect")
+    insecure.cannot("additionalPort", "ports are those of the Listeners")
+    if action in ACTIONS:
+        return action
+    insecure.note(Category.CHANGED, "action", "is none of Redirect, Reject and Route; Reject is used", "action")
+    return "Reject"
 
 
 _CLIENTS: Final = ("ca_secret", "cacert_chain_file", "crl_secret", "cert_required")
