@@ -98,17 +98,10 @@ class DestinationRules:
         self._used |= {each.document for each in rules}
         if not rules:
             return self._hidden(host, port, gateway_namespace)
-        whole = next((each.policy for each in rules if each.policy), None)
-        top, own = whole.of(port) if whole else (TrafficPolicy(), False)
-        lost = whole.tls if whole and own and not top.tls and whole.tls and whole.tls.starts else None
-        found = top
+        found, lost = _of_port(next((each.policy for each in rules if each.policy), None), port)
         narrowed = next((each.subsets[subset][1] for each in rules if subset in each.subsets), None) if subset else None
         if narrowed:
-            below, ported = narrowed.of(port)
-            tls = below.tls if below.tls or ported else top.tls
-            if ported and not below.tls:
-                lost = next((each for each in (narrowed.tls, top.tls) if each and each.starts), lost)
-            found = TrafficPolicy(tls, below.upgrade or top.upgrade, below.budget or top.budget)
+            found, lost = _of_subset(narrowed, found, lost, port)
         if lost and not found.tls:
             why = f"portLevelSettings has an entry for port {port} without tls, which replaces the tls above it"
             return Effective(None, found.upgrade, found.budget, lost, why, "port-level-disables-tls")
@@ -128,20 +121,22 @@ class DestinationRules:
         self, host: str, service: str, gateway: str, root: str, labels: Mapping[str, str]
     ) -> list[DestinationRule]:
         """Returns the rules of the first namespace that has any: a rule for these workloads before the others."""
-        places: list[list[DestinationRule]] = []
-        if gateway != root:
-            places.append([each for each in self._rules if each.namespace == gateway])
-        else:
-            places.append([each for each in self._rules if each.namespace == root and each.export_to == (".",)])
-        for namespace in (service, root):
-            places.append([e for e in self._rules if e.namespace == namespace and exported(e.export_to, e.namespace, gateway)])
-        for rules in places:
+        for rules in (self._own(gateway, root), self._exported(service, gateway), self._exported(root, gateway)):
             fitting = [each for each in rules if _covers(each.host, host) and _is_for(each, gateway, labels)]
             if fitting:
                 best = min(specificity_of(each.host) for each in fitting)
                 found = [each for each in fitting if specificity_of(each.host) == best]
                 return sorted(found, key=lambda each: (each.workloads is None, each.document.age))
         return []
+
+    def _own(self, gateway: str, root: str) -> list[DestinationRule]:
+        """Returns the rules of the gateway's own namespace; of the root namespace only those that are not for all."""
+        own = [each for each in self._rules if each.namespace == gateway]
+        return own if gateway != root else [each for each in own if each.export_to == (".",)]
+
+    def _exported(self, namespace: str, gateway: str) -> list[DestinationRule]:
+        rules = (each for each in self._rules if each.namespace == namespace)
+        return [each for each in rules if exported(each.export_to, each.namespace, gateway)]
 
     def _hidden(self, host: str, port: int, gateway: str) -> Effective:
         """Returns a `tls` that somebody has written for the host, where the gateway does not see it."""
@@ -155,6 +150,26 @@ class DestinationRules:
                 why = f"{each.document.name} does not apply: {where}"
                 return Effective(None, False, None, policy.tls, why, "rule-not-seen")
         return Effective()
+
+
+def _of_port(whole: TrafficPolicy | None, port: int) -> tuple[TrafficPolicy, ClientTLS | None]:
+    """Returns the policy for a port, and the `tls` above it that an entry for the port without one replaces."""
+    if whole is None:
+        return TrafficPolicy(), None
+    found, own = whole.of(port)
+    lost = whole.tls if own and not found.tls and whole.tls and whole.tls.starts else None
+    return found, lost
+
+
+def _of_subset(
+    subset: TrafficPolicy, above: TrafficPolicy, lost: ClientTLS | None, port: int
+) -> tuple[TrafficPolicy, ClientTLS | None]:
+    """Returns the policy of a subset for a port, with what it takes from the policy above it."""
+    below, ported = subset.of(port)
+    tls = below.tls if below.tls or ported else above.tls
+    if ported and not below.tls:
+        lost = next((each for each in (subset.tls, above.tls) if each and each.starts), lost)
+    return TrafficPolicy(tls, below.upgrade or above.upgrade, below.budget or above.budget), lost
 
 
 def _covers(pattern: str, host: str) -> bool:

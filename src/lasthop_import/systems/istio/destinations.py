@@ -9,7 +9,7 @@ import msgspec
 
 from lasthop.base.api.addresses import is_ip
 from lasthop_import.documents import Document
-from lasthop_import.inputs import Inputs
+from lasthop_import.inputs import Inputs, PortOfService
 from lasthop_import.model import AddressBackend, Backend, HostBackend, ServiceBackend
 from lasthop_import.names import shortened, slug
 from lasthop_import.notes import Category, NoteSeverity
@@ -80,11 +80,7 @@ class Destinations:
     def _service(self, namespace: str, name: str, host: str, port: int | None, listener_port: int) -> DestinationTarget:
         ports = self._inputs.ports(namespace, name)
         number = port or (ports[0].number if ports and len(ports) == 1 else listener_port)
-        found = self._inputs.port(namespace, name, number)
-        protocol = found.app_protocol.lower().removeprefix("kubernetes.io/") if found else ""
-        protocol = {"h2c": "http2", "ws": "http", "wss": "https"}.get(protocol, protocol)
-        if not protocol and found:
-            protocol = "grpc-web" if found.name.startswith("grpc-web") else found.name.partition("-")[0].lower()
+        protocol = _protocol(self._inputs.port(namespace, name, number))
         backend: Backend = ServiceBackend(namespace, name, number)
         document = self._inputs.find("Service", namespace, name)
         spec = document.value.get("spec") if document else None
@@ -99,18 +95,32 @@ class Destinations:
         found = next((each for each in entry.ports if each.number == number), None)
         if found is None:
             return f"{entry.document.name} has no port {number}"
-        namespace, name = entry.document.namespace, entry.document.bare_name
-        parts = [name, *([slug(host)] if len(entry.hosts) > 1 else []), *([str(number)] if len(entry.ports) > 1 else [])]
-        backend: Backend
-        wanted = shortened("-".join(parts))
-        if entry.resolution == "STATIC":
-            addresses = tuple((address, ports.get(found.name, found.target)) for address, ports in entry.endpoints)
-            backend = AddressBackend(namespace, wanted, number, slug(found.name) or "port", addresses)
-        else:
-            address, ports = entry.endpoints[0] if entry.endpoints else (host, {})
-            protocol = "H2C" if found.protocol in HTTP2 else ""
-            backend = HostBackend(namespace, wanted, address, ports.get(found.name, found.target), protocol)
-        return DestinationTarget(backend, namespace, host, number, found.protocol, True, entry.names)
+        backend = _entry_backend(entry, host, found)
+        return DestinationTarget(backend, entry.document.namespace, host, number, found.protocol, True, entry.names)
+
+
+def _protocol(port: PortOfService | None) -> str:
+    """Returns the protocol of a Service's port: its appProtocol, or the beginning of its name."""
+    if port is None:
+        return ""
+    spoken = port.app_protocol.lower().removeprefix("kubernetes.io/")
+    if spoken:
+        return {"h2c": "http2", "ws": "http", "wss": "https"}.get(spoken, spoken)
+    return "grpc-web" if port.name.startswith("grpc-web") else port.name.partition("-")[0].lower()
+
+
+def _entry_backend(entry: ServiceEntry, host: str, port: _Port) -> Backend:
+    """Returns the addresses of a ServiceEntry, or the host that is resolved; named after it, where that is unique."""
+    parts = [entry.document.bare_name]
+    parts += [slug(host)] if len(entry.hosts) > 1 else []
+    parts += [str(port.number)] if len(entry.ports) > 1 else []
+    namespace, name = entry.document.namespace, shortened("-".join(parts))
+    if entry.resolution == "STATIC":
+        addresses = tuple((address, ports.get(port.name, port.target)) for address, ports in entry.endpoints)
+        return AddressBackend(namespace, name, port.number, slug(port.name) or "port", addresses)
+    address, ports = entry.endpoints[0] if entry.endpoints else (host, {})
+    protocol = "H2C" if port.protocol in HTTP2 else ""
+    return HostBackend(namespace, name, address, ports.get(port.name, port.target), protocol)
 
 
 def read_destinations(inputs: Inputs) -> Destinations:
@@ -147,10 +157,10 @@ def _problem(hosts: tuple[str, ...], resolution: str, addresses: list[str], sele
         return "has a workloadSelector, which needs a Service instead"
     if any("*" in host for host in hosts):
         return "has a wildcard host, which no backend can have"
-    if resolution == "STATIC" and addresses and all(is_ip(each) for each in addresses):
+    if resolution == "STATIC" and addresses and all(map(is_ip, addresses)):
         return ""
-    if resolution in ("DNS", "DNS_ROUND_ROBIN") and len(addresses) <= 1 and not any(map(is_ip, addresses)):
-        return ""
-    if resolution in ("DNS", "DNS_ROUND_ROBIN"):
+    if resolution not in ("DNS", "DNS_ROUND_ROBIN"):
+        return f"has resolution {resolution}, for which there is no backend"
+    if len(addresses) > 1 or any(map(is_ip, addresses)):
         return "has several endpoints, or addresses as endpoints, beside resolution DNS"
-    return f"has resolution {resolution}, for which there is no backend"
+    return ""

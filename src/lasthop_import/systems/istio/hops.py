@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -12,13 +12,13 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.routes import HTTPRouteFilter, HTTPURLRewriteFilter
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import HopTLS, HostBackend, ImportedHop, ImportedMirror, ServiceBackend
+from lasthop_import.model import Backend, HopTLS, HostBackend, ImportedHop, ImportedMirror, ServiceBackend
 from lasthop_import.names import shortened
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
 from lasthop_import.systems.istio import filters
 from lasthop_import.systems.istio.backend_tls import HopContext, hop_tls
-from lasthop_import.systems.istio.destination_rules import DestinationRules
+from lasthop_import.systems.istio.destination_rules import DestinationRules, Effective
 from lasthop_import.systems.istio.destinations import HTTP2, TLS, Destinations, DestinationTarget
 from lasthop_import.systems.istio.gateways import GatewayOf
 from lasthop_import.systems.istio.kinds import Mesh, fqdn
@@ -66,16 +66,8 @@ class HopReader:
         return tuple(hop for hop, _ in found), bool(found) and all(protocol == "grpc" for _, protocol in found)
 
     def mirrors(self, route: FieldReader, at: RequestOrigin) -> tuple[ImportedMirror, ...]:
-        percentage = route.child("mirrorPercentage").raw("value") if "mirrorPercentage" in route else None
-        old = route.raw("mirrorPercent")
-        wanted: list[tuple[FieldReader, object]] = []
-        if "mirror" in route:
-            wanted.append((route.child("mirror"), percentage if percentage is not None else old))
-        for each in route.children("mirrors"):
-            share = each.child("percentage").raw("value") if "percentage" in each else None
-            wanted.append((each.child("destination"), share))
         found = []
-        for reader, value in wanted:
+        for reader, value in _mirrored(route):
             share = 100.0 if not isinstance(value, int | float) or isinstance(value, bool) else float(value)
             if share != int(share):
                 text = f"{share} percent are mirrored as {max(1, round(share))}"
@@ -88,8 +80,7 @@ class HopReader:
         """Returns a hop with the protocol of its port; None if the destination cannot be reached."""
         host = fqdn(destination.text("host"), destination.namespace)
         port = destination.child("port").integer("number") if "port" in destination else None
-        subset = destination.text("subset")
-        source = destination.source()
+        subset, source = destination.text("subset"), destination.source()
         target = self._destinations.find(host, port, at.port, at.gateway.namespace)
         if isinstance(target, str):
             text = f"{target}; the reference is left out, and its share of the requests gets 500"
@@ -100,17 +91,21 @@ class HopReader:
         if subset and isinstance(backend, ServiceBackend):
             backend = self._subset(destination, backend, host, subset)
         elif subset:
-            destination.note(
-                Category.CANNOT, "subset", "a subset of a ServiceEntry has no equivalent; all of it is used", "subset"
-            )
+            text = "a subset of a ServiceEntry has no equivalent; all of it is used"
+            destination.note(Category.CANNOT, "subset", text, "subset")
         if at.kind == PASSTHROUGH:
-            return ImportedHop(
-                source, backend, HopTLS(Level.PASSTHROUGH, "the server's tls.mode is PASSTHROUGH")
-            ), target.protocol
+            passed = HopTLS(Level.PASSTHROUGH, "the server's tls.mode is PASSTHROUGH")
+            return ImportedHop(source, backend, passed), target.protocol
         effective = self._rules.effective(
             host, target.namespace, target.port, subset, at.gateway.namespace, self._mesh.root, at.gateway.selector
         )
-        tls = hop_tls(self._inputs, effective, _way(target, at, effective.upgrade), self._mesh)
+        return self._terminated(source, backend, target, at, effective), target.protocol
+
+    def _terminated(
+        self, source: SourceRef, backend: Backend, target: DestinationTarget, at: RequestOrigin, effective: Effective
+    ) -> ImportedHop:
+        """Returns a hop on which the gateway starts its own connection."""
+        tls = hop_tls(self._inputs, effective, _context(target, at, effective.upgrade), self._mesh)
         h2c = (target.protocol in HTTP2 or effective.upgrade) and (tls is None or tls.level is Level.PLAINTEXT)
         if tls is None and effective.tls is None and not target.external:
             text = "plaintext; it was mesh mTLS if the Pods have a sidecar or are part of an ambient mesh"
@@ -119,7 +114,7 @@ class HopReader:
             wire = "HTTP11" if tls.options.alpn == ("http/1.1",) else ""  # an XBackend has no option for ALPN
             backend = msgspec.structs.replace(backend, protocol=wire)
             tls = msgspec.structs.replace(tls, options=msgspec.structs.replace(tls.options, alpn=()))
-        return ImportedHop(source, backend, tls, h2c=h2c, budget=effective.budget), target.protocol
+        return ImportedHop(source, backend, tls, h2c=h2c, budget=effective.budget)
 
     # --- subsets -----------------------------------------------------------------------------------------------------
 
@@ -141,6 +136,16 @@ class HopReader:
         return own
 
 
+def _mirrored(route: FieldReader) -> Iterator[tuple[FieldReader, object]]:
+    """Yields the destinations of mirrors, with the percentage as it is written."""
+    percentage = route.child("mirrorPercentage").raw("value") if "mirrorPercentage" in route else None
+    old = route.raw("mirrorPercent")
+    if "mirror" in route:
+        yield route.child("mirror"), percentage if percentage is not None else old
+    for each in route.children("mirrors"):
+        yield each.child("destination"), each.child("percentage").raw("value") if "percentage" in each else None
+
+
 def _narrowed(service: Json, name: str, labels: Mapping[str, str]) -> Json:
     spec = service["spec"]
     ports = [{key: value for key, value in each.items() if key != "nodePort"} for each in spec.get("ports") or ()]
@@ -154,7 +159,7 @@ def _narrowed(service: Json, name: str, labels: Mapping[str, str]) -> Json:
     }
 
 
-def _way(target: DestinationTarget, at: RequestOrigin, upgrade: bool) -> HopContext:
+def _context(target: DestinationTarget, at: RequestOrigin, upgrade: bool) -> HopContext:
     return HopContext(
         http=at.kind == HTTP,
         hosts=at.hosts,

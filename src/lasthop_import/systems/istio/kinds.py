@@ -118,23 +118,26 @@ def _sidecars(inputs: Inputs) -> list[str]:
 
 def _options(inputs: Inputs, root: str) -> TLSOptions:
     """Returns the ciphers and curves of meshConfig.tlsDefaults, which hold for all TLS that the proxies start."""
-    document = inputs.find("ConfigMap", root, "istio")
-    content = (inputs.data("ConfigMap", root, "istio") or {}).get("mesh", b"") if document else b""
+    content = (inputs.data("ConfigMap", root, "istio") or {}).get("mesh", b"")
     parsed = parse(content).documents
     values: Any = parsed[0] if parsed and isinstance(parsed[0], dict) else {}
     defaults = values.get("tlsDefaults")
-    if document is None or not isinstance(defaults, dict):
+    if not isinstance(defaults, dict):
         return TLSOptions()
-    ciphers, curves = (_texts(defaults.get(key)) for key in ("cipherSuites", "ecdhCurves"))
-    known = next(option.values for option in OPTIONS if option.field == "curves")
-    for name, wanted, fits in (("cipherSuites", ciphers, CIPHER_SUITES), ("ecdhCurves", curves, known)):
-        if left := [each for each in wanted if each not in fits]:
-            text = f"tlsDefaults.{name}: {', '.join(left)[:120]} cannot be chosen for backends, and is left out"
-            inputs.notes.append(Note(Category.CANNOT, "tls-defaults", text, SourceRef(document, ("data", "mesh"))))
+    curves = next(option.values for option in OPTIONS if option.field == "curves")
     return TLSOptions(
-        cipher_suites=tuple(each for each in ciphers if each in CIPHER_SUITES),
-        curves=tuple(each for each in curves if each in known),
+        cipher_suites=_choosable(inputs, root, defaults, "cipherSuites", CIPHER_SUITES),
+        curves=_choosable(inputs, root, defaults, "ecdhCurves", curves),
     )
+
+
+def _choosable(inputs: Inputs, root: str, defaults: dict[str, Any], key: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Returns those of a list that a policy can have, and lists the others."""
+    wanted, document = _texts(defaults.get(key)), inputs.find("ConfigMap", root, "istio")
+    if document and (left := [each for each in wanted if each not in known]):
+        text = f"tlsDefaults.{key}: {', '.join(left)[:120]} cannot be chosen for backends, and is left out"
+        inputs.notes.append(Note(Category.CANNOT, "tls-defaults", text, SourceRef(document, ("data", "mesh"))))
+    return tuple(each for each in wanted if each in known)
 
 
 def _texts(value: object) -> tuple[str, ...]:

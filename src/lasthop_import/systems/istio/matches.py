@@ -34,36 +34,41 @@ def read_match(reader: FieldReader) -> HTTPMatch | None:
     """Returns a match; None if a condition of it cannot be written, which is listed."""
     reader.ignore("name", "statPrefix")
     problems = [text for key, text in _NEVER.items() if key in reader]
-    for key in _NEVER:
-        reader.ignore(key)
-    insensitive = reader.boolean("ignoreUriCase")
-    path, prefix = _path(_string(reader, "uri"), insensitive)
+    reader.ignore(*_NEVER)
+    path, prefix = _path(_string(reader, "uri"), reader.boolean("ignoreUriCase"))
     verbs = _methods(_string(reader, "method"))
-    scheme, authority = _string(reader, "scheme"), _string(reader, "authority")
-    if scheme and (scheme[0] != "exact" or scheme[1].lower() not in ("http", "https")):
-        problems.append("a scheme other than exactly http or https")
-    if authority and authority[0] != "exact":
-        problems.append("an authority other than an exact one")
     if verbs is None:
         problems.append("methods by a pattern")
-    values: dict[str, list[ImportedValueMatch]] = {}
-    for key in ("headers", "queryParams"):
-        values[key] = []
-        for name, condition in sorted(reader.mapping(key).items()):
-            found = _value(name, condition)
-            if found is None:
-                problems.append(f"{key}: {name[:60]}")
-            else:
-                values[key].append(found)
+    scheme, authority = _scheme(reader, problems), _authority(reader, problems)
+    headers, query = (_values(reader, key, problems) for key in ("headers", "queryParams"))
     port, gateways = reader.integer("port") or 0, reader.texts("gateways")
     if problems or verbs is None:
         text = f"the match is left out, because it has {', and '.join(problems)}, for which there is no equivalent"
         reader.note(Category.CANNOT, "match-left-out", text, severity=NoteSeverity.HIGH)
         return None
-    headers, query = tuple(values["headers"]), tuple(values["queryParams"])
     matches = tuple(ImportedMatch(path, headers, query, method) for method in verbs or ("",))
-    host = authority[1].rpartition(":")[0] or authority[1] if authority else ""
-    return HTTPMatch(matches, prefix, host.lower(), port, scheme[1].lower() if scheme else "", gateways)
+    return HTTPMatch(matches, prefix, authority, port, scheme, gateways)
+
+
+def _scheme(reader: FieldReader, problems: list[str]) -> str:
+    found = _string(reader, "scheme")
+    if found and (found[0] != "exact" or found[1].lower() not in ("http", "https")):
+        problems.append("a scheme other than exactly http or https")
+    return found[1].lower() if found else ""
+
+
+def _authority(reader: FieldReader, problems: list[str]) -> str:
+    """Returns the authority of a match without its port."""
+    found = _string(reader, "authority")
+    if found and found[0] != "exact":
+        problems.append("an authority other than an exact one")
+    return (found[1].rpartition(":")[0] or found[1]).lower() if found else ""
+
+
+def _values(reader: FieldReader, key: str, problems: list[str]) -> tuple[ImportedValueMatch, ...]:
+    wanted = {name: _value(name, condition) for name, condition in sorted(reader.mapping(key).items())}
+    problems += [f"{key}: {name[:60]}" for name, found in wanted.items() if found is None]
+    return tuple(found for found in wanted.values() if found is not None)
 
 
 def _string(reader: FieldReader, key: str) -> tuple[str, str] | None:

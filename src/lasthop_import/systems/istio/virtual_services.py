@@ -93,28 +93,30 @@ class VirtualServiceReader:
         by_namespace: dict[str, list[AttachedGateway]] = {}
         for reference in spec.texts("gateways"):
             if reference == "mesh":
-                spec.note(
-                    Category.SKIPPED, "mesh-too", "sidecars are out of scope: only the gateways are imported", "gateways"
-                )
-                continue
-            gateway = self._gateways.find(reference, spec.namespace) or self._assumed(spec, reference, hosts)
-            if not exported(export_to, spec.namespace, gateway.namespace):
-                text = f"is not exported to namespace {gateway.namespace}, where gateway {reference} runs"
-                spec.note(Category.SKIPPED, "not-exported", text, "exportTo")
-                continue
-            servers = tuple(
-                server
-                for server in gateway.servers
-                if server.namespace in ("", spec.namespace) and _reaches(server.listener.hostname, hosts)
-            )
-            if not servers:
-                text = f"no server of gateway {reference} has a host of this VirtualService, so that it was not used there"
-                spec.note(Category.SKIPPED, "no-server", text, "gateways")
-                continue
-            by_namespace.setdefault(gateway.namespace, []).append(AttachedGateway(reference, gateway, servers))
+                text = "sidecars are out of scope: only the gateways are imported"
+                spec.note(Category.SKIPPED, "mesh-too", text, "gateways")
+            elif attached := self._attached(spec, reference, hosts, export_to):
+                by_namespace.setdefault(attached.gateway.namespace, []).append(attached)
         if not by_namespace:
             spec.ignore("http", "tls", "tcp")
         return [Bound(spec, hosts, tuple(each)) for each in by_namespace.values()]
+
+    def _attached(
+        self, spec: FieldReader, reference: str, hosts: tuple[str, ...], export_to: tuple[str, ...]
+    ) -> AttachedGateway | None:
+        """Returns a Gateway with the servers that the hosts can reach; None if it does not use the VirtualService."""
+        gateway = self._gateways.find(reference, spec.namespace) or self._assumed(spec, reference, hosts)
+        if not exported(export_to, spec.namespace, gateway.namespace):
+            text = f"is not exported to namespace {gateway.namespace}, where gateway {reference} runs"
+            spec.note(Category.SKIPPED, "not-exported", text, "exportTo")
+            return None
+        permitted = (each for each in gateway.servers if each.namespace in ("", spec.namespace))
+        servers = tuple(each for each in permitted if _reaches(each.listener.hostname, hosts))
+        if not servers:
+            text = f"no server of gateway {reference} has a host of this VirtualService, so that it was not used there"
+            spec.note(Category.SKIPPED, "no-server", text, "gateways")
+            return None
+        return AttachedGateway(reference, gateway, servers)
 
     def _hosts(self, spec: FieldReader) -> tuple[str, ...]:
         found = tuple(fqdn(each, spec.namespace) if each != "*" else "" for each in spec.texts("hosts"))
@@ -155,21 +157,14 @@ class VirtualServiceReader:
         route.ignore("name")
         for key, text in _LOST.items():
             route.cannot(key, text)
-        if "directResponse" in route:
-            text = "has no equivalent; these requests get 500"
-            route.note(Category.CANNOT, "no-equivalent", text, "directResponse", severity=NoteSeverity.HIGH)
-        if "delegate" in route:
-            text = f"the rules of VirtualService {_delegate(route)} are not imported; these requests get 500"
-            remedy = "Write its rules into this VirtualService, and import again."
-            route.note(Category.CANNOT, "delegate", text, "delegate", remedy=remedy, severity=NoteSeverity.HIGH)
+        _note_answers(route)
         edits = filters.headers(route.child("headers"))
         steps = (*edits.filters, *(filters.cors_filter(route.child("corsPolicy")) if "corsPolicy" in route else ()))
         rewrite = filters.rewrite(route.child("rewrite"))
         redirect = route.child("redirect") if "redirect" in route else None
         answered = redirect is not None or any(key in route for key in _ANSWERS)
-        for key in ("route", "timeout", "retries", *MIRRORS) if answered else ():
-            if key in route:
-                route.note(Category.SKIPPED, "not-used", "has no effect beside a redirect or an answer of its own", key)
+        if answered:
+            _note_unused(route)
         timeouts, retry = filters.NO_TIMES if answered else filters.times(route)
         authority = filters.bare_host(rewrite.authority or edits.authority)
         for match, hosts, listeners in self._places(bound, route, separate=bool(rewrite.uri or redirect)):
@@ -177,15 +172,12 @@ class VirtualServiceReader:
             hops, grpc = ((), False) if answered else self._hops.hops(route, at)
             last: tuple[HTTPRouteFilter, ...]
             if redirect is not None:
-                last = (filters.redirect(redirect, match.prefix),)
+                last = (filters.redirect_filter(redirect, match.prefix),)
             else:
-                last = filters.url_rewrite(route.child("rewrite"), rewrite, edits.authority, match.prefix)
-            yield ImportedRule(
-                source=route.source(),
-                namespace=bound.spec.namespace,
-                route=bound.spec.document.bare_name,
-                listeners=tuple(each.key for each in listeners),
-                hostnames=hosts,
+                last = filters.path_and_host(route.child("rewrite"), rewrite, edits.authority, match.prefix)
+            rule = _rule_of(bound, route, listeners, hosts)
+            yield msgspec.structs.replace(
+                rule,
                 kind=RouteKind.GRPC if grpc else RouteKind.HTTP,
                 matches=() if match.matches == (ImportedMatch(),) else match.matches,
                 filters=(*steps, *last),
@@ -199,19 +191,11 @@ class VirtualServiceReader:
         self, bound: Bound, route: FieldReader, *, separate: bool
     ) -> Iterator[tuple[HTTPMatch, tuple[str, ...], list[ImportedListener]]]:
         """Yields matches that hosts and listeners let be one rule; `separate`: only with the same prefix to replace."""
-        entries = route.children("match")
-        found = [match for each in entries if (match := read_match(each)) is not None] if entries else [HTTPMatch()]
-        groups: dict[HTTPMatch, list[HTTPMatch]] = {}
-        for match in found:
-            key = match._replace(matches=(), prefix=match.prefix if separate else None)
-            groups.setdefault(key, []).append(match)
-        for key, matches in groups.items():
+        for key, matches in _grouped(route, separate=separate).items():
+            hosts = _narrowed(bound.hosts, key.authority)
             protocols = {"http": ("HTTP",), "https": ("HTTPS",)}.get(key.scheme, ("HTTP", "HTTPS"))
-            listeners = [each.listener for each in bound.servers(key.gateways, key.port, protocols)]
-            hosts = bound.hosts
-            if key.authority:
-                hosts = (key.authority,) if _reaches(key.authority, bound.hosts) and is_host(key.authority) else (NOWHERE,)
-            reached = [each for each in listeners if _reaches(each.hostname, hosts)]
+            servers = bound.servers(key.gateways, key.port, protocols)
+            reached = [each.listener for each in servers if _reaches(each.listener.hostname, hosts)]
             if not reached:
                 text = "no imported server of the gateways takes these requests; the route is left out"
                 route.note(Category.SKIPPED, "no-server", text)
@@ -225,49 +209,27 @@ class VirtualServiceReader:
     ) -> Iterator[ImportedRule]:
         """Yields the routes of connections: through to the backend by SNI, or after the gateway has ended their TLS."""
         gateways, port = (match.texts("gateways"), match.integer("port") or 0) if match else ((), 0)
-        for key in _STREAM_CONDITIONS if match else ():
-            if match and key in match:
-                match.note(
-                    Category.CANNOT,
-                    "match-left-out",
-                    "has no equivalent; the match is left out",
-                    key,
-                    severity=NoteSeverity.HIGH,
-                )
-                route.ignore("route")
-                return
+        if match and (unwritable := next((key for key in _STREAM_CONDITIONS if key in match), None)):
+            text = "has no equivalent; the match is left out"
+            match.note(Category.CANNOT, "match-left-out", text, unwritable, severity=NoteSeverity.HIGH)
+            route.ignore("route")
+            return
         passed = bool(names)
         servers = [each for each in bound.servers(gateways, port, ("TLS", "TCP")) if each.passthrough is passed]
         for kind in (RouteKind.TLS, RouteKind.TCP):
             listeners = [each.listener for each in servers if each.listener.protocol == kind.removesuffix("Route")]
             hosts = self._stream_hosts(kind, names or bound.hosts, listeners)
             reached = [each for each in listeners if _reaches(each.hostname, hosts)]
-            if not reached:
-                continue
-            if kind is RouteKind.TLS and not hosts:
-                route.note(
-                    Category.CANNOT,
-                    "sni-any",
-                    "a TLSRoute needs hostnames, and the route has none",
-                    severity=NoteSeverity.HIGH,
-                )
-                continue
-            at = RequestOrigin(bound.gateway, reached[0].port, hosts, PASSTHROUGH if passed else STREAM)
-            yield ImportedRule(
-                source=route.source(),
-                namespace=bound.spec.namespace,
-                route=bound.spec.document.bare_name,
-                listeners=tuple(each.key for each in reached),
-                hostnames=hosts,
-                kind=kind,
-                hops=self._hops.hops(route, at)[0],
-            )
+            if reached and kind is RouteKind.TLS and not hosts:
+                text = "a TLSRoute needs hostnames, and the route has none"
+                route.note(Category.CANNOT, "sni-any", text, severity=NoteSeverity.HIGH)
+            elif reached:
+                at = RequestOrigin(bound.gateway, reached[0].port, hosts, PASSTHROUGH if passed else STREAM)
+                rule = _rule_of(bound, route, reached, hosts)
+                yield msgspec.structs.replace(rule, kind=kind, hops=self._hops.hops(route, at)[0])
         if not servers:
-            route.note(
-                Category.SKIPPED,
-                "no-server",
-                "no imported server of the gateways takes these connections; the route is left out",
-            )
+            text = "no imported server of the gateways takes these connections; the route is left out"
+            route.note(Category.SKIPPED, "no-server", text)
             route.ignore("route")
 
     def _stream_hosts(self, kind: RouteKind, names: Sequence[str], listeners: Sequence[ImportedListener]) -> tuple[str, ...]:
@@ -277,6 +239,46 @@ class VirtualServiceReader:
         if found and "*" not in names:
             return found
         return tuple(dict.fromkeys(each.hostname for each in listeners if each.hostname))
+
+
+def _rule_of(bound: Bound, route: FieldReader, listeners: Sequence[ImportedListener], hosts: tuple[str, ...]) -> ImportedRule:
+    owner = bound.spec.document
+    return ImportedRule(route.source(), owner.namespace, owner.bare_name, tuple(each.key for each in listeners), hosts)
+
+
+def _note_answers(route: FieldReader) -> None:
+    """Lists the answers that the gateway gave itself, or that another VirtualService has."""
+    if "directResponse" in route:
+        text = "has no equivalent; these requests get 500"
+        route.note(Category.CANNOT, "no-equivalent", text, "directResponse", severity=NoteSeverity.HIGH)
+    if "delegate" in route:
+        text = f"the rules of VirtualService {_delegate(route)} are not imported; these requests get 500"
+        remedy = "Write its rules into this VirtualService, and import again."
+        route.note(Category.CANNOT, "delegate", text, "delegate", remedy=remedy, severity=NoteSeverity.HIGH)
+
+
+def _note_unused(route: FieldReader) -> None:
+    for key in ("route", "timeout", "retries", *MIRRORS):
+        if key in route:
+            route.note(Category.SKIPPED, "not-used", "has no effect beside a redirect or an answer of its own", key)
+
+
+def _grouped(route: FieldReader, *, separate: bool) -> dict[HTTPMatch, list[HTTPMatch]]:
+    """Returns the matches that differ in nothing but the requests they take."""
+    entries = route.children("match")
+    found = [match for each in entries if (match := read_match(each)) is not None] if entries else [HTTPMatch()]
+    groups: dict[HTTPMatch, list[HTTPMatch]] = {}
+    for match in found:
+        key = match._replace(matches=(), prefix=match.prefix if separate else None)
+        groups.setdefault(key, []).append(match)
+    return groups
+
+
+def _narrowed(hosts: tuple[str, ...], authority: str) -> tuple[str, ...]:
+    """Returns the hosts of a match: the authority that it names, if the VirtualService has it."""
+    if not authority:
+        return hosts
+    return (authority,) if _reaches(authority, hosts) and is_host(authority) else (NOWHERE,)
 
 
 def _reaches(hostname: str, hosts: Sequence[str]) -> bool:
