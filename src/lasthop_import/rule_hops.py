@@ -25,6 +25,10 @@ from lasthop_import.values import is_port
 H2C: Final = "kubernetes.io/h2c"
 
 
+PortGroup = tuple[str, str, str, int]
+"""Kind, namespace, name and number of a port; 0 for all ports of a Service that is not in the input."""
+
+
 class HopPort(NamedTuple):
     kind: str
     """Service or XBackend."""
@@ -38,7 +42,7 @@ class HopPort(NamedTuple):
     app_protocol: str = ""
 
     @property
-    def group(self) -> tuple[str, str, str, int]:
+    def group(self) -> PortGroup:
         return (self.kind, self.namespace, self.name, self.number if self.known else 0)
 
     def __str__(self) -> str:
@@ -168,9 +172,9 @@ def h2c_notes(hop: ImportedHop, port: HopPort | None) -> Iterator[Note]:
         yield Note(Category.CHANGED, "h2c", text, hop.source, remedy=remedy)
 
 
-def groups(rule_hops: Iterable[RuleHop]) -> dict[tuple[str, str, str, int], list[RuleHop]]:
+def groups(rule_hops: Iterable[RuleHop]) -> dict[PortGroup, list[RuleHop]]:
     """Returns the hops that share a policy, by the group of their port, in a stable order."""
-    found: dict[tuple[str, str, str, int], list[RuleHop]] = {}
+    found: dict[PortGroup, list[RuleHop]] = {}
     for rule_hop in rule_hops:
         if rule_hop.port is not None:
             found.setdefault(rule_hop.port.group, []).append(rule_hop)

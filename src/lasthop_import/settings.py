@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from lasthop_import.inputs import Inputs
 
 DAY = 86400.0
+Progress = Callable[[str, int, int], None]
+"""Gets the name of a step, how much of it is done, and how much there is."""
 
 
 class ImportSettings(msgspec.Struct, frozen=True):

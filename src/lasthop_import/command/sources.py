@@ -18,8 +18,8 @@ from lasthop.edge.sources.files.folder import FilesError, TooLarge, Unreadable, 
 from lasthop.edge.sources.kubernetes.snapshot import look, plain
 from lasthop_import.documents import Document, ReadTexts, SourceText, Unparsable, read_texts
 from lasthop_import.inputs import SHARED
-from lasthop_import.run import Progress, SystemsRead
-from lasthop_import.settings import System
+from lasthop_import.run import SystemsRead
+from lasthop_import.settings import Progress, System
 
 STDIN: Final = "-"
 MAX_FILE: Final = 512 * 1024 * 1024

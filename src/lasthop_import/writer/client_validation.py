@@ -7,6 +7,7 @@ from typing import Final
 from lasthop.base.api.documents import Json
 from lasthop_import.model import ClientValidation, ObjectName, TrustRef
 from lasthop_import.notes import Category, Note, SourceRef
+from lasthop_import.writer.stage import Grant
 from lasthop_import.writer.trust import TrustWriter, beside
 
 TODO: Final = "clients-ca-todo"
@@ -14,7 +15,7 @@ TODO: Final = "clients-ca-todo"
 
 
 class ValidationWriter:
-    def __init__(self, trust: TrustWriter, notes: list[Note], grants: set[tuple[str, str, str, str, str]]) -> None:
+    def __init__(self, trust: TrustWriter, notes: list[Note], grants: set[Grant]) -> None:
         """`notes` and `grants` are added to."""
         self._trust = trust
         self._notes = notes

@@ -6,14 +6,13 @@ Clients are verified for a whole port of a Gateway, so listeners that verify the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME
 from lasthop.base.api.names import is_dns_label, is_dns_subdomain
-from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     ClientValidation,
     ForeignCertificate,
@@ -30,7 +29,8 @@ from lasthop_import.settings import ImportSettings
 from lasthop_import.writer.client_validation import ValidationWriter
 from lasthop_import.writer.objects import ObjectWriter, OutputFile
 from lasthop_import.writer.routes import RouteParent
-from lasthop_import.writer.trust import TrustWriter
+from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
+from lasthop_import.writer.trust import CopiedCAs, TrustWriter
 
 API: Final = "gateway.networking.k8s.io/v1"
 MAX_LISTENERS: Final = 64
@@ -39,73 +39,122 @@ MAX_NAMESPACES: Final = 16
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
 
+class Placement(NamedTuple):
+    """The listeners of each Gateway, equal ones merged."""
+
+    listeners: Mapping[ObjectName, Sequence[ImportedListener]]
+    gateways: Mapping[ListenerKey, ObjectName]
+    notes: tuple[Note, ...]
+
+
+def place_listeners(listeners: Iterable[ImportedListener], settings: ImportSettings) -> Placement:
+    """Merges equal listeners and chooses the Gateway of each."""
+    merged: dict[ListenerKey, ImportedListener] = {}
+    notes: list[Note] = []
+    for each in listeners:
+        merged[each.key] = _merged(merged[each.key], each, notes) if each.key in merged else each
+    validations = _validations(merged.values(), settings)
+    placed: dict[ObjectName, list[ImportedListener]] = {}
+    gateways: dict[ListenerKey, ObjectName] = {}
+    for key, each in sorted(merged.items(), key=lambda item: _order(item[1])):
+        owner = each.gateway or settings.gateway
+        if each.clients is not None and len(validations[owner, each.port]) > 1:
+            owner = _own_gateway(owner, each, notes)
+        gateways[key] = owner
+        placed.setdefault(owner, []).append(each)
+    return Placement(placed, gateways, tuple(notes))
+
+
+def _validations(
+    listeners: Iterable[ImportedListener], settings: ImportSettings
+) -> dict[tuple[ObjectName, int], list[ClientValidation | None]]:
+    """Returns the ways in which the clients of each port are verified."""
+    found: dict[tuple[ObjectName, int], list[ClientValidation | None]] = {}
+    for each in listeners:
+        if each.protocol == "HTTPS":
+            ways = found.setdefault((each.gateway or settings.gateway, each.port), [])
+            if each.clients not in ways:
+                ways.append(each.clients)
+    return found
+
+
+def _merged(known: ImportedListener, other: ImportedListener, notes: list[Note]) -> ImportedListener:
+    certificates = tuple(dict.fromkeys((*known.certificates, *other.certificates)))
+    own = tuple(each for each in certificates if not isinstance(each, ForeignCertificate))
+    if known.clients and other.clients and known.clients != other.clients:
+        text = f"clients of {known.hostname or 'all hosts'} are verified in two ways; {known.source.object} decides"
+        notes.append(Note(Category.ACCESS_CONTROL, "client-validation-conflict", text, other.source))
+    return msgspec.structs.replace(known, certificates=own or certificates, clients=known.clients or other.clients)
+
+
+def _own_gateway(owner: ObjectName, listener: ImportedListener, notes: list[Note]) -> ObjectName:
+    """Returns a Gateway for hosts whose clients are verified in another way: a Gateway verifies those of all hosts of a
+    port alike."""
+    assert listener.clients is not None
+    first = listener.clients.trust[0].name if listener.clients.trust else "clients"
+    suffix = f"{first}-optional" if listener.clients.optional else first
+    suffix += "".join(f"-{slug(str(each))}" for each in listener.clients.revocation)
+    own = ObjectName(owner.namespace, shortened(f"{owner.name}-{suffix}"))
+    text = f"clients of {listener.hostname or 'all hosts'} are verified in another way than those of other hosts"
+    remedy = "Point its DNS name to the address of that Gateway."
+    notes.append(Note(Category.CHANGED, "own-gateway", text, listener.source, remedy=remedy, target=f"Gateway {own}"))
+    return own
+
+
+class GatewaysWritten(StageOutput, frozen=True, kw_only=True):
+    parents: Mapping[ListenerKey, RouteParent]
+    """Where routes of a listener attach."""
+
+
+def write_gateways(
+    context: WriterContext,
+    placement: Placement,
+    rules: Sequence[ImportedRule],
+    client_certificates: Mapping[ObjectName, ObjectName],
+    copied: CopiedCAs,
+    *,
+    profile: bool,
+) -> GatewaysWritten:
+    """Writes Gateways with up to 64 listeners, and ListenerSets with the others; with --parent only says where routes attach.
+
+    `client_certificates`: what a Gateway shows to its backends; `copied`: CAs that policies have already; `profile`: a
+    GatewayProfile is to allow waivers.
+    """
+    objects = context.objects([("ConfigMap", namespace, name) for (namespace, *_), name in copied.items()])
+    trust = TrustWriter(context, objects, copied)
+    writer = GatewayWriter(context, objects, trust, client_certificates)
+    writer.write(placement.listeners, _users(rules), profile)
+    return GatewaysWritten(
+        objects=tuple(objects.objects),
+        notes=(*writer.notes, *trust.notes),
+        grants=frozenset(writer.grants),
+        parents=writer.parents,
+    )
+
+
 class GatewayWriter:
-    def __init__(self, inputs: Inputs, settings: ImportSettings, objects: ObjectWriter, trust: TrustWriter) -> None:
-        self._inputs = inputs
-        self._settings = settings
+    def __init__(
+        self,
+        context: WriterContext,
+        objects: ObjectWriter,
+        trust: TrustWriter,
+        client_certificates: Mapping[ObjectName, ObjectName],
+    ) -> None:
+        self._inputs = context.inputs
+        self._settings = context.settings
         self._objects = objects
+        self._client_certificates = client_certificates
         self.notes: list[Note] = []
-        self.grants: set[tuple[str, str, str, str, str]] = set()
+        self.grants: set[Grant] = set()
         self._clients = ValidationWriter(trust, self.notes, self.grants)
         self.parents: dict[ListenerKey, RouteParent] = {}
-        """Where routes of a listener attach."""
-        self.gateways: dict[ListenerKey, ObjectName] = {}
-        self._client_certificates: Mapping[ObjectName, ObjectName] = {}
-
-    def place(self, listeners: Iterable[ImportedListener]) -> dict[ObjectName, list[ImportedListener]]:
-        """Merges equal listeners and returns them by the Gateway that each belongs to."""
-        merged: dict[ListenerKey, ImportedListener] = {}
-        for each in listeners:
-            known = merged.get(each.key)
-            merged[each.key] = each if known is None else self._merged(known, each)
-        validations: dict[tuple[ObjectName, int], list[ClientValidation | None]] = {}
-        for each in merged.values():
-            if each.protocol == "HTTPS":
-                owner = each.gateway or self._settings.gateway
-                found = validations.setdefault((owner, each.port), [])
-                if each.clients not in found:
-                    found.append(each.clients)
-        placed: dict[ObjectName, list[ImportedListener]] = {}
-        for key, each in sorted(merged.items(), key=lambda item: _order(item[1])):
-            owner = each.gateway or self._settings.gateway
-            if each.clients is not None and len(validations[owner, each.port]) > 1:
-                owner = self._own_gateway(owner, each)
-            self.gateways[key] = owner
-            placed.setdefault(owner, []).append(each)
-        return placed
-
-    def _merged(self, known: ImportedListener, other: ImportedListener) -> ImportedListener:
-        certificates = tuple(dict.fromkeys((*known.certificates, *other.certificates)))
-        foreign = tuple(each for each in certificates if not isinstance(each, ForeignCertificate))
-        clients = known.clients or other.clients
-        if known.clients and other.clients and known.clients != other.clients:
-            text = f"clients of {known.hostname or 'all hosts'} are verified in two ways; {known.source.object} decides"
-            self.notes.append(Note(Category.ACCESS_CONTROL, "client-validation-conflict", text, other.source))
-        return msgspec.structs.replace(known, certificates=foreign or certificates, clients=clients)
-
-    def _own_gateway(self, owner: ObjectName, listener: ImportedListener) -> ObjectName:
-        """Returns a Gateway for hosts whose clients are verified in another way: a Gateway verifies those of all hosts of a
-        port alike."""
-        assert listener.clients is not None
-        first = listener.clients.trust[0].name if listener.clients.trust else "clients"
-        suffix = f"{first}-optional" if listener.clients.optional else first
-        suffix += "".join(f"-{slug(str(each))}" for each in listener.clients.revocation)
-        own = ObjectName(owner.namespace, shortened(f"{owner.name}-{suffix}"))
-        text = f"clients of {listener.hostname or 'all hosts'} are verified in another way than those of other hosts"
-        remedy = "Point its DNS name to the address of that Gateway."
-        self.notes.append(Note(Category.CHANGED, "own-gateway", text, listener.source, remedy=remedy, target=f"Gateway {own}"))
-        return own
 
     def write(
         self,
         placed: Mapping[ObjectName, Sequence[ImportedListener]],
-        rules: Sequence[ImportedRule],
-        client_certificates: Mapping[ObjectName, ObjectName],
+        users: Mapping[ListenerKey, set[str]],
         profile: bool,
     ) -> None:
-        """Writes Gateways with up to 64 listeners, ListenerSets with the others, and says where routes attach."""
-        self._client_certificates = client_certificates
-        users = _users(rules, self._settings)
         if self._settings.parent:
             for listeners in placed.values():
                 for each in listeners:
@@ -310,7 +359,7 @@ def _names(listeners: Sequence[ImportedListener]) -> dict[ListenerKey, str]:
     return found
 
 
-def _users(rules: Sequence[ImportedRule], settings: ImportSettings) -> dict[ListenerKey, set[str]]:
+def _users(rules: Sequence[ImportedRule]) -> dict[ListenerKey, set[str]]:
     found: dict[ListenerKey, set[str]] = {}
     for rule in rules:
         for key in rule.listeners:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from lasthop_import.writer.objects import ObjectWriter, OutputFile
+from lasthop_import.writer.objects import OutputFile
+from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
 
 API: Final = "gateway.networking.k8s.io/v1"
 MAX_GRANTS: Final = 16
 
 
-def write_grants(objects: ObjectWriter, grants: Iterable[tuple[str, str, str, str, str]]) -> None:
+def write_grants(context: WriterContext, grants: Iterable[Grant]) -> StageOutput:
     """Writes ReferenceGrants, one or more for each pair of namespaces, which name every object."""
+    objects = context.objects()
     groups: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
     for kind, from_namespace, to_kind, namespace, name in grants:
         groups.setdefault((namespace, kind, from_namespace), set()).add((to_kind, name))
@@ -25,6 +27,7 @@ def write_grants(objects: ObjectWriter, grants: Iterable[tuple[str, str, str, st
             metadata = {"name": name, "namespace": namespace}
             file = OutputFile.ROUTES if kind.endswith("Route") else OutputFile.GATEWAY
             objects.add(file, {"apiVersion": API, "kind": "ReferenceGrant", "metadata": metadata, "spec": spec}, ())
+    return StageOutput(objects=tuple(objects.objects))
 
 
 def _group(kind: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -15,18 +15,18 @@ from lasthop.base.pki.parse import Certificate, Unreadable
 from lasthop.base.text.printable import printable
 from lasthop.engine.plan.tls_options import OPTIONS, TLSOptions
 from lasthop.engine.resolve.backends.app_protocols import says_tls
-from lasthop_import.decisions import CA, Decision, Decisions, Question, default_expiry, entry
-from lasthop_import.inputs import Inputs
+from lasthop_import.decisions import CA, Decision, Question, default_expiry, entry
 from lasthop_import.levels import Level, NewLevel, over_believed
 from lasthop_import.model import HopTLS, HostBackend, Name, NameKind
 from lasthop_import.names import shortened
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
-from lasthop_import.rule_hops import HopPort, RuleHop
-from lasthop_import.settings import ImportSettings
+from lasthop_import.rule_hops import HopPort, PortGroup, RuleHop, groups
+from lasthop_import.settings import Progress
 from lasthop_import.writer.client_certificates import ClientSecrets, OfGateways, of_port
 from lasthop_import.writer.conflicts import Settled, difference_notes, merged, policed, settled
 from lasthop_import.writer.objects import ObjectWriter, OutputFile
-from lasthop_import.writer.trust import SYSTEM_REF, PolicyAnchors, TrustWriter
+from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
+from lasthop_import.writer.trust import SYSTEM_REF, CopiedCAs, PolicyAnchors, TrustWriter
 from lasthop_import.writer.verification import Verification, as_before, as_decided, question, todo
 
 API: Final = "gateway.networking.k8s.io/v1"
@@ -43,30 +43,63 @@ class PortVerdict(NamedTuple):
     detail: str = ""
 
 
+class PoliciesWritten(StageOutput, frozen=True, kw_only=True):
+    verdicts: Mapping[PortGroup, PortVerdict | None]
+    """None: no hop to the port had TLS of the gateway's own."""
+    questions: tuple[Question, ...]
+    entries: tuple[str, ...]
+    """Decisions that the shortcuts of the command line have made, for decisions.yaml."""
+    xbackend_tls: Mapping[tuple[str, str], Json]
+    """`tls` by namespace and name of an XBackend."""
+    plaintext_ports: frozenset[tuple[str, str, int]]
+    """Namespace, Service and number of ports that say TLS and stay plaintext, as somebody has decided."""
+    waivers: bool
+    """Some port has a VerificationWaiver."""
+    copied: CopiedCAs
+
+
+def write_policies(
+    context: WriterContext, rule_hops: Iterable[RuleHop], gateways: OfGateways, progress: Progress
+) -> PoliciesWritten:
+    """Writes the policy of each port; `gateways`: the client certificates that Gateways show."""
+    objects = context.objects()
+    trust = TrustWriter(context, objects)
+    writer = PolicyWriter(context, objects, trust, gateways)
+    by_port = groups(rule_hops)
+    verdicts: dict[PortGroup, PortVerdict | None] = {}
+    for group, found in by_port.items():
+        verdicts[group] = writer.write(found)
+        progress("Judging ports", len(verdicts), len(by_port))
+    return PoliciesWritten(
+        objects=tuple(objects.objects),
+        notes=(*writer.notes, *trust.notes),
+        grants=frozenset(writer.grants),
+        verdicts=verdicts,
+        questions=tuple(sorted(writer.questions)),
+        entries=tuple(sorted(writer.entries)),
+        xbackend_tls=writer.xbackend_tls,
+        plaintext_ports=frozenset(writer.plaintext_ports),
+        waivers=writer.waivers,
+        copied=trust.copied,
+    )
+
+
 class PolicyWriter:
-    def __init__(
-        self,
-        inputs: Inputs,
-        settings: ImportSettings,
-        decisions: Decisions,
-        objects: ObjectWriter,
-        trust: TrustWriter,
-        gateways: OfGateways,
-    ) -> None:
-        self._inputs = inputs
-        self._settings = settings
-        self._decisions = decisions
+    def __init__(self, context: WriterContext, objects: ObjectWriter, trust: TrustWriter, gateways: OfGateways) -> None:
+        self._inputs = context.inputs
+        self._settings = context.settings
+        self._decisions = context.decisions
         self._objects = objects
         self._trust = trust
         self._gateways = gateways
-        self._secrets = ClientSecrets(inputs, settings, objects)
+        self._secrets = ClientSecrets(context.inputs, context.settings, objects)
         self.notes: list[Note] = []
         self.questions: list[Question] = []
         self.entries: list[str] = []
         """Decisions that the shortcuts of the command line have made, for decisions.yaml."""
         self.xbackend_tls: dict[tuple[str, str], Json] = {}
         """`tls` by namespace and name of an XBackend."""
-        self.grants: set[tuple[str, str, str, str, str]] = set()
+        self.grants: set[Grant] = set()
         """For client certificates of XBackends."""
         self.waivers = False
         self.plaintext_ports: set[tuple[str, str, int]] = set()

@@ -27,6 +27,7 @@ from lasthop_import.names import slug
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.rule_hops import HopPort, RuleHop, h2c_notes
 from lasthop_import.writer.objects import ObjectWriter, OutputFile
+from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
 
 API: Final = "gateway.networking.k8s.io/v1"
 MAX_RULES, MAX_MATCHES, MAX_ALL_MATCHES, MAX_HOSTNAMES, MAX_BACKENDS = 16, 64, 128, 16, 16
@@ -46,6 +47,27 @@ class RouteParent(NamedTuple):
 Parents = Mapping[ListenerKey, RouteParent]
 
 
+class RoutesWritten(StageOutput, frozen=True, kw_only=True):
+    refused: tuple[ImportedRule, ...]
+    """Rules that cannot be written."""
+
+
+def write_routes(
+    context: WriterContext, rules: Sequence[ImportedRule], rule_hops: Sequence[RuleHop], parents: Parents
+) -> RoutesWritten:
+    """Writes the routes of all rules; `rule_hops`: where their hops lead."""
+    objects = context.objects()
+    ports = {id(rule_hop.hop): rule_hop.port for rule_hop in rule_hops if rule_hop.port is not None}
+    writer = RouteWriter(objects, ports, context.settings.experimental)
+    writer.write(rules, parents)
+    return RoutesWritten(
+        objects=tuple(objects.objects),
+        notes=tuple(writer.notes),
+        grants=frozenset(writer.grants),
+        refused=tuple(writer.refused),
+    )
+
+
 class RouteWriter:
     def __init__(self, objects: ObjectWriter, ports: Mapping[int, HopPort], experimental: bool) -> None:
         """`ports`: where each hop leads, by the id of the hop."""
@@ -53,10 +75,8 @@ class RouteWriter:
         self._ports = ports
         self._experimental = experimental
         self.notes: list[Note] = []
-        self.grants: set[tuple[str, str, str, str, str]] = set()
-        """(route kind, its namespace, backend's kind, its namespace and name) of references to other namespaces."""
+        self.grants: set[Grant] = set()
         self.refused: list[ImportedRule] = []
-        """Rules that cannot be written."""
 
     def write(self, rules: Sequence[ImportedRule], parents: Parents) -> None:
         groups: dict[tuple[Any, ...], list[ImportedRule]] = {}
@@ -321,7 +341,3 @@ def _patterns(rule: ImportedRule) -> Iterator[str]:
         if match.path and match.path.kind is PathKind.REGEX:
             yield match.path.value
         yield from (each.value for each in (*match.headers, *match.query) if each.regex)
-
-
-def hop_ports(rule_hops: Sequence[RuleHop]) -> dict[int, HopPort]:
-    return {id(rule_hop.hop): rule_hop.port for rule_hop in rule_hops if rule_hop.port is not None}

@@ -8,28 +8,20 @@ from lasthop_import.model import ImportedRetryBudget, RouteKind
 from lasthop_import.notes import Category, Note, NoteSeverity
 from lasthop_import.rule_hops import RuleHop
 from lasthop_import.writer.backends import XAPI
-from lasthop_import.writer.objects import ObjectWriter, OutputFile
+from lasthop_import.writer.objects import OutputFile
+from lasthop_import.writer.stage import StageOutput, WriterContext
 
 GROUPS = {"Service": "", "XBackend": XAPI.partition("/")[0]}
 HTTP = (RouteKind.HTTP, RouteKind.GRPC)
 
 
-def write_budgets(objects: ObjectWriter, rule_hops: Iterable[RuleHop], *, experimental: bool) -> list[Note]:
-    """Writes the strictest budget of each backend; returns what there is to say about them."""
-    found: dict[tuple[str, str, str], dict[ImportedRetryBudget, list[RuleHop]]] = {}
-    for rule_hop in rule_hops:
-        if (
-            rule_hop.hop.budget is not None
-            and rule_hop.port is not None
-            and rule_hop.rule is not None
-            and rule_hop.rule.kind in HTTP
-        ):
-            backend = (rule_hop.port.kind, rule_hop.port.namespace, rule_hop.port.name)
-            found.setdefault(backend, {}).setdefault(rule_hop.hop.budget, []).append(rule_hop)
+def write_budgets(context: WriterContext, rule_hops: Iterable[RuleHop]) -> StageOutput:
+    """Writes the strictest budget of each backend."""
+    objects = context.objects()
     notes: list[Note] = []
-    for (kind, namespace, name), budgets in sorted(found.items()):
+    for (kind, namespace, name), budgets in sorted(_by_backend(rule_hops).items()):
         sources = [rule_hop.source for each in budgets.values() for rule_hop in each]
-        if not experimental:
+        if not context.settings.experimental:
             text = "a retry budget needs an XBackendTrafficPolicy, which the standard channel does not have"
             notes.append(Note(Category.CANNOT, "retry-budget", text, sources[0]))
             continue
@@ -49,4 +41,14 @@ def write_budgets(objects: ObjectWriter, rule_hops: Iterable[RuleHop], *, experi
             notes.append(
                 Note(Category.TIGHTENED, "retry-budget", text, sources[0], target=target, severity=NoteSeverity.WARNING)
             )
-    return notes
+    return StageOutput(objects=tuple(objects.objects), notes=tuple(notes))
+
+
+def _by_backend(rule_hops: Iterable[RuleHop]) -> dict[tuple[str, str, str], dict[ImportedRetryBudget, list[RuleHop]]]:
+    """Returns the hops with a budget, by kind, namespace and name of the backend."""
+    found: dict[tuple[str, str, str], dict[ImportedRetryBudget, list[RuleHop]]] = {}
+    for each in rule_hops:
+        budget, port, rule = each.hop.budget, each.port, each.rule
+        if budget is not None and port is not None and rule is not None and rule.kind in HTTP:
+            found.setdefault((port.kind, port.namespace, port.name), {}).setdefault(budget, []).append(each)
+    return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from lasthop.base.api.core import CA_KEY, CRL_KEY
@@ -11,17 +12,18 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.times import rfc3339
 from lasthop.base.pki import parse
 from lasthop.base.pki.parse import Certificate, Unreadable
-from lasthop_import.decisions import CA, Decisions
-from lasthop_import.inputs import Inputs
+from lasthop_import.decisions import CA
 from lasthop_import.model import FileTrust, InlineTrust, MissingTrust, ServiceCA, SystemTrust, Trust, TrustRef
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
-from lasthop_import.settings import ImportSettings
 from lasthop_import.writer.objects import ObjectWriter, OutputFile
 from lasthop_import.writer.revocation import Current, Lists, current, found_lists
+from lasthop_import.writer.stage import WriterContext
 
 SERVICE_CA: Final = TrustRef("ConfigMap", "", "openshift-service-ca.crt", "service-ca.crt")
 SYSTEM_REF: Final = {"group": "lasthop.dev", "kind": "WellKnownCACertificates", "name": "System"}
 GROUPS: Final = {"ConfigMap": "", "Secret": "", "ClusterTrustBundle": "certificates.k8s.io"}
+CopiedCAs = Mapping[tuple[str, bytes, bytes], str]
+"""Names of the ConfigMaps that are written, by namespace, certificates and revocation lists."""
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
 
 
@@ -52,12 +54,13 @@ class CAContent(NamedTuple):
 class TrustWriter:
     """Writes ConfigMaps with CA certificates and their revocation lists, each once in a namespace."""
 
-    def __init__(self, inputs: Inputs, settings: ImportSettings, decisions: Decisions, objects: ObjectWriter) -> None:
-        self._inputs = inputs
-        self._settings = settings
-        self._decisions = decisions
+    def __init__(self, context: WriterContext, objects: ObjectWriter, copied: CopiedCAs = MappingProxyType({})) -> None:
+        """`copied`: what an earlier stage has written."""
+        self._inputs = context.inputs
+        self._settings = context.settings
+        self._decisions = context.decisions
         self._objects = objects
-        self._written: dict[tuple[str, bytes, bytes], str] = {}
+        self.copied: dict[tuple[str, bytes, bytes], str] = {**copied}
         self.notes: list[Note] = []
 
     def anchors(
@@ -231,14 +234,14 @@ class TrustWriter:
         """Writes the certificates, their revocation lists, and nothing else that the text may hold, as a ConfigMap."""
         pem = b"".join(each.pem.strip() + b"\n" for each in found.certificates)
         crl = lists.pem if lists else b""
-        known = self._written.get((namespace, pem, crl))
+        known = self.copied.get((namespace, pem, crl))
         if known is None:
             others = sorted({kind.decode() for kind in _BLOCK.findall(found.pem)} - {"CERTIFICATE", "TRUSTED CERTIFICATE"})
             if others:
                 text = f"{found.origin} also holds {', '.join(others)}, which is left out"
                 self.notes.append(Note(Category.CHANGED, "not-a-certificate", text, source))
             known = self._objects.free_name("ConfigMap", namespace, found.name)
-            self._written[namespace, pem, crl] = known
+            self.copied[namespace, pem, crl] = known
             document = {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
