@@ -48,10 +48,8 @@ class Hosts:
 
 def _hosts(document: Document) -> list[str]:
     spec = document.value.get("spec")
-    if not isinstance(spec, dict):
-        return []
+    rules = spec.get("rules") if isinstance(spec, dict) else None
     if document.kind != "Ingress":
-        return [host.lower()] if isinstance(host := spec.get("host"), str) and host else []
-    rules = spec.get("rules")
+        rules = [spec]
     found = [each.get("host") for each in rules if isinstance(each, dict)] if isinstance(rules, list) else []
     return [each.lower() for each in found if isinstance(each, str) and each]

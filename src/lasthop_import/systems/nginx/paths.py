@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from lasthop.base.api.routes import HTTPPathModifier
 from lasthop_import.model import PathKind, PathMatch
+from lasthop_import.values import full_path, prefix_path
 
 _GROUP: Final = re.compile(r"\$\d")
 
@@ -55,9 +56,9 @@ def rewritten(path: PathMatch, target: str) -> NginxRewrite:
     if path.kind in (PathKind.EXACT, PathKind.REGEX):
         if _GROUP.search(target):
             return NginxRewrite(lost="replaces parts of the path by a regular expression, which a rewrite cannot")
-        return NginxRewrite(HTTPPathModifier("ReplaceFullPath", replace_full_path=target))
+        return NginxRewrite(full_path(target))
     changed = ""
     if path.value.endswith("/") != target.endswith("/"):
         tail = f"{path.value.rstrip('/')}/x"
         changed = f"nginx made {target}{tail[len(path.value) :]} of {tail}; it is {target.rstrip('/')}/x now"
-    return NginxRewrite(HTTPPathModifier("ReplacePrefixMatch", replace_prefix_match=target), changed)
+    return NginxRewrite(prefix_path(target), changed)

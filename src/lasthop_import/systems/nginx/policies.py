@@ -124,16 +124,7 @@ class PolicyBook:
     def _egress(self, reader: FieldReader, document: Document) -> tuple[Egress, str]:
         namespace = document.namespace
         verify, trusted, own = reader.boolean("verifyServer"), reader.text("trustedCertSecret"), reader.text("tlsSecret")
-        protocols, ciphers = reader.text("protocols"), reader.text("ciphers")
-        found = tls_options(protocols, ciphers)
-        reuse = "true" if reader.boolean("sessionReuse", True) else "false"
-        if found.lost_ciphers:
-            text = "an expression, or ciphers that Envoy does not have; the new gateway uses its own"
-            reader.note(Category.CANNOT, "ciphers", text, "ciphers")
-        if tls_options(protocols or PROTOCOLS, "").old_versions:
-            said = "" if protocols else ", as always if protocols is not set"
-            text = f"TLS 1.0 and 1.1 were offered to backends{said}; they are not any more"
-            reader.note(Category.TIGHTENED, "tls-1.0-gone", text, "protocols", severity=NoteSeverity.WARNING)
+        options = _options(reader)
         depth = reader.integer("verifyDepth", 1)
         if verify:
             text = f"chains of more than {depth} intermediate certificate(s) were refused; their length is not limited now"
@@ -141,16 +132,14 @@ class PolicyBook:
         broken = ""
         if verify and not trusted:
             broken = f"{document.name} has verifyServer without trustedCertSecret, so it is invalid"
-        ca = client = None
         if trusted:
-            ca = TrustRef("Secret", namespace, trusted)
             broken = broken or self._problem(reader, "trustedCertSecret", namespace, trusted, CA_TYPE, ("ca.crt",))
         if own:
-            client = ObjectName(namespace, own)
             broken = broken or self._problem(reader, "tlsSecret", namespace, own, TLS_TYPE, ("tls.crt", "tls.key"))
-        name, options = reader.text("sslName"), msgspec.structs.replace(found.options, session_reuse=reuse)
-        egress = Egress(document.name, verify, name, reader.boolean("serverName"), ca, client, options)
-        return egress, broken
+        ca = TrustRef("Secret", namespace, trusted) if trusted else None
+        client = ObjectName(namespace, own) if own else None
+        name, server_name = reader.text("sslName"), reader.boolean("serverName")
+        return Egress(document.name, verify, name, server_name, ca, client, options), broken
 
     def _problem(self, reader: FieldReader, key: str, namespace: str, name: str, kind: str, keys: tuple[str, ...]) -> str:
         """Returns why the controller refuses a Secret. One that is not in the input is taken to be right."""
@@ -184,8 +173,8 @@ class PolicyBook:
 
     def _auth(self, reader: FieldReader, document: Document) -> Auth | None:
         service, ports = reader.text("authServiceName"), reader.raw("authServicePorts")
-        uri, encrypted, verify = reader.text("authURI"), reader.boolean("sslEnabled"), reader.boolean("sslVerify")
-        trusted, sni = reader.text("trustedCertSecret"), reader.text("sniName")
+        uri, encrypted = reader.text("authURI"), reader.boolean("sslEnabled")
+        tls = _auth_tls(reader, document)
         reader.ignore("sslVerifyDepth")
         reader.cannot("authSigninURI", "a client that is refused is not sent to a login page")
         reader.cannot("authSigninRedirectBasePath", "belongs to authSigninURI")
@@ -196,22 +185,38 @@ class PolicyBook:
             text = "names no Service, so nobody would be asked"
             reader.note(Category.ACCESS_CONTROL, "externalAuth", text, None)
             return None
-        tls = None
-        if encrypted:
-            ca = (TrustRef("Secret", document.namespace, trusted),) if trusted else ()
-            names = (Name(sni),) if sni else ()
-            if verify and sni and ca:
-                tls = HopTLS(Level.NAME, f"sslVerify, with sniName {sni}", names=names, sni=sni, trust=ca, cn_fallback=True)
-            elif verify:
-                tls = HopTLS(Level.BROKEN, "sslVerify without sniName or trustedCertSecret", names=names, trust=ca)
-            else:
-                tls = HopTLS(Level.UNVERIFIED, "sslVerify is off", names=names, trust=ca)
-        backend = ServiceBackend(namespace or document.namespace, name, number)
         path = uri if uri.startswith("/") and uri != "/" else ""
         if path:
             text = f"the server was asked for {path}; now that is put before the request's own path"
             reader.note(Category.CHANGED, "auth-path", text, "authURI", remedy="Let the server accept all paths below it.")
-        return Auth(ImportedHop(reader.source(), backend, tls), path=path)
+        backend = ServiceBackend(namespace or document.namespace, name, number)
+        return Auth(ImportedHop(reader.source(), backend, tls if encrypted else None), path=path)
+
+
+def _options(reader: FieldReader) -> TLSOptions:
+    """Returns versions, ciphers and session reuse of an egressMTLS, and lists what is different now."""
+    protocols, found = reader.text("protocols"), tls_options(reader.text("protocols"), reader.text("ciphers"))
+    if found.lost_ciphers:
+        text = "an expression, or ciphers that Envoy does not have; the new gateway uses its own"
+        reader.note(Category.CANNOT, "ciphers", text, "ciphers")
+    if tls_options(protocols or PROTOCOLS, "").old_versions:
+        always = "" if protocols else ", as always if protocols is not set"
+        text = f"TLS 1.0 and 1.1 were offered to backends{always}; they are not any more"
+        reader.note(Category.TIGHTENED, "tls-1.0-gone", text, "protocols", severity=NoteSeverity.WARNING)
+    reuse = "true" if reader.boolean("sessionReuse", True) else "false"
+    return msgspec.structs.replace(found.options, session_reuse=reuse)
+
+
+def _auth_tls(reader: FieldReader, document: Document) -> HopTLS:
+    """Returns the TLS to the authentication server, where sslEnabled is set."""
+    verify, trusted, sni = reader.boolean("sslVerify"), reader.text("trustedCertSecret"), reader.text("sniName")
+    ca = (TrustRef("Secret", document.namespace, trusted),) if trusted else ()
+    names = (Name(sni),) if sni else ()
+    if not verify:
+        return HopTLS(Level.UNVERIFIED, "sslVerify is off", names=names, trust=ca)
+    if not sni or not ca:
+        return HopTLS(Level.BROKEN, "sslVerify without sniName or trustedCertSecret", names=names, trust=ca)
+    return HopTLS(Level.NAME, f"sslVerify, with sniName {sni}", names=names, sni=sni, trust=ca, cn_fallback=True)
 
 
 def _cors(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:

@@ -56,37 +56,42 @@ def _server(spec: FieldReader, document: Document, named: CustomListeners) -> li
         spec.access_control(key, SNIPPETS)
     for key in ("upstreamParameters", "sessionParameters"):
         spec.cannot(key, "timeouts and tries of streams have no equivalent")
-    at = spec.child("listener")
-    name, protocol, host = at.text("name"), at.text("protocol"), spec.text("host").lower()
+    host = spec.text("host").lower()
     backends = {each.text("name"): _backend(each) for each in spec.children("upstreams")}
     action = spec.child("action")
     backend = backends.get(action.text("pass"))
     if backend is None:
         text = "names no upstream, so the controller refused the TransportServer"
         action.note(Category.CANNOT, "no-upstream", text, "pass", severity=NoteSeverity.HIGH)
-    secret = spec.child("tls").text("secret")
-    if name == PASSTHROUGH:
-        if not host:
-            spec.note(Category.CANNOT, "no-host", "TLS is passed through by host, and there is none", "listener")
-            return []
-        listener = ImportedListener(at.source(), 443, "TLS", host, passthrough=True)
-        kind, tls = RouteKind.TLS, HopTLS(Level.PASSTHROUGH, "listener tls-passthrough")
-    else:
-        port = named.by_name[name].port if name in named.by_name else 0
-        if not is_port(port):
-            text = f"no GlobalConfiguration in the input has a listener {name}, so its port is not known; nothing is written"
-            at.note(Category.TODO, "listener-unknown", text, "name", remedy="Add the GlobalConfiguration to the input.")
-            return []
-        udp = (protocol or named.by_name[name].protocol).upper() == "UDP"
-        kind, tls = RouteKind.UDP if udp else RouteKind.TCP, None
-        listener = ImportedListener(at.source(), port, "UDP" if udp else "TCP")
-        if secret:
-            listener = ImportedListener(at.source(), port, "TLS", host, (SecretCertificate(document.namespace, secret),))
-            kind = RouteKind.TLS if host else RouteKind.TCP
+    listener = _listener(spec, host, named)
+    if listener is None:
+        return []
+    tls = HopTLS(Level.PASSTHROUGH, "listener tls-passthrough") if listener.passthrough else None
     hops = (ImportedHop(action.source("pass"), backend, tls),) if backend else ()
+    kind = {"UDP": RouteKind.UDP, "TLS": RouteKind.TLS if host else RouteKind.TCP}.get(listener.protocol, RouteKind.TCP)
     names = (host,) if kind is RouteKind.TLS and host else ()
     rule = ImportedRule(spec.source(), document.namespace, document.bare_name, (listener.key,), names, kind, hops=hops)
     return [(listener, rule)]
+
+
+def _listener(spec: FieldReader, host: str, named: CustomListeners) -> ImportedListener | None:
+    """Returns the listener that a TransportServer names; None if it is not known."""
+    at, secret = spec.child("listener"), spec.child("tls").text("secret")
+    name, protocol = at.text("name"), at.text("protocol")
+    if name == PASSTHROUGH:
+        if host:
+            return ImportedListener(at.source(), 443, "TLS", host, passthrough=True)
+        spec.note(Category.CANNOT, "no-host", "TLS is passed through by host, and there is none", "listener")
+        return None
+    known = named.by_name.get(name)
+    if known is None or not is_port(known.port):
+        text = f"no GlobalConfiguration in the input has a listener {name}, so its port is not known; nothing is written"
+        at.note(Category.TODO, "listener-unknown", text, "name", remedy="Add the GlobalConfiguration to the input.")
+        return None
+    if secret:
+        return ImportedListener(at.source(), known.port, "TLS", host, (SecretCertificate(spec.namespace, secret),))
+    udp = (protocol or known.protocol).upper() == "UDP"
+    return ImportedListener(at.source(), known.port, "UDP" if udp else "TCP")
 
 
 def _backend(reader: FieldReader) -> ServiceBackend:

@@ -6,11 +6,11 @@ from typing import Final
 
 import msgspec
 
-from lasthop.base.api.routes import CookieConfig, SessionPersistence
+from lasthop.base.api.routes import SessionPersistence
 from lasthop_import.model import ServiceBackend
 from lasthop_import.notes import Category, SourceRef
 from lasthop_import.reader import FieldReader
-from lasthop_import.values import TOKEN, duration, milliseconds
+from lasthop_import.values import TOKEN, cookie_sessions, duration, milliseconds
 
 CANNOT: Final = {
     "subselector": "only some of the Service's Pods were used; all are now",
@@ -81,6 +81,4 @@ def cookie(name: str, path: str, expires: str) -> SessionPersistence:
     """Returns a session by cookie; `expires` is a time of nginx's, or `max`."""
     lasting = milliseconds(expires) if expires and expires != "0" else None
     path = path if path.startswith("/") else "/"
-    if lasting is None:
-        return SessionPersistence("Cookie", CookieConfig(name, path))
-    return SessionPersistence("Cookie", CookieConfig(name, path, "Permanent"), absolute_timeout=duration(lasting))
+    return cookie_sessions(name, path, "" if lasting is None else duration(lasting))
