@@ -95,18 +95,18 @@ class _Copier:
 
     def _listener(self, listener: Any, number: int, document: Document) -> Any:
         """Returns a listener with a certificate that is to come, where it was Google's."""
-        tls = listener.get("tls") if isinstance(listener, dict) else None
-        mapped = CERTIFICATE_MAP in annotations_of(document) and isinstance(listener, dict)
-        if mapped and listener.get("protocol") == "HTTPS" and tls is None:
+        if not isinstance(listener, dict):
+            return listener
+        tls = listener.get("tls")
+        if tls is None and CERTIFICATE_MAP in annotations_of(document) and listener.get("protocol") == "HTTPS":
             tls = {}
         if not isinstance(tls, dict) or tls.get("mode") == "Passthrough":
             return listener
         kept = {key: value for key, value in tls.items() if key != "options"}
-        where = SourceRef(document, ("spec", "listeners", number, "tls"))
-        if isinstance(options := tls.get("options"), dict):
-            for key in options:
-                text = "an option of GKE's, which the new gateway does not have"
-                self._inputs.notes.append(Note(Category.CANNOT, "listener-option", text, where.below("options", key)))
+        where, options = SourceRef(document, ("spec", "listeners", number, "tls")), tls.get("options")
+        for key in options if isinstance(options, dict) else ():
+            text = "an option of GKE's, which the new gateway does not have"
+            self._inputs.notes.append(Note(Category.CANNOT, "listener-option", text, where.below("options", key)))
         if not kept.get("certificateRefs"):
             text = f"the certificate is Google's; the listener waits for Secret {document.namespace}/{TODO_CERTIFICATE}"
             remedy = "Get a certificate for its hosts, as with cert-manager."
@@ -185,14 +185,13 @@ class _Copier:
         yield ImportedHop(source, backend, tls or gateway_tls(port))
 
     def _is_granted(self, route: Document, namespace: str, name: str) -> bool:
-        for grant in self._grants:
-            spec = grant.value.get("spec")
-            if grant.namespace != namespace or not isinstance(spec, dict):
-                continue
-            froms, tos = spec.get("from"), spec.get("to")
-            if not isinstance(froms, list) or not isinstance(tos, list):
-                continue
-            given = any(f.get("kind") == route.kind and f.get("namespace") == route.namespace for f in froms)
-            if given and any(t.get("kind") == "Service" and t.get("name") in (None, "", name) for t in tos):
-                return True
+        return any(_grants(grant, route, name) for grant in self._grants if grant.namespace == namespace)
+
+
+def _grants(grant: Document, route: Document, service: str) -> bool:
+    """Returns whether a ReferenceGrant lets a route refer to a Service."""
+    spec = grant.value.get("spec")
+    if not isinstance(spec, dict) or not isinstance(spec.get("from"), list) or not isinstance(spec.get("to"), list):
         return False
+    given = any((f.get("kind"), f.get("namespace")) == (route.kind, route.namespace) for f in spec["from"])
+    return given and any(t.get("kind") == "Service" and t.get("name") in (None, "", service) for t in spec["to"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.documents import Document
 from lasthop_import.ingresses import IngressObject, PathOf, ingresses_of, read_ingress
 from lasthop_import.inputs import Inputs
@@ -28,6 +27,7 @@ from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.gke.backend_configs import BackendConfig, BackendConfigs
 from lasthop_import.systems.gke.backend_tls import ingress_tls
 from lasthop_import.systems.gke.kinds import FRONTEND_CONFIG, MANAGED_CERTIFICATE
+from lasthop_import.values import https_redirect_rule
 
 CONTROLLER: Final = "k8s.io/ingress-gce"
 CLASSES: Final = ("gce", "gce-internal", "gce-regional-external")
@@ -88,23 +88,35 @@ class _GKEIngressImporter:
         paths = [(at, _path(at)) for at in (*ingress.paths, *_defaults(ingress))]
         gateway = self._gateway(ingress, [(at.host, match) for at, match in paths])
         secure = self._secure(ingress, gateway)
-        redirect = self._redirect(ingress) if secure else None
+        redirect = self._redirect_code(ingress) if secure else 0
         plain = None
         if annotations.text(ALLOW_HTTP, "true").strip().lower() != "false":
             plain = ImportedListener(SourceRef(ingress.document), 80, "HTTP", gateway=gateway)
+        self._add_rules(ingress, paths, plain, secure, redirect)
+        text = "a load balancer ends requests after 30 s unless a BackendConfig says otherwise; the new gateway does not"
+        note = Note(Category.CHANGED, "default-timeout", text, SourceRef(ingress.document), severity=NoteSeverity.INFO)
+        self._inputs.notes.append(note)
+
+    def _add_rules(
+        self,
+        ingress: IngressObject,
+        paths: list[tuple[PathOf, PathMatch]],
+        plain: ImportedListener | None,
+        secure: ImportedListener | None,
+        redirect: int,
+    ) -> None:
+        """Adds listeners, the rules of all paths and, for each host, the redirect with this status; 0: none."""
         served = [each for each in (None if redirect else plain, secure) if each]
         self.listeners += [each for each in (plain, secure) if each]
         if not served:
             text = "HTTP is not allowed and there is no certificate, so nothing was served"
-            annotations.note(Category.CHANGED, "not-served", text, ALLOW_HTTP, severity=NoteSeverity.HIGH)
-        for at, match in paths:
-            self.rules.append(self._rule(ingress, at, match, served))
+            ingress.annotation_reader.note(Category.CHANGED, "not-served", text, ALLOW_HTTP, severity=NoteSeverity.HIGH)
+        self.rules += [self._rule(ingress, at, match, served) for at, match in paths]
         if plain and redirect:
+            source, owner = ingress.annotation_reader.source(FRONTEND), (ingress.namespace, ingress.name)
             for host in dict.fromkeys(at.host for at, _ in paths):
-                self.rules.append(self._redirection(ingress, host, plain, redirect))
-        text = "a load balancer ends requests after 30 s unless a BackendConfig says otherwise; the new gateway does not"
-        note = Note(Category.CHANGED, "default-timeout", text, SourceRef(ingress.document), severity=NoteSeverity.INFO)
-        self._inputs.notes.append(note)
+                names = (host,) if host else ()
+                self.rules.append(https_redirect_rule(source, *owner, (plain.key,), names, code=redirect))
 
     def _gateway(self, ingress: IngressObject, paths: list[tuple[str, PathMatch]]) -> ObjectName | None:
         """Returns a Gateway of its own for an Ingress that has a path which another has: each had its own address."""
@@ -138,17 +150,17 @@ class _GKEIngressImporter:
         source = ingress.tls[0][2] if ingress.tls else SourceRef(ingress.document)
         return ImportedListener(source, 443, "HTTPS", certificates=tuple(certificates), gateway=gateway)
 
-    def _redirect(self, ingress: IngressObject) -> HTTPRequestRedirectFilter | None:
+    def _redirect_code(self, ingress: IngressObject) -> int:
+        """Returns the status with which HTTP is redirected to HTTPS; 0 if it is not."""
         name = ingress.annotation_reader.text(FRONTEND).strip()
         if not name:
-            return None
+            return 0
         key = (ingress.namespace, name)
         if key not in self._frontends:
             text = f"FrontendConfig {ingress.namespace}/{name} is not in the input; whether HTTP is redirected is not known"
-            ingress.annotation_reader.note(
-                Category.TODO, "frontend-config-missing", text, FRONTEND, remedy="Add it to the input."
-            )
-            return None
+            remedy = "Add it to the input."
+            ingress.annotation_reader.note(Category.TODO, "frontend-config-missing", text, FRONTEND, remedy=remedy)
+            return 0
         return self._frontends[key]
 
     def _rule(self, ingress: IngressObject, at: PathOf, match: PathMatch, served: list[ImportedListener]) -> ImportedRule:
@@ -171,27 +183,15 @@ class _GKEIngressImporter:
             refused="" if served else "nothing was served",
         )
 
-    def _redirection(
-        self, ingress: IngressObject, host: str, plain: ImportedListener, redirect: HTTPRequestRedirectFilter
-    ) -> ImportedRule:
-        return ImportedRule(
-            source=ingress.annotation_reader.source(FRONTEND),
-            namespace=ingress.namespace,
-            route=f"{ingress.name}-https-redirect",
-            listeners=(plain.key,),
-            hostnames=(host,) if host else (),
-            matches=(ImportedMatch(PathMatch(PathKind.SEGMENT, "/")),),
-            filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
-        )
 
-
-def _frontend(spec: FieldReader) -> HTTPRequestRedirectFilter | None:
+def _frontend(spec: FieldReader) -> int:
+    """Returns the status of the redirect to HTTPS; 0 if there is none."""
     spec.cannot("sslPolicy", "versions and ciphers for clients are the gateway's own")
     redirect = spec.child("redirectToHttps")
     enabled, name = redirect.boolean("enabled"), redirect.text("responseCodeName") or "MOVED_PERMANENTLY_DEFAULT"
     if name not in CODES:
         redirect.note(Category.CANNOT, "redirect-code", f"{name} is none of GKE's; it is 301 now", "responseCodeName")
-    return HTTPRequestRedirectFilter("https", status_code=CODES.get(name, 301)) if enabled else None
+    return CODES.get(name, 301) if enabled else 0
 
 
 def _defaults(ingress: IngressObject) -> Iterator[PathOf]:

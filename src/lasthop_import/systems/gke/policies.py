@@ -96,29 +96,36 @@ def _targets(spec: FieldReader, document: Document) -> list[_Target]:
 
 def _tls(spec: FieldReader, document: Document) -> HopTLS:
     validation = spec.child("validation")
-    hostname = validation.text("hostname")
-    trust: list[Trust] = []
-    for each in validation.children("caCertificateRefs"):
-        kind, name = each.text("kind"), each.text("name")
-        each.ignore("group")
-        known = kind in ("ConfigMap", "Secret", "ClusterTrustBundle")
-        namespace = "" if kind == "ClusterTrustBundle" else document.namespace
-        trust.append(
-            TrustRef(kind, namespace, name) if known else MissingTrust(f"{kind} {name} is no kind of CA certificates")
-        )
-    if validation.text("wellKnownCACertificates") == "System":
-        trust.append(SystemTrust())
-    names = []
-    for each in validation.children("subjectAltNames"):
-        uri, dns = each.text("uri"), each.text("hostname")
-        each.ignore("type")
-        if uri or dns:
-            names.append(Name(uri, NameKind.URI) if uri else Name(dns))
+    hostname, trust, names = validation.text("hostname"), _trust(validation), _names(validation)
     for key in sorted(spec.child("options").value):
         text = "an option of another implementation, which the new gateway ignores"
         spec.child("options").cannot(key, text)
     level = Level.URI if names and all(each.kind is NameKind.URI for each in names) else Level.NAME
-    found = tuple(names) or ((Name(hostname),) if hostname else ())
+    found = names or ((Name(hostname),) if hostname else ())
     if not trust or not hostname:
         return HopTLS(Level.BROKEN, f"{document.name} has no CA certificates or no hostname, so it is invalid", names=found)
-    return HopTLS(level, f"{document.name}", names=found, sni=hostname, trust=tuple(trust))
+    return HopTLS(level, f"{document.name}", names=found, sni=hostname, trust=trust)
+
+
+def _trust(validation: FieldReader) -> tuple[Trust, ...]:
+    found: list[Trust] = []
+    for each in validation.children("caCertificateRefs"):
+        kind, name = each.text("kind"), each.text("name")
+        each.ignore("group")
+        if kind in ("ConfigMap", "Secret", "ClusterTrustBundle"):
+            found.append(TrustRef(kind, "" if kind == "ClusterTrustBundle" else validation.namespace, name))
+        else:
+            found.append(MissingTrust(f"{kind} {name} is no kind of CA certificates"))
+    if validation.text("wellKnownCACertificates") == "System":
+        found.append(SystemTrust())
+    return tuple(found)
+
+
+def _names(validation: FieldReader) -> tuple[Name, ...]:
+    found = []
+    for each in validation.children("subjectAltNames"):
+        uri, dns = each.text("uri"), each.text("hostname")
+        each.ignore("type")
+        if uri or dns:
+            found.append(Name(uri, NameKind.URI) if uri else Name(dns))
+    return tuple(found)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Object
 from lasthop_import.documents import Document
@@ -87,17 +88,25 @@ def _ingresses(inputs: Inputs, settings: ImportSettings) -> Iterator[Document]:
 
 def _not_admitted(document: Document) -> str:
     """Returns why no router serves a Route; empty if one does, or nobody says."""
+    admissions = [
+        condition
+        for router in _routers(document)
+        for condition in _mappings(router.get("conditions"))
+        if condition.get("type") == "Admitted"
+    ]
+    if any(each.get("status") == "True" for each in admissions):
+        return ""
+    return ", ".join(str(each.get("reason") or "without a reason") for each in admissions)
+
+
+def _routers(document: Document) -> list[Json]:
+    """Returns what the routers say in the status."""
     status = document.value.get("status")
-    routers = status.get("ingress") if isinstance(status, dict) else None
-    refusals = []
-    for router in routers if isinstance(routers, list) else ():
-        conditions = router.get("conditions") if isinstance(router, dict) else None
-        for each in conditions if isinstance(conditions, list) else ():
-            if isinstance(each, dict) and each.get("type") == "Admitted":
-                if each.get("status") == "True":
-                    return ""
-                refusals.append(str(each.get("reason") or "without a reason"))
-    return ", ".join(refusals)
+    return _mappings(status.get("ingress") if isinstance(status, dict) else None)
+
+
+def _mappings(value: Any) -> list[Json]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 class _RouteReader:
@@ -132,9 +141,7 @@ class _RouteReader:
     def _host(self, spec: FieldReader, document: Document) -> tuple[str, str]:
         host, subdomain = spec.text("host").lower(), spec.text("subdomain").lower()
         if not host:
-            status = document.value.get("status")
-            routers = status.get("ingress") if isinstance(status, dict) else None
-            found = [each.get("host") for each in routers if isinstance(each, dict)] if isinstance(routers, list) else []
+            found = (each.get("host") for each in _routers(document))
             host = next((each.lower() for each in found if isinstance(each, str) and each), "")
         if not host and self._settings.domain:
             host = f"{subdomain or f'{document.bare_name}-{document.namespace}'}.{self._settings.domain.lower()}"
@@ -161,15 +168,14 @@ class _RouteReader:
     def _port(self, reader: FieldReader, namespace: str, name: str, target: int | str | None) -> int | str | None:
         """Returns the Service's port: a Route names that of the Pods."""
         ports = self._inputs.ports(namespace, name)
-        if target is None:
-            return None
-        if ports is None:
-            if isinstance(target, int):
-                text = f"port {target} is of the Pods; it is taken for that of Service {name}, which is not in the input"
-                remedy = "Add the Service to the input."
-                reader.note(Category.TODO, "target-port", text, None, remedy=remedy, severity=NoteSeverity.WARNING)
+        if target is None or (ports is None and isinstance(target, str)):
             return target
-        found = [each for each in ports if each.name == target or each.target == target]
+        if ports is None:
+            text = f"port {target} is of the Pods; it is taken for that of Service {name}, which is not in the input"
+            remedy = "Add the Service to the input."
+            reader.note(Category.TODO, "target-port", text, None, remedy=remedy, severity=NoteSeverity.WARNING)
+            return target
+        found = [each for each in ports if target in (each.name, each.target)]
         if not found and isinstance(target, int):
             names = self._named(namespace, name, target)
             found = [each for each in ports if each.name in names]
@@ -180,36 +186,22 @@ class _RouteReader:
 
     def _named(self, namespace: str, name: str, number: int) -> set[str]:
         """Returns the names of a Service's ports that its endpoints have under a number."""
-        found = set()
-        for each in self._inputs.documents:
-            labels = each.metadata.get("labels")
-            if each.kind == "EndpointSlice" and each.namespace == namespace and isinstance(labels, dict):
-                ports = each.value.get("ports")
-                if labels.get("kubernetes.io/service-name") == name and isinstance(ports, list):
-                    found |= {str(p.get("name") or "") for p in ports if isinstance(p, dict) and p.get("port") == number}
-        return found
+        slices = (each for each in self._inputs.documents if each.kind == "EndpointSlice" and each.namespace == namespace)
+        own = (each for each in slices if _labels(each).get("kubernetes.io/service-name") == name)
+        ports = (port for each in own for port in _mappings(each.value.get("ports")))
+        return {str(port.get("name") or "") for port in ports if port.get("port") == number}
 
     def _tls(self, spec: FieldReader, document: Document) -> tuple[str, str, Certificate, InlineTrust | MissingTrust | None]:
-        if "tls" not in spec:
-            spec.child("tls")
-            return "", "Allow", ForeignCertificate(DEFAULT), None
         tls = spec.child("tls")
-        inner, key, chain = tls.text("certificate"), tls.text("key"), tls.text("caCertificate")
-        destination, external = tls.text("destinationCACertificate"), tls.child("externalCertificate").text("name")
-        termination = tls.text("termination").lower() or (EDGE if not destination.strip() else "")
+        if "tls" not in spec:
+            return "", "Allow", ForeignCertificate(DEFAULT), None
+        certificate, destination = _certificate(tls, document), tls.text("destinationCACertificate")
+        termination = tls.text("termination").lower() or ("(none)" if destination.strip() else EDGE)
         insecure = tls.text("insecureEdgeTerminationPolicy") or "None"
         if insecure not in ("None", "Allow", "Redirect"):
             text = "is none of None, Allow and Redirect; plaintext is not accepted"
             tls.note(Category.CANNOT, "insecure-policy", text, "insecureEdgeTerminationPolicy")
             insecure = "None"
-        if not termination:
-            termination = "(none)"
-        certificate: Certificate = ForeignCertificate(DEFAULT)
-        if external:
-            certificate = SecretCertificate(document.namespace, external)
-        elif inner.strip() and key.strip():
-            whole = f"{inner.strip()}\n{chain.strip()}".strip() + "\n"
-            certificate = InlineCertificate(document.namespace, f"{document.bare_name}-tls", whole, HiddenKey(key))
         ca: InlineTrust | None = None
         if destination.strip() and termination == REENCRYPT:
             ca = InlineTrust(destination, f"{document.name} spec.tls.destinationCACertificate")
@@ -225,16 +217,7 @@ class _RouteReader:
         found = read_ingress(self._inputs, document)
         annotations = found.annotation_reader
         termination, named = annotations.text(TERMINATION).lower(), annotations.text(DESTINATION_CA)
-        ca: InlineTrust | MissingTrust | None = None
-        if named:
-            data = self._inputs.data("Secret", document.namespace, named)
-            pem = (data or {}).get("tls.crt", b"").decode(errors="replace")
-            what = f"Secret {document.namespace}/{named}"
-            ca = (
-                InlineTrust(pem, f"{what}, key tls.crt")
-                if pem
-                else MissingTrust(f"{what} has no tls.crt, or is not in the input")
-            )
+        ca = self._destination_ca(document.namespace, named) if named else None
         for at in found.paths:
             if not at.host:
                 self._inputs.notes.append(Note(Category.SKIPPED, "no-host", "a path without a host makes no Route", at.source))
@@ -242,7 +225,6 @@ class _RouteReader:
             secret = next((name for hosts, name, _ in found.tls if at.host in hosts and name), "")
             secured = bool(secret) or any(at.host in hosts or not hosts for hosts, _, _ in found.tls)
             wanted = (termination or EDGE) if secured or termination == PASSTHROUGH else termination
-            backend = [RouteBackend(at.backend, 100, at.source)] if at.backend else []
             yield RouteOf(
                 document=document,
                 reader=found.reader,
@@ -251,9 +233,31 @@ class _RouteReader:
                 host=at.host,
                 path="" if wanted == PASSTHROUGH else at.path,
                 exact=at.path_type == "Exact",
-                backends=tuple(backend),
+                backends=(RouteBackend(at.backend, 100, at.source),) if at.backend else (),
                 termination=wanted,
                 insecure="Redirect" if wanted else "Allow",
                 certificate=SecretCertificate(document.namespace, secret) if secret else ForeignCertificate(DEFAULT),
                 ca=ca if wanted == REENCRYPT else None,
             )
+
+    def _destination_ca(self, namespace: str, name: str) -> InlineTrust | MissingTrust:
+        pem = (self._inputs.data("Secret", namespace, name) or {}).get("tls.crt", b"").decode(errors="replace")
+        what = f"Secret {namespace}/{name}"
+        return (
+            InlineTrust(pem, f"{what}, key tls.crt") if pem else MissingTrust(f"{what} has no tls.crt, or is not in the input")
+        )
+
+
+def _certificate(tls: FieldReader, document: Document) -> Certificate:
+    inner, key, chain = (tls.text(key).strip() for key in ("certificate", "key", "caCertificate"))
+    if external := tls.child("externalCertificate").text("name"):
+        return SecretCertificate(document.namespace, external)
+    if not inner or not key:
+        return ForeignCertificate(DEFAULT)
+    whole = f"{inner}\n{chain}".strip() + "\n"
+    return InlineCertificate(document.namespace, f"{document.bare_name}-tls", whole, HiddenKey(tls.text("key")))
+
+
+def _labels(document: Document) -> Json:
+    found = document.metadata.get("labels")
+    return found if isinstance(found, dict) else {}

@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
@@ -25,6 +24,7 @@ from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.openshift.annotations import Done, read_annotations
 from lasthop_import.systems.openshift.backend_tls import PASSTHROUGH, REENCRYPT, hop_tls
 from lasthop_import.systems.openshift.routes import RouteOf, read_routes
+from lasthop_import.values import https_redirect_rule
 
 NO_DEFAULT_CA: Final = "openshift-no-service-ca"
 H2C: Final = ("h2c", "kubernetes.io/h2c")
@@ -57,16 +57,10 @@ class _RouteImporter:
         done = read_annotations(route)
         if not self._owns(route):
             return
-        if route.tls or route.termination == PASSTHROUGH:
-            ends, first = self._terminated.setdefault(route.host, (route.tls, route.document))
-            if route.host and ends != route.tls:
-                route = msgspec.structs.replace(
-                    route, refused=f"TLS of {route.host} is {'terminated' if ends else 'passed through'} by {first.name}"
-                )
+        route = self._without_mixed_tls(route)
         if route.termination == PASSTHROUGH:
             self._passthrough(route)
             return
-        names = (route.host,) if route.host else ()
         plain = ImportedListener(route.source, 80, "HTTP")
         listeners: list[ImportedListener] = []
         if route.tls and not route.refused:
@@ -80,25 +74,29 @@ class _RouteImporter:
         self.listeners += listeners
         matches = (ImportedMatch(_path(route)),)
         refused = route.refused or ("no router served it" if not listeners else "")
-        self.rules.append(self._rule(route, done, tuple(each.key for each in listeners), names, matches, refused))
+        self.rules.append(self._rule(route, done, tuple(each.key for each in listeners), matches, refused))
         if route.insecure == "Redirect" and not refused:
             self._redirect(route, plain, matches)
 
+    def _without_mixed_tls(self, route: RouteOf) -> RouteOf:
+        """Returns the Route; refused where an older one of its host terminates TLS that it passes through, or vice versa."""
+        if not route.tls and route.termination != PASSTHROUGH:
+            return route
+        ends, first = self._terminated.setdefault(route.host, (route.tls, route.document))
+        if not route.host or ends == route.tls:
+            return route
+        why = f"TLS of {route.host} is {'terminated' if ends else 'passed through'} by {first.name}"
+        return msgspec.structs.replace(route, refused=why)
+
     def _rule(
-        self,
-        route: RouteOf,
-        done: Done,
-        listeners: tuple[ListenerKey, ...],
-        names: tuple[str, ...],
-        matches: tuple[ImportedMatch, ...],
-        refused: str,
+        self, route: RouteOf, done: Done, listeners: tuple[ListenerKey, ...], matches: tuple[ImportedMatch, ...], refused: str
     ) -> ImportedRule:
         return ImportedRule(
             source=route.source,
             namespace=route.document.namespace,
             route=route.document.bare_name,
             listeners=listeners,
-            hostnames=names,
+            hostnames=(route.host,) if route.host else (),
             matches=matches,
             filters=done.filters,
             hops=self._hops(route),
@@ -157,18 +155,8 @@ class _RouteImporter:
 
     def _redirect(self, route: RouteOf, plain: ImportedListener, matches: tuple[ImportedMatch, ...]) -> None:
         self.listeners.append(plain)
-        redirect = HTTPRequestRedirectFilter("https", status_code=302)
-        self.rules.append(
-            ImportedRule(
-                source=route.source,
-                namespace=route.document.namespace,
-                route=f"{route.document.bare_name}-https-redirect",
-                listeners=(plain.key,),
-                hostnames=(route.host,),
-                matches=matches,
-                filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
-            )
-        )
+        owner = (route.document.namespace, route.document.bare_name)
+        self.rules.append(https_redirect_rule(route.source, *owner, (plain.key,), (route.host,), matches, 302))
 
 
 def _path(route: RouteOf) -> PathMatch:
