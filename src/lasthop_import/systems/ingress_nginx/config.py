@@ -58,30 +58,33 @@ def read_config(inputs: Inputs, settings: ImportSettings) -> ControllerConfig:
         return ControllerConfig()
     data = inputs.open(document).child("data")
     values = {key: data.text(key).strip() for key in _READ if key in data}
-
-    def boolean(key: str, default: bool) -> bool:
-        value = values.get(key, "")
-        return value in TRUE if value in (*TRUE, *FALSE) else default
-
     for key in sorted(data.value):
         if key in _ACCESS:
             data.access_control(key, "a setting of the whole controller that is not carried over")
         elif key not in _READ:
             data.cannot(key, "a setting of the whole controller that has no equivalent")
-    age = values.get("hsts-max-age") or "31536000"
-    parts = [f"max-age={age}"]
-    parts += ["includeSubDomains"] if boolean("hsts-include-subdomains", True) else []
-    parts += ["preload"] if boolean("hsts-preload", False) else []
     code = values.get("http-redirect-code", "")
     return ControllerConfig(
-        ssl_redirect=boolean("ssl-redirect", True),
-        force_ssl_redirect=boolean("force-ssl-redirect", False),
-        hsts="; ".join(parts) if boolean("hsts", True) else "",
+        ssl_redirect=_boolean(values, "ssl-redirect", True),
+        force_ssl_redirect=_boolean(values, "force-ssl-redirect", False),
+        hsts=_hsts(values) if _boolean(values, "hsts", True) else "",
         redirect_code=int(code) if code in ("301", "302", "307", "308") else 308,
-        location_only=boolean("proxy-ssl-location-only", False),
-        cross_namespace=boolean("allow-cross-namespace-resources", False),
+        location_only=_boolean(values, "proxy-ssl-location-only", False),
+        cross_namespace=_boolean(values, "allow-cross-namespace-resources", False),
         body_size=values.get("proxy-body-size") or "1m",
     )
+
+
+def _boolean(values: dict[str, str], key: str, default: bool) -> bool:
+    value = values.get(key, "")
+    return value in TRUE if value in (*TRUE, *FALSE) else default
+
+
+def _hsts(values: dict[str, str]) -> str:
+    parts = [f"max-age={values.get('hsts-max-age') or '31536000'}"]
+    parts += ["includeSubDomains"] if _boolean(values, "hsts-include-subdomains", True) else []
+    parts += ["preload"] if _boolean(values, "hsts-preload", False) else []
+    return "; ".join(parts)
 
 
 def _config_map(inputs: Inputs, settings: ImportSettings) -> Document | None:

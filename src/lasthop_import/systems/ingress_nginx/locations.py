@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from lasthop.engine.resolve.routing.hostnames import covers
@@ -36,30 +38,42 @@ def hosts(inputs: Inputs, ingresses: list[Ingress], config: ControllerConfig) ->
     """Returns every host, and what each Ingress asks of its backends, by the Ingress's path."""
     wanted = {each.document.path: asked(inputs, each, config) for each in ingresses}
     mains = [each for each in ingresses if not each.annotations.boolean("canary")]
-    canaries = [each for each in ingresses if each.annotations.boolean("canary")]
-    locations: dict[str, dict[tuple[str, str], IngressLocation]] = {}
-    for ingress in mains:
-        for at in (*ingress.paths, *_defaults(ingress)):
-            known = locations.setdefault(at.host, {})
-            first = known.setdefault((at.path, _type(at)), IngressLocation(at, ingress))
-            if first.at is not at and at.source.path != ("spec", "defaultBackend"):
-                text = f"{at.host or 'the default host'}{at.path} belongs to the older {first.ingress.document.name}"
-                inputs.notes.append(Note(Category.SKIPPED, "path-taken", text, at.source))
-    for canary in canaries:
-        for at in canary.paths:
-            main = locations.get(at.host, {}).get((at.path, _type(at)))
-            if main is None or main.canaries:
-                why = "there is another canary" if main else "no other Ingress has the path"
-                inputs.notes.append(Note(Category.SKIPPED, "canary-ignored", f"the canary was not used: {why}", at.source))
-                continue
-            joined = msgspec.structs.replace(main, canaries=((canary, at),))
-            locations[at.host][at.path, _type(at)] = joined
-    taken = set(locations)
+    locations = _locations(inputs, mains)
+    for canary in ingresses:
+        if canary.annotations.boolean("canary"):
+            _join_canary(inputs, canary, locations)
     by_host: dict[str, list[Ingress]] = {}
     for ingress in mains:
         for name in ingress.hosts or ("",):
             by_host.setdefault(name, []).append(ingress)
+    taken = set(locations)
     return [_host(name, found, by_host[name], wanted, config, taken) for name, found in sorted(locations.items())], wanted
+
+
+Locations = dict[str, dict[tuple[str, str], IngressLocation]]
+"""By host, then by path and type."""
+
+
+def _locations(inputs: Inputs, ingresses: list[Ingress]) -> Locations:
+    """Returns the locations of all hosts; of equal ones the oldest Ingress has it."""
+    found: Locations = {}
+    for ingress in ingresses:
+        for at in (*ingress.paths, *_defaults(ingress)):
+            first = found.setdefault(at.host, {}).setdefault((at.path, _type(at)), IngressLocation(at, ingress))
+            if first.at is not at and at.source.path != ("spec", "defaultBackend"):
+                text = f"{at.host or 'the default host'}{at.path} belongs to the older {first.ingress.document.name}"
+                inputs.notes.append(Note(Category.SKIPPED, "path-taken", text, at.source))
+    return found
+
+
+def _join_canary(inputs: Inputs, canary: Ingress, locations: Locations) -> None:
+    for at in canary.paths:
+        main = locations.get(at.host, {}).get((at.path, _type(at)))
+        if main is None or main.canaries:
+            why = "there is another canary" if main else "no other Ingress has the path"
+            inputs.notes.append(Note(Category.SKIPPED, "canary-ignored", f"the canary was not used: {why}", at.source))
+        else:
+            locations[at.host][at.path, _type(at)] = msgspec.structs.replace(main, canaries=((canary, at),))
 
 
 def _type(at: PathOf) -> str:
@@ -83,23 +97,21 @@ def _host(
     taken: set[str],
 ) -> IngressHost:
     regex = any(_uses_regex(each, name) for each in here)
-    ssl = None
-    if not config.location_only:
-        usable = (own.ssl for each in here if (own := wanted[each.document.path]).ssl)
-        ssl = next((each for each in usable if each and each.ca and not each.denied), None)
-    aliases: dict[str, None] = {}
-    for each in here:
-        for alias in each.annotations.text("server-alias").split(","):
-            alias = alias.strip().lower()
-            if not alias:
-                continue
-            if alias.startswith("~") or alias in taken:
-                why = "is a regular expression" if alias.startswith("~") else "is a host of its own"
-                text = f"the alias {alias} {why}, and is left out"
-                each.annotations.note(Category.CANNOT, "server-alias", text, "server-alias")
-            else:
-                aliases[alias] = None
-    return IngressHost(name, tuple(found.values()), regex, ssl, tuple(aliases), _certificate(name, here))
+    settings = [] if config.location_only else [wanted[each.document.path].ssl for each in here]
+    ssl = next((each for each in settings if each and each.ca and not each.denied), None)
+    aliases = tuple(dict.fromkeys(alias for each in here for alias in _aliases(each, taken)))
+    return IngressHost(name, tuple(found.values()), regex, ssl, aliases, _certificate(name, here))
+
+
+def _aliases(ingress: Ingress, taken: set[str]) -> Iterator[str]:
+    """Yields the further names of a host; one that cannot be written is listed."""
+    for alias in (each.strip().lower() for each in ingress.annotations.text("server-alias").split(",")):
+        if alias.startswith("~") or alias in taken - {""}:
+            why = "is a regular expression" if alias.startswith("~") else "is a host of its own"
+            text = f"the alias {alias} {why}, and is left out"
+            ingress.annotations.note(Category.CANNOT, "server-alias", text, "server-alias")
+        elif alias:
+            yield alias
 
 
 def _uses_regex(ingress: Ingress, host: str) -> bool:

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from lasthop.base.api.routes import HTTPPathModifier
 from lasthop_import.model import PathKind, PathMatch
 
-_LITERAL: Final = re.compile(r"[A-Za-z0-9/_.~%-]*")
 _STRIP: Final = re.compile(r"(?P<prefix>/[A-Za-z0-9/_.~%-]*?)/?\(/\|\$\)\(\.\*\)\$?")
 """The idiom of the documentation: /x(/|$)(.*) with /$2."""
 _TAIL: Final = re.compile(r"(?P<prefix>/[A-Za-z0-9/_.~%-]*?)/?\??\(\.[*+]\)\$?")
@@ -64,7 +63,3 @@ def _prefix(prefix: str, replacement: str) -> IngressRewrite:
         return IngressRewrite(match, reason="case-sensitive-now" if prefix != "/" else "", text=text)
     modifier = HTTPPathModifier("ReplacePrefixMatch", replace_prefix_match=wanted)
     return IngressRewrite(match, modifier, "case-sensitive-now" if prefix != "/" else "", text)
-
-
-def is_literal(path: str) -> bool:
-    return bool(_LITERAL.fullmatch(path))

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPPathModifier, HTTPRequestRedirectFilter, HTTPRouteFilter
+from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
@@ -38,9 +38,9 @@ from lasthop_import.systems.ingress_nginx.ingresses import Ingress, read_ingress
 from lasthop_import.systems.ingress_nginx.locations import IngressHost, IngressLocation, hosts
 from lasthop_import.systems.ingress_nginx.rewrites import IngressRewrite, location, rewritten
 from lasthop_import.systems.ingress_nginx.unsupported import list_unsupported
+from lasthop_import.values import ROOT, full_path, https_redirect_rule, redirect
 
 HTTP, HTTPS = 80, 443
-ROOT: Final = ImportedMatch(PathMatch(PathKind.SEGMENT, "/"))
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
@@ -253,14 +253,12 @@ class _IngressImporter:
     def _app_root(self, rule: ImportedRule, annotations: Annotations, root: str) -> ImportedRule:
         if not root.startswith("/"):
             annotations.note(Category.CANNOT, "app-root", "must begin with a slash", "app-root")
-        path = HTTPPathModifier("ReplaceFullPath", replace_full_path=root)
-        redirect = HTTPRouteFilter("RequestRedirect", request_redirect=HTTPRequestRedirectFilter(path=path, status_code=302))
         return msgspec.structs.replace(
             rule,
             source=annotations.source("app-root"),
             kind=RouteKind.HTTP,
             matches=(ImportedMatch(PathMatch(PathKind.EXACT, "/")),),
-            filters=(redirect,),
+            filters=(redirect(path=full_path(root)),),
             hops=(),
             mirrors=(),
             auth=None,
@@ -270,16 +268,8 @@ class _IngressImporter:
     def _https_redirect(
         self, each: IngressLocation, names: tuple[str, ...], plain: ImportedListener, matches: tuple[ImportedMatch, ...]
     ) -> ImportedRule:
-        redirect = HTTPRequestRedirectFilter("https", status_code=self._config.redirect_code)
-        return ImportedRule(
-            source=each.at.source,
-            namespace=each.ingress.namespace,
-            route=f"{each.ingress.name}-https-redirect",
-            listeners=(plain.key,),
-            hostnames=names,
-            matches=matches,
-            filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
-        )
+        owner, code = (each.ingress.namespace, each.ingress.name), self._config.redirect_code
+        return https_redirect_rule(each.at.source, *owner, (plain.key,), names, matches, code)
 
     def _www(self, host: IngressHost, plain: ImportedListener, secure: list[ImportedListener]) -> None:
         """Adds the redirect between a host and its www. twin."""
