@@ -6,7 +6,8 @@ The trap: `insecureSkipVerify` of a Backend stays in force beside a policy that 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -95,32 +96,35 @@ class BackendTLSPolicies:
 
 
 def trust_of(inputs: Inputs, reader: FieldReader) -> tuple[tuple[Trust, ...], str]:
-    """Reads caCertificateRefs and wellKnownCACertificates."""
+    """Reads caCertificateRefs and wellKnownCACertificates; returns what is trusted, and why nothing is."""
     found: list[Trust] = []
     for ref in reader.children("caCertificateRefs"):
-        group, kind, name = ref.text("group"), ref.text("kind"), ref.text("name")
-        if kind == "ClusterTrustBundle":
-            found.append(TrustRef(kind, "", name))
-            continue
-        if group or kind not in ("ConfigMap", "Secret"):
-            return (), f"it refers to a CA of kind {kind[:60]}"
-        data = inputs.data(kind, reader.namespace, name)
-        if data is None:
-            absent = inputs.absence(kind, reader.namespace, name)
-            text, remedy = f"{kind} {reader.namespace}/{name} {absent}; it is taken to have a ca.crt", "Add it to the input."
-            ref.note(Category.TODO, "ca-not-in-the-input", text, None, remedy=remedy, severity=NoteSeverity.WARNING)
-            found.append(TrustRef(kind, reader.namespace, name))
-            continue
-        key = next((each for each in ("ca.crt", "tls.crt") if data.get(each)), "")
-        if not key and len(data) == 1:
-            key = next(iter(data))
-        if not key:
-            return (), f"{kind} {reader.namespace}/{name} has neither ca.crt nor tls.crt"
-        found.append(TrustRef(kind, reader.namespace, name, key))
+        trust = _referenced_ca(inputs, ref)
+        if isinstance(trust, str):
+            return (), trust
+        found.append(trust)
     system = reader.text("wellKnownCACertificates")
     if system and system != "System":
         return (), f"wellKnownCACertificates is {system[:60]}"
     return (SystemTrust(),) if system and not found else tuple(found), ""
+
+
+def _referenced_ca(inputs: Inputs, ref: FieldReader) -> TrustRef | str:
+    """Returns the CA that a reference names, or why Envoy Gateway refuses it. One that is not in the input is listed."""
+    group, kind, name, namespace = ref.text("group"), ref.text("kind"), ref.text("name"), ref.namespace
+    if kind == "ClusterTrustBundle":
+        return TrustRef(kind, "", name)
+    if group or kind not in ("ConfigMap", "Secret"):
+        return f"it refers to a CA of kind {kind[:60]}"
+    data = inputs.data(kind, namespace, name)
+    if data is None:
+        absent = inputs.absence(kind, namespace, name)
+        text, remedy = f"{kind} {namespace}/{name} {absent}; it is taken to have a ca.crt", "Add it to the input."
+        ref.note(Category.TODO, "ca-not-in-the-input", text, None, remedy=remedy, severity=NoteSeverity.WARNING)
+        return TrustRef(kind, namespace, name)
+    only = next(iter(data)) if len(data) == 1 else ""
+    key = next((each for each in ("ca.crt", "tls.crt") if data.get(each)), only)
+    return TrustRef(kind, namespace, name, key) if key else f"{kind} {namespace}/{name} has neither ca.crt nor tls.crt"
 
 
 def read_settings(inputs: Inputs, tls: FieldReader) -> BackendTLSSettings:
@@ -146,20 +150,24 @@ def read_settings(inputs: Inputs, tls: FieldReader) -> BackendTLSSettings:
 
 def _options(tls: FieldReader) -> TLSOptions:
     lowest, highest = tls.text("minVersion"), tls.text("maxVersion")
-    if lowest in ("1.0", "1.1") or highest in ("1.0", "1.1"):
+    if {lowest, highest} & {"1.0", "1.1"}:
         tls.note(Category.TIGHTENED, "tls-1.0-gone", "TLS below 1.2 was permitted, and is refused now", "minVersion")
-    ciphers, curves, alpn = tls.texts("ciphers"), tls.texts("ecdhCurves"), tls.texts("alpnProtocols")
-    if any(each not in CIPHER_SUITES for each in ciphers):
-        tls.note(Category.CANNOT, "ciphers", "some ciphers cannot be written; the new gateway uses its own", "ciphers")
-        ciphers = ()
-    if any(each not in _CURVES for each in curves):
-        tls.note(Category.CANNOT, "curves", "some curves cannot be written; the new gateway uses its own", "ecdhCurves")
-        curves = ()
-    if tls.value.get("alpnProtocols") == [] or any(each not in ("h2", "http/1.1") for each in alpn):
+    ciphers = _choosable(tls, "ciphers", CIPHER_SUITES, "ciphers", "some ciphers")
+    curves = _choosable(tls, "ecdhCurves", _CURVES, "curves", "some curves")
+    alpn = _choosable(tls, "alpnProtocols", ("h2", "http/1.1"), "alpn", "this ALPN")
+    if tls.value.get("alpnProtocols") == []:
         tls.note(Category.CANNOT, "alpn", "this ALPN cannot be written; the new gateway uses its own", "alpnProtocols")
-        alpn = ()
     minimum = lowest if lowest == "1.3" else None
     return TLSOptions(minimum, highest if highest in ("1.2", "1.3") else "1.3", ciphers, curves, alpn)
+
+
+def _choosable(tls: FieldReader, key: str, known: Sequence[str], reason: str, what: str) -> tuple[str, ...]:
+    """Returns a list if a policy can have all of it; else nothing, so that the gateway's own holds."""
+    wanted = tls.texts(key)
+    if set(wanted) <= set(known):
+        return wanted
+    tls.note(Category.CANNOT, reason, f"{what} cannot be written; the new gateway uses its own", key)
+    return ()
 
 
 def by_policy(policy: PolicyValidation, options: TLSOptions) -> HopTLS:
@@ -181,24 +189,26 @@ def by_backend(
         return by_policy(policy, TLSOptions()) if policy else None
     if policy is not None and not tls.skip:
         return msgspec.structs.replace(by_policy(policy, tls.options), client_certificate=tls.client)
-    sni = policy.hostname if policy else tls.sni or (endpoint if tls.from_endpoint else "")
-    names = policy.names if policy else ((Name(sni),) if sni else tuple(Name(each) for each in hosts))
-    trust = policy.trust if policy else tls.trust
-    found = HopTLS(Level.BROKEN, "", None, "", names, sni, trust, tls.client, tls.options)
+    if policy is not None:
+        why = f"{label} has insecureSkipVerify, which holds in spite of {policy.label}"
+        seen = (policy.names, policy.hostname, policy.trust)
+        return HopTLS(Level.UNVERIFIED, why, Level.NAME, "skip-beats-policy", *seen, tls.client, tls.options)
+    sni = tls.sni or (endpoint if tls.from_endpoint else "")
+    names = (Name(sni),) if sni else tuple(map(Name, hosts))
+    found = HopTLS(
+        Level.UNVERIFIED, f"{label} has insecureSkipVerify", None, "", names, sni, tls.trust, tls.client, tls.options
+    )
+    return found if tls.skip else _verified(label, tls, found, hosts)
 
-    def level(wanted: Level, why: str, **more: Any) -> HopTLS:
-        return msgspec.structs.replace(found, level=wanted, why=why, **more)
 
-    if tls.skip:
-        if policy is not None:
-            why = f"{label} has insecureSkipVerify, which holds in spite of {policy.label}"
-            return level(Level.UNVERIFIED, why, believed=Level.NAME, believed_reason="skip-beats-policy")
-        return level(Level.UNVERIFIED, f"{label} has insecureSkipVerify")
+def _verified(label: str, tls: BackendTLSSettings, found: HopTLS, hosts: tuple[str, ...]) -> HopTLS:
+    """Returns the TLS of a Backend that verifies by itself."""
     if tls.problem or not tls.trust:
         why = tls.problem or "its tls names no CA, and no policy does"
-        return level(Level.BROKEN, f"{label}: {why}; its routes answered 500", trust=(MissingTrust(why),))
-    if sni:
-        return level(Level.NAME, f"{label} verifies the name {sni}")
-    if not hosts:
-        return level(Level.HOST_NAME, f"{label} has no sni, so the name is the request's Host, which may be any")
-    return level(Level.HOST_NAME, f"{label} has no sni, so the name is the request's Host")
+        text = f"{label}: {why}; its routes answered 500"
+        return msgspec.structs.replace(found, level=Level.BROKEN, why=text, trust=(MissingTrust(why),))
+    if found.sni:
+        return msgspec.structs.replace(found, level=Level.NAME, why=f"{label} verifies the name {found.sni}")
+    which = "" if hosts else ", which may be any"
+    why = f"{label} has no sni, so the name is the request's Host{which}"
+    return msgspec.structs.replace(found, level=Level.HOST_NAME, why=why)

@@ -157,17 +157,13 @@ def _cors(reader: FieldReader) -> tuple[Json, ...]:
 
 
 def _external_auth(reader: FieldReader) -> SecurityPolicyAuth | None:
-    grpc = "grpc" in reader
-    server = reader.child("grpc" if grpc else "http")
-    single = server.raw("backendRef")
-    several = server.raw("backendRefs")
-    references = [single] if isinstance(single, dict) else several if isinstance(several, list) else []
-    headers = [each for each in reader.texts("headersToExtAuth") if TOKEN.fullmatch(each)][:64]
+    protocol = "grpc" if "grpc" in reader else "http"
+    server = reader.child(protocol)
+    key, references = _auth_references(server)
+    settings = _auth_settings(reader, server, protocol)
     size = reader.child("bodyToExtAuth").integer("maxRequestBytes") or 0
-    back = [each for each in server.texts("headersToBackend") if TOKEN.fullmatch(each)][:64]
-    path = server.text("path")
-    for key in ("timeout", "recomputeRoute", "statusOnError", "contextExtensions", "includeTLSPeerCertificate"):
-        reader.cannot(key, "has no equivalent in the request to the authorization server")
+    for field in ("timeout", "recomputeRoute", "statusOnError", "contextExtensions", "includeTLSPeerCertificate"):
+        reader.cannot(field, "has no equivalent in the request to the authorization server")
     server.cannot("backendSettings", "settings of the connection to the authorization server are not carried over")
     if reader.boolean("failOpen"):
         text = "requests were let in when the authorization server failed; they are refused now"
@@ -176,15 +172,31 @@ def _external_auth(reader: FieldReader) -> SecurityPolicyAuth | None:
         text = "exactly one authorization server can be asked; nobody is now"
         reader.note(Category.ACCESS_CONTROL, "extAuth", text, None)
         return None
-    settings: Json = {"allowedHeaders": headers} if headers else {}
-    if not grpc:
-        settings |= {"path": path} if path.startswith("/") else {}
-        settings |= {"allowedResponseHeaders": back} if back else {}
-    external: Json = {"protocol": "GRPC" if grpc else "HTTP", "grpc" if grpc else "http": settings}
+    external: Json = {"protocol": protocol.upper(), protocol: settings}
     if 0 < size <= 65535:
         external["forwardBody"] = {"maxSize": size}
-    key = "backendRef" if isinstance(single, dict) else "backendRefs"
     return SecurityPolicyAuth(references[0], server.source(key), reader.namespace, external)
+
+
+def _auth_references(server: FieldReader) -> tuple[str, list[Any]]:
+    """Returns the backends of an authorization server, and the field that names them."""
+    single, several = server.raw("backendRef"), server.raw("backendRefs")
+    if isinstance(single, dict):
+        return "backendRef", [single]
+    return "backendRefs", several if isinstance(several, list) else []
+
+
+def _auth_settings(reader: FieldReader, server: FieldReader, protocol: str) -> Json:
+    headers, back, path = _tokens(reader, "headersToExtAuth"), _tokens(server, "headersToBackend"), server.text("path")
+    settings: Json = {"allowedHeaders": headers} if headers else {}
+    if protocol == "http":
+        settings |= {"path": path} if path.startswith("/") else {}
+        settings |= {"allowedResponseHeaders": back} if back else {}
+    return settings
+
+
+def _tokens(reader: FieldReader, key: str) -> list[str]:
+    return list(filter(TOKEN.fullmatch, reader.texts(key)))[:64]
 
 
 def read_clients(inputs: Inputs) -> PolicyEffects:
@@ -205,13 +217,7 @@ def read_clients(inputs: Inputs) -> PolicyEffects:
 
 
 def _validation(reader: FieldReader, namespace: str) -> Json:
-    refs: list[Any] = []
-    for each in reader.children("caCertificateRefs"):
-        group, kind, name = each.text("group"), each.text("kind") or "ConfigMap", each.text("name")
-        if each.text("namespace") not in ("", namespace) or group or kind not in ("ConfigMap", "Secret"):
-            each.note(Category.ACCESS_CONTROL, "client-ca", "this CA of clients cannot be carried over", None)
-        else:
-            refs.append({"group": "", "kind": kind, "name": name})
+    refs = [ref for each in reader.children("caCertificateRefs") if (ref := _client_ca(each, namespace))]
     mode, optional = reader.text("mode"), reader.boolean("optional")
     for key in ("spkiHashes", "certificateHashes", "subjectAltNames", "crl"):
         reader.access_control(key, "narrowed which client certificates are accepted; all of the CAs are now")
@@ -222,8 +228,16 @@ def _validation(reader: FieldReader, namespace: str) -> Json:
         text = "without a CA that can be carried over, clients are not asked for a certificate any more"
         reader.note(Category.ACCESS_CONTROL, "clientValidation", text, None)
         return {}
-    lenient = optional or mode in ("Request", "VerifyIfGiven", "Optional")
-    if lenient:
-        text = "clients with an invalid certificate are let in as those without one"
-        reader.note(Category.LOOSENED, "client-validation-optional", text, None, severity=NoteSeverity.WARNING)
-    return {"caCertificateRefs": refs, **({"mode": "AllowInsecureFallback"} if lenient else {})}
+    if not optional and mode not in ("Request", "VerifyIfGiven", "Optional"):
+        return {"caCertificateRefs": refs}
+    text = "clients with an invalid certificate are let in as those without one"
+    reader.note(Category.LOOSENED, "client-validation-optional", text, None, severity=NoteSeverity.WARNING)
+    return {"caCertificateRefs": refs, "mode": "AllowInsecureFallback"}
+
+
+def _client_ca(ref: FieldReader, namespace: str) -> Json | None:
+    group, kind, name = ref.text("group"), ref.text("kind") or "ConfigMap", ref.text("name")
+    if ref.text("namespace") not in ("", namespace) or group or kind not in ("ConfigMap", "Secret"):
+        ref.note(Category.ACCESS_CONTROL, "client-ca", "this CA of clients cannot be carried over", None)
+        return None
+    return {"group": "", "kind": kind, "name": name}

@@ -9,10 +9,10 @@ from lasthop_import.systems.traefik.front import Termination
 from lasthop_import.systems.traefik.ingress_routes import Parts
 from lasthop_import.systems.traefik.kinds import PREFIX
 from lasthop_import.systems.traefik.matches import Alternative, Unwritable, alternatives
-from lasthop_import.systems.traefik.rules import ROOT, Router
+from lasthop_import.systems.traefik.rules import Router
 from lasthop_import.systems.traefik.services import ServiceHops
 from lasthop_import.systems.traefik.static import EntryPoint
-from lasthop_import.values import is_host
+from lasthop_import.values import ROOT, is_host
 
 CONTROLLER = "traefik.io/ingress-controller"
 _CANNOT = {

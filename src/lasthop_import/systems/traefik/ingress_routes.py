@@ -8,7 +8,7 @@ from lasthop_import.documents import Document
 from lasthop_import.ingresses import CLASS_ANNOTATION, class_of
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import HopTLS, HostBackend, ImportedHop, ImportedListener, ImportedRule, RouteKind
+from lasthop_import.model import Certificate, HopTLS, HostBackend, ImportedHop, ImportedListener, ImportedRule, RouteKind
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
 from lasthop_import.settings import ImportSettings
@@ -19,7 +19,7 @@ from lasthop_import.systems.traefik.matches import Alternative, Unwritable, alte
 from lasthop_import.systems.traefik.middlewares import Middlewares
 from lasthop_import.systems.traefik.rules import Router, TraefikRules
 from lasthop_import.systems.traefik.services import ServiceReference, TraefikServices, not_permitted
-from lasthop_import.systems.traefik.static import Static
+from lasthop_import.systems.traefik.static import EntryPoint, Static
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -104,52 +104,72 @@ def read_connections(parts: Parts) -> tuple[ImportedRule, ...]:
     """Reads IngressRouteTCPs; lists IngressRouteUDPs."""
     rules: list[ImportedRule] = []
     for document in chosen(parts, "IngressRouteTCP"):
-        reader = _opened(parts, document)
-        spec = reader.child("spec")
-        names = spec.texts("entryPoints")
+        spec = _opened(parts, document).child("spec")
         tls = "tls" in spec
-        points = parts.front.points(spec, names, "entryPoints", tls=tls)
+        points = parts.front.points(spec, spec.texts("entryPoints"), "entryPoints", tls=tls)
         passthrough = spec.child("tls").boolean("passthrough")
-        termination = parts.front.termination(spec.child("tls"), reader.namespace) if tls else None
+        termination = parts.front.termination(spec.child("tls"), spec.namespace) if tls else None
+        certificates = () if passthrough or termination is None else (termination.certificate,)
         for route in spec.children("routes"):
-            hops = _stream_hops(parts, route.children("services"), reader.namespace, passthrough)
-            route.ignore("priority", "syntax")
-            _list_middlewares(parts, route, reader.namespace)
-            rule = ImportedRule(route.source(), reader.namespace, document.bare_name, (), kind=RouteKind.TLS, hops=hops)
-            try:
-                hosts = server_names(route.text("match"))
-            except Unwritable as error:
-                rules.append(msgspec.structs.replace(rule, refused=str(error)))
-                continue
-            listeners: list[ImportedListener] = []
-            refused = "" if points else "none of its entry points is known"
-            foreign = [each.backend for each in hops if each.backend.namespace != reader.namespace]
-            if foreign and not parts.static.cross_namespace:
-                refused = not_permitted(f"Service {foreign[0].namespace}/{foreign[0].name}")
-            if tls and not hosts:
-                refused = "it takes all connections with TLS, and a route needs names"
-            if hosts and not tls:
-                refused = "only TLS has names, and the route has none"
-            certificates = () if passthrough or termination is None else (termination.certificate,)
-            for point in points:
-                for host in hosts or ("",):
-                    protocol = "TLS" if tls else "TCP"
-                    if parts.front.taken(point.port, host, protocol):
-                        refused = f"other routes use the entry point {point.name} in a way that a Gateway cannot tell apart"
-                    listeners.append(
-                        ImportedListener(route.source(), point.port, protocol, host, certificates, tls and passthrough)
-                    )
-            if refused:
-                rules.append(msgspec.structs.replace(rule, refused=refused))
-                continue
-            parts.front.listeners += listeners
-            keys = tuple(each.key for each in listeners)
-            kind = RouteKind.TLS if tls else RouteKind.TCP
-            rules.append(msgspec.structs.replace(rule, listeners=keys, hostnames=hosts, kind=kind))
+            rules.append(_connection(parts, route, points, certificates, tls=tls, passthrough=passthrough))
     for document in chosen(parts, "IngressRouteUDP"):
         text = "UDP is not carried over; write a UDPRoute"
         parts.inputs.open(document).note(Category.CANNOT, "udp", text, "spec", severity=NoteSeverity.HIGH)
     return tuple(rules)
+
+
+def _connection(
+    parts: Parts,
+    route: FieldReader,
+    points: tuple[EntryPoint, ...],
+    certificates: tuple[Certificate, ...],
+    *,
+    tls: bool,
+    passthrough: bool,
+) -> ImportedRule:
+    """Returns the rule of a route of connections, and adds its listeners; refused if it cannot be written."""
+    hops = _stream_hops(parts, route.children("services"), route.namespace, passthrough)
+    route.ignore("priority", "syntax")
+    _list_middlewares(parts, route, route.namespace)
+    rule = ImportedRule(route.source(), route.namespace, route.document.bare_name, (), kind=RouteKind.TLS, hops=hops)
+    try:
+        hosts = server_names(route.text("match"))
+    except Unwritable as error:
+        return msgspec.structs.replace(rule, refused=str(error))
+    protocol = "TLS" if tls else "TCP"
+    refused = _connection_problem(parts, route.namespace, hops, points, hosts, tls=tls)
+    listeners: list[ImportedListener] = []
+    for point in points:
+        for host in hosts or ("",):
+            if parts.front.taken(point.port, host, protocol):
+                refused = f"other routes use the entry point {point.name} in a way that a Gateway cannot tell apart"
+            listener = ImportedListener(route.source(), point.port, protocol, host, certificates, tls and passthrough)
+            listeners.append(listener)
+    if refused:
+        return msgspec.structs.replace(rule, refused=refused)
+    parts.front.listeners += listeners
+    keys = tuple(each.key for each in listeners)
+    return msgspec.structs.replace(rule, listeners=keys, hostnames=hosts, kind=RouteKind.TLS if tls else RouteKind.TCP)
+
+
+def _connection_problem(
+    parts: Parts,
+    namespace: str,
+    hops: tuple[ImportedHop, ...],
+    points: tuple[EntryPoint, ...],
+    hosts: tuple[str, ...],
+    *,
+    tls: bool,
+) -> str:
+    """Returns why a route of connections cannot be written."""
+    if hosts and not tls:
+        return "only TLS has names, and the route has none"
+    if tls and not hosts:
+        return "it takes all connections with TLS, and a route needs names"
+    foreign = [each.backend for each in hops if each.backend.namespace != namespace]
+    if foreign and not parts.static.cross_namespace:
+        return not_permitted(f"Service {foreign[0].namespace}/{foreign[0].name}")
+    return "" if points else "none of its entry points is known"
 
 
 def _stream_hops(parts: Parts, services: list[FieldReader], parent: str, passthrough: bool) -> tuple[ImportedHop, ...]:

@@ -15,7 +15,7 @@ from lasthop_import.systems.traefik.headers import HeadersMiddleware, read_heade
 from lasthop_import.systems.traefik.kinds import CRD, OTHER_PROVIDER, TraefikObjects
 from lasthop_import.systems.traefik.services import not_permitted
 from lasthop_import.urls import service_url
-from lasthop_import.values import TOKEN, duration, is_port, milliseconds
+from lasthop_import.values import TOKEN, duration, full_path, is_port, milliseconds, prefix_path
 
 DEEPEST: Final = 10
 ACCESS_CONTROL: Final = {
@@ -231,7 +231,7 @@ def _retry(reader: FieldReader) -> HTTPRouteRetry | None:
 
 def path_modifier(path: PathMatch | None, edits: tuple[PathMiddleware, ...]) -> HTTPPathModifier | None:
     """Returns what the middlewares make of the paths that match; what cannot be written is listed."""
-    exact, kind = path is not None and path.kind is PathKind.EXACT, path.kind if path else PathKind.SEGMENT
+    kind = path.kind if path else PathKind.SEGMENT
     first = path.value if path and kind is not PathKind.REGEX else "/"
     current, whole = first, ""
     for edit in edits:
@@ -239,20 +239,25 @@ def path_modifier(path: PathMatch | None, edits: tuple[PathMiddleware, ...]) -> 
             whole = edit.values[0]
         elif whole:
             whole = _applied(edit, whole, exact=True) or whole
-        elif kind is PathKind.REGEX:
-            _lost(edit, "the path of the route is a regular expression")
         else:
-            after = _applied(edit, current, exact=exact)
-            if after is None:
-                _lost(edit, f"the route matches {first}, of which only some paths have the prefix")
-            current = current if after is None else after
+            current = _edited(edit, kind, first, current)
     if whole:
-        return HTTPPathModifier("ReplaceFullPath", replace_full_path=whole)
+        return full_path(whole)
     if current == first:
         return None
-    if exact:
-        return HTTPPathModifier("ReplaceFullPath", replace_full_path=current or "/")
-    return HTTPPathModifier("ReplacePrefixMatch", replace_prefix_match=current or "/")
+    return full_path(current or "/") if kind is PathKind.EXACT else prefix_path(current or "/")
+
+
+def _edited(edit: PathMiddleware, kind: PathKind, first: str, current: str) -> str:
+    """Returns the path after an edit; the path as it is, and a note, where the edit cannot be written."""
+    if kind is PathKind.REGEX:
+        _lost(edit, "the path of the route is a regular expression")
+        return current
+    after = _applied(edit, current, exact=kind is PathKind.EXACT)
+    if after is None:
+        _lost(edit, f"the route matches {first}, of which only some paths have the prefix")
+        return current
+    return after
 
 
 def _applied(edit: PathMiddleware, path: str, *, exact: bool) -> str | None:

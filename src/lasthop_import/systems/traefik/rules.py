@@ -7,18 +7,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter, HTTPURLRewriteFilter
+from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.inputs import Inputs
-from lasthop_import.model import ImportedListener, ImportedMatch, ImportedRule, ListenerKey, PathKind, PathMatch, RouteKind
+from lasthop_import.model import ImportedListener, ImportedMatch, ImportedRule, ListenerKey, RouteKind
 from lasthop_import.notes import Category, Note, SourceRef
 from lasthop_import.order import order_notes
-from lasthop_import.systems.traefik.front import EntryPointListeners, Termination
+from lasthop_import.systems.traefik.front import EntryPointListeners, Keys, Termination
 from lasthop_import.systems.traefik.matches import Alternative
 from lasthop_import.systems.traefik.middlewares import RedirectMiddleware, Steps, path_modifier
 from lasthop_import.systems.traefik.services import ServiceHops
 from lasthop_import.systems.traefik.static import EntryPoint
+from lasthop_import.values import ROOT, url_rewrite
 
-ROOT = ImportedMatch(PathMatch(PathKind.SEGMENT, "/"))
+Groups = list[tuple[tuple[str, ...], tuple[ImportedMatch, ...]]]
+"""Hosts that are matched alike, with their matches; without hosts: all."""
 
 
 class Router(NamedTuple):
@@ -47,9 +49,7 @@ class TraefikRules:
 
     def add(self, router: Router) -> None:
         """Adds the rules of a router. What cannot be written is added all the same: its hops are rows of the report."""
-        problem = router.refused or router.steps.refused or router.found.refused
         groups = _groups(router.alternatives)
-        hosts = tuple(dict.fromkeys(host for each, _ in groups for host in each))
         points = tuple(each for each in router.points if not each.redirect or each.tls)
         for each in router.points:
             if each not in points:
@@ -57,27 +57,26 @@ class TraefikRules:
         if router.refused:
             self._refuse(router, router.refused)
             return
-        named = hosts if all(each for each, _ in groups) else ("", *hosts)
+        hosts = tuple(dict.fromkeys(host for names, _ in groups for host in names))
+        named = hosts if all(names for names, _ in groups) else ("", *hosts)
         keys = self._front.http(router.source, points, named, router.tls, only_tls=router.only_tls)
         if isinstance(keys, str):
             self._refuse(router, keys)
-            return
-        if not points:
-            if not router.points:
-                self._refuse(router, "none of its entry points is known")
-            return
+        elif points:
+            self._add_groups(router, groups, keys)
+        elif not router.points:
+            self._refuse(router, "none of its entry points is known")
+
+    def _add_groups(self, router: Router, groups: Groups, keys: Keys) -> None:
+        """Adds the rules of all hosts, with and without TLS apart where that makes a difference."""
+        redirect, headers = router.steps.redirect, router.steps.headers
+        problem = router.steps.refused or router.found.refused
+        alike = redirect is None and headers.filters(secure=True) == headers.filters(secure=False)
+        both = [(False, (*keys.plain, *keys.secure))] if alike else [(False, keys.plain), (True, keys.secure)]
         written = False
         for names, matches in groups:
-            redirect = router.steps.redirect
-            alike = redirect is None and router.steps.headers.filters(secure=True) == router.steps.headers.filters(
-                secure=False
-            )
-            both = [(False, (*keys.plain, *keys.secure))] if alike else [(False, keys.plain), (True, keys.secure)]
-            for secure, listeners in both:
-                if not listeners:
-                    continue
-                redirected = redirect is not None and redirect.scheme == ("http" if secure else "https")
-                if redirect is not None and redirected:
+            for secure, listeners in ((secure, listeners) for secure, listeners in both if listeners):
+                if redirect is not None and redirect.scheme == ("http" if secure else "https"):
                     self._rank(router, self._redirect(router, names, matches, listeners, redirect))
                     written = True
                 elif not problem:
@@ -126,9 +125,7 @@ class TraefikRules:
         filters = steps.headers.filters(secure=secure)
         for some in [(each,) for each in matches] if steps.edits else [matches]:
             modifier = path_modifier(some[0].path, steps.edits) if steps.edits else None
-            rewrite: tuple[HTTPRouteFilter, ...] = ()
-            if modifier is not None or steps.headers.host:
-                rewrite = (HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(steps.headers.host, modifier)),)
+            rewrite = url_rewrite(steps.headers.host, modifier)
             # A rule cannot rewrite the Host twice; the middleware came last in Traefik only for the request's own Host.
             hops = tuple(msgspec.structs.replace(each, filters=()) for each in found.hops) if rewrite else found.hops
             yield ImportedRule(
@@ -171,8 +168,7 @@ def _redirect_filter(scheme: str, port: int, code: int) -> HTTPRouteFilter:
     return HTTPRouteFilter("RequestRedirect", request_redirect=HTTPRequestRedirectFilter(scheme, port=port, status_code=code))
 
 
-def _groups(alternatives: Iterable[Alternative]) -> list[tuple[tuple[str, ...], tuple[ImportedMatch, ...]]]:
-    """Returns hosts that are matched alike, with their matches; without hosts: all."""
+def _groups(alternatives: Iterable[Alternative]) -> Groups:
     by_host: dict[str, list[ImportedMatch]] = {}
     for each in alternatives:
         match = each.match if each.match != ImportedMatch() else ROOT
