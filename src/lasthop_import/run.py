@@ -92,18 +92,9 @@ def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note
     notes: list[Note] = []
     others: dict[str, list[Document]] = {}
     for document in documents:
-        kinds = [kind for system in systems for kind in system.kinds if _same(kind.kind, kind.group, document)]
-        versions = [version for kind in kinds for version in kind.api_versions]
-        if kinds and document.api_version not in versions:
-            text = f"{document.api_version} is not read; convert it to {versions[0]}"
-            notes.append(
-                Note(Category.CANNOT, "other-version", text, SourceRef(document, ("apiVersion",)), severity=NoteSeverity.HIGH)
-            )
-        elif not kinds and document.kind == INGRESS.kind and document.group == "extensions":
-            text = f"{document.api_version} is no longer served by any Kubernetes; convert it to networking.k8s.io/v1"
-            notes.append(
-                Note(Category.CANNOT, "other-version", text, SourceRef(document, ("apiVersion",)), severity=NoteSeverity.HIGH)
-            )
+        if text := _other_version(systems, document):
+            source = SourceRef(document, ("apiVersion",))
+            notes.append(Note(Category.CANNOT, "other-version", text, source, severity=NoteSeverity.HIGH))
         elif document.kind not in READ_ALONG:
             others.setdefault(document.kind, []).append(document)
     for kind, found in sorted(others.items()):
@@ -113,8 +104,17 @@ def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note
     return notes
 
 
-def _same(kind: str, group: str, document: Document) -> bool:
-    return document.kind == kind and document.group == group
+def _other_version(systems: Sequence[System], document: Document) -> str:
+    """Returns why the version of an object is not read; empty if that is not why nobody has looked at it."""
+    kinds = [kind for system in systems for kind in system.kinds]
+    versions = [
+        each for kind in kinds if (kind.kind, kind.group) == (document.kind, document.group) for each in kind.api_versions
+    ]
+    if versions and document.api_version not in versions:
+        return f"{document.api_version} is not read; convert it to {versions[0]}"
+    if not versions and document.kind == INGRESS.kind and document.group == "extensions":
+        return f"{document.api_version} is no longer served by any Kubernetes; convert it to networking.k8s.io/v1"
+    return ""
 
 
 class ResolvedHops(NamedTuple):

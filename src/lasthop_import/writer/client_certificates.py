@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -40,47 +40,56 @@ def of_gateways(found: Sequence[RuleHop], gateways: Mapping[ListenerKey, ObjectN
     shown, where their policies could not name it. `gateways`: of each listener."""
     shown: dict[ObjectName, dict[ObjectName | None, list[RuleHop]]] = {}
     owners: dict[int, set[ObjectName]] = {}
-    for rule_hop in found:
-        if rule_hop.tls is None or rule_hop.rule is None or rule_hop.port is None or rule_hop.port.kind != "Service":
-            continue
-        if rule_hop.tls.level in (Level.PASSTHROUGH, Level.PLAINTEXT):
-            continue
-        owners[id(rule_hop.hop)] = {gateways[key] for key in rule_hop.rule.listeners if key in gateways}
-        for gateway in owners[id(rule_hop.hop)]:
-            shown.setdefault(gateway, {}).setdefault(rule_hop.tls.client_certificate, []).append(rule_hop)
+    for each, tls in _with_tls(found):
+        own = {gateways[key] for key in each.rule.listeners if key in gateways} if each.rule else set()
+        owners[id(each.hop)] = own
+        for gateway in own:
+            shown.setdefault(gateway, {}).setdefault(tls.client_certificate, []).append(each)
     shared = {gateway for gateway, by_certificate in shown.items() if _from_elsewhere(by_certificate)}
 
-    def by_gateway(rule_hop: RuleHop) -> bool:
-        tls, own = rule_hop.tls, owners[id(rule_hop.hop)]
-        wide = tls is not None and tls.shown_to_all
+    def by_gateway(each: RuleHop) -> bool:
+        wide = each.tls is not None and each.tls.shown_to_all
+        own = owners[id(each.hop)]
         return wide or decisions.client_certificate is not None or (bool(own) and own <= shared)
 
     chosen: dict[ObjectName, ObjectName] = {}
     hops: set[int] = set()
     notes: list[Note] = []
-    for gateway, by_certificate in sorted(shown.items()):
-        rule_hops = {
-            each: [rule_hop for rule_hop in rule_hops if by_gateway(rule_hop)]
-            for each, rule_hops in by_certificate.items()
-            if each is not None
-        }
-        named = sorted(each for each, covered in rule_hops.items() if covered)
-        if not named or decisions.no_client_certificate:
-            continue
-        hops |= {id(rule_hop.hop) for each in named for rule_hop in rule_hops[each]}
-        source, target = rule_hops[named[0]][0].hop.source, f"Gateway {gateway}"
-        if decisions.client_certificate:
-            chosen[gateway] = decisions.client_certificate
-        elif len(named) > 1:
-            text = f"a Gateway shows one client certificate, and the backends had {len(named)}: {', '.join(map(str, named))}"
-            notes.append(Note(Category.DECISION, CONFLICT, text, source, remedy=DECIDE, target=target))
-            continue
-        else:
-            chosen[gateway] = named[0]
-        if None in by_certificate:
-            text = f"client certificate {chosen[gateway]} is now shown to all TLS backends of the Gateway"
-            notes.append(Note(Category.LOOSENED, WIDENED, text, source, target=target))
+    for gateway, by_certificate in sorted(shown.items()) if not decisions.no_client_certificate else ():
+        covered = {name: list(filter(by_gateway, several)) for name, several in by_certificate.items() if name is not None}
+        named = {name: covered[name] for name in sorted(covered) if covered[name]}
+        hops |= {id(each.hop) for several in named.values() for each in several}
+        certificate = decisions.client_certificate if named else None
+        if len(named) == 1:
+            certificate = certificate or next(iter(named))
+        if certificate is not None:
+            chosen[gateway] = certificate
+        notes += _gateway_notes(gateway, certificate, named, widened=None in by_certificate)
     return OfGateways(chosen, frozenset(hops), tuple(notes))
+
+
+def _with_tls(found: Iterable[RuleHop]) -> Iterator[tuple[RuleHop, HopTLS]]:
+    """Yields the hops of rules that lead to a Service with TLS of the gateway's own."""
+    for each in found:
+        if each.tls is None or each.rule is None or each.port is None or each.port.kind != "Service":
+            continue
+        if each.tls.level not in (Level.PASSTHROUGH, Level.PLAINTEXT):
+            yield each, each.tls
+
+
+def _gateway_notes(
+    gateway: ObjectName, certificate: ObjectName | None, named: Mapping[ObjectName, Sequence[RuleHop]], *, widened: bool
+) -> Iterator[Note]:
+    """Yields that several certificates exclude each other, or that more backends are shown the one that is left."""
+    if not named:
+        return
+    source, target = next(iter(named.values()))[0].source, f"Gateway {gateway}"
+    if certificate is None:
+        text = f"a Gateway shows one client certificate, and the backends had {len(named)}: {', '.join(map(str, named))}"
+        yield Note(Category.DECISION, CONFLICT, text, source, remedy=DECIDE, target=target)
+    elif widened:
+        text = f"client certificate {certificate} is now shown to all TLS backends of the Gateway"
+        yield Note(Category.LOOSENED, WIDENED, text, source, target=target)
 
 
 def _from_elsewhere(by_certificate: Mapping[ObjectName | None, Sequence[RuleHop]]) -> bool:

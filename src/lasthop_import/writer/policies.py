@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -308,33 +308,41 @@ class PolicyWriter:
     def _differences(
         self, rule_hops: Sequence[RuleHop], found: Settled, tls: HopTLS, now: Verification, target: str
     ) -> list[Note]:
-        notes = list(difference_notes(rule_hops, found, target))
-        source = found.rule_hop.source
         decided = str(found.rule_hop.port) in self._decisions.by_port
-        notes += believed_notes(rule_hops, target, NoteSeverity.WARNING if decided else None)
-        if now.open:
-            return notes
-        host_backend = isinstance(found.rule_hop.hop.backend, HostBackend)
-        if tls.level is Level.HOST_NAME or (tls.sni_of_host and not tls.sni):
-            text = f"SNI was the request's Host; it is always {now.hostname} now"
-            notes.append(Note(Category.CHANGED, "sni-fixed", text, source, target=target))
-        elif not tls.sni and not host_backend:
-            text = f"no SNI was sent; it is {now.hostname} now"
-            notes.append(Note(Category.CHANGED, "sni-added", text, source, target=target))
-        if now.new in (NewLevel.NAME, NewLevel.URI, NewLevel.PINNED) and tls.level in (Level.CHAIN, Level.UNVERIFIED):
-            text = f"a certificate without the name {now.hostname} is refused now"
-            notes.append(Note(Category.TIGHTENED, "names-now-checked", text, source, target=target))
-        elif now.new is NewLevel.NAME and tls.cn_fallback:
-            text = "a certificate that has its name only in the CN was accepted, and is refused now"
-            remedy = "If it has no subjectAltName, pin it: lasthop pin."
-            notes.append(Note(Category.TIGHTENED, "cn-only-risk", text, source, remedy=remedy, target=target))
-        if now.new is NewLevel.PINNED_ONLY and tls.level is Level.CHAIN:
-            text = "the configured CA is a single certificate, which is pinned; its dates are no longer checked"
-            notes.append(Note(Category.LOOSENED, "leaf-as-ca", text, source, target=target))
+        notes = [
+            *difference_notes(rule_hops, found, target),
+            *believed_notes(rule_hops, target, NoteSeverity.WARNING if decided else None),
+        ]
+        if not now.open:
+            outside = isinstance(found.rule_hop.hop.backend, HostBackend)
+            notes += _sni_notes(tls, now, found.rule_hop.source, target, outside=outside)
+            notes += _name_notes(tls, now, found.rule_hop.source, target)
         return notes
 
     def _note(self, category: Category, reason: str, text: str, source: SourceRef, target: str = "", remedy: str = "") -> None:
         self.notes.append(Note(category, reason, text, source, remedy=remedy, target=target))
+
+
+def _sni_notes(tls: HopTLS, now: Verification, source: SourceRef, target: str, *, outside: bool) -> Iterator[Note]:
+    if tls.level is Level.HOST_NAME or (tls.sni_of_host and not tls.sni):
+        text = f"SNI was the request's Host; it is always {now.hostname} now"
+        yield Note(Category.CHANGED, "sni-fixed", text, source, target=target)
+    elif not tls.sni and not outside:
+        text = f"no SNI was sent; it is {now.hostname} now"
+        yield Note(Category.CHANGED, "sni-added", text, source, target=target)
+
+
+def _name_notes(tls: HopTLS, now: Verification, source: SourceRef, target: str) -> Iterator[Note]:
+    if now.new in (NewLevel.NAME, NewLevel.URI, NewLevel.PINNED) and tls.level in (Level.CHAIN, Level.UNVERIFIED):
+        text = f"a certificate without the name {now.hostname} is refused now"
+        yield Note(Category.TIGHTENED, "names-now-checked", text, source, target=target)
+    elif now.new is NewLevel.NAME and tls.cn_fallback:
+        text = "a certificate that has its name only in the CN was accepted, and is refused now"
+        remedy = "If it has no subjectAltName, pin it: lasthop pin."
+        yield Note(Category.TIGHTENED, "cn-only-risk", text, source, remedy=remedy, target=target)
+    if now.new is NewLevel.PINNED_ONLY and tls.level is Level.CHAIN:
+        text = "the configured CA is a single certificate, which is pinned; its dates are no longer checked"
+        yield Note(Category.LOOSENED, "leaf-as-ca", text, source, target=target)
 
 
 def believed_notes(rule_hops: Sequence[RuleHop], target: str = "", severity: NoteSeverity | None = None) -> list[Note]:

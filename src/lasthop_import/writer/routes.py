@@ -14,6 +14,7 @@ from lasthop.engine.plan.limits import Limits
 from lasthop.engine.resolve.routing.hostnames import intersection
 from lasthop.engine.resolve.routing.regexes import Regexes
 from lasthop_import.model import (
+    Auth,
     ImportedHop,
     ImportedMatch,
     ImportedRule,
@@ -157,25 +158,37 @@ class RouteWriter:
             return
         filters = [_filter(each) for each in rule.filters] + list(self._hop_filters(rule))
         rest: Json = {"filters": filters} if filters else {}
-        rest |= self._backends(rule)
-        if kind is RouteKind.HTTP:
-            if timeouts := plain(rule.timeouts):
-                rest["timeouts"] = timeouts
-            if rule.retry is not None and self._allowed("retry", rule.source):
-                rest["retry"] = {"attempts": rule.retry.attempts, **plain(rule.retry)}
-        elif rule.retry is not None:
-            text = "nothing was retried; a call that could not be sent is tried at one other endpoint now"
-            self.notes.append(Note(Category.CHANGED, "grpc-connects-retried", text, rule.source, severity=NoteSeverity.INFO))
-        if rule.persistence is not None and len(rule.hops) > 1:
-            text = "sessions are kept with one backend only, and the rule has several; they are not kept any more"
-            self.notes.append(Note(Category.CANNOT, "affinity-dropped", text, rule.source))
-        elif rule.persistence is not None and self._allowed("sessionPersistence", rule.source):
-            rest["sessionPersistence"] = {"type": rule.persistence.type, **plain(rule.persistence)}
+        rest |= {**self._backends(rule), **self._times(kind, rule), **self._sessions(rule)}
         matches = tuple(_match(kind, each, rule, self.notes) for each in rule.matches)
         # One without conditions matches everything, whatever the others say.
         for number, chunk in enumerate(_chunks(matches, MAX_MATCHES) if matches and all(matches) else [()]):
             named = {"name": f"{rule.name}-{number + 1}"} if rule.name and number else written
             yield {**named, **({"matches": list(chunk)} if chunk else {}), **rest}
+
+    def _times(self, kind: RouteKind, rule: ImportedRule) -> Json:
+        """Returns timeouts and retries, which a GRPCRoute does not have."""
+        if kind is not RouteKind.HTTP:
+            if rule.retry is not None:
+                text = "nothing was retried; a call that could not be sent is tried at one other endpoint now"
+                note = Note(Category.CHANGED, "grpc-connects-retried", text, rule.source, severity=NoteSeverity.INFO)
+                self.notes.append(note)
+            return {}
+        timeouts = plain(rule.timeouts)
+        written: Json = {"timeouts": timeouts} if timeouts else {}
+        if rule.retry is not None and self._allowed("retry", rule.source):
+            written["retry"] = {"attempts": rule.retry.attempts, **plain(rule.retry)}
+        return written
+
+    def _sessions(self, rule: ImportedRule) -> Json:
+        if rule.persistence is None:
+            return {}
+        if len(rule.hops) > 1:
+            text = "sessions are kept with one backend only, and the rule has several; they are not kept any more"
+            self.notes.append(Note(Category.CANNOT, "affinity-dropped", text, rule.source))
+            return {}
+        if not self._allowed("sessionPersistence", rule.source):
+            return {}
+        return {"sessionPersistence": {"type": rule.persistence.type, **plain(rule.persistence)}}
 
     def _allowed(self, field: str, source: SourceRef) -> bool:
         if not self._experimental:
@@ -221,24 +234,26 @@ class RouteWriter:
                 percent = {"percent": mirror.percent} if mirror.percent != 100 else {}
                 reference = self._reference(mirror.hop, port, rule)
                 yield {"type": "RequestMirror", "requestMirror": {"backendRef": reference, **percent}}
-        auth = rule.auth
-        if auth is None:
+        if rule.auth is None:
             return
-        port = self._ports.get(id(auth.hop))
+        port = self._ports.get(id(rule.auth.hop))
         if port is None or not self._experimental:
             text = "the server that authorizes requests cannot be referred to, so nothing would be authorized"
-            self.notes.append(Note(Category.ACCESS_CONTROL, "external-auth", text, auth.hop.source))
-            return
-        settings: Json = {"allowedHeaders": list(auth.headers)} if auth.headers else {}
-        if auth.path:
-            settings["path"] = auth.path
-        if auth.response_headers:
-            settings["allowedResponseHeaders"] = list(auth.response_headers)
-        external: Json = {"protocol": "GRPC" if auth.grpc else "HTTP", "backendRef": self._reference(auth.hop, port, rule)}
-        external["grpc" if auth.grpc else "http"] = settings
-        if auth.body_bytes:
-            external["forwardBody"] = {"maxSize": auth.body_bytes}
-        yield {"type": "ExternalAuth", "externalAuth": external}
+            self.notes.append(Note(Category.ACCESS_CONTROL, "external-auth", text, rule.auth.hop.source))
+        else:
+            external = _external_auth(rule.auth, self._reference(rule.auth.hop, port, rule))
+            yield {"type": "ExternalAuth", "externalAuth": external}
+
+
+def _external_auth(auth: Auth, reference: Json) -> Json:
+    settings: Json = {"allowedHeaders": list(auth.headers)} if auth.headers else {}
+    if auth.path:
+        settings["path"] = auth.path
+    if auth.response_headers:
+        settings["allowedResponseHeaders"] = list(auth.response_headers)
+    protocol = "GRPC" if auth.grpc else "HTTP"
+    external: Json = {"protocol": protocol, "backendRef": reference, protocol.lower(): settings}
+    return {**external, "forwardBody": {"maxSize": auth.body_bytes}} if auth.body_bytes else external
 
 
 def _filter(value: Any) -> Json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -76,21 +76,23 @@ def _copies(inputs: Inputs, service: Document, alias: str) -> Iterator[Document]
     kept = {key: spec[key] for key in ("selector", "ports", "type", "externalName") if key in spec}
     if kept.get("type") not in (None, "ExternalName"):
         kept["type"] = "ClusterIP"
-    for port in kept.get("ports") or ():
-        if isinstance(port, dict) and "nodePort" in port:
-            kept["ports"] = [{k: v for k, v in each.items() if k != "nodePort"} for each in kept["ports"]]
-            break
+    if isinstance(kept.get("ports"), list):
+        kept["ports"] = [_without_node_port(each) for each in kept["ports"]]
     metadata = {"name": alias, "namespace": service.namespace}
     yield _document({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": kept}, service)
     if spec.get("selector"):
         return  # Kubernetes writes its EndpointSlices
-    for each in inputs.documents:
-        if each.kind == "EndpointSlice" and each.namespace == service.namespace and service_of(each) == service.bare_name:
-            value = copy.deepcopy(each.value)
+    slices = (each for each in inputs.documents if each.kind == "EndpointSlice" and each.namespace == service.namespace)
+    for each in slices:
+        if service_of(each) == service.bare_name:
             own = {"kubernetes.io/service-name": alias}
             name = shortened(f"{each.bare_name}-{alias}")
-            value["metadata"] = {"name": name, "namespace": each.namespace, "labels": own}
-            yield _document(value, each)
+            renamed = {"name": name, "namespace": each.namespace, "labels": own}
+            yield _document({**copy.deepcopy(each.value), "metadata": renamed}, each)
+
+
+def _without_node_port(port: Any) -> Any:
+    return {key: value for key, value in port.items() if key != "nodePort"} if isinstance(port, dict) else port
 
 
 def _document(value: Json, origin: Document) -> Document:

@@ -107,13 +107,9 @@ class TrustWriter:
         lists = found_lists(self._inputs, self._settings, revocation)
         if lists.problem:
             return PolicyAnchors(problem=lists.problem, reason="crl-missing")
-        contents: list[CAContent] = []
-        for each in trust:
-            found = self._content(each, namespace, service)
-            if isinstance(found, PolicyAnchors):
-                text = f"{each} is not in the input, so that the revocation list cannot be put beside it"
-                return found if found.problem else PolicyAnchors(problem=text)
-            contents.append(found)
+        contents = self._contents(trust, namespace, service)
+        if isinstance(contents, PolicyAnchors):
+            return contents
         if any(_leaves(each.certificates) for each in contents):
             text = "a single certificate is trusted as a CA beside a revocation list, of which no policy can be made"
             return PolicyAnchors(problem=text, reason="mixed-trust")
@@ -121,19 +117,21 @@ class TrustWriter:
         now = current(lists, cas, self._settings.now)
         if now.problem:
             return PolicyAnchors(problem=now.problem, reason="crl-unusable")
-        usable = contents[0].usable
-        if (
-            usable
-            and len(trust) == 1
-            and tuple(revocation) == tuple(beside(each) for each in trust if isinstance(each, TrustRef))
-        ):
+        usable, only = contents[0].usable, trust[0]
+        if usable and len(trust) == 1 and isinstance(only, TrustRef) and tuple(revocation) == (beside(only),):
             return PolicyAnchors((usable,))
-        joined = contents[0]._replace(
-            pem=b"".join(each.pem for each in contents),
-            certificates=tuple(dict.fromkeys(one for each in contents for one in each.certificates)),
-            origin=" and ".join([*dict.fromkeys(each.origin for each in contents), lists.origin]),
-        )
-        return self._copied(joined, namespace, source, now)
+        return self._copied(_joined(contents, lists.origin), namespace, source, now)
+
+    def _contents(self, trust: Sequence[Trust], namespace: str, service: str) -> list[CAContent] | PolicyAnchors:
+        """Returns the certificates of all CAs, or why one of them cannot be had."""
+        contents: list[CAContent] = []
+        for each in trust:
+            found = self._content(each, namespace, service)
+            if isinstance(found, PolicyAnchors):
+                text = f"{each} is not in the input, so that the revocation list cannot be put beside it"
+                return found if found.problem else PolicyAnchors(problem=text)
+            contents.append(found)
+        return contents
 
     def decided(self, ca: CA, namespace: str, service: str, source: SourceRef) -> PolicyAnchors:
         """Returns what a decision chooses. What it names by reference need not be in the input."""
@@ -271,6 +269,14 @@ class TrustWriter:
         if last >= self._settings.now:
             return None
         return PolicyAnchors(problem=f"{origin} has expired on {rfc3339(last)[:10]}", reason="expired-ca")
+
+
+def _joined(contents: Sequence[CAContent], lists: str) -> CAContent:
+    return contents[0]._replace(
+        pem=b"".join(each.pem for each in contents),
+        certificates=tuple(dict.fromkeys(one for each in contents for one in each.certificates)),
+        origin=" and ".join([*dict.fromkeys(each.origin for each in contents), lists]),
+    )
 
 
 def beside(ca: TrustRef) -> TrustRef:
