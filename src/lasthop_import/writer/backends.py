@@ -82,7 +82,7 @@ def _addresses(
         objects.add(OutputFile.BACKENDS, endpoints, sources)
 
 
-class Kept(NamedTuple):
+class KeptObjects(NamedTuple):
     """What the written objects refer to: in a folder it is written too, because no API server holds it."""
 
     objects: tuple[Written, ...]
@@ -94,7 +94,7 @@ def keep_referenced(
     written: Sequence[Written],
     rule_hops: Iterable[RuleHop],
     plaintext: Container[tuple[str, str, int]],
-) -> Kept:
+) -> KeptObjects:
     """Copies Services with their EndpointSlices, ConfigMaps and Secrets; Secrets are written only with --with-secrets.
     `plaintext`: ports that must not say otherwise."""
     settings = context.settings
@@ -106,8 +106,8 @@ def keep_referenced(
     public = _copied(context, {*(("Service", *each) for each in services), *(wanted - secrets)}, services, plaintext)
     private = _copied(context, secrets, (), ())
     if settings.in_cluster:
-        return Kept((), (*public, *private))
-    return Kept((*public, *private), ()) if settings.with_secrets else Kept(public, private)
+        return KeptObjects((), (*public, *private))
+    return KeptObjects((*public, *private), ()) if settings.with_secrets else KeptObjects(public, private)
 
 
 def _copied(
