@@ -1,6 +1,6 @@
 """Imports what other gateways are configured with: their objects in, Gateway API objects and a report out.
 
- documents ──> inputs ──> systems ──> Imported ──> legs ──> writer ──> objects ──> admission ──> Result
+ documents ──> inputs ──> systems ──> Imported ──> rule_hops ──> writer ──> objects ──> admission ──> ImportResult
   YAML, JSON    lookups    fields,     hops with    hops by    what a port
   with lines    and reads  no more     levels       port       requires now
 

@@ -10,39 +10,60 @@ from lasthop.engine.dry_run import serve_all
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.findings.root_causes import Mistake, mistakes
-from lasthop.engine.plan.finding import Severity
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import Finding, Severity
+from lasthop.engine.plan.reasons import kind
 from lasthop.engine.plan.tls import SystemStore
 from lasthop.engine.resolve.settings import IN_CLUSTER, SYSTEM_STORE, Settings
-from lasthop_import.result import Result
-from lasthop_import.settings import Settings as ImportSettings
+from lasthop_import.notes import Category, Note
+from lasthop_import.result import ImportResult
+from lasthop_import.settings import ImportSettings
 
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 ON_A_HOST: Final = Settings()
 
 
-class Checked(NamedTuple):
+class ImportCheck(NamedTuple):
     errors: tuple[Mistake, ...]
     hops: tuple[HopReport, ...]
 
 
-def way_of(settings: ImportSettings) -> Settings:
+def serving_mode(settings: ImportSettings) -> Settings:
     """Returns how the objects will be served: where they were read, or on a host."""
     return IN_CLUSTER if settings.in_cluster else ON_A_HOST
 
 
-def check(result: Result, now: float, way: Settings = ON_A_HOST) -> Checked:
+def check(result: ImportResult, now: float, mode: Settings = ON_A_HOST) -> ImportCheck:
     """Returns what is wrong with the objects, and how each hop is verified."""
-    engine = engine_of(result, now, way)
+    engine = engine_of(result, now, mode)
     found = mistakes(engine.findings(), {})
-    return Checked(
+    return ImportCheck(
         tuple(each for each in found if each.finding.severity is Severity.ERROR),
         tuple(engine.hops()),
     )
 
 
-def engine_of(result: Result, now: float, way: Settings = ON_A_HOST) -> Engine:
+def with_check(result: ImportResult, settings: ImportSettings) -> ImportResult:
+    """Returns the result with what `lasthop check` reports, besides what the report says already."""
+    reported = {note.target for note in result.notes if note.category in (Category.DECISION, Category.TODO)}
+    notes = list(result.notes)
+    for mistake in check(result, settings.now, serving_mode(settings)).errors:
+        finding = mistake.finding
+        if finding.missing or str(finding.object) in reported or _suppressed(finding):
+            continue
+        text = f"lasthop check: {finding.field}: {finding.message}" if finding.field else f"lasthop check: {finding.message}"
+        notes.append(Note(Category.TODO, "check", text, None, "", finding.remedy, str(finding.object)))
+    return result.with_notes(notes)
+
+
+def _suppressed(finding: Finding) -> bool:
+    """Returns whether a finding follows from an input without EndpointSlices, or is in the report: waivers need the operator."""
+    return kind(finding.reason).passes or finding.reason == reasons.WAIVER_NOT_PERMITTED
+
+
+def engine_of(result: ImportResult, now: float, mode: Settings = ON_A_HOST) -> Engine:
     """Returns an engine with the objects, and with what they refer to in the input."""
-    engine = Engine(way, now=now)
+    engine = Engine(mode, now=now)
     SYSTEM_STORE.set(engine.graph, SystemStore("/etc/ssl/system.pem", "unknown"))
     objects = {each.key: each.object for each in (*result.context, *result.admitted)}
     for name in {key.namespace for key in objects if key.namespace}:

@@ -10,7 +10,7 @@ from lasthop.edge.admission.problem import Path, field
 from lasthop.engine.plan import reasons
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.reader import IGNORED_ANNOTATIONS
 
 OLD: Final = ("gateway.envoyproxy.io/", "networking.gke.io/", "cloud.google.com/", "ingress.gcp.kubernetes.io/")
@@ -30,12 +30,12 @@ def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
     unknown = [each for each in problems if each.reason == reasons.UNKNOWN_FIELD]
     for each in unknown:
         text = "Gateway API does not know the field, and it is not carried over"
-        inputs.notes.append(Note(Category.UNKNOWN, "unread-field", text, Source(document, each.path)))
+        inputs.notes.append(Note(Category.UNKNOWN, "unread-field", text, SourceRef(document, each.path)))
         found = _without(found, each.path)
     refused = admit(found)[1] if unknown else problems
     for each in refused:
         text = f"the object is not copied, because Gateway API refuses it: {field(each.path)}: {each.message}"
-        note = Note(Category.CANNOT, "rule-refused", text, Source(document, each.path), severity=Severity.HIGH)
+        note = Note(Category.CANNOT, "rule-refused", text, SourceRef(document, each.path), severity=NoteSeverity.HIGH)
         inputs.notes.append(note)
     return None if refused else found
 

@@ -19,8 +19,7 @@ from lasthop.base.text.printable import printable
 from lasthop.edge.admission.yaml import parse
 from lasthop_import.documents import Document, SourceText
 from lasthop_import.model import Name, NameKind, ObjectName
-from lasthop_import.notes import Note
-from lasthop_import.reader import Account, Reader
+from lasthop_import.reader import Account, FieldReader
 from lasthop_import.settings import DAY
 
 NEVER: Final = "never"
@@ -116,9 +115,8 @@ def read_decisions(name: str, content: bytes) -> Decisions:
     value = parsed.documents[0]
     if not isinstance(value, dict):
         raise DecisionError(f"{name}:1: this must be a mapping with the key backends")
-    notes: list[Note] = []
-    account = Account(Document(value, SourceText(name, content), parsed.spans[0]), notes)
-    reader = Reader(account, value)
+    account = Account(Document(value, SourceText(name, content), parsed.spans[0]), [])
+    reader = FieldReader(account, value)
     decisions: dict[str, Decision] = {}
     for entry in reader.children("backends"):
         decision = _decision(entry)
@@ -128,16 +126,21 @@ def read_decisions(name: str, content: bytes) -> Decisions:
     client = reader.text("clientCertificate")
     if client and client != "none" and client.count("/") != 1:
         _fail(reader, "clientCertificate", "write namespace/name of a Secret, or none")
-    for path in account.unread():
-        line = account.document.line(path)
-        raise DecisionError(f"{name}:{line}: there is no field {path[-1]} here")
-    if notes and (source := notes[0].source):
-        raise DecisionError(f"{name}:{source.document.line(source.path)}: {source.field} {notes[0].text}")
+    _check_account(account)
     chosen = ObjectName(*client.split("/")) if client and client != "none" else None
     return Decisions(decisions, chosen, client == "none")
 
 
-def _decision(entry: Reader) -> Decision:
+def _check_account(account: Account) -> None:
+    """Raises if a field is unknown or of the wrong type."""
+    name = account.document.text.name
+    for path in account.unread():
+        raise DecisionError(f"{name}:{account.document.line(path)}: there is no field {path[-1]} here")
+    if account.notes and (source := account.notes[0].source):
+        raise DecisionError(f"{name}:{source.document.line(source.path)}: {source.field} {account.notes[0].text}")
+
+
+def _decision(entry: FieldReader) -> Decision:
     port = entry.text("port")
     if not _PORT.fullmatch(port):
         _fail(entry, "port", "write namespace/service:port, with the port as a number")
@@ -158,31 +161,45 @@ def _decision(entry: Reader) -> Decision:
         split=entry.boolean("split"),
         plaintext=entry.boolean("plaintext"),
     )
+    _check_values(entry, decision)
+    _check_waiver(entry, decision)
+    _check_combination(entry, decision)
+    return decision
+
+
+def _check_values(entry: FieldReader, decision: Decision) -> None:
     if decision.choice not in ("", "strict", "any"):
         _fail(entry, "names", "is strict or any")
-    if decision.waive not in ("", *WAIVABLE):
-        _fail(entry, "waive", f"is one of {', '.join(WAIVABLE)}")
     if decision.hostname and not is_dns_subdomain(decision.hostname):
         _fail(entry, "hostname", "must be a DNS name, without a wildcard; an IP address cannot be one")
-    if (decision.waive or decision.plaintext) and not decision.reason.strip():
-        _fail(entry, "waive" if decision.waive else "plaintext", "needs a reason; write reason: TEXT")
-    if decision.waive and "expires" not in entry:
-        _fail(entry, "waive", "needs an end; write expires: 2027-01-31T00:00:00Z, or expires: never")
     for each in decision.pins:
         if not _PIN.fullmatch(each):
             _fail(entry, "pin", f"{each!r} is no SHA-256, as lasthop pin --by key prints it")
     if len(decision.names) > 5:
         _fail(entry, "subjectAltNames", "holds more than 5 names, which is the limit of a BackendTLSPolicy")
+
+
+def _check_waiver(entry: FieldReader, decision: Decision) -> None:
+    """Raises if a waiver, or plaintext, has no reason, or a waiver no end."""
+    if decision.waive not in ("", *WAIVABLE):
+        _fail(entry, "waive", f"is one of {', '.join(WAIVABLE)}")
+    if (decision.waive or decision.plaintext) and not decision.reason.strip():
+        _fail(entry, "waive" if decision.waive else "plaintext", "needs a reason; write reason: TEXT")
+    if decision.waive and "expires" not in entry:
+        _fail(entry, "waive", "needs an end; write expires: 2027-01-31T00:00:00Z, or expires: never")
+
+
+def _check_combination(entry: FieldReader, decision: Decision) -> None:
+    """Raises if one answer takes the meaning from another."""
     if decision.waive == "All" and (decision.ca or decision.certificates or decision.pins or decision.names):
         _fail(entry, "waive", "All verifies nothing, so a CA, pin or name beside it has no meaning; remove one of them")
     if decision.ca and (decision.certificates or decision.pins):
         _fail(entry, "ca", "and pin exclude each other; remove one of them")
     if decision.pins and (decision.waive or decision.names or decision.certificates):
         _fail(entry, "pin", "by hash verifies no names and dates; remove waive, subjectAltNames and certificates, or the pins")
-    return decision
 
 
-def _ca(entry: Reader) -> CA | None:
+def _ca(entry: FieldReader) -> CA | None:
     if "ca" not in entry:
         return None
     ca = entry.child("ca")
@@ -194,7 +211,7 @@ def _ca(entry: Reader) -> CA | None:
     return found[0]
 
 
-def _name(entry: Reader, value: str) -> Name:
+def _name(entry: FieldReader, value: str) -> Name:
     if "://" in value:
         return Name(value, NameKind.URI)
     if not is_dns_subdomain(value.lower().removeprefix("*.")):
@@ -202,7 +219,7 @@ def _name(entry: Reader, value: str) -> Name:
     return Name(value.lower())
 
 
-def _expires(entry: Reader) -> str:
+def _expires(entry: FieldReader) -> str:
     value = entry.text("expires")
     if value in ("", NEVER):
         return ""
@@ -213,7 +230,7 @@ def _expires(entry: Reader) -> str:
     return rfc3339((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 
 
-def _fail(entry: Reader, key: str, text: str) -> None:
+def _fail(entry: FieldReader, key: str, text: str) -> None:
     source = entry.source(key)
     raise DecisionError(f"{source.document.text.name}:{source.document.line(source.path)}: {key}: {text}")
 

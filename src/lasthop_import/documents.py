@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from lasthop.base.api.documents import Json
 from lasthop.edge.admission.problem import Path
-from lasthop.edge.admission.yaml import Mistake, Span, field_lines, parse
+from lasthop.edge.admission.yaml import Span, field_lines, parse
 
 MAX_VALUES: Final = 10_000_000
 """Mappings, lists and scalars in a text: 100,000 objects. More than files mode takes, because nobody else waits for it."""
@@ -106,25 +106,29 @@ def read_texts(texts: Iterable[SourceText], namespace: str = "default") -> ReadT
     """
     documents: dict[tuple[str, str, str, str], Document] = {}
     problems: list[Unparsable] = []
-    for text in texts:
-        as_json = text.name.endswith(".json") or text.content.lstrip()[:1] in (b"{", b"[")
-        parsed = parse(text.content, as_json=as_json, max_values=MAX_VALUES)
-        if parsed.mistakes and as_json and not text.name.endswith(".json"):
-            parsed = parse(text.content, max_values=MAX_VALUES)
-        problems += [_problem(text, mistake) for mistake in parsed.mistakes]
-        for value, span in zip(parsed.documents, parsed.spans, strict=True):
-            for base, item in _items(value, ()):
-                document = _document(text, span, base, item, namespace)
-                if isinstance(document, Unparsable):
-                    problems.append(document)
-                    continue
-                key = (document.group, document.kind, document.namespace, document.bare_name)
-                first = documents.setdefault(key, document)
-                if first is not document and first.value != document.value:
-                    line = document.line(("metadata", "name"))
-                    message = f"{document.name} is there twice, and differs; the one in {first.text.name} is used"
-                    problems.append(Unparsable(text.name, line, message))
+    for document in (each for text in texts for each in _documents(text, namespace)):
+        if isinstance(document, Unparsable):
+            problems.append(document)
+            continue
+        key = (document.group, document.kind, document.namespace, document.bare_name)
+        first = documents.setdefault(key, document)
+        if first is not document and first.value != document.value:
+            line = document.line(("metadata", "name"))
+            message = f"{document.name} is there twice, and differs; the one in {first.text.name} is used"
+            problems.append(Unparsable(document.text.name, line, message))
     return ReadTexts(tuple(documents.values()), tuple(problems))
+
+
+def _documents(text: SourceText, namespace: str) -> Iterator[Document | Unparsable]:
+    """Yields the objects of a text, and what in it is none."""
+    as_json = text.name.endswith(".json") or text.content.lstrip()[:1] in (b"{", b"[")
+    parsed = parse(text.content, as_json=as_json, max_values=MAX_VALUES)
+    if parsed.mistakes and as_json and not text.name.endswith(".json"):
+        parsed = parse(text.content, max_values=MAX_VALUES)
+    yield from (Unparsable(text.name, mistake.line, mistake.message) for mistake in parsed.mistakes)
+    for value, span in zip(parsed.documents, parsed.spans, strict=True):
+        for base, item in _items(value, ()):
+            yield _document(text, span, base, item, namespace)
 
 
 def _document(text: SourceText, span: Span, base: Path, item: Any, namespace: str) -> Document | Unparsable:
@@ -140,22 +144,26 @@ def _document(text: SourceText, span: Span, base: Path, item: Any, namespace: st
 
 def _items(value: Any, base: Path) -> Iterator[tuple[Path, Any]]:
     """Yields the objects in a document: itself, or those of a List or Template, in which there may be Lists again."""
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if kind == "Template" and isinstance(value.get("objects"), list):
-        defaults = {
-            each["name"]: str(each["value"])
-            for each in value.get("parameters") or ()
-            if isinstance(each, dict) and "name" in each and "value" in each
-        }
-        for number, item in enumerate(value["objects"]):
-            yield from _items(_substituted(item, defaults), (*base, "objects", number))
-    elif isinstance(kind, str) and kind.endswith("List") and isinstance(value.get("items"), list):
-        implied = {} if kind == "List" else {"apiVersion": value.get("apiVersion"), "kind": kind[: -len("List")]}
-        for number, item in enumerate(value["items"]):
-            completed = {**implied, **item} if isinstance(item, dict) else item
-            yield from _items(completed, (*base, "items", number))
-    else:
-        yield base, value
+    match value:
+        case {"kind": "Template", "objects": list() as objects}:
+            defaults = _template_defaults(value)
+            for number, item in enumerate(objects):
+                yield from _items(_substituted(item, defaults), (*base, "objects", number))
+        case {"kind": str() as kind, "items": list() as items} if kind.endswith("List"):
+            implied = {} if kind == "List" else {"apiVersion": value.get("apiVersion"), "kind": kind[: -len("List")]}
+            for number, item in enumerate(items):
+                completed = {**implied, **item} if isinstance(item, dict) else item
+                yield from _items(completed, (*base, "items", number))
+        case _:
+            yield base, value
+
+
+def _template_defaults(template: Json) -> dict[str, str]:
+    return {
+        each["name"]: str(each["value"])
+        for each in template.get("parameters") or ()
+        if isinstance(each, dict) and "name" in each and "value" in each
+    }
 
 
 def _substituted(value: Any, parameters: dict[str, str]) -> Any:
@@ -169,10 +177,6 @@ def _substituted(value: Any, parameters: dict[str, str]) -> Any:
             return [_substituted(below, parameters) for below in value]
         case _:
             return value
-
-
-def _problem(text: SourceText, mistake: Mistake) -> Unparsable:
-    return Unparsable(text.name, mistake.line, mistake.message)
 
 
 def _text(value: Any) -> str:

@@ -1,10 +1,56 @@
-"""Joins the filters of a route from several places: a rule may have one of each type."""
+"""Makes the filters of a route from the fields of a source, lists what they cannot hold, and joins them: a rule may have one
+of each type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from lasthop.base.api.routes import HTTPHeaderFilter, HTTPRouteFilter
+from lasthop_import.notes import Category
+from lasthop_import.reader import FieldReader
+from lasthop_import.values import CorsEdit, header_edits, header_filter, retried
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(names)[:200]
+
+
+def edited_headers(
+    reader: FieldReader,
+    key: str,
+    kind: str,
+    added: Mapping[str, str],
+    replaced: Mapping[str, str],
+    removed: Iterable[str] = (),
+    unreadable: Iterable[str] = (),
+) -> tuple[HTTPRouteFilter, ...]:
+    """Returns the edits of headers in a field, and lists those that cannot be written, the unreadable ones included."""
+    written = header_edits(kind, added, replaced, removed)
+    if refused := [*unreadable, *written.refused]:
+        reader.note(Category.CANNOT, "headers", f"cannot be edited: {listed(refused)}", key)
+    return written.filters
+
+
+def note_variables(reader: FieldReader, key: str, whose: str, *values: Mapping[str, str]) -> None:
+    """Lists headers whose values have variables of Envoy, which are sent as they are written."""
+    if names := sorted({name for each in values for name, value in each.items() if "%" in value}):
+        text = f"{whose} in {', '.join(names)[:120]} are sent as they are written"
+        reader.note(Category.CHANGED, "header-variables", text, key)
+
+
+def allowed_origins(reader: FieldReader, found: CorsEdit, unreadable: Iterable[str] = ()) -> tuple[HTTPRouteFilter, ...]:
+    """Returns the CORS filter, and lists what it does not allow any more."""
+    if refused := [*unreadable, *found.refused]:
+        reader.note(Category.CANNOT, "cors", f"cannot be written, and is not allowed any more: {listed(refused)}")
+    return (found.filter,) if found.filter else ()
+
+
+def retried_codes(reader: FieldReader, key: str, conditions: Iterable[str]) -> tuple[int, ...]:
+    """Returns the status codes that are retried, and lists conditions that cannot be a reason."""
+    found = retried(conditions)
+    if found.refused:
+        reader.note(Category.CANNOT, "retry-on", f"cannot be a reason to retry: {listed(found.refused)}", key)
+    return found.codes
 
 
 def joined(filters: Iterable[HTTPRouteFilter]) -> tuple[HTTPRouteFilter, ...]:
@@ -15,13 +61,13 @@ def joined(filters: Iterable[HTTPRouteFilter]) -> tuple[HTTPRouteFilter, ...]:
         known = found.get(each.type)
         if known is None:
             found[each.type] = each
-        elif known.request_header_modifier and each.request_header_modifier:
-            edits = _edits(known.request_header_modifier, each.request_header_modifier)
-            found[each.type] = HTTPRouteFilter(each.type, request_header_modifier=edits)
-        elif known.response_header_modifier and each.response_header_modifier:
-            edits = _edits(known.response_header_modifier, each.response_header_modifier)
-            found[each.type] = HTTPRouteFilter(each.type, response_header_modifier=edits)
+        elif (first := _header_edit(known)) and (second := _header_edit(each)):
+            found[each.type] = header_filter(each.type, _edits(first, second))
     return tuple(found.values())
+
+
+def _header_edit(step: HTTPRouteFilter) -> HTTPHeaderFilter | None:
+    return step.request_header_modifier or step.response_header_modifier
 
 
 def _edits(first: HTTPHeaderFilter, second: HTTPHeaderFilter) -> HTTPHeaderFilter:

@@ -10,9 +10,9 @@ import msgspec
 from lasthop_import.documents import Document
 from lasthop_import.inputs import INGRESS, INGRESS_CLASS, Inputs
 from lasthop_import.model import ServiceBackend
-from lasthop_import.notes import Category, Severity, Source
-from lasthop_import.reader import Reader
-from lasthop_import.settings import Settings, System
+from lasthop_import.notes import Category, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
+from lasthop_import.settings import ImportSettings, System
 
 CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
 DEFAULT_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
@@ -24,7 +24,7 @@ FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
 class Annotations:
     """Reads the annotations of one Ingress by their names without the prefix, as the controller does."""
 
-    def __init__(self, reader: Reader, prefix: str) -> None:
+    def __init__(self, reader: FieldReader, prefix: str) -> None:
         self.reader = reader
         self._prefix = f"{prefix}/"
 
@@ -59,11 +59,11 @@ class Annotations:
         self.reader.note(Category.CANNOT, "not-a-number", text, self.key(name), remedy="Write a number.")
         return default
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> SourceRef:
         return self.reader.source(self.key(name))
 
     def note(
-        self, category: Category, reason: str, text: str, name: str, *, remedy: str = "", severity: Severity | None = None
+        self, category: Category, reason: str, text: str, name: str, *, remedy: str = "", severity: NoteSeverity | None = None
     ) -> None:
         self.reader.note(category, reason, text, self.key(name), remedy=remedy, severity=severity)
 
@@ -73,15 +73,15 @@ class PathOf(msgspec.Struct, frozen=True):
     path: str
     path_type: str
     backend: ServiceBackend | None
-    source: Source
+    source: SourceRef
 
 
 class IngressObject(msgspec.Struct, frozen=True):
-    reader: Reader
-    annotation_reader: Reader
+    reader: FieldReader
+    annotation_reader: FieldReader
     paths: tuple[PathOf, ...]
     default: ServiceBackend | None
-    tls: tuple[tuple[tuple[str, ...], str, Source], ...]
+    tls: tuple[tuple[tuple[str, ...], str, SourceRef], ...]
     """Hosts, the name of a Secret, which may be empty, and where that is said."""
 
     @property
@@ -130,15 +130,15 @@ def controllers_of(documents: Iterable[Document]) -> dict[str, str]:
     return found
 
 
-def note_namesake(ingress: Reader, own: tuple[str, ...], other: tuple[str, ...], system: str) -> None:
+def note_namesake(ingress: FieldReader, own: tuple[str, ...], other: tuple[str, ...], system: str) -> None:
     """Lists an Ingress whose annotations are those of a controller with a similar name."""
     names = [str(name) for name in annotations_of(ingress.document)]
     if any(name.startswith(other) for name in names) and not any(name.startswith(own) for name in names):
         text = f"its annotations are of another controller, and have no effect here; try `lasthop import {system}`"
-        ingress.note(Category.CHANGED, "other-controller", text, None, severity=Severity.HIGH)
+        ingress.note(Category.CHANGED, "other-controller", text, None, severity=NoteSeverity.HIGH)
 
 
-def ingresses_of(inputs: Inputs, settings: Settings, *controllers: str, known: tuple[str, ...] = ()) -> list[Document]:
+def ingresses_of(inputs: Inputs, settings: ImportSettings, *controllers: str, known: tuple[str, ...] = ()) -> list[Document]:
     """Returns the Ingresses of a controller, oldest first, and skips all others. `known`: classes that are its own without an
     IngressClass; "" among them means that an Ingress without a class is its own, too."""
     classes = _classes(inputs, settings, controllers, known)
@@ -154,7 +154,9 @@ def ingresses_of(inputs: Inputs, settings: Settings, *controllers: str, known: t
     return found
 
 
-def _classes(inputs: Inputs, settings: Settings, controllers: tuple[str, ...], known: tuple[str, ...]) -> set[str] | None:
+def _classes(
+    inputs: Inputs, settings: ImportSettings, controllers: tuple[str, ...], known: tuple[str, ...]
+) -> set[str] | None:
     """Returns the names of a controller's classes; None: all. An Ingress without a class has the name ""."""
     if settings.ingress_classes:
         return None if "all" in settings.ingress_classes else set(settings.ingress_classes)
@@ -188,11 +190,11 @@ def read_ingress(inputs: Inputs, document: Document) -> IngressObject:
     return IngressObject(reader, annotations, tuple(paths), default, tls)
 
 
-def _hosts(entry: Reader) -> tuple[str, ...]:
+def _hosts(entry: FieldReader) -> tuple[str, ...]:
     return tuple(host.lower() for host in entry.texts("hosts"))
 
 
-def _backend(reader: Reader, namespace: str) -> ServiceBackend | None:
+def _backend(reader: FieldReader, namespace: str) -> ServiceBackend | None:
     if "resource" in reader:
         reader.cannot("resource", "a backend that is no Service cannot be carried over")
         return None

@@ -6,15 +6,15 @@ It remembers what was asked for and is not there, so that the command can get ex
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from lasthop.base.api.kinds import KINDS, Kind
 from lasthop.base.api.meta import Key, Object
 from lasthop_import.documents import Document
-from lasthop_import.notes import Category, Note, Severity, Source, shown_value
-from lasthop_import.reader import Account, Reader
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef, shown_value
+from lasthop_import.reader import Account, FieldReader
+from lasthop_import.values import is_port
 
 INGRESS: Final = Kind("Ingress", "networking.k8s.io", ("v1",), "ingresses", Object)
 INGRESS_CLASS: Final = Kind("IngressClass", "networking.k8s.io", ("v1",), "ingressclasses", Object, namespaced=False)
@@ -52,22 +52,19 @@ class Inputs:
         """Returns the objects of a kind, oldest first, in the versions that are read."""
         return [each for each in self._by_kind.get((kind.group, kind.kind), ()) if each.api_version in kind.api_versions]
 
-    def open(self, document: Document) -> Reader:
+    def open(self, document: Document) -> FieldReader:
         """Returns a reader of an object. All of its fields must be read, ignored or listed: what is not, is unknown."""
         account = self._accounts.get(document)
         if account is None:
             account = self._accounts[document] = Account(document, self.notes)
-        return Reader(account, document.value)
-
-    def accounts(self) -> Iterable[tuple[Document, Account]]:
-        return self._accounts.items()
+        return FieldReader(account, document.value)
 
     def opened(self, document: Document) -> bool:
         return document in self._accounts
 
     def skip(self, document: Document, reason: str, text: str) -> None:
         """Lists an object as one that is not of this gateway."""
-        self.notes.append(Note(Category.SKIPPED, reason, text, Source(document)))
+        self.notes.append(Note(Category.SKIPPED, reason, text, SourceRef(document)))
 
     def unknown(self) -> list[Note]:
         """Lists every field of an opened object that nothing has read."""
@@ -76,7 +73,7 @@ class Inputs:
                 Category.UNKNOWN,
                 "unread-field",
                 "this importer does not know the field, and it is not carried over",
-                Source(document, path),
+                SourceRef(document, path),
                 "" if document.kind == "Secret" else shown_value(_value(document, path)),
             )
             for document, account in self._accounts.items()
@@ -104,16 +101,19 @@ class Inputs:
         for field in ("data", "binaryData", "stringData"):
             encoded = field == "binaryData" or (field == "data" and kind == "Secret")
             values = found.value.get(field)
-            for key, value in (values if isinstance(values, dict) else {}).items():
-                if isinstance(value, str):
-                    try:
-                        content[key] = base64.b64decode(value, validate=True) if encoded else value.encode()
-                    except (binascii.Error, ValueError):
-                        text = f"data.{key} is not base64, and counts as missing"
-                        note = Note(Category.TODO, "bad-base64", text, Source(found, (field, key)), severity=Severity.WARNING)
-                        if note not in self.notes:
-                            self.notes.append(note)
+            texts = {key: each for key, each in values.items() if isinstance(each, str)} if isinstance(values, dict) else {}
+            for key, value in texts.items():
+                try:
+                    content[key] = base64.b64decode(value, validate=True) if encoded else value.encode()
+                except ValueError:
+                    self._note_base64(SourceRef(found, (field, key)))
         return content
+
+    def _note_base64(self, source: SourceRef) -> None:
+        text = f"data.{source.path[-1]} is not base64, and counts as missing"
+        note = Note(Category.TODO, "bad-base64", text, source, severity=NoteSeverity.WARNING)
+        if note not in self.notes:
+            self.notes.append(note)
 
     def ports(self, namespace: str, name: str) -> tuple[PortOfService, ...] | None:
         """Returns the TCP ports of a Service; None if it is not there."""
@@ -137,7 +137,7 @@ class Inputs:
         """Returns a port of a Service by number or name, or its only one. Without the Service, only a number is known."""
         ports = self.ports(namespace, name)
         if ports is None:
-            return PortOfService(port) if isinstance(port, int) and 0 < port < 65536 else None
+            return PortOfService(port) if isinstance(port, int) and is_port(port) else None
         if port is None:
             return ports[0] if len(ports) == 1 else None
         return next((each for each in ports if port in (each.number, each.name)), None)

@@ -18,7 +18,7 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.routes import HTTPRouteFilter, HTTPRouteRetry, HTTPRouteTimeouts, SessionPersistence
 from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.levels import Level
-from lasthop_import.notes import Source
+from lasthop_import.notes import SourceRef
 
 
 class ObjectName(NamedTuple):
@@ -157,7 +157,7 @@ class HopTLS(msgspec.Struct, frozen=True):
         return (self.level, names, self.sni, self.trust, self.revocation, self.options)
 
 
-class RetryBudget(msgspec.Struct, frozen=True, order=True):
+class ImportedRetryBudget(msgspec.Struct, frozen=True, order=True):
     """How many of the requests to a backend may be retries."""
 
     percent: int
@@ -165,8 +165,8 @@ class RetryBudget(msgspec.Struct, frozen=True, order=True):
     """Retries at a time that are always allowed."""
 
 
-class Hop(msgspec.Struct, frozen=True):
-    source: Source
+class ImportedHop(msgspec.Struct, frozen=True):
+    source: SourceRef
     backend: Backend
     tls: HopTLS | None = None
     """None: plaintext."""
@@ -175,7 +175,7 @@ class Hop(msgspec.Struct, frozen=True):
     filters: tuple[HTTPRouteFilter, ...] = ()
     permitted: bool = True
     """Whether the old gateway permitted the reference, if it leads to another namespace."""
-    budget: RetryBudget | None = None
+    budget: ImportedRetryBudget | None = None
 
     @property
     def level(self) -> Level:
@@ -200,28 +200,28 @@ class PathMatch(msgspec.Struct, frozen=True):
     value: str
 
 
-class ValueMatch(msgspec.Struct, frozen=True):
+class ImportedValueMatch(msgspec.Struct, frozen=True):
     name: str
     value: str
     regex: bool = False
 
 
-class Match(msgspec.Struct, frozen=True):
+class ImportedMatch(msgspec.Struct, frozen=True):
     path: PathMatch | None = None
-    headers: tuple[ValueMatch, ...] = ()
-    query: tuple[ValueMatch, ...] = ()
+    headers: tuple[ImportedValueMatch, ...] = ()
+    query: tuple[ImportedValueMatch, ...] = ()
     method: str = ""
 
 
-class Mirror(msgspec.Struct, frozen=True):
-    hop: Hop
+class ImportedMirror(msgspec.Struct, frozen=True):
+    hop: ImportedHop
     percent: int = 100
 
 
 class Auth(msgspec.Struct, frozen=True):
     """A server that is asked before each request."""
 
-    hop: Hop
+    hop: ImportedHop
     grpc: bool = False
     path: str = ""
     """A prefix of the request's own path."""
@@ -246,20 +246,20 @@ class ListenerKey(NamedTuple):
     hostname: str
 
 
-class Rule(msgspec.Struct, frozen=True):
+class ImportedRule(msgspec.Struct, frozen=True):
     """One rule of a route. Rules with the same kind, namespace, route, hostnames and listeners become one object, in order."""
 
-    source: Source
+    source: SourceRef
     namespace: str
     route: str
     """The name of the route object."""
     listeners: tuple[ListenerKey, ...]
     hostnames: tuple[str, ...] = ()
     kind: RouteKind = RouteKind.HTTP
-    matches: tuple[Match, ...] = ()
+    matches: tuple[ImportedMatch, ...] = ()
     filters: tuple[HTTPRouteFilter, ...] = ()
-    hops: tuple[Hop, ...] = ()
-    mirrors: tuple[Mirror, ...] = ()
+    hops: tuple[ImportedHop, ...] = ()
+    mirrors: tuple[ImportedMirror, ...] = ()
     auth: Auth | None = None
     timeouts: HTTPRouteTimeouts = HTTPRouteTimeouts()
     retry: HTTPRouteRetry | None = None
@@ -269,14 +269,14 @@ class Rule(msgspec.Struct, frozen=True):
     """Why it cannot be written, as `the condition is negated`: its hops are listed, and nothing leads there."""
 
     @property
-    def all_hops(self) -> tuple[Hop, ...]:
+    def all_hops(self) -> tuple[ImportedHop, ...]:
         return (*self.hops, *(mirror.hop for mirror in self.mirrors), *((self.auth.hop,) if self.auth else ()))
 
 
 # --- listeners -------------------------------------------------------------------------------------------------------
 
 
-class Withheld:
+class HiddenKey:
     """A private key, which no message shows."""
 
     __slots__ = ("_content",)
@@ -288,7 +288,7 @@ class Withheld:
         return self._content
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Withheld) and other._content == self._content
+        return isinstance(other, HiddenKey) and other._content == self._content
 
     def __hash__(self) -> int:
         return hash(self._content)
@@ -309,7 +309,7 @@ class InlineCertificate(msgspec.Struct, frozen=True):
     name: str
     """Of the Secret to write."""
     chain: str
-    key: Withheld
+    key: HiddenKey
 
 
 class ForeignCertificate(msgspec.Struct, frozen=True):
@@ -330,8 +330,8 @@ class ClientValidation(msgspec.Struct, frozen=True):
     """Revocation lists that their certificates were looked up in."""
 
 
-class Listener(msgspec.Struct, frozen=True):
-    source: Source
+class ImportedListener(msgspec.Struct, frozen=True):
+    source: SourceRef
     port: int
     protocol: str
     """HTTP, HTTPS, TLS, TCP or UDP."""
@@ -352,11 +352,11 @@ class Listener(msgspec.Struct, frozen=True):
 class Imported(msgspec.Struct, frozen=True):
     """What an importer returns. Notes are in the Inputs."""
 
-    listeners: tuple[Listener, ...] = ()
-    rules: tuple[Rule, ...] = ()
-    hops: tuple[Hop, ...] = ()
+    listeners: tuple[ImportedListener, ...] = ()
+    rules: tuple[ImportedRule, ...] = ()
+    hops: tuple[ImportedHop, ...] = ()
     """Of routes that are not made from rules, because they are copied as they are."""
-    objects: tuple[tuple[Source, Json], ...] = ()
+    objects: tuple[tuple[SourceRef, Json], ...] = ()
     """Gateway API objects of the input, changed where they must be."""
     gateways: tuple[ObjectName, ...] = ()
     """Gateways in `objects`, whose client certificate the writer may set."""

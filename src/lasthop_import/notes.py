@@ -37,7 +37,7 @@ class Category(StrEnum):
     """The object is not of this gateway."""
 
 
-class Severity(StrEnum):
+class NoteSeverity(StrEnum):
     ERROR = "error"
     HIGH = "high"
     WARNING = "warning"
@@ -45,23 +45,23 @@ class Severity(StrEnum):
 
 
 SEVERITIES: Final = {
-    Category.DECISION: Severity.ERROR,
-    Category.TODO: Severity.ERROR,
-    Category.BELIEVED: Severity.HIGH,
-    Category.ACCESS_CONTROL: Severity.HIGH,
-    Category.LOOSENED: Severity.HIGH,
-    Category.TIGHTENED: Severity.HIGH,
-    Category.CANNOT: Severity.WARNING,
-    Category.UNKNOWN: Severity.WARNING,
-    Category.CHANGED: Severity.WARNING,
-    Category.SKIPPED: Severity.INFO,
+    Category.DECISION: NoteSeverity.ERROR,
+    Category.TODO: NoteSeverity.ERROR,
+    Category.BELIEVED: NoteSeverity.HIGH,
+    Category.ACCESS_CONTROL: NoteSeverity.HIGH,
+    Category.LOOSENED: NoteSeverity.HIGH,
+    Category.TIGHTENED: NoteSeverity.HIGH,
+    Category.CANNOT: NoteSeverity.WARNING,
+    Category.UNKNOWN: NoteSeverity.WARNING,
+    Category.CHANGED: NoteSeverity.WARNING,
+    Category.SKIPPED: NoteSeverity.INFO,
 }
 ORDER: Final = {category: number for number, category in enumerate(Category)}
 MAX_VALUE: Final = 120
 """Characters of a value that a note shows."""
 
 
-class Source(msgspec.Struct, frozen=True):
+class SourceRef(msgspec.Struct, frozen=True):
     """Locates a value of the input."""
 
     document: Document
@@ -75,8 +75,8 @@ class Source(msgspec.Struct, frozen=True):
     def field(self) -> str:
         return field(self.path)
 
-    def below(self, *steps: str | int) -> Source:
-        return Source(self.document, (*self.path, *steps))
+    def below(self, *steps: str | int) -> SourceRef:
+        return SourceRef(self.document, (*self.path, *steps))
 
     @property
     def order(self) -> tuple[str, str]:
@@ -89,16 +89,16 @@ class Note(msgspec.Struct, frozen=True):
     reason: str
     """In kebab-case, for scripts."""
     text: str
-    source: Source | None = None
+    source: SourceRef | None = None
     value: str = ""
     """What the field says, shortened; never a secret."""
     remedy: str = ""
     target: str = ""
     """The object that is written, as `BackendTLSPolicy obs/grafana`."""
-    severity: Severity | None = None
+    severity: NoteSeverity | None = None
 
     @property
-    def level(self) -> Severity:
+    def level(self) -> NoteSeverity:
         return self.severity or SEVERITIES[self.category]
 
     @property

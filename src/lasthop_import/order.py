@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from lasthop.engine.plan import routing
-from lasthop_import.model import Match, PathKind, PathMatch, Rule, ValueMatch
+from lasthop_import.model import ImportedMatch, ImportedRule, ImportedValueMatch, PathKind, PathMatch
 from lasthop_import.notes import Category, Note
 
 MOST: Final = 300
@@ -19,9 +19,9 @@ _TYPES: Final = {PathKind.EXACT: routing.PathType.EXACT, PathKind.REGEX: routing
 ROOT: Final = PathMatch(PathKind.SEGMENT, "/")
 
 
-def order_notes(rules: Iterable[Rule]) -> Iterator[Note]:
+def order_notes(rules: Iterable[ImportedRule]) -> Iterator[Note]:
     """Yields a note for each rule that an overlapping later one overtakes."""
-    by_host: dict[tuple[str, ...], list[Rule]] = {}
+    by_host: dict[tuple[str, ...], list[ImportedRule]] = {}
     for rule in rules:
         by_host.setdefault(rule.hostnames, []).append(rule)
     for host, found in by_host.items():
@@ -37,19 +37,19 @@ def order_notes(rules: Iterable[Rule]) -> Iterator[Note]:
                 yield Note(Category.CHANGED, "order-changed", text, earlier.source)
 
 
-def _overtakes(later: Rule, earlier: Rule) -> bool:
-    pairs = itertools.product(later.matches or (Match(),), earlier.matches or (Match(),))
+def _overtakes(later: ImportedRule, earlier: ImportedRule) -> bool:
+    pairs = itertools.product(later.matches or (ImportedMatch(),), earlier.matches or (ImportedMatch(),))
     return any(_precedence(one) < _precedence(other) and _overlap(one, other) for one, other in pairs)
 
 
-def _precedence(match: Match) -> tuple[int, ...]:
+def _precedence(match: ImportedMatch) -> tuple[int, ...]:
     path = match.path or ROOT
     kind = _TYPES.get(path.kind, routing.PathType.PREFIX)
     values = [tuple(routing.ValueMatch(v.name, v.value, v.regex) for v in each) for each in (match.headers, match.query)]
     return routing.Match(path.value, kind, values[0], values[1], match.method).precedence
 
 
-def _overlap(one: Match, other: Match) -> bool:
+def _overlap(one: ImportedMatch, other: ImportedMatch) -> bool:
     """Returns whether some request may match both; regular expressions are not looked into."""
     if one.method and other.method and one.method != other.method:
         return False
@@ -58,7 +58,7 @@ def _overlap(one: Match, other: Match) -> bool:
     return _paths_overlap(one.path or ROOT, other.path or ROOT)
 
 
-def _exclude(some: tuple[ValueMatch, ...], others: tuple[ValueMatch, ...]) -> bool:
+def _exclude(some: tuple[ImportedValueMatch, ...], others: tuple[ImportedValueMatch, ...]) -> bool:
     wanted = {each.name.lower(): each.value for each in some if not each.regex}
     return any(not each.regex and wanted.get(each.name.lower(), each.value) != each.value for each in others)
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from lasthop.edge.admission.problem import Path, field
 from lasthop_import.documents import Document
-from lasthop_import.notes import Category, Note, Severity, Source, shown_value
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef, shown_value
 
 IGNORED_ANNOTATIONS: Final = (
     "kubectl.kubernetes.io/",
@@ -71,17 +71,17 @@ def _exempt(path: Path) -> bool:
             return False
 
 
-class Reader:
+class FieldReader:
     """Reads one mapping of an object."""
 
     def __init__(self, account: Account, value: dict[str, Any], path: Path = ()) -> None:
-        self._account = account
+        self.account = account
         self.value = value
         self.path = path
 
     @property
     def document(self) -> Document:
-        return self._account.document
+        return self.account.document
 
     @property
     def namespace(self) -> str:
@@ -90,16 +90,16 @@ class Reader:
     def __contains__(self, key: str) -> bool:
         return self.value.get(key) is not None
 
-    def source(self, *steps: str | int) -> Source:
-        return Source(self.document, (*self.path, *steps))
+    def source(self, *steps: str | int) -> SourceRef:
+        return SourceRef(self.document, (*self.path, *steps))
 
     # --- values ------------------------------------------------------------------------------------------------------
 
     def raw(self, key: str) -> Any:
         """Returns a field as it is, and consumes all of it."""
-        self._account.asked.add(self.path)
+        self.account.asked.add(self.path)
         if key in self.value:
-            self._account.read.add((*self.path, key))
+            self.account.read.add((*self.path, key))
         return self.value.get(key)
 
     def text(self, key: str, default: str = "") -> str:
@@ -147,58 +147,58 @@ class Reader:
 
     # --- below -------------------------------------------------------------------------------------------------------
 
-    def child(self, key: str) -> Reader:
+    def child(self, key: str) -> FieldReader:
         """Returns the mapping in a field; an empty one if there is none."""
         found = self.value.get(key)
         if found is not None and not isinstance(found, dict):
             self._wrong_type((key,), found, dict)
         if not found or not isinstance(found, dict):
-            self._account.read.add((*self.path, key))
-            return Reader(self._account, {}, (*self.path, key))
-        return Reader(self._account, found, (*self.path, key))
+            self.account.read.add((*self.path, key))
+            return FieldReader(self.account, {}, (*self.path, key))
+        return FieldReader(self.account, found, (*self.path, key))
 
-    def children(self, key: str) -> list[Reader]:
+    def children(self, key: str) -> list[FieldReader]:
         """Returns the mappings in a list."""
         found = self.value.get(key)
         if found is not None and not isinstance(found, list):
             self._wrong_type((key,), found, list)
         if not found or not isinstance(found, list):
-            self._account.read.add((*self.path, key))
+            self.account.read.add((*self.path, key))
             return []
         for number, each in enumerate(found):
             if not isinstance(each, dict):
                 self._wrong_type((key, number), each, dict)
             elif not each:
-                self._account.read.add((*self.path, key, number))
+                self.account.read.add((*self.path, key, number))
         return [
-            Reader(self._account, each, (*self.path, key, number))
+            FieldReader(self.account, each, (*self.path, key, number))
             for number, each in enumerate(found)
             if isinstance(each, dict)
         ]
 
-    def annotations(self) -> Reader:
+    def annotations(self) -> FieldReader:
         """Returns the annotations. Values that are no texts, which an API server refuses, are listed and read as YAML meant
         them: `on` without quotes is true."""
         found = self.document.metadata.get("annotations")
         path = ("metadata", "annotations")
         if not isinstance(found, dict):
-            return Reader(self._account, {}, path)
+            return FieldReader(self.account, {}, path)
         texts = {}
         for name, value in found.items():
             if value is not None and not isinstance(value, str):
                 text = f"is {shown_value(value)}, not a text, so an API server refuses the object; put it in quotes"
-                self._account.notes.append(
-                    Note(Category.CANNOT, "not-a-text", text, Source(self.document, (*path, name)), shown_value(value))
+                self.account.notes.append(
+                    Note(Category.CANNOT, "not-a-text", text, SourceRef(self.document, (*path, name)), shown_value(value))
                 )
                 value = shown_value(value)
             texts[name] = value
-        return Reader(self._account, texts, path)
+        return FieldReader(self.account, texts, path)
 
     # --- accounts ----------------------------------------------------------------------------------------------------
 
     def ignore(self, *keys: str) -> None:
         """Consumes fields that mean nothing to the new gateway, and whose absence nobody would notice."""
-        self._account.read.update((*self.path, key) for key in keys)
+        self.account.read.update((*self.path, key) for key in keys)
 
     def note(
         self,
@@ -208,14 +208,14 @@ class Reader:
         key: str | None = None,
         *,
         remedy: str = "",
-        severity: Severity | None = None,
+        severity: NoteSeverity | None = None,
     ) -> None:
         """Lists something about a field, or about this mapping."""
         path = self.path if key is None else (*self.path, key)
         value = "" if key is None else shown_value(self.value.get(key))
         if key is not None:
-            self._account.read.add(path)
-        self._account.notes.append(Note(category, reason, text, Source(self.document, path), value, remedy, "", severity))
+            self.account.read.add(path)
+        self.account.notes.append(Note(category, reason, text, SourceRef(self.document, path), value, remedy, "", severity))
 
     def cannot(self, key: str, text: str, reason: str = "no-equivalent", *, remedy: str = "") -> None:
         """Consumes a field, if it is there, and lists it as one without an equivalent."""
@@ -240,10 +240,10 @@ class Reader:
 
     def _wrong_type(self, steps: Path, value: Any, wanted: type) -> None:
         path = (*self.path, *steps)
-        self._account.read.add(path)
+        self.account.read.add(path)
         text = f"must be {_TYPES[wanted]}; it is not used"
-        self._account.notes.append(
-            Note(Category.CANNOT, "wrong-type", text, Source(self.document, path), shown_value(value), "Correct it.")
+        self.account.notes.append(
+            Note(Category.CANNOT, "wrong-type", text, SourceRef(self.document, path), shown_value(value), "Correct it.")
         )
 
     def __repr__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -12,19 +12,19 @@ from lasthop.edge.admission.chain import AdmittedObject
 from lasthop_import.decisions import Question
 from lasthop_import.documents import Unparsable
 from lasthop_import.levels import Level, NewLevel, over_believed
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.writer.objects import File, Written
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.writer.objects import OutputFile, Written
 
 OPEN: Final = 3
 """The exit code if something needs a decision; 1: not everything could be read or written."""
 OPEN_CATEGORIES: Final = (Category.DECISION, Category.TODO, Category.BELIEVED, Category.ACCESS_CONTROL)
-SERIOUS: Final = (Severity.ERROR, Severity.HIGH)
+SERIOUS: Final = (NoteSeverity.ERROR, NoteSeverity.HIGH)
 
 
-class Row(msgspec.Struct, frozen=True):
+class ReportRow(msgspec.Struct, frozen=True):
     """What happened to one hop: what the old gateway checked, what its author believes, what is checked now."""
 
-    source: Source
+    source: SourceRef
     route: str
     """The route that is written, as `HTTPRoute obs/grafana`; empty: a copied one."""
     backend: str
@@ -48,7 +48,7 @@ class Row(msgspec.Struct, frozen=True):
         return (*urgency, self.backend, *self.source.order, self.role)
 
 
-class Result(msgspec.Struct, frozen=True):
+class ImportResult(msgspec.Struct, frozen=True):
     systems: tuple[str, ...]
     objects: tuple[Written, ...]
     """Sorted by namespace, kind and name."""
@@ -56,7 +56,7 @@ class Result(msgspec.Struct, frozen=True):
     """The same, decoded."""
     context: tuple[AdmittedObject, ...]
     """Objects of the input that the others refer to and that are not written."""
-    rows: tuple[Row, ...]
+    rows: tuple[ReportRow, ...]
     notes: tuple[Note, ...]
     questions: tuple[Question, ...]
     entries: tuple[str, ...]
@@ -65,8 +65,11 @@ class Result(msgspec.Struct, frozen=True):
     inadmissible: int = 0
     """Objects that were left out because our own admission refuses them."""
 
-    def of_file(self, file: File) -> list[Written]:
+    def of_file(self, file: OutputFile) -> list[Written]:
         return [each for each in self.objects if each.file is file]
+
+    def with_notes(self, notes: Iterable[Note]) -> ImportResult:
+        return msgspec.structs.replace(self, notes=tuple(sorted(notes, key=lambda note: note.order)))
 
     @property
     def summary(self) -> dict[str, int]:

@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.base.api.profiles import PREFIX
 from lasthop_import.decisions import Decisions
 from lasthop_import.documents import Document, SourceText, Unparsable
 from lasthop_import.ingresses import claims, controllers_of
 from lasthop_import.inputs import INGRESS, Inputs
-from lasthop_import.legs import Leg, groups, leg_notes, legs
 from lasthop_import.levels import Level, NewLevel
-from lasthop_import.model import HostBackend, Imported, Rule
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.result import Result, Row
-from lasthop_import.settings import Settings, System
-from lasthop_import.writer.admission import INADMISSIBLE, Admission
-from lasthop_import.writer.backends import keep, write_backends
+from lasthop_import.model import Backend, HostBackend, Imported, ImportedRule
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.result import ImportResult, ReportRow
+from lasthop_import.rule_hops import PortGroup, RuleHop, rule_hop_notes, rule_hops
+from lasthop_import.settings import ImportSettings, Progress, System
+from lasthop_import.writer.admission import admit_all
+from lasthop_import.writer.backends import keep_referenced, write_backends
 from lasthop_import.writer.client_certificates import of_gateways
-from lasthop_import.writer.gateways import GatewayWriter
+from lasthop_import.writer.gateways import place_listeners, write_gateways
 from lasthop_import.writer.grants import write_grants
-from lasthop_import.writer.objects import File, ObjectWriter, Written
-from lasthop_import.writer.operator import external_hostnames, profile, with_profile
-from lasthop_import.writer.policies import PolicyWriter, Verdict
+from lasthop_import.writer.objects import OutputFile
+from lasthop_import.writer.operator import external_hostnames, write_copies, write_profiles
+from lasthop_import.writer.policies import PortVerdict, write_policies
 from lasthop_import.writer.ports import shared_ports
-from lasthop_import.writer.routes import RouteWriter, hop_ports
+from lasthop_import.writer.routes import write_routes
 from lasthop_import.writer.split import split_conflicts
+from lasthop_import.writer.stage import StageOutput, WriterContext
 from lasthop_import.writer.traffic import write_budgets
-from lasthop_import.writer.trust import TrustWriter
 
 READ_ALONG: Final = ("Service", "EndpointSlice", "IngressClass", "ConfigMap", "Secret", "Namespace", "ClusterTrustBundle")
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, and how much of it."""
 
 
-class Reading(msgspec.Struct, frozen=True):
+class SystemsRead(msgspec.Struct, frozen=True):
     """What the systems have read."""
 
     imported: Imported
@@ -50,8 +47,8 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def read(
-    systems: Sequence[System], documents: Sequence[Document], settings: Settings, hidden: Mapping[Key, str] | None = None
-) -> Reading:
+    systems: Sequence[System], documents: Sequence[Document], settings: ImportSettings, hidden: Mapping[Key, str] | None = None
+) -> SystemsRead:
     """Lets every system read its objects. `hidden`: what may not be read, and why."""
     imported, notes, wanted = Imported(), list[Note](), set[Key]()
     origins: dict[Document, str] = {}
@@ -70,7 +67,7 @@ def read(
         origins |= dict.fromkeys((each for each in seen if each not in origins), system.name)
         opened |= seen
     notes += _left(systems, [each for each in documents if each not in opened])
-    return Reading(imported, tuple(notes), frozenset(wanted), origins)
+    return SystemsRead(imported, tuple(notes), frozenset(wanted), origins)
 
 
 def _may_read(system: System, systems: Sequence[System], document: Document, controllers: Mapping[str, str]) -> bool:
@@ -84,7 +81,7 @@ def _is_of(system: System, document: Document) -> bool:
     return any(document.kind == kind.kind and document.group == kind.group for kind in system.kinds)
 
 
-def _only(documents: Sequence[Document], settings: Settings) -> list[Document]:
+def _only(documents: Sequence[Document], settings: ImportSettings) -> list[Document]:
     if not settings.only:
         return list(documents)
     return [d for d in documents if d.kind in READ_ALONG or d.path in settings.only or d.namespace in settings.only]
@@ -95,144 +92,101 @@ def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note
     notes: list[Note] = []
     others: dict[str, list[Document]] = {}
     for document in documents:
-        kinds = [kind for system in systems for kind in system.kinds if _same(kind.kind, kind.group, document)]
-        versions = [version for kind in kinds for version in kind.api_versions]
-        if kinds and document.api_version not in versions:
-            text = f"{document.api_version} is not read; convert it to {versions[0]}"
-            notes.append(
-                Note(Category.CANNOT, "other-version", text, Source(document, ("apiVersion",)), severity=Severity.HIGH)
-            )
-        elif not kinds and document.kind == INGRESS.kind and document.group == "extensions":
-            text = f"{document.api_version} is no longer served by any Kubernetes; convert it to networking.k8s.io/v1"
-            notes.append(
-                Note(Category.CANNOT, "other-version", text, Source(document, ("apiVersion",)), severity=Severity.HIGH)
-            )
+        if text := _other_version(systems, document):
+            source = SourceRef(document, ("apiVersion",))
+            notes.append(Note(Category.CANNOT, "other-version", text, source, severity=NoteSeverity.HIGH))
         elif document.kind not in READ_ALONG:
             others.setdefault(document.kind, []).append(document)
     for kind, found in sorted(others.items()):
         names = ", ".join(sorted(each.path for each in found)[:3])
         text = f"{len(found)} of kind {kind} are not read: {names}{', ...' if len(found) > 3 else ''}"
-        notes.append(Note(Category.SKIPPED, "other-kind", text, Source(min(found, key=lambda each: each.path))))
+        notes.append(Note(Category.SKIPPED, "other-kind", text, SourceRef(min(found, key=lambda each: each.path))))
     return notes
 
 
-def _same(kind: str, group: str, document: Document) -> bool:
-    return document.kind == kind and document.group == group
+def _other_version(systems: Sequence[System], document: Document) -> str:
+    """Returns why the version of an object is not read; empty if that is not why nobody has looked at it."""
+    kinds = [kind for system in systems for kind in system.kinds]
+    versions = [
+        each for kind in kinds if (kind.kind, kind.group) == (document.kind, document.group) for each in kind.api_versions
+    ]
+    if versions and document.api_version not in versions:
+        return f"{document.api_version} is not read; convert it to {versions[0]}"
+    if not versions and document.kind == INGRESS.kind and document.group == "extensions":
+        return f"{document.api_version} is no longer served by any Kubernetes; convert it to networking.k8s.io/v1"
+    return ""
+
+
+class ResolvedHops(NamedTuple):
+    """The hops with their ports, after conflicts were split."""
+
+    context: WriterContext
+    imported: Imported
+    rule_hops: tuple[RuleHop, ...]
+    split: StageOutput
 
 
 def write(
     systems: Sequence[str],
-    reading: Reading,
+    reading: SystemsRead,
     documents: Sequence[Document],
-    settings: Settings,
+    settings: ImportSettings,
     decisions: Decisions,
     problems: Sequence[Unparsable] = (),
     hidden: Mapping[Key, str] | None = None,
     progress: Progress = lambda *_: None,
-) -> Result:
-    """Writes what was read as objects, and the report about them."""
-    documents = [*documents, *_services(reading.imported)]
-    inputs = Inputs(documents, hidden)
-    found = legs(inputs, reading.imported)
-    split = split_conflicts(inputs, reading.imported, found, decisions, settings)
-    imported = split.imported
-    if split.services:
-        inputs = Inputs([*documents, *split.services], hidden)
-        found = legs(inputs, imported)
-
-    def origin(source: Source) -> str:
-        document = source.document
-        return f"{reading.origins.get(document, systems[0])}/{document.kind}/{document.path}"
-
-    taken = [(d.kind, d.namespace, d.bare_name) for d in documents if d.kind in ("ConfigMap", "Secret")]
-    objects = ObjectWriter(taken, origin)
-    trust = TrustWriter(inputs, settings, decisions, objects)
-    gateways = GatewayWriter(inputs, settings, objects, trust)
-    placed = gateways.place(imported.listeners)
-    clients = of_gateways(found, gateways.gateways, decisions)
-    policies = PolicyWriter(inputs, settings, decisions, objects, trust, clients)
-    verdicts: dict[tuple[str, str, str, int], Verdict | None] = {}
-    by_port = groups(found)
-    for group, each in by_port.items():
-        verdicts[group] = policies.write(each)
-        progress("Judging ports", len(verdicts), len(by_port))
-    gateways.write(placed, imported.rules, clients.chosen, policies.waivers and not settings.parent)
-    routes = RouteWriter(objects, hop_ports(found), settings.experimental)
-    routes.write(imported.rules, gateways.parents)
-    write_backends(objects, found, policies.xbackend_tls, policies.plaintext_ports)
-    budget_notes = write_budgets(objects, found, experimental=settings.experimental)
-    write_grants(objects, {*gateways.grants, *routes.grants, *policies.grants})
-    for source, document in imported.objects:
-        if document["kind"] == "Gateway" and policies.waivers:
-            document = with_profile(document, settings)
-        objects.add(FILES.get(document["kind"], File.ROUTES), document, (source,))
-    operator_notes = []
-    for namespace in (
-        sorted({each.namespace for each in (*placed, *imported.gateways)}) if policies.waivers and not settings.parent else ()
-    ):
-        objects.add(File.OPERATOR, *profile(settings, namespace))
-    if policies.waivers and not settings.allow_waivers:
-        text = (
-            "waivers are in force once the operator allows them in the Gateway's GatewayProfile; until then they fail closed"
-        )
-        operator_notes.append(Note(Category.TODO, "waivers-not-allowed", text, severity=Severity.WARNING))
-    for alias in split.services:
-        objects.add(File.BACKENDS, alias.value, (Source(alias),))
-    context = ObjectWriter((), origin)
-    referenced = _referenced(objects.objects)
-    secrets = {each for each in referenced if each[0] == "Secret"}
-    written_already = {(each.kind, each.key[0], each.key[2]) for each in objects.objects}
-    others = referenced - secrets - written_already
-    keep(context if settings.in_cluster else objects, inputs, found, others, policies.plaintext_ports)
-    keep(objects if settings.with_secrets and not settings.in_cluster else context, inputs, (), secrets - written_already)
-
-    admission = Admission()
-    written: list[Written] = []
-    unique = _unique(objects.objects)
-    for number, candidate in enumerate(unique, 1):
-        if one := admission.admit(candidate):
-            written.append(one)
-        progress("Validating objects", number, len(unique))
-    written.sort(key=lambda each: each.key)
-    admission_notes = tuple(admission.notes)
-    known = dict(admission.objects)
-    for candidate in _unique(context.objects):
-        admission.admit(candidate)
+) -> ImportResult:
+    """Writes what was read as objects, and the report about them: stage by stage, each a function of what came before."""
+    inputs = Inputs([*documents, *_services(reading.imported)], hidden)
+    context, imported, hops, split = _resolved(
+        WriterContext(inputs, settings, decisions, reading.origins, systems[0]), reading
+    )
+    placement = place_listeners(imported.listeners, settings)
+    clients = of_gateways(hops, placement.gateways, decisions)
+    policies = write_policies(context, hops, clients, progress)
+    waivers = policies.waivers
+    gateways = write_gateways(
+        context, placement, imported.rules, clients.chosen, policies.copied, profile=waivers and not settings.parent
+    )
+    routes = write_routes(context, imported.rules, hops, gateways.parents)
+    stages = (
+        policies,
+        gateways,
+        routes,
+        write_backends(context, hops, policies.xbackend_tls, policies.plaintext_ports),
+        write_budgets(context, hops),
+        write_grants(context, policies.grants | gateways.grants | routes.grants),
+        write_copies(context, imported.objects, profile=waivers),
+        write_profiles(context, (*placement.listeners, *imported.gateways), waivers=waivers),
+        split,
+    )
+    objects = [each for stage in stages for each in stage.objects]
+    kept = keep_referenced(context, objects, hops, policies.plaintext_ports)
+    admitted = admit_all((*objects, *kept.objects), kept.context, progress)
     # A rule that is written in several parts, or in several places, may be refused in one and stand in another.
-    dropped = _hops((*admission.dropped, *routes.refused)) - _hops(rule for each in written for rule in each.rules)
-    rows = [_row(leg, verdicts, dropped) for leg in found]
+    dropped = _hops((*admitted.dropped, *routes.refused)) - _hops(rule for each in admitted.written for rule in each.rules)
     notes = [
         *reading.notes,
-        *leg_notes(found),
-        *split.notes,
-        *policies.notes,
-        *trust.notes,
-        *gateways.notes,
+        *rule_hop_notes(hops),
+        *placement.notes,
         *clients.notes,
-        *operator_notes,
-        *external_hostnames(found, verdicts),
-        *routes.notes,
-        *budget_notes,
-        *admission_notes,
-        *(() if settings.in_cluster else shared_ports(written)),
+        *(note for stage in stages for note in stage.notes),
+        *external_hostnames(hops, policies.verdicts),
+        *admitted.notes,
+        *(() if settings.in_cluster else shared_ports(admitted.written)),
     ]
-    return Result(
+    return ImportResult(
         systems=tuple(systems),
-        objects=tuple(written),
-        admitted=tuple(known.values()),
-        context=tuple(each for key, each in admission.objects.items() if key not in known),
-        rows=tuple(sorted(rows, key=lambda row: row.order)),
+        objects=admitted.written,
+        admitted=admitted.objects,
+        context=admitted.context,
+        rows=tuple(sorted((_row(each, policies.verdicts, dropped) for each in hops), key=lambda row: row.order)),
         notes=tuple(sorted(dict.fromkeys(notes), key=lambda note: note.order)),
-        questions=tuple(sorted(policies.questions)),
-        entries=tuple(sorted(policies.entries)),
+        questions=policies.questions,
+        entries=policies.entries,
         problems=tuple(problems),
-        inadmissible=sum(note.reason == INADMISSIBLE for note in admission_notes),
+        inadmissible=admitted.inadmissible,
     )
-
-
-FILES: Final = {"GatewayClass": File.GATEWAY, "Gateway": File.GATEWAY, "ListenerSet": File.GATEWAY, "Service": File.BACKENDS}
-REFERENCES: Final = ("certificateRefs", "clientCertificateRef", "caCertificateRefs")
-CLIENT_CERTIFICATE: Final = f"{PREFIX}client-certificate"
 
 
 def _services(imported: Imported) -> list[Document]:
@@ -240,59 +194,50 @@ def _services(imported: Imported) -> list[Document]:
     return [Document(each, SourceText("")) for _, each in imported.objects if each["kind"] == "Service"]
 
 
-def _unique(objects: Iterable[Written]) -> list[Written]:
-    return list({each.key: each for each in reversed(list(objects))}.values())[::-1]
+def _resolved(context: WriterContext, reading: SystemsRead) -> ResolvedHops:
+    """Finds the port of each hop, and writes a second Service where somebody has decided to split a conflict."""
+    inputs = context.inputs
+    found = rule_hops(inputs, reading.imported)
+    split = split_conflicts(inputs, reading.imported, found, context.decisions, context.settings)
+    if not split.services:
+        return ResolvedHops(context, split.imported, found, StageOutput(notes=split.notes))
+    inputs = Inputs([*inputs.documents, *split.services], inputs.hidden)
+    context = msgspec.structs.replace(context, inputs=inputs)
+    objects = context.objects()
+    for service in split.services:
+        objects.add(OutputFile.BACKENDS, service.value, (SourceRef(service),))
+    output = StageOutput(objects=tuple(objects.objects), notes=split.notes)
+    return ResolvedHops(context, split.imported, rule_hops(inputs, split.imported), output)
 
 
-def _hops(rules: Iterable[Rule]) -> set[int]:
+def _hops(rules: Iterable[ImportedRule]) -> set[int]:
     """Returns the ids of the hops of these rules."""
     return {id(hop) for rule in rules for hop in rule.all_hops}
 
 
-def _row(leg: Leg, verdicts: Mapping[tuple[str, str, str, int], Verdict | None], dropped: set[int]) -> Row:
-    verdict = verdicts.get(leg.port.group) if leg.port else None
-    level = leg.hop.level
-    new, target, detail = NewLevel.PLAINTEXT, "", ""
-    if leg.port is None or id(leg.hop) in dropped:
-        new, detail = NewLevel.DROPPED, leg.problem
+def _row(rule_hop: RuleHop, verdicts: Mapping[PortGroup, PortVerdict | None], dropped: set[int]) -> ReportRow:
+    port, level = rule_hop.port, rule_hop.hop.level
+    if port is None or id(rule_hop.hop) in dropped:
+        verdict = PortVerdict(NewLevel.DROPPED, detail=rule_hop.problem)
     elif level is Level.PASSTHROUGH:
-        new = NewLevel.PASSTHROUGH
-    elif verdict is not None:
-        new, target, detail = verdict
-    kind = leg.port.kind if leg.port else "Host" if isinstance(leg.hop.backend, HostBackend) else "Service"
-    port = str(leg.port) if leg.port else f"{leg.hop.backend.namespace}/{leg.hop.backend.name}:{leg.hop.backend.port}"
-    return Row(
-        source=leg.hop.source,
-        route=f"{leg.rule.kind} {leg.rule.namespace}/{leg.rule.route}" if leg.rule else "",
-        backend=f"{kind} {port}",
-        role=leg.role,
+        verdict = PortVerdict(NewLevel.PASSTHROUGH)
+    else:
+        verdict = verdicts.get(port.group) or PortVerdict(NewLevel.PLAINTEXT)
+    tls, rule = rule_hop.tls, rule_hop.rule
+    return ReportRow(
+        source=rule_hop.source,
+        route=f"{rule.kind} {rule.namespace}/{rule.route}" if rule else "",
+        backend=f"{port.kind} {port}" if port else _unresolved_backend(rule_hop.hop.backend),
+        role=rule_hop.role,
         old=level,
-        believed=(leg.tls.believed if leg.tls else None) or level,
-        new=new,
-        why=leg.tls.why if leg.tls else "",
-        target=target,
-        detail=detail,
+        believed=(tls.believed if tls else None) or level,
+        new=verdict.new,
+        why=tls.why if tls else "",
+        target=verdict.target,
+        detail=verdict.detail,
     )
 
 
-def _referenced(objects: Iterable[Written]) -> set[tuple[str, str, str]]:
-    """Returns the ConfigMaps and Secrets that objects refer to."""
-    found: set[tuple[str, str, str]] = set()
-
-    def walk(value: object, namespace: str, inside: str) -> None:
-        if isinstance(value, dict):
-            kind = value.get("kind", "Secret")
-            if inside in REFERENCES and kind in ("ConfigMap", "Secret"):
-                found.add((kind, value.get("namespace", namespace), value["name"]))
-            if isinstance(value.get(CLIENT_CERTIFICATE), str):
-                found.add(("Secret", namespace, value[CLIENT_CERTIFICATE]))
-            for key, below in value.items():
-                walk(below, namespace, key)
-        elif isinstance(value, list):
-            for below in value:
-                walk(below, namespace, inside)
-
-    for written in objects:
-        if written.kind in ("Gateway", "ListenerSet", "BackendTLSPolicy", "XBackend", "PinSet"):
-            walk(written.document.get("spec"), written.key[0], "")
-    return found
+def _unresolved_backend(backend: Backend) -> str:
+    kind = "Host" if isinstance(backend, HostBackend) else "Service"
+    return f"{kind} {backend.namespace}/{backend.name}:{backend.port}"

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from lasthop_import.inputs import Inputs
 
 DAY = 86400.0
+Progress = Callable[[str, int, int], None]
+"""Gets the name of a step, how much of it is done, and how much there is."""
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ImportSettings(msgspec.Struct, frozen=True):
     now: float
     gateway: ObjectName = ObjectName("gateways", "imported")
     gateway_class: str = "lasthop"
@@ -74,7 +76,7 @@ class System(msgspec.Struct, frozen=True):
     title: str
     kinds: tuple[Kind, ...]
     """What it reads besides Services, EndpointSlices, ConfigMaps, Secrets and IngressClasses."""
-    read: Callable[[Inputs, Settings], Imported]
+    read: Callable[[Inputs, ImportSettings], Imported]
     claims: Callable[[Document], bool]
     """For `auto`: whether an object, of one of the kinds, is of this system."""
     flags: tuple[Flag, ...] = ()

@@ -6,13 +6,14 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from lasthop.base.api.routes import HTTPPathModifier, HTTPRequestRedirectFilter
+from lasthop.base.api.routes import HTTPRequestRedirectFilter
 from lasthop_import.model import ServiceBackend
+from lasthop_import.values import full_path
 
 _SERVICE: Final = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\.[a-z0-9.-]+)?\.?")
 
 
-class Place(NamedTuple):
+class ServiceURL(NamedTuple):
     """A URL that leads to a Service of the cluster."""
 
     backend: ServiceBackend
@@ -20,7 +21,7 @@ class Place(NamedTuple):
     path: str
 
 
-def service_url(url: str) -> Place | None:
+def service_url(url: str) -> ServiceURL | None:
     """Returns where a URL leads if that is a Service of the cluster."""
     try:
         parts = urlsplit(url)
@@ -31,7 +32,7 @@ def service_url(url: str) -> Place | None:
     if parts.scheme not in ("http", "https") or found is None:
         return None
     number = port or (443 if parts.scheme == "https" else 80)
-    return Place(ServiceBackend(found["namespace"], found["name"], number), parts.scheme == "https", parts.path)
+    return ServiceURL(ServiceBackend(found["namespace"], found["name"], number), parts.scheme == "https", parts.path)
 
 
 def redirect_to(url: str, code: int) -> HTTPRequestRedirectFilter | None:
@@ -42,7 +43,8 @@ def redirect_to(url: str, code: int) -> HTTPRequestRedirectFilter | None:
         port = parts.port or 0
     except ValueError:
         return None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "$" in parts.path:
+    unwritable = parts.query or parts.fragment or "$" in parts.path
+    if parts.scheme not in ("http", "https") or not parts.hostname or unwritable:
         return None
-    path = None if keeps_path and not parts.path else HTTPPathModifier("ReplaceFullPath", replace_full_path=parts.path or "/")
+    path = None if keeps_path and not parts.path else full_path(parts.path or "/")
     return HTTPRequestRedirectFilter(parts.scheme, parts.hostname, path, port, code)

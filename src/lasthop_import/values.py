@@ -11,10 +11,26 @@ from typing import Final, NamedTuple
 
 from lasthop.base.api.addresses import is_ip
 from lasthop.base.api.names import is_dns_subdomain
-from lasthop.base.api.routes import HTTPCORSFilter, HTTPHeader, HTTPHeaderFilter, HTTPRouteFilter
-from lasthop_import.model import PathKind, PathMatch, ValueMatch
+from lasthop.base.api.routes import (
+    CookieConfig,
+    HTTPCORSFilter,
+    HTTPHeader,
+    HTTPHeaderFilter,
+    HTTPPathModifier,
+    HTTPRequestRedirectFilter,
+    HTTPRouteFilter,
+    HTTPURLRewriteFilter,
+    SessionPersistence,
+)
+from lasthop_import.model import ImportedMatch, ImportedRule, ImportedValueMatch, ListenerKey, PathKind, PathMatch
+from lasthop_import.notes import SourceRef
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH")
+REQUEST_HEADERS: Final = "RequestHeaderModifier"
+RESPONSE_HEADERS: Final = "ResponseHeaderModifier"
+REDIRECT_CODES: Final = (301, 302, 303, 307, 308)
+ROOT: Final = ImportedMatch(PathMatch(PathKind.SEGMENT, "/"))
+"""Matches all requests."""
 MAX_HEADERS: Final = 16
 MAX_CORS: Final = 64
 LONGEST_MATCH: Final = 4096
@@ -61,6 +77,21 @@ def is_host(name: str) -> bool:
     return len(name) <= 253 and is_dns_subdomain(name.removeprefix("*.")) and not is_ip(name)
 
 
+def is_port(number: int) -> bool:
+    return 0 < number < 65536
+
+
+def is_number(text: str) -> bool:
+    """Returns whether a text is a number without a sign, as ports and seconds are written."""
+    return text.isascii() and text.isdigit()
+
+
+def port_number(text: str) -> int:
+    """Returns a port that is written in digits; 0 if it is none."""
+    digits = text.lstrip("0")
+    return int(digits) if is_number(digits) and len(digits) < 6 and is_port(int(digits)) else 0
+
+
 class HeaderEdits(NamedTuple):
     filters: tuple[HTTPRouteFilter, ...]
     refused: tuple[str, ...] = ()
@@ -68,35 +99,45 @@ class HeaderEdits(NamedTuple):
 
 
 def header_edits(kind: str, added: Mapping[str, str], replaced: Mapping[str, str], removed: Iterable[str] = ()) -> HeaderEdits:
-    """Returns the filter that edits headers; `kind` is RequestHeaderModifier or ResponseHeaderModifier."""
-    refused: list[str] = []
-    groups: list[dict[str, str]] = []
-    for wanted in (replaced, added, dict.fromkeys(removed, "")):
-        kept: dict[str, str] = {}
-        for name, value in wanted.items():
-            fits = TOKEN.fullmatch(name) and name.lower() != "host" and value.isprintable() and len(value) <= LONGEST_MATCH
-            if fits and name.lower() not in map(str.lower, kept) and len(kept) < MAX_HEADERS:
-                kept[name] = value
-            else:
-                refused.append(name)
-        groups.append(kept)
-    to_set, to_add, to_remove = groups
-    if not any(groups):
-        return HeaderEdits((), tuple(refused))
+    """Returns the filter that edits headers; `kind` is REQUEST_HEADERS or RESPONSE_HEADERS."""
+    to_set, to_add, to_remove = map(_editable, (replaced, added, dict.fromkeys(removed, "")))
+    refused = [name for group in (to_set, to_add, to_remove) for name in group.refused]
+    refused += [header.name for group in (to_set, to_add) for header in group.kept if not header.value]
     edit = HTTPHeaderFilter(
-        set=tuple(HTTPHeader(name, value) for name, value in to_set.items() if value),
-        add=tuple(HTTPHeader(name, value) for name, value in to_add.items() if value),
-        remove=tuple(to_remove),
+        set=tuple(each for each in to_set.kept if each.value),
+        add=tuple(each for each in to_add.kept if each.value),
+        remove=tuple(each.name for each in to_remove.kept),
     )
-    refused += [name for name, value in (*to_set.items(), *to_add.items()) if not value]
     if not (edit.set or edit.add or edit.remove):
         return HeaderEdits((), tuple(refused))
-    if kind == "RequestHeaderModifier":
-        return HeaderEdits((HTTPRouteFilter(kind, request_header_modifier=edit),), tuple(refused))
-    return HeaderEdits((HTTPRouteFilter(kind, response_header_modifier=edit),), tuple(refused))
+    return HeaderEdits((header_filter(kind, edit),), tuple(refused))
 
 
-class Cors(NamedTuple):
+class _Editable(NamedTuple):
+    kept: list[HTTPHeader]
+    refused: list[str]
+
+
+def _editable(wanted: Mapping[str, str]) -> _Editable:
+    """Returns the headers that one list of a filter can hold, each once."""
+    kept: dict[str, HTTPHeader] = {}
+    refused: list[str] = []
+    for name, value in wanted.items():
+        fits = TOKEN.fullmatch(name) and name.lower() != "host" and value.isprintable() and len(value) <= LONGEST_MATCH
+        if fits and name.lower() not in kept and len(kept) < MAX_HEADERS:
+            kept[name.lower()] = HTTPHeader(name, value)
+        else:
+            refused.append(name)
+    return _Editable(list(kept.values()), refused)
+
+
+def header_filter(kind: str, edit: HTTPHeaderFilter) -> HTTPRouteFilter:
+    if kind == REQUEST_HEADERS:
+        return HTTPRouteFilter(kind, request_header_modifier=edit)
+    return HTTPRouteFilter(kind, response_header_modifier=edit)
+
+
+class CorsEdit(NamedTuple):
     filter: HTTPRouteFilter | None
     refused: tuple[str, ...] = ()
     """Origins, methods and headers that cannot be written."""
@@ -109,7 +150,7 @@ def cors(
     exposed: Iterable[str] = (),
     max_age: int | None = None,
     credentials: bool = False,
-) -> Cors:
+) -> CorsEdit:
     """Returns the CORS filter; without a writable origin there is none, so that browsers refuse."""
     refused: list[str] = []
 
@@ -123,10 +164,67 @@ def cors(
     verbs = listed((each.upper() for each in methods), (*METHODS, "*"))[: len(METHODS)]
     names, shown = listed(headers, TOKEN), listed(exposed, TOKEN)
     if not allowed:
-        return Cors(None, tuple(refused))
+        return CorsEdit(None, tuple(refused))
     age = {} if max_age is None else {"max_age": max(1, min(max_age, 2**31 - 1))}
     found = HTTPCORSFilter(allowed, credentials, verbs, names, shown, **age)
-    return Cors(HTTPRouteFilter("CORS", cors=found), tuple(refused))
+    return CorsEdit(HTTPRouteFilter("CORS", cors=found), tuple(refused))
+
+
+# --- redirects, rewrites and sessions ------------------------------------------------------------------------------
+
+
+def full_path(path: str) -> HTTPPathModifier:
+    return HTTPPathModifier("ReplaceFullPath", replace_full_path=path)
+
+
+def prefix_path(path: str) -> HTTPPathModifier:
+    return HTTPPathModifier("ReplacePrefixMatch", replace_prefix_match=path)
+
+
+def redirect(
+    scheme: str = "", host: str = "", path: HTTPPathModifier | None = None, port: int = 0, code: int = 302, usual: int = 302
+) -> HTTPRouteFilter:
+    """Returns a redirect without the parts that Gateway API refuses; `usual` replaces a code that it does not have."""
+    found = HTTPRequestRedirectFilter(
+        scheme=scheme if scheme in ("http", "https") else "",
+        hostname=host if is_host(host) else "",
+        path=path,
+        port=port if is_port(port) else 0,
+        status_code=code if code in REDIRECT_CODES else usual,
+    )
+    return HTTPRouteFilter("RequestRedirect", request_redirect=found)
+
+
+def https_redirect(code: int = 301) -> HTTPRouteFilter:
+    return redirect("https", code=code)
+
+
+def https_redirect_rule(
+    source: SourceRef,
+    namespace: str,
+    route: str,
+    listeners: tuple[ListenerKey, ...],
+    hostnames: tuple[str, ...],
+    matches: tuple[ImportedMatch, ...] = (ROOT,),
+    code: int = 301,
+) -> ImportedRule:
+    """Returns the rule that sends requests without TLS to HTTPS, beside those of `route`."""
+    name = f"{route}-https-redirect"
+    return ImportedRule(source, namespace, name, listeners, hostnames, matches=matches, filters=(https_redirect(code),))
+
+
+def url_rewrite(host: str = "", path: HTTPPathModifier | None = None) -> tuple[HTTPRouteFilter, ...]:
+    """Returns the rewrite of Host and path; nothing if both stay."""
+    if not host and path is None:
+        return ()
+    return (HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(host, path)),)
+
+
+def cookie_sessions(name: str, path: str = "/", lifetime: str = "") -> SessionPersistence:
+    """Returns sessions by a cookie; without a lifetime it ends with the browser."""
+    if not lifetime:
+        return SessionPersistence("Cookie", CookieConfig(name, path))
+    return SessionPersistence("Cookie", CookieConfig(name, path, "Permanent"), absolute_timeout=lifetime)
 
 
 class Retried(NamedTuple):
@@ -140,7 +238,7 @@ def retried(conditions: Iterable[str]) -> Retried:
     codes: list[int] = []
     refused: list[str] = []
     for each in conditions:
-        if each.isascii() and each.isdigit() and 400 <= int(each[:4]) <= 599:
+        if is_number(each) and 400 <= int(each[:4]) <= 599:
             codes.append(int(each))
         elif each in _RETRIED:
             codes += _RETRIED[each]
@@ -170,7 +268,7 @@ def methods(value: str, *, regex: bool = False) -> tuple[str, ...] | None:
     return found if all(each in METHODS for each in found) else None
 
 
-def value_match(name: str, kind: str, value: str) -> ValueMatch | None:
+def value_match(name: str, kind: str, value: str) -> ImportedValueMatch | None:
     """Returns the match of a header or query parameter by `exact`, `prefix`, `suffix`, `contains`, `regex` or `present`; None
     if it cannot be written."""
     escaped = re.escape(value)
@@ -178,4 +276,4 @@ def value_match(name: str, kind: str, value: str) -> ValueMatch | None:
     written = patterns.get(kind, value)
     if not TOKEN.fullmatch(name) or not written or len(written) > LONGEST_MATCH or not written.isprintable():
         return None
-    return ValueMatch(name, written, regex=kind != "exact")
+    return ImportedValueMatch(name, written, regex=kind != "exact")

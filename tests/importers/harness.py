@@ -14,9 +14,9 @@ import yaml
 from lasthop_import.decisions import Decisions, read_decisions
 from lasthop_import.documents import Document, SourceText, read_texts
 from lasthop_import.registry import AUTO, SYSTEMS, detected
-from lasthop_import.result import Result
-from lasthop_import.run import Reading, read, write
-from lasthop_import.settings import Settings
+from lasthop_import.result import ImportResult
+from lasthop_import.run import SystemsRead, read, write
+from lasthop_import.settings import ImportSettings
 from tests.world import NOW
 
 FILES = Path(__file__).parent / "cases" / "files"
@@ -27,19 +27,19 @@ QUIET = ("GatewayClass", "Service", "EndpointSlice", "Secret")
 
 
 class Outcome(NamedTuple):
-    settings: Settings
+    settings: ImportSettings
     decisions: Decisions
     documents: tuple[Document, ...]
-    reading: Reading
-    result: Result
+    reading: SystemsRead
+    result: ImportResult
 
 
-def settings(**options: Any) -> Settings:
+def settings(**options: Any) -> ImportSettings:
     """Returns settings from plain values; `ca_files` and `flags` may name files as `@ca.pem`."""
     for name in ("ca_files", "flags"):
         given = options.get(name, {})
         options[name] = {key: _content_of(value) for key, value in given.items()}
-    return msgspec.convert({"now": NOW.timestamp(), **options}, Settings)
+    return msgspec.convert({"now": NOW.timestamp(), **options}, ImportSettings)
 
 
 def _content_of(value: Any) -> Any:
@@ -58,7 +58,7 @@ def decided(text: str) -> Decisions:
 
 
 def run_documents(
-    system: str, documents: tuple[Document, ...], wanted: Settings, decisions: Decisions, problems: Iterable[Any] = ()
+    system: str, documents: tuple[Document, ...], wanted: ImportSettings, decisions: Decisions, problems: Iterable[Any] = ()
 ) -> Outcome:
     systems = detected(documents) if system == AUTO else [SYSTEMS[system]]
     reading = read(systems, documents, wanted)
@@ -72,7 +72,7 @@ def run_text(system: str, text: str, decisions: str = "", **options: Any) -> Out
     return run_documents(system, found.documents, settings(**options), decided(decisions), found.problems)
 
 
-def run_values(system: str, values: Iterable[dict[str, Any]], decisions: Decisions, wanted: Settings) -> Outcome:
+def run_values(system: str, values: Iterable[dict[str, Any]], decisions: Decisions, wanted: ImportSettings) -> Outcome:
     """Imports documents that were made by a test. They have no lines."""
     return run_documents(system, tuple(Document(each, SourceText("")) for each in values), wanted, decisions)
 

@@ -11,7 +11,7 @@ import msgspec
 from lasthop.base.api.meta import Key
 from lasthop.edge.admission.chain import admit
 from lasthop.engine.resolve.settings import Settings
-from lasthop_import.check import ON_A_HOST, Checked, check
+from lasthop_import.check import ON_A_HOST, ImportCheck, check
 from lasthop_import.command import report as import_report
 from lasthop_import.decisions import Decision, Decisions, appended
 from lasthop_import.documents import Document, SourceText
@@ -142,7 +142,8 @@ def every_field_is_accounted_for(system: str, outcome: Outcome) -> None:
         inputs = Inputs(outcome.documents)
         one.read(inputs, outcome.settings)
         listed = {(note.source.document, note.source.path) for note in inputs.unknown() if note.source}
-        for document, account in inputs.accounts():
+        for document in filter(inputs.opened, inputs.documents):
+            account = inputs.open(document).account
             covered = {*account.read, *(path for each, path in listed if each is document)}
             content = {
                 key: value for key, value in document.value.items() if key not in ("apiVersion", "kind", "metadata", "status")
@@ -201,7 +202,7 @@ def lacking(outcome: Outcome, missing: tuple[Key, ...]) -> bool:
     return bool(missing) and not any(each.name.endswith("-todo") or tuple(each) in known for each in missing)
 
 
-def assert_audit_agrees(outcome: Outcome) -> Checked:
+def assert_audit_agrees(outcome: Outcome) -> ImportCheck:
     """Checks that the audit of the objects says of each hop what the last column of the report says. The input must be whole:
     Services with endpoints, and all Secrets."""
     # Gateways on the same port are looked at as if each had an address of its own, as the report asks for.

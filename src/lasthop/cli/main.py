@@ -43,7 +43,7 @@ COMMANDS: Final = {
 }
 
 
-IMPORT: Final = "lasthop_import.command.command"
+IMPORT: Final = "lasthop_import.command.cli"
 """The module of `lasthop import`, which is a package of its own: nothing else of Lasthop needs it."""
 HABITS: Final = {
     "get": "status",

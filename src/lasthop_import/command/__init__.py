@@ -1,1 +1,1 @@
-"""The command : reads files or a cluster, writes objects and reports."""
+"""The command `lasthop import`: reads files or a cluster, writes objects and a report."""

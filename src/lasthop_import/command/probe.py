@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
@@ -16,13 +16,14 @@ from lasthop.edge.probe.handshake import Expectation, NoHandshake, fetch, handsh
 from lasthop.engine.plan.tls import Anchors, BackendTLS, San, SanType, Trust
 from lasthop.engine.plan.upstream import Endpoint
 from lasthop.engine.resolve.backends import backends
-from lasthop.engine.resolve.settings import Settings
 from lasthop.run.infra.system_store import host_store
-from lasthop_import.check import engine_of
+from lasthop_import.check import engine_of, serving_mode
 from lasthop_import.decisions import Question
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.result import Result
+from lasthop_import.notes import Category, Note, NoteSeverity
+from lasthop_import.result import ImportResult
+from lasthop_import.settings import ImportSettings
 
 TIMEOUT: Final = 5.0
 AT_ONCE: Final = 8
@@ -30,15 +31,15 @@ MOST_CAS: Final = 8
 """CAs of the input that are tried with each backend, besides the system's."""
 
 
-class Candidate(NamedTuple):
+class ProbedAnswer(NamedTuple):
     answer: str
     """As decisions.yaml has it."""
     trust: Trust
 
 
-def proposals(result: Result, documents: Sequence[Document], now: float, way: Settings) -> dict[str, tuple[str, ...]]:
+def proposals(result: ImportResult, documents: Sequence[Document], settings: ImportSettings) -> dict[str, tuple[str, ...]]:
     """Connects to one endpoint of each port in question; returns what was seen there, in lines, by port."""
-    engine = engine_of(result, now, way)
+    engine = engine_of(result, settings.now, serving_mode(settings))
     inputs = Inputs(documents)
     outside = {
         f"{each.key[0]}/{each.key[2]}": str(each.document["spec"]["externalHostname"]["hostname"])
@@ -65,40 +66,59 @@ def proposals(result: Result, documents: Sequence[Document], now: float, way: Se
         return dict(zip((each.port for each in result.questions), answers, strict=True))
 
 
-def _candidates(inputs: Inputs, namespace: str) -> list[Candidate]:
+def with_probes(result: ImportResult, seen: Mapping[str, tuple[str, ...]]) -> ImportResult:
+    """Returns the result with what was seen at the ports in question."""
+    notes = [
+        Note(Category.DECISION, "probed", "; ".join(lines), target=port, severity=NoteSeverity.INFO)
+        for port, lines in seen.items()
+    ]
+    return result.with_notes([*result.notes, *notes])
+
+
+def _candidates(inputs: Inputs, namespace: str) -> list[ProbedAnswer]:
     store = host_store()
-    found = [Candidate("{system: true}", store)] if store else []
+    found = [ProbedAnswer("{system: true}", store)] if store else []
     for document in inputs.documents:
         if document.kind in ("ConfigMap", "Secret") and document.namespace == namespace and len(found) <= MOST_CAS:
             pem = (inputs.data(document.kind, namespace, document.bare_name) or {}).get("ca.crt", b"")
             if not isinstance(parse.certificates(pem), Unreadable):
                 kind = "configMap" if document.kind == "ConfigMap" else "secret"
-                found.append(Candidate(f"{{{kind}: {document.bare_name}}}", Anchors(pem)))
+                found.append(ProbedAnswer(f"{{{kind}: {document.bare_name}}}", Anchors(pem)))
     return found
 
 
-def _probed(address: str, port: int, hostname: str, candidates: Iterable[Candidate]) -> tuple[str, ...]:
+def _probed(address: str, port: int, hostname: str, candidates: Iterable[ProbedAnswer]) -> tuple[str, ...]:
     try:
         seen = fetch(address, port, hostname, TIMEOUT)
         leaf = describe(seen.chain[0])
         own = parse.certificate(seen.chain[0])
     except (NoHandshake, ValueError) as error:
         return (f"probed {address}:{port}: {printable(str(error))}",)
-    names = [name.removeprefix("DNS ") for name in leaf.names if name.startswith("DNS ")]
     issuer = "itself" if leaf.self_signed else leaf.issuer
-    said = [f"probed {address}:{port}: {leaf.subject}, issued by {issuer}, until {leaf.not_after[:10]}"]
-    said.append(f"its names: {', '.join(leaf.names) or 'none, so only a pin or a waiver of names can hold'}")
-    extensions = (
-        parse.Extensions() if isinstance(own, Unreadable) or isinstance(own.extensions, Unreadable) else own.extensions
-    )
-    fits = holds_name(San(SanType.DNS, hostname), extensions)
-    name = hostname if fits else next((each for each in names if not each.startswith("*.")), "")
+    lines = [
+        f"probed {address}:{port}: {leaf.subject}, issued by {issuer}, until {leaf.not_after[:10]}",
+        f"its names: {', '.join(leaf.names) or 'none, so only a pin or a waiver of names can hold'}",
+    ]
+    name = hostname if holds_name(San(SanType.DNS, hostname), _extensions(own)) else _fixed_name(leaf.names)
     holding = [each.answer for each in candidates if _holds(address, port, name or hostname, each.trust)]
     if name and holding:
-        said.append(f"would hold today: ca: {holding[0]}, hostname: {name}")
+        lines.append(f"would hold today: ca: {holding[0]}, hostname: {name}")
     elif not holding:
-        said.append(f"no CA of the input or the system holds; a pin would: lasthop pin {address}:{port}")
-    return tuple(printable(line) for line in said)
+        lines.append(f"no CA of the input or the system holds; a pin would: lasthop pin {address}:{port}")
+    return tuple(map(printable, lines))
+
+
+def _extensions(certificate: parse.Certificate | Unreadable) -> parse.Extensions:
+    """Returns the extensions; none where they cannot be read."""
+    if isinstance(certificate, Unreadable) or isinstance(certificate.extensions, Unreadable):
+        return parse.Extensions()
+    return certificate.extensions
+
+
+def _fixed_name(names: Iterable[str]) -> str:
+    """Returns the first DNS name that is no wildcard."""
+    dns = (name.removeprefix("DNS ") for name in names if name.startswith("DNS "))
+    return next((name for name in dns if not name.startswith("*.")), "")
 
 
 def _holds(address: str, port: int, hostname: str, trust: Trust) -> bool:

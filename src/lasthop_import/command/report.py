@@ -15,8 +15,8 @@ from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import wrapped
 from lasthop.engine.plan.finding import with_remedy
 from lasthop_import.levels import NewLevel
-from lasthop_import.notes import SEVERITIES, Category, Note, Severity, Source
-from lasthop_import.result import Result, Row
+from lasthop_import.notes import SEVERITIES, Category, Note, NoteSeverity, SourceRef
+from lasthop_import.result import ImportResult, ReportRow
 
 MEANING: Final = {
     Category.DECISION: "Decisions needed: these backends fail closed until decisions.yaml says more",
@@ -30,12 +30,22 @@ MEANING: Final = {
     Category.CHANGED: "Changed: the same purpose, another behaviour",
     Category.SKIPPED: "Skipped: not of this gateway",
 }
-COLOURS: Final = {Severity.ERROR: "red", Severity.HIGH: "red", Severity.WARNING: "yellow"}
-SARIF_LEVELS: Final = {Severity.ERROR: "error", Severity.HIGH: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-SARIF_SEVERITIES: Final = {Severity.ERROR: "7.0", Severity.HIGH: "8.0", Severity.WARNING: "4.0", Severity.INFO: "1.0"}
+COLOURS: Final = {NoteSeverity.ERROR: "red", NoteSeverity.HIGH: "red", NoteSeverity.WARNING: "yellow"}
+SARIF_LEVELS: Final = {
+    NoteSeverity.ERROR: "error",
+    NoteSeverity.HIGH: "error",
+    NoteSeverity.WARNING: "warning",
+    NoteSeverity.INFO: "note",
+}
+SARIF_SEVERITIES: Final = {
+    NoteSeverity.ERROR: "7.0",
+    NoteSeverity.HIGH: "8.0",
+    NoteSeverity.WARNING: "4.0",
+    NoteSeverity.INFO: "1.0",
+}
 
 
-class Place(NamedTuple):
+class FileLine(NamedTuple):
     file: str
     line: int
 
@@ -44,21 +54,21 @@ class Place(NamedTuple):
 
 
 class ImportReport(NamedTuple):
-    result: Result
-    places: dict[Source, Place]
+    result: ImportResult
+    places: dict[SourceRef, FileLine]
     exit_code: int
     accepted: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, result: Result, exit_code: int, accepted: Iterable[str] = ()) -> ImportReport:
+    def of(cls, result: ImportResult, exit_code: int, accepted: Iterable[str] = ()) -> ImportReport:
         sources = {note.source for note in result.notes if note.source} | {row.source for row in result.rows}
         # One document after the other: the lines of only one are kept.
         ordered = sorted(sources, key=lambda each: (each.document.text.name, each.document.span))
-        places = {each: Place(each.document.text.name, each.document.line(each.path)) for each in ordered}
+        places = {each: FileLine(each.document.text.name, each.document.line(each.path)) for each in ordered}
         return cls(result, places, exit_code, tuple(accepted))
 
-    def place(self, source: Source | None) -> Place:
-        return self.places[source] if source else Place("", 0)
+    def place(self, source: SourceRef | None) -> FileLine:
+        return self.places[source] if source else FileLine("", 0)
 
     @property
     def conclusion(self) -> str:
@@ -71,18 +81,23 @@ class ImportReport(NamedTuple):
 
 
 def text(report: ImportReport) -> str:
-    result = report.result
-    blocks = [[f"{each.file}{f':{each.line}' if each.line else ''}: {printable(each.message)}"] for each in result.problems]
-    blocks = [["Could not be read", *(f"  {line}" for lines in blocks for line in lines)]] if blocks else []
-    for category, notes in itertools.groupby(result.notes, key=lambda note: note.category):
-        lines = [click.style(MEANING[category], bold=True)]
-        for note in notes:
-            lines += _note_lines(report, note)
-        blocks.append(lines)
-    if result.rows:
+    blocks = [*_problem_block(report), *_note_blocks(report)]
+    if report.result.rows:
         blocks.append(list(_table(report)))
     blocks.append([click.style(report.conclusion, bold=True, fg="red" if report.exit_code else None)])
     return "\n\n".join("\n".join(lines) for lines in blocks)
+
+
+def _problem_block(report: ImportReport) -> Iterator[list[str]]:
+    problems = report.result.problems
+    if problems:
+        lines = [f"  {each.file}{f':{each.line}' if each.line else ''}: {printable(each.message)}" for each in problems]
+        yield ["Could not be read", *lines]
+
+
+def _note_blocks(report: ImportReport) -> Iterator[list[str]]:
+    for category, notes in itertools.groupby(report.result.notes, key=lambda note: note.category):
+        yield [click.style(MEANING[category], bold=True), *(line for note in notes for line in _note_lines(report, note))]
 
 
 def _note_lines(report: ImportReport, note: Note) -> Iterator[str]:
@@ -104,7 +119,7 @@ def _where(note: Note) -> str:
 HEADINGS: Final = ("BACKEND", "ROUTE", "WAS", "SEEMED", "IS NOW", "BY")
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: ReportRow) -> tuple[str, ...]:
     role = f" ({row.role})" if row.role != "backend" else ""
     seemed = row.believed if row.misled else ""
     return tuple(
@@ -144,7 +159,7 @@ def as_json(report: ImportReport) -> str:
     return json.dumps(document, indent=2)
 
 
-def _row_json(report: ImportReport, row: Row) -> dict[str, Any]:
+def _row_json(report: ImportReport, row: ReportRow) -> dict[str, Any]:
     place = report.place(row.source)
     return {
         "backend": row.backend,

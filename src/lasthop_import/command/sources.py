@@ -18,8 +18,8 @@ from lasthop.edge.sources.files.folder import FilesError, TooLarge, Unreadable, 
 from lasthop.edge.sources.kubernetes.snapshot import look, plain
 from lasthop_import.documents import Document, ReadTexts, SourceText, Unparsable, read_texts
 from lasthop_import.inputs import SHARED
-from lasthop_import.run import Progress, Reading
-from lasthop_import.settings import System
+from lasthop_import.run import SystemsRead
+from lasthop_import.settings import Progress, System
 
 STDIN: Final = "-"
 MAX_FILE: Final = 512 * 1024 * 1024
@@ -29,16 +29,16 @@ ROUNDS: Final = 4
 PLURALS: Final = {"Secret": "secrets", "ConfigMap": "configmaps"}
 
 
-class Input(NamedTuple):
+class ImportInput(NamedTuple):
     documents: tuple[Document, ...]
     problems: tuple[Unparsable, ...] = ()
     hidden: Mapping[Key, str] = MappingProxyType({})
     """Objects that may not be read, and why."""
-    reading: Reading | None = None
+    reading: SystemsRead | None = None
     """What the systems have read of a cluster, where single objects were fetched for it."""
 
 
-def from_paths(paths: Sequence[str], namespace: str, progress: Progress) -> Input:
+def from_paths(paths: Sequence[str], namespace: str, progress: Progress) -> ImportInput:
     """Reads files, folders (recursive) and standard input. What cannot be read is a problem, not the end."""
     texts: list[SourceText] = []
     problems: list[Unparsable] = []
@@ -62,7 +62,7 @@ def from_paths(paths: Sequence[str], namespace: str, progress: Progress) -> Inpu
             problems.append(Unparsable(file, 0, f"cannot be read: {error}"))
     progress("Parsing", 0, len(texts))
     found = _parsed(texts, namespace, progress)
-    return Input(found.documents, (*problems, *found.problems))
+    return ImportInput(found.documents, (*problems, *found.problems))
 
 
 def _parsed(texts: Sequence[SourceText], namespace: str, progress: Progress) -> ReadTexts:
@@ -89,25 +89,14 @@ async def from_cluster(
     client: Client,
     namespace: str,
     systems: Sequence[System],
-    interpret: Callable[[Input], Reading],
+    interpret: Callable[[ImportInput], SystemsRead],
     progress: Progress,
-) -> Input:
+) -> ImportInput:
     """Lists the systems' kinds, then gets the ConfigMaps and Secrets that they refer to, one by one."""
-    kinds = {(kind.group, kind.kind): kind for system in systems for kind in (*system.kinds, *SHARED)}
-    progress("Listing the cluster", 0, len(kinds))
-    listed = await look(client, kinds.values(), namespace, beyond=False)
     text = SourceText(client.access.name)
-    documents: list[Document] = []
-    problems: list[Unparsable] = []
-    for result in listed.values():
-        if result.refusal is not None and not result.items:
-            where = f"in namespace {namespace}" if namespace else "in the cluster"
-            message = f"you may not list {result.kind.plural} {where}, so they are not imported"
-            problems.append(Unparsable(text.name, 0, message))
-        documents += [Document(_versioned(result.kind, result.path, plain(result.kind, item)), text) for item in result.items]
-    hidden: dict[Key, str] = {}
+    found = await _listed(client, namespace, systems, text, progress)
+    documents, hidden = list(found.documents), dict[Key, str]()
     fetched: set[Key] = set()
-    found = Input(tuple(documents), tuple(problems), hidden)
     for _ in range(ROUNDS):
         reading = interpret(found)
         wanted = sorted(reading.wanted - fetched)
@@ -116,10 +105,28 @@ async def from_cluster(
         for number, key in enumerate(wanted, 1):
             progress("Getting Secrets and ConfigMaps", number, len(wanted))
             fetched.add(key)
-            document = await _get(client, key, text, hidden)
-            documents += [document] if document else []
-        found = Input(tuple(documents), tuple(problems), hidden)
+            if document := await _get(client, key, text, hidden):
+                documents.append(document)
+        found = found._replace(documents=tuple(documents), hidden=hidden)
     return found._replace(reading=interpret(found))
+
+
+async def _listed(
+    client: Client, namespace: str, systems: Sequence[System], text: SourceText, progress: Progress
+) -> ImportInput:
+    """Returns the objects of all kinds that the systems read, and which kinds may not be listed."""
+    kinds = {(kind.group, kind.kind): kind for system in systems for kind in (*system.kinds, *SHARED)}
+    progress("Listing the cluster", 0, len(kinds))
+    listed = await look(client, kinds.values(), namespace, beyond=False)
+    documents: list[Document] = []
+    problems: list[Unparsable] = []
+    where = f"in namespace {namespace}" if namespace else "in the cluster"
+    for result in listed.values():
+        if result.refusal is not None and not result.items:
+            message = f"you may not list {result.kind.plural} {where}, so they are not imported"
+            problems.append(Unparsable(text.name, 0, message))
+        documents += [Document(_versioned(result.kind, result.path, plain(result.kind, item)), text) for item in result.items]
+    return ImportInput(tuple(documents), tuple(problems))
 
 
 def _versioned(kind: Kind, path: str, document: dict[str, object]) -> dict[str, object]:

@@ -2,19 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.admission.chain import AdmittedObject, admit, admitted
 from lasthop.edge.admission.problem import field
-from lasthop_import.model import Rule
-from lasthop_import.notes import Category, Note, Severity
+from lasthop_import.model import ImportedRule
+from lasthop_import.notes import Category, Note, NoteSeverity
+from lasthop_import.settings import Progress
 from lasthop_import.writer.objects import Written
 from lasthop_import.writer.routes import RULE_REFUSED
 
 INADMISSIBLE: Final = "inadmissible"
+
+
+class Admitted(NamedTuple):
+    written: tuple[Written, ...]
+    """Sorted by namespace, kind and name."""
+    objects: tuple[AdmittedObject, ...]
+    """The same, decoded."""
+    context: tuple[AdmittedObject, ...]
+    """What the others refer to and is not written."""
+    dropped: tuple[ImportedRule, ...]
+    """Rules that were left out."""
+    notes: tuple[Note, ...]
+
+    @property
+    def inadmissible(self) -> int:
+        """Objects that were left out."""
+        return sum(note.reason == INADMISSIBLE for note in self.notes)
+
+
+def admit_all(objects: Iterable[Written], context: Iterable[Written], progress: Progress) -> Admitted:
+    """Admits the objects, each once, and then what they refer to."""
+    admission = Admission()
+    candidates = _unique(objects)
+    written: list[Written] = []
+    for number, candidate in enumerate(candidates, 1):
+        if one := admission.admit(candidate):
+            written.append(one)
+        progress("Validating objects", number, len(candidates))
+    notes, dropped, known = tuple(admission.notes), tuple(admission.dropped), dict(admission.objects)
+    for candidate in _unique(context):
+        admission.admit(candidate)
+    return Admitted(
+        written=tuple(sorted(written, key=lambda each: each.key)),
+        objects=tuple(known.values()),
+        context=tuple(each for key, each in admission.objects.items() if key not in known),
+        dropped=dropped,
+        notes=notes,
+    )
+
+
+def _unique(objects: Iterable[Written]) -> list[Written]:
+    return list({each.key: each for each in reversed(list(objects))}.values())[::-1]
 
 
 class Admission:
@@ -23,7 +67,7 @@ class Admission:
     def __init__(self) -> None:
         self.objects: dict[Key, AdmittedObject] = {}
         self.notes: list[Note] = []
-        self.dropped: list[Rule] = []
+        self.dropped: list[ImportedRule] = []
         """Rules that were left out."""
 
     def admit(self, written: Written) -> Written | None:
@@ -54,7 +98,7 @@ class Admission:
                 continue
             self.dropped.append(origin)
             text = f"the rule is left out, because Gateway API refuses it: {field(bad[0].path)}: {bad[0].message}"
-            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, origin.source, severity=Severity.HIGH))
+            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, origin.source, severity=NoteSeverity.HIGH))
         if len(kept) == len(spec["rules"]):
             return None
         document = {**written.document, "spec": {**spec, "rules": kept}}

@@ -3,57 +3,68 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from lasthop.base.api.documents import Json
+from lasthop.base.api.profiles import PREFIX
 from lasthop_import.documents import Document
-from lasthop_import.inputs import Inputs
-from lasthop_import.legs import Leg
 from lasthop_import.model import AddressBackend, HostBackend
-from lasthop_import.notes import Source
-from lasthop_import.writer.objects import File, ObjectWriter
+from lasthop_import.notes import SourceRef
+from lasthop_import.rule_hops import RuleHop
+from lasthop_import.writer.objects import ObjectWriter, OutputFile, Written
+from lasthop_import.writer.stage import StageOutput, WriterContext
 
-XAPI = "gateway.networking.x-k8s.io/v1alpha1"
+XAPI: Final = "gateway.networking.x-k8s.io/v1alpha1"
+REFERENCES: Final = ("certificateRefs", "clientCertificateRef", "caCertificateRefs")
+CLIENT_CERTIFICATE: Final = f"{PREFIX}client-certificate"
+COPIED_TO: Final = {"Secret": OutputFile.SECRETS, "Service": OutputFile.BACKENDS}
 
 
 def write_backends(
-    objects: ObjectWriter,
-    legs: Sequence[Leg],
+    context: WriterContext,
+    rule_hops: Iterable[RuleHop],
     tls: Mapping[tuple[str, str], Json],
-    plaintext: Container[tuple[str, str, int]] = (),
-) -> None:
-    """Writes the objects that hops to hosts and addresses need, each once. `plaintext`: ports that must not say otherwise."""
-    sources: dict[HostBackend | AddressBackend, list[Source]] = {}
-    for leg in legs:
-        if leg.port is not None and isinstance(leg.hop.backend, HostBackend | AddressBackend):
-            sources.setdefault(leg.hop.backend, []).append(leg.hop.source)
+    plaintext: Container[tuple[str, str, int]],
+) -> StageOutput:
+    """Writes the objects that hops to hosts and addresses need, each once. `tls`: of XBackends; `plaintext`: ports that must
+    not say otherwise."""
+    objects = context.objects()
+    sources: dict[HostBackend | AddressBackend, list[SourceRef]] = {}
+    for rule_hop in rule_hops:
+        if rule_hop.port is not None and isinstance(rule_hop.hop.backend, HostBackend | AddressBackend):
+            sources.setdefault(rule_hop.hop.backend, []).append(rule_hop.source)
     for backend, found in sources.items():
         metadata = {"name": backend.name, "namespace": backend.namespace}
         if isinstance(backend, HostBackend):
-            spec: Json = {"type": "ExternalHostname", "externalHostname": {"hostname": backend.hostname}}
-            spec["port"] = {"number": backend.port}
-            if backend.protocol:
-                spec["protocol"] = backend.protocol
-            if own := tls.get((backend.namespace, backend.name)):
-                spec["tls"] = own
-            objects.add(File.BACKENDS, {"apiVersion": XAPI, "kind": "XBackend", "metadata": metadata, "spec": spec}, found)
+            spec = _host_spec(backend, tls.get((backend.namespace, backend.name)))
+            document = {"apiVersion": XAPI, "kind": "XBackend", "metadata": metadata, "spec": spec}
+            objects.add(OutputFile.BACKENDS, document, found)
         else:
             _addresses(objects, backend, metadata, found, plaintext)
+    return StageOutput(objects=tuple(objects.objects))
+
+
+def _host_spec(backend: HostBackend, tls: Json | None) -> Json:
+    spec: Json = {"type": "ExternalHostname", "externalHostname": {"hostname": backend.hostname}}
+    spec["port"] = {"number": backend.port}
+    if backend.protocol:
+        spec["protocol"] = backend.protocol
+    return {**spec, "tls": tls} if tls else spec
 
 
 def _addresses(
     objects: ObjectWriter,
     backend: AddressBackend,
     metadata: Json,
-    sources: Sequence[Source],
+    sources: Sequence[SourceRef],
     plaintext: Container[tuple[str, str, int]],
 ) -> None:
     port: Json = {"name": backend.port_name, "port": backend.port}
     if backend.app_protocol:
         port["appProtocol"] = backend.app_protocol
     service: Json = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [port]}}
-    objects.add(File.BACKENDS, _saying_plaintext(service, plaintext), sources)
+    objects.add(OutputFile.BACKENDS, _saying_plaintext(service, plaintext), sources)
     slices: dict[tuple[str, int], list[str]] = {}
     for address, number in backend.addresses:
         slices.setdefault((f"IPv{ipaddress.ip_address(address).version}", number), []).append(address)
@@ -68,28 +79,78 @@ def _addresses(
             "endpoints": [{"addresses": [each]} for each in addresses],
             "ports": [{"name": backend.port_name, "port": number}],
         }
-        objects.add(File.BACKENDS, endpoints, sources)
+        objects.add(OutputFile.BACKENDS, endpoints, sources)
 
 
-def keep(
-    objects: ObjectWriter,
-    inputs: Inputs,
-    legs: Iterable[Leg],
-    referenced: Iterable[tuple[str, str, str]],
-    plaintext: Container[tuple[str, str, int]] = (),
-) -> None:
-    """Copies what the written objects refer to: Services with their EndpointSlices, and ConfigMaps. A folder has no API server
-    that holds them. `referenced`: kind, namespace and name of more; `plaintext`: ports that must not say otherwise."""
-    services = {(leg.port.namespace, leg.port.name) for leg in legs if leg.port is not None and leg.port.kind == "Service"}
-    wanted = sorted({*(("Service", *each) for each in services), *referenced})
-    for kind, namespace, name in wanted:
-        if found := inputs.find(kind, namespace, name):
-            file = File.SECRETS if kind == "Secret" else File.BACKENDS if kind == "Service" else File.TRUST
+class KeptObjects(NamedTuple):
+    """What the written objects refer to: in a folder it is written too, because no API server holds it."""
+
+    objects: tuple[Written, ...]
+    context: tuple[Written, ...]
+
+
+def keep_referenced(
+    context: WriterContext,
+    written: Sequence[Written],
+    rule_hops: Iterable[RuleHop],
+    plaintext: Container[tuple[str, str, int]],
+) -> KeptObjects:
+    """Copies Services with their EndpointSlices, ConfigMaps and Secrets; Secrets are written only with --with-secrets.
+    `plaintext`: ports that must not say otherwise."""
+    settings = context.settings
+    present = {(each.kind, each.key[0], each.key[2]) for each in written}
+    wanted = referenced(written) - present
+    secrets = {each for each in wanted if each[0] == "Secret"}
+    ports = (rule_hop.port for rule_hop in rule_hops)
+    services = {(port.namespace, port.name) for port in ports if port is not None and port.kind == "Service"}
+    public = _copied(context, {*(("Service", *each) for each in services), *(wanted - secrets)}, services, plaintext)
+    private = _copied(context, secrets, (), ())
+    if settings.in_cluster:
+        return KeptObjects((), (*public, *private))
+    return KeptObjects((*public, *private), ()) if settings.with_secrets else KeptObjects(public, private)
+
+
+def _copied(
+    context: WriterContext,
+    wanted: Iterable[tuple[str, str, str]],
+    services: Container[tuple[str, str]],
+    plaintext: Container[tuple[str, str, int]],
+) -> tuple[Written, ...]:
+    """Returns objects of the input by kind, namespace and name, and the EndpointSlices of `services`."""
+    objects = context.objects()
+    for kind, namespace, name in sorted(wanted):
+        if found := context.inputs.find(kind, namespace, name):
             kept = _cleaned(found.value)
-            objects.add(file, _saying_plaintext(kept, plaintext) if kind == "Service" else kept, ())
-    for document in inputs.documents:
+            kept = _saying_plaintext(kept, plaintext) if kind == "Service" else kept
+            objects.add(COPIED_TO.get(kind, OutputFile.TRUST), kept, ())
+    for document in context.inputs.documents:
         if document.kind == "EndpointSlice" and (document.namespace, service_of(document)) in services:
-            objects.add(File.BACKENDS, _cleaned(document.value), ())
+            objects.add(OutputFile.BACKENDS, _cleaned(document.value), ())
+    return tuple(objects.objects)
+
+
+def referenced(objects: Iterable[Written]) -> set[tuple[str, str, str]]:
+    """Returns the ConfigMaps and Secrets that objects refer to: kind, namespace and name."""
+    return {
+        found
+        for each in objects
+        if each.kind in ("Gateway", "ListenerSet", "BackendTLSPolicy", "XBackend", "PinSet")
+        for found in _references(each.document.get("spec"), each.key[0], "")
+    }
+
+
+def _references(value: object, namespace: str, inside: str) -> Iterator[tuple[str, str, str]]:
+    if isinstance(value, dict):
+        kind = value.get("kind", "Secret")
+        if inside in REFERENCES and kind in ("ConfigMap", "Secret"):
+            yield kind, value.get("namespace", namespace), value["name"]
+        if isinstance(value.get(CLIENT_CERTIFICATE), str):
+            yield "Secret", namespace, value[CLIENT_CERTIFICATE]
+        for key, below in value.items():
+            yield from _references(below, namespace, key)
+    elif isinstance(value, list):
+        for below in value:
+            yield from _references(below, namespace, inside)
 
 
 def _saying_plaintext(service: Json, ports: Container[tuple[str, str, int]]) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -10,13 +10,13 @@ import msgspec
 from lasthop.base.api.names import is_dns_subdomain
 from lasthop_import.decisions import Decisions
 from lasthop_import.inputs import Inputs
-from lasthop_import.legs import BackendPort, Leg
 from lasthop_import.levels import Level
 from lasthop_import.model import HopTLS, ListenerKey, ObjectName
 from lasthop_import.names import shortened
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings
-from lasthop_import.writer.objects import File, ObjectWriter
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.rule_hops import HopPort, RuleHop
+from lasthop_import.settings import ImportSettings
+from lasthop_import.writer.objects import ObjectWriter, OutputFile
 
 KEYS: Final = (("tls.crt", "tls.key"), ("cert", "key"))
 """Where a certificate and its key may be in a Secret; a policy reads the first two, and Istio also the others."""
@@ -35,56 +35,71 @@ class OfGateways(NamedTuple):
     notes: tuple[Note, ...]
 
 
-def of_gateways(found: Sequence[Leg], gateways: Mapping[ListenerKey, ObjectName], decisions: Decisions) -> OfGateways:
+def of_gateways(found: Sequence[RuleHop], gateways: Mapping[ListenerKey, ObjectName], decisions: Decisions) -> OfGateways:
     """Returns what the old gateway showed to all backends, or what was decided; and what all TLS backends of a Gateway were
     shown, where their policies could not name it. `gateways`: of each listener."""
-    shown: dict[ObjectName, dict[ObjectName | None, list[Leg]]] = {}
+    shown: dict[ObjectName, dict[ObjectName | None, list[RuleHop]]] = {}
     owners: dict[int, set[ObjectName]] = {}
-    for leg in found:
-        if leg.tls is None or leg.rule is None or leg.port is None or leg.port.kind != "Service":
-            continue
-        if leg.tls.level in (Level.PASSTHROUGH, Level.PLAINTEXT):
-            continue
-        owners[id(leg.hop)] = {gateways[key] for key in leg.rule.listeners if key in gateways}
-        for gateway in owners[id(leg.hop)]:
-            shown.setdefault(gateway, {}).setdefault(leg.tls.client_certificate, []).append(leg)
+    for each, tls in _with_tls(found):
+        own = {gateways[key] for key in each.rule.listeners if key in gateways} if each.rule else set()
+        owners[id(each.hop)] = own
+        for gateway in own:
+            shown.setdefault(gateway, {}).setdefault(tls.client_certificate, []).append(each)
     shared = {gateway for gateway, by_certificate in shown.items() if _from_elsewhere(by_certificate)}
 
-    def by_gateway(leg: Leg) -> bool:
-        tls, own = leg.tls, owners[id(leg.hop)]
-        wide = tls is not None and tls.shown_to_all
+    def by_gateway(each: RuleHop) -> bool:
+        wide = each.tls is not None and each.tls.shown_to_all
+        own = owners[id(each.hop)]
         return wide or decisions.client_certificate is not None or (bool(own) and own <= shared)
 
     chosen: dict[ObjectName, ObjectName] = {}
     hops: set[int] = set()
     notes: list[Note] = []
-    for gateway, by_certificate in sorted(shown.items()):
-        legs = {each: [leg for leg in legs if by_gateway(leg)] for each, legs in by_certificate.items() if each is not None}
-        named = sorted(each for each, covered in legs.items() if covered)
-        if not named or decisions.no_client_certificate:
-            continue
-        hops |= {id(leg.hop) for each in named for leg in legs[each]}
-        source, target = legs[named[0]][0].hop.source, f"Gateway {gateway}"
-        if decisions.client_certificate:
-            chosen[gateway] = decisions.client_certificate
-        elif len(named) > 1:
-            text = f"a Gateway shows one client certificate, and the backends had {len(named)}: {', '.join(map(str, named))}"
-            notes.append(Note(Category.DECISION, CONFLICT, text, source, remedy=DECIDE, target=target))
-            continue
-        else:
-            chosen[gateway] = named[0]
-        if None in by_certificate:
-            text = f"client certificate {chosen[gateway]} is now shown to all TLS backends of the Gateway"
-            notes.append(Note(Category.LOOSENED, WIDENED, text, source, target=target))
+    for gateway, by_certificate in sorted(shown.items()) if not decisions.no_client_certificate else ():
+        covered = {name: list(filter(by_gateway, several)) for name, several in by_certificate.items() if name is not None}
+        named = {name: covered[name] for name in sorted(covered) if covered[name]}
+        hops |= {id(each.hop) for several in named.values() for each in several}
+        certificate = decisions.client_certificate if named else None
+        if len(named) == 1:
+            certificate = certificate or next(iter(named))
+        if certificate is not None:
+            chosen[gateway] = certificate
+        notes += _gateway_notes(gateway, certificate, named, widened=None in by_certificate)
     return OfGateways(chosen, frozenset(hops), tuple(notes))
 
 
-def _from_elsewhere(by_certificate: Mapping[ObjectName | None, Sequence[Leg]]) -> bool:
+def _with_tls(found: Iterable[RuleHop]) -> Iterator[tuple[RuleHop, HopTLS]]:
+    """Yields the hops of rules that lead to a Service with TLS of the gateway's own."""
+    for each in found:
+        if each.tls is None or each.rule is None or each.port is None or each.port.kind != "Service":
+            continue
+        if each.tls.level not in (Level.PASSTHROUGH, Level.PLAINTEXT):
+            yield each, each.tls
+
+
+def _gateway_notes(
+    gateway: ObjectName, certificate: ObjectName | None, named: Mapping[ObjectName, Sequence[RuleHop]], *, widened: bool
+) -> Iterator[Note]:
+    """Yields that several certificates exclude each other, or that more backends are shown the one that is left."""
+    if not named:
+        return
+    source, target = next(iter(named.values()))[0].source, f"Gateway {gateway}"
+    if certificate is None:
+        text = f"a Gateway shows one client certificate, and the backends had {len(named)}: {', '.join(map(str, named))}"
+        yield Note(Category.DECISION, CONFLICT, text, source, remedy=DECIDE, target=target)
+    elif widened:
+        text = f"client certificate {certificate} is now shown to all TLS backends of the Gateway"
+        yield Note(Category.LOOSENED, WIDENED, text, source, target=target)
+
+
+def _from_elsewhere(by_certificate: Mapping[ObjectName | None, Sequence[RuleHop]]) -> bool:
     """Returns whether all backends of a Gateway were shown one certificate, which is in another namespace than one of them."""
     if len(by_certificate) != 1:
         return False
-    (certificate, legs), *_ = by_certificate.items()
-    return certificate is not None and any(leg.port and leg.port.namespace != certificate.namespace for leg in legs)
+    (certificate, rule_hops), *_ = by_certificate.items()
+    return certificate is not None and any(
+        rule_hop.port and rule_hop.port.namespace != certificate.namespace for rule_hop in rule_hops
+    )
 
 
 class Shown(NamedTuple):
@@ -94,11 +109,11 @@ class Shown(NamedTuple):
     notes: tuple[Note, ...] = ()
 
 
-def of_port(port: BackendPort, wanted: Sequence[tuple[Leg, HopTLS]], decisions: Decisions, gateways: OfGateways) -> Shown:
+def of_port(port: HopPort, wanted: Sequence[tuple[RuleHop, HopTLS]], decisions: Decisions, gateways: OfGateways) -> Shown:
     """Returns the client certificate that all routes to a port use from now on, as a policy has one."""
-    by_certificate: dict[ObjectName | None, Leg] = {}
-    for leg, tls in wanted:
-        by_certificate.setdefault(None if id(leg.hop) in gateways.hops else tls.client_certificate, leg)
+    by_certificate: dict[ObjectName | None, RuleHop] = {}
+    for rule_hop, tls in wanted:
+        by_certificate.setdefault(None if id(rule_hop.hop) in gateways.hops else tls.client_certificate, rule_hop)
     named = sorted(each for each in by_certificate if each is not None)
     if not named or decisions.no_client_certificate:
         return Shown()
@@ -116,18 +131,18 @@ def of_port(port: BackendPort, wanted: Sequence[tuple[Leg, HopTLS]], decisions: 
 class ClientSecrets:
     """Finds the Secrets for policies, each of which must be in the policy's own namespace."""
 
-    def __init__(self, inputs: Inputs, settings: Settings, objects: ObjectWriter) -> None:
+    def __init__(self, inputs: Inputs, settings: ImportSettings, objects: ObjectWriter) -> None:
         self._inputs = inputs
         self._settings = settings
         self._objects = objects
         self._copied: dict[tuple[ObjectName, str], str] = {}
 
-    def name(self, certificate: ObjectName, namespace: str, source: Source, target: str) -> tuple[str, list[Note]]:
+    def name(self, certificate: ObjectName, namespace: str, source: SourceRef, target: str) -> tuple[str, list[Note]]:
         """Returns the name of the Secret for a policy of this namespace, and what there is to do; empty if no policy can name
         it. What is not there fails closed, and so does a certificate that somebody has yet to copy."""
         if not is_dns_subdomain(certificate.name):
             text = f"{certificate} cannot be the name of a Secret; no client certificate is shown"
-            return "", [Note(Category.CANNOT, "client-certificate", text, source, target=target, severity=Severity.HIGH)]
+            return "", [Note(Category.CANNOT, "client-certificate", text, source, target=target, severity=NoteSeverity.HIGH)]
         data = self._inputs.data("Secret", *certificate)
         keys = next((each for each in KEYS if data is not None and data.keys() >= set(each)), None)
         if certificate.namespace == namespace:
@@ -152,7 +167,7 @@ class ClientSecrets:
         )
         return name, [Note(Category.TODO, "client-certificate-elsewhere", text, source, remedy=remedy, target=target)]
 
-    def _copy(self, certificate: ObjectName, namespace: str, pair: tuple[bytes, bytes], source: Source) -> str:
+    def _copy(self, certificate: ObjectName, namespace: str, pair: tuple[bytes, bytes], source: SourceRef) -> str:
         if known := self._copied.get((certificate, namespace)):
             return known
         name = self._objects.free_name("Secret", namespace, f"{certificate.name}-from-{certificate.namespace}")
@@ -165,5 +180,5 @@ class ClientSecrets:
             "stringData": {"tls.crt": pair[0].decode(errors="replace"), "tls.key": pair[1].decode(errors="replace")},
         }
         comment = (f"Copied from Secret {certificate}: it does not follow when that is renewed.",)
-        self._objects.add(File.SECRETS, document, (source,), comment)
+        self._objects.add(OutputFile.SECRETS, document, (source,), comment)
         return name

@@ -6,7 +6,8 @@ from typing import Final
 
 from lasthop.base.api.documents import Json
 from lasthop_import.model import ClientValidation, ObjectName, TrustRef
-from lasthop_import.notes import Category, Note, Source
+from lasthop_import.notes import Category, Note, SourceRef
+from lasthop_import.writer.stage import Grant
 from lasthop_import.writer.trust import TrustWriter, beside
 
 TODO: Final = "clients-ca-todo"
@@ -14,13 +15,13 @@ TODO: Final = "clients-ca-todo"
 
 
 class ValidationWriter:
-    def __init__(self, trust: TrustWriter, notes: list[Note], grants: set[tuple[str, str, str, str, str]]) -> None:
+    def __init__(self, trust: TrustWriter, notes: list[Note], grants: set[Grant]) -> None:
         """`notes` and `grants` are added to."""
         self._trust = trust
         self._notes = notes
         self._grants = grants
 
-    def validation(self, owner: ObjectName, clients: ClientValidation, source: Source) -> Json:
+    def validation(self, owner: ObjectName, clients: ClientValidation, source: SourceRef) -> Json:
         """Returns the `tls` of a port of the Gateway `owner`."""
         mode = {"mode": "AllowInsecureFallback"} if clients.optional else {}
         if clients.revocation and clients.revocation != tuple(beside(each) for each in clients.trust):
@@ -35,7 +36,7 @@ class ValidationWriter:
         self._grants.add(("Gateway", owner.namespace, ca.kind, ca.namespace, ca.name))
         return {"group": "", "kind": ca.kind, "name": ca.name, "namespace": ca.namespace}
 
-    def _with_lists(self, owner: ObjectName, clients: ClientValidation, source: Source) -> list[Json]:
+    def _with_lists(self, owner: ObjectName, clients: ClientValidation, source: SourceRef) -> list[Json]:
         """Returns CAs with their revocation lists beside them, or what closes the listeners if they cannot be had: without the
         lists, clients that were refused would be let in."""
         name = f"{clients.trust[0].name}-clients" if clients.trust else "clients"

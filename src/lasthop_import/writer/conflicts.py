@@ -8,55 +8,60 @@ from typing import NamedTuple
 import msgspec
 
 from lasthop.engine.resolve.backends.app_protocols import says_tls
-from lasthop_import.legs import Leg
 from lasthop_import.levels import STRENGTH, VERIFYING, Level
 from lasthop_import.model import FileTrust, HopTLS, TrustRef
 from lasthop_import.notes import Category, Note
+from lasthop_import.rule_hops import RuleHop
 
 
 class Settled(NamedTuple):
     tls: HopTLS
     """What is wanted; of a conflict the first."""
-    leg: Leg
+    rule_hop: RuleHop
     """Whose it is."""
     conflict: tuple[HopTLS, ...] = ()
     """Two or more that exclude each other."""
 
 
-def policed(legs: Sequence[Leg]) -> list[tuple[Leg, HopTLS]]:
-    """Returns the legs that had TLS of the gateway's own. If none had: those that were sent plaintext to a port that says TLS,
+def policed(rule_hops: Sequence[RuleHop]) -> list[tuple[RuleHop, HopTLS]]:
+    """Returns the hops that had TLS of the gateway's own. If none had: those that were sent plaintext to a port that says TLS,
     which Lasthop refuses, so that somebody has to decide."""
-    own = [(leg, leg.tls) for leg in legs if leg.tls and leg.tls.level not in UNPOLICED]
-    plaintext = [leg for leg in legs if _is_plaintext(leg)]
+    own = [(each, each.tls) for each in rule_hops if each.tls and each.tls.level not in UNPOLICED]
+    plaintext = list(filter(_is_plaintext, rule_hops))
     port = plaintext[0].port if plaintext else None
     if own or port is None or not says_tls(port.app_protocol):
         return own
     why = f"was sent plaintext, although the port has appProtocol {port.app_protocol}; Lasthop refuses that"
-    return [(leg, HopTLS(Level.BROKEN, why, was_plaintext=True)) for leg in plaintext]
+    return [(each, HopTLS(Level.BROKEN, why, was_plaintext=True)) for each in plaintext]
 
 
-def _is_plaintext(leg: Leg) -> bool:
-    return leg.tls is None or leg.tls.level is Level.PLAINTEXT
+def _is_plaintext(rule_hop: RuleHop) -> bool:
+    return rule_hop.tls is None or rule_hop.tls.level is Level.PLAINTEXT
 
 
 UNPOLICED = (Level.PASSTHROUGH, Level.PLAINTEXT)
 
 
-def settled(wanted: Sequence[tuple[Leg, HopTLS]]) -> Settled:
+def settled(wanted: Sequence[tuple[RuleHop, HopTLS]]) -> Settled:
     """Returns the strictest of what the routes ask for. Different CAs or names are a conflict: a union would loosen both."""
     verifying = [each for each in wanted if each[1].level in VERIFYING]
     if not verifying:
-        leg, tls = max(wanted, key=lambda each: (STRENGTH[each[1].level], each[1].level is Level.UNVERIFIED))
-        return Settled(tls, leg)
+        rule_hop, tls = max(wanted, key=lambda each: (STRENGTH[each[1].level], each[1].level is Level.UNVERIFIED))
+        return Settled(tls, rule_hop)
     strongest = max(STRENGTH[tls.level] for _, tls in verifying)
     best = [each for each in verifying if STRENGTH[each[1].level] == strongest]
-    leg, tls = best[0]
-    trusts = {each.trust for _, each in verifying}
-    names = {(tuple(sorted(each.names)), each.sni) for _, each in best}
-    if len(trusts) > 1 or len(names) > 1:
-        distinct = {each.meaning: each for _, each in verifying}
-        return Settled(tls, leg, tuple(distinct.values()))
-    return Settled(msgspec.structs.replace(tls, revocation=_lists(each for _, each in verifying)), leg)
+    rule_hop, tls = best[0]
+    all_tls = [each for _, each in verifying]
+    if _contradict(all_tls, [each for _, each in best]):
+        return Settled(tls, rule_hop, tuple({each.meaning: each for each in all_tls}.values()))
+    return Settled(msgspec.structs.replace(tls, revocation=_lists(all_tls)), rule_hop)
+
+
+def _contradict(verifying: Iterable[HopTLS], strongest: Iterable[HopTLS]) -> bool:
+    """Returns whether the CAs differ, or the names that the strongest ask for."""
+    trusts = {each.trust for each in verifying}
+    names = {(tuple(sorted(each.names)), each.sni) for each in strongest}
+    return len(trusts) > 1 or len(names) > 1
 
 
 def _lists(several: Iterable[HopTLS]) -> tuple[TrustRef | FileTrust, ...]:
@@ -74,17 +79,18 @@ def merged(conflict: Sequence[HopTLS]) -> HopTLS:
     return msgspec.structs.replace(weakest, level=level, trust=trust, names=names, revocation=_lists(conflict), why=why)
 
 
-def difference_notes(legs: Sequence[Leg], found: Settled, target: str) -> Iterator[Note]:
+def difference_notes(rule_hops: Sequence[RuleHop], found: Settled, target: str) -> Iterator[Note]:
     """Yields what is tighter for the routes that asked for less."""
-    if _is_plaintext(found.leg):
+    if _is_plaintext(found.rule_hop):
         return
-    for leg in legs:
-        if leg.tls is None or leg.tls.level is Level.PLAINTEXT:
-            text = f"used plaintext, and {found.leg.hop.source.object} TLS, to the same port; TLS holds for both"
-            yield Note(Category.TIGHTENED, "mixed-plaintext", text, leg.hop.source, target=target)
-        elif leg.tls.level is not Level.PASSTHROUGH and STRENGTH[leg.tls.level] < STRENGTH[found.tls.level]:
-            text = f"was {leg.tls.level}; {found.leg.hop.source.object} had {found.tls.level} for the same port, which holds"
-            yield Note(Category.TIGHTENED, "stricter-route-wins", text, leg.hop.source, target=target)
-        elif leg.tls.options != found.tls.options:
-            text = f"asks for other TLS versions, ciphers or ALPN than {found.leg.hop.source.object}, whose settings hold"
-            yield Note(Category.CHANGED, "options-differ", text, leg.hop.source, target=target)
+    winner, level = found.rule_hop.source.object, found.tls.level
+    for each in rule_hops:
+        if each.tls is None or each.tls.level is Level.PLAINTEXT:
+            text = f"used plaintext, and {winner} TLS, to the same port; TLS holds for both"
+            yield Note(Category.TIGHTENED, "mixed-plaintext", text, each.source, target=target)
+        elif each.tls.level is not Level.PASSTHROUGH and STRENGTH[each.tls.level] < STRENGTH[level]:
+            text = f"was {each.tls.level}; {winner} had {level} for the same port, which holds"
+            yield Note(Category.TIGHTENED, "stricter-route-wins", text, each.source, target=target)
+        elif each.tls.options != found.tls.options:
+            text = f"asks for other TLS versions, ciphers or ALPN than {winner}, whose settings hold"
+            yield Note(Category.CHANGED, "options-differ", text, each.source, target=target)

@@ -6,31 +6,31 @@ Clients are verified for a whole port of a Gateway, so listeners that verify the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME
 from lasthop.base.api.names import is_dns_label, is_dns_subdomain
-from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     ClientValidation,
     ForeignCertificate,
+    ImportedListener,
+    ImportedRule,
     InlineCertificate,
-    Listener,
     ListenerKey,
     ObjectName,
-    Rule,
     SecretCertificate,
 )
 from lasthop_import.names import shortened, slug
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.settings import ImportSettings
 from lasthop_import.writer.client_validation import ValidationWriter
-from lasthop_import.writer.objects import File, ObjectWriter
-from lasthop_import.writer.routes import Parent
-from lasthop_import.writer.trust import TrustWriter
+from lasthop_import.writer.objects import ObjectWriter, OutputFile
+from lasthop_import.writer.routes import RouteParent
+from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
+from lasthop_import.writer.trust import CopiedCAs, TrustWriter
 
 API: Final = "gateway.networking.k8s.io/v1"
 MAX_LISTENERS: Final = 64
@@ -39,80 +39,129 @@ MAX_NAMESPACES: Final = 16
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
 
+class Placement(NamedTuple):
+    """The listeners of each Gateway, equal ones merged."""
+
+    listeners: Mapping[ObjectName, Sequence[ImportedListener]]
+    gateways: Mapping[ListenerKey, ObjectName]
+    notes: tuple[Note, ...]
+
+
+def place_listeners(listeners: Iterable[ImportedListener], settings: ImportSettings) -> Placement:
+    """Merges equal listeners and chooses the Gateway of each."""
+    merged: dict[ListenerKey, ImportedListener] = {}
+    notes: list[Note] = []
+    for each in listeners:
+        merged[each.key] = _merged(merged[each.key], each, notes) if each.key in merged else each
+    validations = _validations(merged.values(), settings)
+    placed: dict[ObjectName, list[ImportedListener]] = {}
+    gateways: dict[ListenerKey, ObjectName] = {}
+    for key, each in sorted(merged.items(), key=lambda item: _order(item[1])):
+        owner = each.gateway or settings.gateway
+        if each.clients is not None and len(validations[owner, each.port]) > 1:
+            owner = _own_gateway(owner, each, notes)
+        gateways[key] = owner
+        placed.setdefault(owner, []).append(each)
+    return Placement(placed, gateways, tuple(notes))
+
+
+def _validations(
+    listeners: Iterable[ImportedListener], settings: ImportSettings
+) -> dict[tuple[ObjectName, int], list[ClientValidation | None]]:
+    """Returns the ways in which the clients of each port are verified."""
+    found: dict[tuple[ObjectName, int], list[ClientValidation | None]] = {}
+    for each in listeners:
+        if each.protocol == "HTTPS":
+            ways = found.setdefault((each.gateway or settings.gateway, each.port), [])
+            if each.clients not in ways:
+                ways.append(each.clients)
+    return found
+
+
+def _merged(known: ImportedListener, other: ImportedListener, notes: list[Note]) -> ImportedListener:
+    certificates = tuple(dict.fromkeys((*known.certificates, *other.certificates)))
+    own = tuple(each for each in certificates if not isinstance(each, ForeignCertificate))
+    if known.clients and other.clients and known.clients != other.clients:
+        text = f"clients of {known.hostname or 'all hosts'} are verified in two ways; {known.source.object} decides"
+        notes.append(Note(Category.ACCESS_CONTROL, "client-validation-conflict", text, other.source))
+    return msgspec.structs.replace(known, certificates=own or certificates, clients=known.clients or other.clients)
+
+
+def _own_gateway(owner: ObjectName, listener: ImportedListener, notes: list[Note]) -> ObjectName:
+    """Returns a Gateway for hosts whose clients are verified in another way: a Gateway verifies those of all hosts of a
+    port alike."""
+    assert listener.clients is not None
+    first = listener.clients.trust[0].name if listener.clients.trust else "clients"
+    suffix = f"{first}-optional" if listener.clients.optional else first
+    suffix += "".join(f"-{slug(str(each))}" for each in listener.clients.revocation)
+    own = ObjectName(owner.namespace, shortened(f"{owner.name}-{suffix}"))
+    text = f"clients of {listener.hostname or 'all hosts'} are verified in another way than those of other hosts"
+    remedy = "Point its DNS name to the address of that Gateway."
+    notes.append(Note(Category.CHANGED, "own-gateway", text, listener.source, remedy=remedy, target=f"Gateway {own}"))
+    return own
+
+
+class GatewaysWritten(StageOutput, frozen=True, kw_only=True):
+    parents: Mapping[ListenerKey, RouteParent]
+    """Where routes of a listener attach."""
+
+
+def write_gateways(
+    context: WriterContext,
+    placement: Placement,
+    rules: Sequence[ImportedRule],
+    client_certificates: Mapping[ObjectName, ObjectName],
+    copied: CopiedCAs,
+    *,
+    profile: bool,
+) -> GatewaysWritten:
+    """Writes Gateways with up to 64 listeners, and ListenerSets with the others; with --parent only says where routes attach.
+
+    `client_certificates`: what a Gateway shows to its backends; `copied`: CAs that policies have already; `profile`: a
+    GatewayProfile is to allow waivers.
+    """
+    objects = context.objects([("ConfigMap", namespace, name) for (namespace, *_), name in copied.items()])
+    trust = TrustWriter(context, objects, copied)
+    writer = GatewayWriter(context, objects, trust, client_certificates)
+    writer.write(placement.listeners, _users(rules), profile)
+    return GatewaysWritten(
+        objects=tuple(objects.objects),
+        notes=(*writer.notes, *trust.notes),
+        grants=frozenset(writer.grants),
+        parents=writer.parents,
+    )
+
+
 class GatewayWriter:
-    def __init__(self, inputs: Inputs, settings: Settings, objects: ObjectWriter, trust: TrustWriter) -> None:
-        self._inputs = inputs
-        self._settings = settings
+    def __init__(
+        self,
+        context: WriterContext,
+        objects: ObjectWriter,
+        trust: TrustWriter,
+        client_certificates: Mapping[ObjectName, ObjectName],
+    ) -> None:
+        self._inputs = context.inputs
+        self._settings = context.settings
         self._objects = objects
+        self._client_certificates = client_certificates
         self.notes: list[Note] = []
-        self.grants: set[tuple[str, str, str, str, str]] = set()
+        self.grants: set[Grant] = set()
         self._clients = ValidationWriter(trust, self.notes, self.grants)
-        self.parents: dict[ListenerKey, Parent] = {}
-        """Where routes of a listener attach."""
-        self.gateways: dict[ListenerKey, ObjectName] = {}
-        self._client_certificates: Mapping[ObjectName, ObjectName] = {}
-
-    def place(self, listeners: Iterable[Listener]) -> dict[ObjectName, list[Listener]]:
-        """Merges equal listeners and returns them by the Gateway that each belongs to."""
-        merged: dict[ListenerKey, Listener] = {}
-        for each in listeners:
-            known = merged.get(each.key)
-            merged[each.key] = each if known is None else self._merged(known, each)
-        validations: dict[tuple[ObjectName, int], list[ClientValidation | None]] = {}
-        for each in merged.values():
-            if each.protocol == "HTTPS":
-                owner = each.gateway or self._settings.gateway
-                found = validations.setdefault((owner, each.port), [])
-                if each.clients not in found:
-                    found.append(each.clients)
-        placed: dict[ObjectName, list[Listener]] = {}
-        for key, each in sorted(merged.items(), key=lambda item: _order(item[1])):
-            owner = each.gateway or self._settings.gateway
-            if each.clients is not None and len(validations[owner, each.port]) > 1:
-                owner = self._own_gateway(owner, each)
-            self.gateways[key] = owner
-            placed.setdefault(owner, []).append(each)
-        return placed
-
-    def _merged(self, known: Listener, other: Listener) -> Listener:
-        certificates = tuple(dict.fromkeys((*known.certificates, *other.certificates)))
-        foreign = tuple(each for each in certificates if not isinstance(each, ForeignCertificate))
-        clients = known.clients or other.clients
-        if known.clients and other.clients and known.clients != other.clients:
-            text = f"clients of {known.hostname or 'all hosts'} are verified in two ways; {known.source.object} decides"
-            self.notes.append(Note(Category.ACCESS_CONTROL, "client-validation-conflict", text, other.source))
-        return msgspec.structs.replace(known, certificates=foreign or certificates, clients=clients)
-
-    def _own_gateway(self, owner: ObjectName, listener: Listener) -> ObjectName:
-        """Returns a Gateway for hosts whose clients are verified in another way: a Gateway verifies those of all hosts of a
-        port alike."""
-        assert listener.clients is not None
-        first = listener.clients.trust[0].name if listener.clients.trust else "clients"
-        suffix = f"{first}-optional" if listener.clients.optional else first
-        suffix += "".join(f"-{slug(str(each))}" for each in listener.clients.revocation)
-        own = ObjectName(owner.namespace, shortened(f"{owner.name}-{suffix}"))
-        text = f"clients of {listener.hostname or 'all hosts'} are verified in another way than those of other hosts"
-        remedy = "Point its DNS name to the address of that Gateway."
-        self.notes.append(Note(Category.CHANGED, "own-gateway", text, listener.source, remedy=remedy, target=f"Gateway {own}"))
-        return own
+        self.parents: dict[ListenerKey, RouteParent] = {}
 
     def write(
         self,
-        placed: Mapping[ObjectName, Sequence[Listener]],
-        rules: Sequence[Rule],
-        client_certificates: Mapping[ObjectName, ObjectName],
+        placed: Mapping[ObjectName, Sequence[ImportedListener]],
+        users: Mapping[ListenerKey, set[str]],
         profile: bool,
     ) -> None:
-        """Writes Gateways with up to 64 listeners, ListenerSets with the others, and says where routes attach."""
-        self._client_certificates = client_certificates
-        users = _users(rules, self._settings)
         if self._settings.parent:
             for listeners in placed.values():
                 for each in listeners:
-                    self.parents[each.key] = Parent(self._to_parent(each), each.hostname)
+                    self.parents[each.key] = RouteParent(self._to_parent(each), each.hostname)
             return
         if placed:
-            self._objects.add(File.GATEWAY, self._gateway_class(), ())
+            self._objects.add(OutputFile.GATEWAY, self._gateway_class(), ())
         for owner, listeners in placed.items():
             names = _names(listeners)
             own, *others = [listeners[i : i + MAX_LISTENERS] for i in range(0, len(listeners), MAX_LISTENERS)]
@@ -120,7 +169,7 @@ class GatewayWriter:
             for number, chunk in enumerate(others, 2):
                 self._listener_set(owner, f"{owner.name}-{number}", chunk, names, users)
 
-    def _to_parent(self, listener: Listener) -> Json:
+    def _to_parent(self, listener: ImportedListener) -> Json:
         assert self._settings.parent is not None
         namespace, name = self._settings.parent
         if self._settings.parent_listener:
@@ -138,7 +187,7 @@ class GatewayWriter:
     def _gateway(
         self,
         owner: ObjectName,
-        listeners: Sequence[Listener],
+        listeners: Sequence[ImportedListener],
         names: Mapping[ListenerKey, str],
         users: Mapping[ListenerKey, set[str]],
         sets: bool,
@@ -156,13 +205,13 @@ class GatewayWriter:
         self._add("Gateway", owner, spec, listeners)
         for each in listeners:
             reference = {"name": owner.name, "namespace": owner.namespace, "sectionName": names[each.key]}
-            self.parents[each.key] = Parent(reference, each.hostname)
+            self.parents[each.key] = RouteParent(reference, each.hostname)
 
     def _listener_set(
         self,
         owner: ObjectName,
         name: str,
-        listeners: Sequence[Listener],
+        listeners: Sequence[ImportedListener],
         names: Mapping[ListenerKey, str],
         users: Mapping[ListenerKey, set[str]],
     ) -> None:
@@ -172,17 +221,17 @@ class GatewayWriter:
         self._add("ListenerSet", own, spec, listeners)
         for each in listeners:
             reference = {"kind": "ListenerSet", "name": name, "namespace": owner.namespace, "sectionName": names[each.key]}
-            self.parents[each.key] = Parent(reference, each.hostname)
+            self.parents[each.key] = RouteParent(reference, each.hostname)
 
-    def _add(self, kind: str, owner: ObjectName, spec: Json, listeners: Sequence[Listener]) -> None:
+    def _add(self, kind: str, owner: ObjectName, spec: Json, listeners: Sequence[ImportedListener]) -> None:
         metadata = {"name": owner.name, "namespace": owner.namespace}
         sources = [each.source for each in listeners]
-        self._objects.add(File.GATEWAY, {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec}, sources)
+        self._objects.add(OutputFile.GATEWAY, {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec}, sources)
 
     def _listener(
         self,
         owner: ObjectName,
-        listener: Listener,
+        listener: ImportedListener,
         names: Mapping[ListenerKey, str],
         users: Mapping[ListenerKey, set[str]],
         kind: str,
@@ -208,7 +257,7 @@ class GatewayWriter:
         self,
         owner: ObjectName,
         certificate: SecretCertificate | InlineCertificate | ForeignCertificate,
-        at: Listener,
+        at: ImportedListener,
         kind: str,
     ) -> Json:
         match certificate:
@@ -220,7 +269,7 @@ class GatewayWriter:
                     metadata = {"name": name, "namespace": namespace}
                     data = {"tls.crt": chain, "tls.key": key.reveal()}
                     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls"}
-                    self._objects.add(File.SECRETS, {**secret, "stringData": data}, (at.source,))
+                    self._objects.add(OutputFile.SECRETS, {**secret, "stringData": data}, (at.source,))
                 else:
                     text = f"the certificate is in the object itself, with its key; Secret {namespace}/{name} is not written"
                     remedy = "Pass --with-secrets, or create the Secret."
@@ -233,7 +282,7 @@ class GatewayWriter:
         self,
         owner: ObjectName,
         certificate: SecretCertificate | InlineCertificate | ForeignCertificate,
-        at: Listener,
+        at: ImportedListener,
         kind: str,
     ) -> Json:
         """Refers to the default certificate, or to a Secret that does not exist, with which the listener is closed."""
@@ -252,18 +301,18 @@ class GatewayWriter:
         self.grants.add((kind, owner.namespace, "Secret", secret.namespace, secret.name))
         return {"name": secret.name, "namespace": secret.namespace}
 
-    def _note_secret(self, secret: ObjectName, source: Source) -> None:
+    def _note_secret(self, secret: ObjectName, source: SourceRef) -> None:
         if self._inputs.find("Secret", *secret) is None:
             text = f"Secret {secret} {self._inputs.absence('Secret', *secret)}; its listener is closed while it is missing"
-            severity = Severity.WARNING
+            severity = NoteSeverity.WARNING
             self.notes.append(Note(Category.TODO, "secret-missing", text, source, severity=severity))
         elif not self._settings.in_cluster and not self._settings.with_secrets:
             text = f"Secret {secret} is not copied, because it holds a private key"
             remedy = "Apply it as before, or pass --with-secrets for a folder."
-            note = Note(Category.TODO, "secret-not-copied", text, source, remedy=remedy, severity=Severity.INFO)
+            note = Note(Category.TODO, "secret-not-copied", text, source, remedy=remedy, severity=NoteSeverity.INFO)
             self.notes.append(note)
 
-    def _tls(self, owner: ObjectName, listeners: Sequence[Listener]) -> Json:
+    def _tls(self, owner: ObjectName, listeners: Sequence[ImportedListener]) -> Json:
         tls: Json = {}
         if client := self._client_certificates.get(owner):
             tls["backend"] = {
@@ -283,13 +332,13 @@ class GatewayWriter:
 _TODO_CERTIFICATE: Final = "default-certificate-todo"
 
 
-def _order(listener: Listener) -> tuple[object, ...]:
+def _order(listener: ImportedListener) -> tuple[object, ...]:
     """Returns the order of listeners: plain HTTP first, so that a Gateway itself has it, and not a ListenerSet."""
     protocols = ("HTTP", "HTTPS", "TLS", "TCP", "UDP")
     return (protocols.index(listener.protocol), listener.port, listener.hostname.split(".")[::-1], str(listener.gateway))
 
 
-def _names(listeners: Sequence[Listener]) -> dict[ListenerKey, str]:
+def _names(listeners: Sequence[ImportedListener]) -> dict[ListenerKey, str]:
     """Returns a name for each listener, as `https-shop-example-org`; other ports than 80 and 443 are part of it."""
     found: dict[ListenerKey, str] = {}
     taken: set[str] = set()
@@ -310,7 +359,7 @@ def _names(listeners: Sequence[Listener]) -> dict[ListenerKey, str]:
     return found
 
 
-def _users(rules: Sequence[Rule], settings: Settings) -> dict[ListenerKey, set[str]]:
+def _users(rules: Sequence[ImportedRule]) -> dict[ListenerKey, set[str]]:
     found: dict[ListenerKey, set[str]] = {}
     for rule in rules:
         for key in rule.listeners:

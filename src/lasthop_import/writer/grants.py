@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from lasthop_import.writer.objects import File, ObjectWriter
+from lasthop_import.writer.objects import OutputFile
+from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
 
 API: Final = "gateway.networking.k8s.io/v1"
 MAX_GRANTS: Final = 16
 
 
-def write_grants(objects: ObjectWriter, grants: Iterable[tuple[str, str, str, str, str]]) -> None:
+def write_grants(context: WriterContext, grants: Iterable[Grant]) -> StageOutput:
     """Writes ReferenceGrants, one or more for each pair of namespaces, which name every object."""
+    objects = context.objects()
     groups: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
     for kind, from_namespace, to_kind, namespace, name in grants:
         groups.setdefault((namespace, kind, from_namespace), set()).add((to_kind, name))
@@ -23,8 +25,9 @@ def write_grants(objects: ObjectWriter, grants: Iterable[tuple[str, str, str, st
             name = objects.free_name("ReferenceGrant", namespace, f"{kind.lower()}-of-{from_namespace}")
             spec = {"from": [{"group": _group(kind), "kind": kind, "namespace": from_namespace}], "to": to}
             metadata = {"name": name, "namespace": namespace}
-            file = File.ROUTES if kind.endswith("Route") else File.GATEWAY
+            file = OutputFile.ROUTES if kind.endswith("Route") else OutputFile.GATEWAY
             objects.add(file, {"apiVersion": API, "kind": "ReferenceGrant", "metadata": metadata, "spec": spec}, ())
+    return StageOutput(objects=tuple(objects.objects))
 
 
 def _group(kind: str) -> str:

@@ -7,16 +7,16 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from lasthop.base.api.documents import Json
-from lasthop_import.model import Rule
+from lasthop_import.model import ImportedRule
 from lasthop_import.names import shortened
-from lasthop_import.notes import Source
+from lasthop_import.notes import SourceRef
 
 IMPORTED_FROM: Final = "lasthop.dev/imported-from"
 SHOWN_SOURCES: Final = 20
 """Sources that an annotation names; a Service may have thousands of routes."""
 
 
-class File(StrEnum):
+class OutputFile(StrEnum):
     GATEWAY = "gateway.yaml"
     ROUTES = "routes.yaml"
     BACKEND_TLS = "backend-tls.yaml"
@@ -28,12 +28,12 @@ class File(StrEnum):
 
 
 class Written(NamedTuple):
-    file: File
+    file: OutputFile
     document: Json
-    sources: tuple[Source, ...]
+    sources: tuple[SourceRef, ...]
     comment: tuple[str, ...] = ()
     """Lines above the object."""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ImportedRule, ...] = ()
     """Of a route: what each of its rules is made of."""
 
     @property
@@ -52,7 +52,7 @@ class Written(NamedTuple):
 
 
 class ObjectWriter:
-    def __init__(self, taken: Iterable[tuple[str, str, str]], origin: Callable[[Source], str]) -> None:
+    def __init__(self, taken: Iterable[tuple[str, str, str]], origin: Callable[[SourceRef], str]) -> None:
         """`taken`: kind, namespace and name of objects that exist; `origin` names a source, as in annotations."""
         self._taken = set(taken)
         self._origin = origin
@@ -70,11 +70,11 @@ class ObjectWriter:
 
     def add(
         self,
-        file: File,
+        file: OutputFile,
         document: Json,
-        sources: Iterable[Source],
+        sources: Iterable[SourceRef],
         comment: tuple[str, ...] = (),
-        rules: tuple[Rule, ...] = (),
+        rules: tuple[ImportedRule, ...] = (),
     ) -> Written:
         found = tuple(dict.fromkeys(sources))
         names = sorted({self._origin(source) for source in found})

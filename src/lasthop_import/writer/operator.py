@@ -1,49 +1,81 @@
-"""Writes what is the operator's to decide: the GatewayProfile that allows waivers, and hosts outside."""
+"""Writes copied objects, and what is the operator's to decide: the GatewayProfile that allows waivers, and hosts outside."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from lasthop.base.api.documents import Json
-from lasthop_import.legs import Leg
 from lasthop_import.levels import NewLevel
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings
-from lasthop_import.writer.policies import Verdict
+from lasthop_import.model import ObjectName
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.rule_hops import PortGroup, RuleHop
+from lasthop_import.settings import ImportSettings
+from lasthop_import.writer.objects import OutputFile
+from lasthop_import.writer.policies import PortVerdict
+from lasthop_import.writer.stage import StageOutput, WriterContext
 
 VERIFIED: Final = (NewLevel.NAME, NewLevel.URI, NewLevel.PINNED, NewLevel.WAIVED_EXPIRY, NewLevel.TODO)
 
 
-def with_profile(gateway: Json, settings: Settings) -> Json:
-    """Returns a copied Gateway with the profile that may allow waivers."""
+FILES: Final = {
+    "GatewayClass": OutputFile.GATEWAY,
+    "Gateway": OutputFile.GATEWAY,
+    "ListenerSet": OutputFile.GATEWAY,
+    "Service": OutputFile.BACKENDS,
+}
+"""Of objects that an importer returns as they are; the others are routes."""
+
+
+def write_copies(context: WriterContext, copies: Iterable[tuple[SourceRef, Json]], *, profile: bool) -> StageOutput:
+    """Writes the objects that an importer has copied; with `profile`, Gateways refer to the one that may allow waivers."""
+    objects = context.objects()
+    for source, document in copies:
+        written = _with_profile(document, context.settings) if profile and document["kind"] == "Gateway" else document
+        objects.add(FILES.get(document["kind"], OutputFile.ROUTES), written, (source,))
+    return StageOutput(objects=tuple(objects.objects))
+
+
+def _with_profile(gateway: Json, settings: ImportSettings) -> Json:
     reference = {"group": "lasthop.dev", "kind": "GatewayProfile", "name": settings.gateway.name}
     infrastructure = {**gateway["spec"].get("infrastructure", {}), "parametersRef": reference}
     return {**gateway, "spec": {**gateway["spec"], "infrastructure": infrastructure}}
 
 
-def profile(settings: Settings, namespace: str) -> tuple[Json, tuple[Source, ...], tuple[str, ...]]:
-    metadata = {"name": settings.gateway.name, "namespace": namespace}
-    tls = {"waivers": "Allow"} if settings.allow_waivers else {}
-    document: Json = {
+def write_profiles(context: WriterContext, gateways: Iterable[ObjectName], *, waivers: bool) -> StageOutput:
+    """Writes the GatewayProfile of each namespace with a Gateway, if there are waivers to allow."""
+    settings = context.settings
+    if not waivers:
+        return StageOutput()
+    objects = context.objects()
+    for namespace in sorted({each.namespace for each in gateways}) if not settings.parent else ():
+        objects.add(OutputFile.OPERATOR, _profile(settings, namespace), (), () if settings.allow_waivers else (NOT_ALLOWED,))
+    text = "waivers are in force once the operator allows them in the Gateway's GatewayProfile; until then they fail closed"
+    note = Note(Category.TODO, "waivers-not-allowed", text, severity=NoteSeverity.WARNING)
+    return StageOutput(objects=tuple(objects.objects), notes=() if settings.allow_waivers else (note,))
+
+
+NOT_ALLOWED: Final = (
+    "The operator's: waivers are in force only with `backendTLS: {waivers: Allow}`; until then their backends fail closed."
+)
+
+
+def _profile(settings: ImportSettings, namespace: str) -> Json:
+    return {
         "apiVersion": "lasthop.dev/v1alpha1",
         "kind": "GatewayProfile",
-        "metadata": metadata,
-        "spec": {"backendTLS": tls},
+        "metadata": {"name": settings.gateway.name, "namespace": namespace},
+        "spec": {"backendTLS": {"waivers": "Allow"} if settings.allow_waivers else {}},
     }
-    comment = (
-        "The operator's: waivers are in force only with `backendTLS: {waivers: Allow}`; until then their backends fail closed."
-    )
-    return document, (), () if settings.allow_waivers else (comment,)
 
 
-def external_hostnames(found: Sequence[Leg], verdicts: Mapping[tuple[str, str, str, int], Verdict | None]) -> Iterable[Note]:
+def external_hostnames(found: Sequence[RuleHop], verdicts: Mapping[PortGroup, PortVerdict | None]) -> Iterator[Note]:
     """Yields the hosts outside that are not verified, of which a cluster needs the operator's word."""
-    for leg in found:
-        verdict = verdicts.get(leg.port.group) if leg.port and leg.port.kind == "XBackend" else None
-        if leg.port and leg.port.kind == "XBackend" and (verdict is None or verdict.new not in VERIFIED):
+    for rule_hop in found:
+        verdict = verdicts.get(rule_hop.port.group) if rule_hop.port and rule_hop.port.kind == "XBackend" else None
+        if rule_hop.port and rule_hop.port.kind == "XBackend" and (verdict is None or verdict.new not in VERIFIED):
             text = "a host outside is not verified, and in a cluster fails closed until a GatewayProfile allows it"
             remedy = "Let the operator write externalHostnames: Allow in the GatewayProfile."
-            target = f"XBackend {leg.port.namespace}/{leg.port.name}"
-            severity = Severity.WARNING
-            yield Note(Category.TODO, "external-hostname", text, leg.hop.source, "", remedy, target, severity)
+            target = f"XBackend {rule_hop.port.namespace}/{rule_hop.port.name}"
+            severity = NoteSeverity.WARNING
+            yield Note(Category.TODO, "external-hostname", text, rule_hop.source, "", remedy, target, severity)

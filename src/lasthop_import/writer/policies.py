@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -15,18 +15,18 @@ from lasthop.base.pki.parse import Certificate, Unreadable
 from lasthop.base.text.printable import printable
 from lasthop.engine.plan.tls_options import OPTIONS, TLSOptions
 from lasthop.engine.resolve.backends.app_protocols import says_tls
-from lasthop_import.decisions import CA, Decision, Decisions, Question, default_expiry, entry
-from lasthop_import.inputs import Inputs
-from lasthop_import.legs import BackendPort, Leg
+from lasthop_import.decisions import CA, Decision, Question, default_expiry, entry
 from lasthop_import.levels import Level, NewLevel, over_believed
 from lasthop_import.model import HopTLS, HostBackend, Name, NameKind
 from lasthop_import.names import shortened
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.rule_hops import HopPort, PortGroup, RuleHop, groups
+from lasthop_import.settings import Progress
 from lasthop_import.writer.client_certificates import ClientSecrets, OfGateways, of_port
 from lasthop_import.writer.conflicts import Settled, difference_notes, merged, policed, settled
-from lasthop_import.writer.objects import File, ObjectWriter
-from lasthop_import.writer.trust import SYSTEM_REF, Anchors, TrustWriter
+from lasthop_import.writer.objects import ObjectWriter, OutputFile
+from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
+from lasthop_import.writer.trust import SYSTEM_REF, CopiedCAs, PolicyAnchors, TrustWriter
 from lasthop_import.writer.verification import Verification, as_before, as_decided, question, todo
 
 API: Final = "gateway.networking.k8s.io/v1"
@@ -34,7 +34,7 @@ LASTHOP: Final = "lasthop.dev/v1alpha1"
 LONGEST_REASON: Final = 1024
 
 
-class Verdict(NamedTuple):
+class PortVerdict(NamedTuple):
     """What a port requires now, for the rows of the report."""
 
     new: NewLevel
@@ -43,63 +43,96 @@ class Verdict(NamedTuple):
     detail: str = ""
 
 
+class PoliciesWritten(StageOutput, frozen=True, kw_only=True):
+    verdicts: Mapping[PortGroup, PortVerdict | None]
+    """None: no hop to the port had TLS of the gateway's own."""
+    questions: tuple[Question, ...]
+    entries: tuple[str, ...]
+    """Decisions that the shortcuts of the command line have made, for decisions.yaml."""
+    xbackend_tls: Mapping[tuple[str, str], Json]
+    """`tls` by namespace and name of an XBackend."""
+    plaintext_ports: frozenset[tuple[str, str, int]]
+    """Namespace, Service and number of ports that say TLS and stay plaintext, as somebody has decided."""
+    waivers: bool
+    """Some port has a VerificationWaiver."""
+    copied: CopiedCAs
+
+
+def write_policies(
+    context: WriterContext, rule_hops: Iterable[RuleHop], gateways: OfGateways, progress: Progress
+) -> PoliciesWritten:
+    """Writes the policy of each port; `gateways`: the client certificates that Gateways show."""
+    objects = context.objects()
+    trust = TrustWriter(context, objects)
+    writer = PolicyWriter(context, objects, trust, gateways)
+    by_port = groups(rule_hops)
+    verdicts: dict[PortGroup, PortVerdict | None] = {}
+    for group, found in by_port.items():
+        verdicts[group] = writer.write(found)
+        progress("Judging ports", len(verdicts), len(by_port))
+    return PoliciesWritten(
+        objects=tuple(objects.objects),
+        notes=(*writer.notes, *trust.notes),
+        grants=frozenset(writer.grants),
+        verdicts=verdicts,
+        questions=tuple(sorted(writer.questions)),
+        entries=tuple(sorted(writer.entries)),
+        xbackend_tls=writer.xbackend_tls,
+        plaintext_ports=frozenset(writer.plaintext_ports),
+        waivers=writer.waivers,
+        copied=trust.copied,
+    )
+
+
 class PolicyWriter:
-    def __init__(
-        self,
-        inputs: Inputs,
-        settings: Settings,
-        decisions: Decisions,
-        objects: ObjectWriter,
-        trust: TrustWriter,
-        gateways: OfGateways,
-    ) -> None:
-        self._inputs = inputs
-        self._settings = settings
-        self._decisions = decisions
+    def __init__(self, context: WriterContext, objects: ObjectWriter, trust: TrustWriter, gateways: OfGateways) -> None:
+        self._inputs = context.inputs
+        self._settings = context.settings
+        self._decisions = context.decisions
         self._objects = objects
         self._trust = trust
         self._gateways = gateways
-        self._secrets = ClientSecrets(inputs, settings, objects)
+        self._secrets = ClientSecrets(context.inputs, context.settings, objects)
         self.notes: list[Note] = []
         self.questions: list[Question] = []
         self.entries: list[str] = []
         """Decisions that the shortcuts of the command line have made, for decisions.yaml."""
         self.xbackend_tls: dict[tuple[str, str], Json] = {}
         """`tls` by namespace and name of an XBackend."""
-        self.grants: set[tuple[str, str, str, str, str]] = set()
+        self.grants: set[Grant] = set()
         """For client certificates of XBackends."""
         self.waivers = False
         self.plaintext_ports: set[tuple[str, str, int]] = set()
         """Namespace, Service and number of ports that say TLS and stay plaintext, as somebody has decided."""
 
-    def write(self, legs: Sequence[Leg]) -> Verdict | None:
-        """Writes the policy of the port that all the legs lead to; returns None where none had TLS of the gateway's own."""
-        wanted = policed(legs)
+    def write(self, rule_hops: Sequence[RuleHop]) -> PortVerdict | None:
+        """Writes the policy of the port that all these hops lead to; returns None where none had TLS of the gateway's own."""
+        wanted = policed(rule_hops)
         if not wanted:
-            self.notes += believed_notes(legs)
+            self.notes += believed_notes(rule_hops)
             return None
         found = settled(wanted)
-        port = found.leg.port
+        port = found.rule_hop.port
         assert port is not None
-        source = found.leg.hop.source
+        source = found.rule_hop.source
         decision = self._decision(port, found)
         tls = merged(found.conflict) if found.conflict and decision and decision.merge else found.tls
         if decision and decision.plaintext and all(each.was_plaintext for _, each in wanted):
             self._note(Category.CHANGED, "plaintext-decided", f"stays plaintext: {decision.reason}", source)
             if says_tls(port.app_protocol):
                 self._correct(port, source)
-            return Verdict(NewLevel.PLAINTEXT, "", f"decided: {decision.reason}")
+            return PortVerdict(NewLevel.PLAINTEXT, "", f"decided: {decision.reason}")
         verification = self._verification(port, tls, found, decision, source)
         shown = of_port(port, wanted, self._decisions, self._gateways)
         tls = msgspec.structs.replace(tls, client_certificate=shown.certificate)
-        target = self._target(port, tls, verification, decision, [leg.hop.source for leg, _ in wanted])
+        target = self._target(port, tls, verification, decision, [rule_hop.source for rule_hop, _ in wanted])
         self.notes += [msgspec.structs.replace(each, target=target) for each in shown.notes]
-        self.notes += self._differences(legs, found, tls, verification, target)
+        self.notes += self._differences(rule_hops, found, tls, verification, target)
         if verification.open:
             self._ask(port, tls, verification, source, target)
-        return Verdict(verification.new, target, verification.text)
+        return PortVerdict(verification.new, target, verification.text)
 
-    def _correct(self, port: BackendPort, source: Source) -> None:
+    def _correct(self, port: HopPort, source: SourceRef) -> None:
         """A port that says TLS is never sent plaintext, so the Service must not say it."""
         self.plaintext_ports.add((port.namespace, port.name, port.number))
         text = f"appProtocol {port.app_protocol} of {port} says TLS, and what says so is refused without a policy"
@@ -110,7 +143,7 @@ class PolicyWriter:
 
     # --- what is required --------------------------------------------------------------------------------------------
 
-    def _decision(self, port: BackendPort, found: Settled) -> Decision | None:
+    def _decision(self, port: HopPort, found: Settled) -> Decision | None:
         """Returns the decision for a port: from the file, or by the shortcuts of the command line."""
         decided = self._decisions.by_port.get(str(port))
         if decided or found.conflict:
@@ -126,7 +159,7 @@ class PolicyWriter:
         return Decision(str(port), waive=chosen[1], reason=settings.reason, expires="" if expires == "never" else expires)
 
     def _verification(
-        self, port: BackendPort, tls: HopTLS, found: Settled, decision: Decision | None, source: Source
+        self, port: HopPort, tls: HopTLS, found: Settled, decision: Decision | None, source: SourceRef
     ) -> Verification:
         if decision and decision.plaintext:
             text = "plaintext is decided, but some route had TLS to this port, which no decision can take away"
@@ -150,8 +183,8 @@ class PolicyWriter:
     def _has_lists(self, ca: CA | None, namespace: str) -> bool:
         return ca is not None and CRL_KEY in (self._inputs.data(ca.kind, namespace, ca.name) or {})
 
-    def _decided_anchors(self, ca: CA | None, port: BackendPort, source: Source) -> Anchors:
-        return self._trust.decided(ca, port.namespace, port.name, source) if ca else Anchors()
+    def _decided_anchors(self, ca: CA | None, port: HopPort, source: SourceRef) -> PolicyAnchors:
+        return self._trust.decided(ca, port.namespace, port.name, source) if ca else PolicyAnchors()
 
     def _pinned(self, decision: Decision) -> tuple[Certificate, ...] | str:
         found: list[Certificate] = []
@@ -165,7 +198,7 @@ class PolicyWriter:
     # --- objects -----------------------------------------------------------------------------------------------------
 
     def _target(
-        self, port: BackendPort, tls: HopTLS, found: Verification, decision: Decision | None, sources: Sequence[Source]
+        self, port: HopPort, tls: HopTLS, found: Verification, decision: Decision | None, sources: Sequence[SourceRef]
     ) -> str:
         """Writes the policy, or keeps the XBackend's tls, and returns its name."""
         name = self._policy_name(port)
@@ -190,27 +223,27 @@ class PolicyWriter:
             spec["options"] = options
         metadata = {"name": free, "namespace": port.namespace}
         document = {"apiVersion": API, "kind": "BackendTLSPolicy", "metadata": metadata, "spec": spec}
-        return self._objects.add(File.BACKEND_TLS, document, sources, comment if found.open else ()).name
+        return self._objects.add(OutputFile.BACKEND_TLS, document, sources, comment if found.open else ()).name
 
-    def _with_certificate(self, tls: HopTLS, port: BackendPort, source: Source, target: str) -> TLSOptions:
+    def _with_certificate(self, tls: HopTLS, port: HopPort, source: SourceRef, target: str) -> TLSOptions:
         if tls.client_certificate is None:
             return tls.options
         name, notes = self._secrets.name(tls.client_certificate, port.namespace, source, target)
         self.notes += notes
         return msgspec.structs.replace(tls.options, client_certificate=name)
 
-    def _policy_name(self, port: BackendPort) -> str:
+    def _policy_name(self, port: HopPort) -> str:
         ports = self._inputs.ports(port.namespace, port.name) or ()
         return f"{port.name}-{port.section}" if len(ports) > 1 and port.section else port.name
 
     def _refs(
         self,
-        port: BackendPort,
+        port: HopPort,
         name: str,
         tls: HopTLS,
         found: Verification,
         decision: Decision | None,
-        sources: Sequence[Source],
+        sources: Sequence[SourceRef],
     ) -> list[Json]:
         if found.open:
             return [{"group": "", "kind": "ConfigMap", "name": shortened(f"{name}-ca-todo")}]
@@ -221,16 +254,16 @@ class PolicyWriter:
             refs.append(self._waiver(port, name, found.waives, decision, tls, sources))
         return refs
 
-    def _pin_set(self, port: BackendPort, name: str, found: Verification, sources: Sequence[Source]) -> Json:
+    def _pin_set(self, port: HopPort, name: str, found: Verification, sources: Sequence[SourceRef]) -> Json:
         spec: Json = {}
         if found.hashes:
             spec["pins"] = [{"type": kind, "algorithm": "SHA256", "value": value} for kind, value in found.hashes]
         if found.pinned:
             spec["certificates"] = [each.pem.decode().strip() + "\n" for each in found.pinned]
-        return self._extension("PinSet", File.BACKEND_TLS, port, name, spec, sources)
+        return self._extension("PinSet", OutputFile.BACKEND_TLS, port, name, spec, sources)
 
     def _waiver(
-        self, port: BackendPort, name: str, waives: str, decision: Decision, tls: HopTLS, sources: Sequence[Source]
+        self, port: HopPort, name: str, waives: str, decision: Decision, tls: HopTLS, sources: Sequence[SourceRef]
     ) -> Json:
         self.waivers = True
         origin = f" (imported: {sources[0].object}, {tls.why})"
@@ -239,15 +272,17 @@ class PolicyWriter:
             spec["owner"] = printable(decision.owner)[:253]
         if decision.expires:
             spec["expires"] = decision.expires
-        return self._extension("VerificationWaiver", File.WAIVERS, port, name, spec, sources)
+        return self._extension("VerificationWaiver", OutputFile.WAIVERS, port, name, spec, sources)
 
-    def _extension(self, kind: str, file: File, port: BackendPort, name: str, spec: Json, sources: Sequence[Source]) -> Json:
+    def _extension(
+        self, kind: str, file: OutputFile, port: HopPort, name: str, spec: Json, sources: Sequence[SourceRef]
+    ) -> Json:
         free = self._objects.free_name(kind, port.namespace, name)
         metadata = {"name": free, "namespace": port.namespace}
         self._objects.add(file, {"apiVersion": LASTHOP, "kind": kind, "metadata": metadata, "spec": spec}, sources)
         return {"group": "lasthop.dev", "kind": kind, "name": free}
 
-    def _xbackend_tls(self, port: BackendPort, tls: HopTLS, validation: Json, source: Source) -> Json:
+    def _xbackend_tls(self, port: HopPort, tls: HopTLS, validation: Json, source: SourceRef) -> Json:
         if options := written_options(tls.options):
             text = "an XBackend has no options, so these are not carried over"
             value = ", ".join(f"{key}={value}" for key, value in options.items())
@@ -262,7 +297,7 @@ class PolicyWriter:
 
     # --- what to say -------------------------------------------------------------------------------------------------
 
-    def _ask(self, port: BackendPort, tls: HopTLS, found: Verification, source: Source, target: str) -> None:
+    def _ask(self, port: HopPort, tls: HopTLS, found: Verification, source: SourceRef, target: str) -> None:
         self.questions.append(question(port, tls, found, source.object))
         remedy = f"Decide on {port} in decisions.yaml."
         if tls.level is Level.UNVERIFIED:
@@ -270,49 +305,59 @@ class PolicyWriter:
             remedy += f" What the backend presents: lasthop pin {place}, from where it can be reached."
         self._note(Category.DECISION, found.reason, found.text, source, target, remedy)
 
-    def _differences(self, legs: Sequence[Leg], found: Settled, tls: HopTLS, now: Verification, target: str) -> list[Note]:
-        notes = list(difference_notes(legs, found, target))
-        source = found.leg.hop.source
-        decided = str(found.leg.port) in self._decisions.by_port
-        notes += believed_notes(legs, target, Severity.WARNING if decided else None)
-        if now.open:
-            return notes
-        host_backend = isinstance(found.leg.hop.backend, HostBackend)
-        if tls.level is Level.HOST_NAME or (tls.sni_of_host and not tls.sni):
-            text = f"SNI was the request's Host; it is always {now.hostname} now"
-            notes.append(Note(Category.CHANGED, "sni-fixed", text, source, target=target))
-        elif not tls.sni and not host_backend:
-            text = f"no SNI was sent; it is {now.hostname} now"
-            notes.append(Note(Category.CHANGED, "sni-added", text, source, target=target))
-        if now.new in (NewLevel.NAME, NewLevel.URI, NewLevel.PINNED) and tls.level in (Level.CHAIN, Level.UNVERIFIED):
-            text = f"a certificate without the name {now.hostname} is refused now"
-            notes.append(Note(Category.TIGHTENED, "names-now-checked", text, source, target=target))
-        elif now.new is NewLevel.NAME and tls.cn_fallback:
-            text = "a certificate that has its name only in the CN was accepted, and is refused now"
-            remedy = "If it has no subjectAltName, pin it: lasthop pin."
-            notes.append(Note(Category.TIGHTENED, "cn-only-risk", text, source, remedy=remedy, target=target))
-        if now.new is NewLevel.PINNED_ONLY and tls.level is Level.CHAIN:
-            text = "the configured CA is a single certificate, which is pinned; its dates are no longer checked"
-            notes.append(Note(Category.LOOSENED, "leaf-as-ca", text, source, target=target))
+    def _differences(
+        self, rule_hops: Sequence[RuleHop], found: Settled, tls: HopTLS, now: Verification, target: str
+    ) -> list[Note]:
+        decided = str(found.rule_hop.port) in self._decisions.by_port
+        notes = [
+            *difference_notes(rule_hops, found, target),
+            *believed_notes(rule_hops, target, NoteSeverity.WARNING if decided else None),
+        ]
+        if not now.open:
+            outside = isinstance(found.rule_hop.hop.backend, HostBackend)
+            notes += _sni_notes(tls, now, found.rule_hop.source, target, outside=outside)
+            notes += _name_notes(tls, now, found.rule_hop.source, target)
         return notes
 
-    def _note(self, category: Category, reason: str, text: str, source: Source, target: str = "", remedy: str = "") -> None:
+    def _note(self, category: Category, reason: str, text: str, source: SourceRef, target: str = "", remedy: str = "") -> None:
         self.notes.append(Note(category, reason, text, source, remedy=remedy, target=target))
 
 
-def believed_notes(legs: Sequence[Leg], target: str = "", severity: Severity | None = None) -> list[Note]:
+def _sni_notes(tls: HopTLS, now: Verification, source: SourceRef, target: str, *, outside: bool) -> Iterator[Note]:
+    if tls.level is Level.HOST_NAME or (tls.sni_of_host and not tls.sni):
+        text = f"SNI was the request's Host; it is always {now.hostname} now"
+        yield Note(Category.CHANGED, "sni-fixed", text, source, target=target)
+    elif not tls.sni and not outside:
+        text = f"no SNI was sent; it is {now.hostname} now"
+        yield Note(Category.CHANGED, "sni-added", text, source, target=target)
+
+
+def _name_notes(tls: HopTLS, now: Verification, source: SourceRef, target: str) -> Iterator[Note]:
+    if now.new in (NewLevel.NAME, NewLevel.URI, NewLevel.PINNED) and tls.level in (Level.CHAIN, Level.UNVERIFIED):
+        text = f"a certificate without the name {now.hostname} is refused now"
+        yield Note(Category.TIGHTENED, "names-now-checked", text, source, target=target)
+    elif now.new is NewLevel.NAME and tls.cn_fallback:
+        text = "a certificate that has its name only in the CN was accepted, and is refused now"
+        remedy = "If it has no subjectAltName, pin it: lasthop pin."
+        yield Note(Category.TIGHTENED, "cn-only-risk", text, source, remedy=remedy, target=target)
+    if now.new is NewLevel.PINNED_ONLY and tls.level is Level.CHAIN:
+        text = "the configured CA is a single certificate, which is pinned; its dates are no longer checked"
+        yield Note(Category.LOOSENED, "leaf-as-ca", text, source, target=target)
+
+
+def believed_notes(rule_hops: Sequence[RuleHop], target: str = "", severity: NoteSeverity | None = None) -> list[Note]:
     """Returns where a configuration seems to say more than the old gateway did."""
     return [
         Note(
             Category.BELIEVED,
-            leg.tls.believed_reason or "not-as-it-seems",
-            f"looks like {leg.tls.believed}, but was {leg.tls.level}: {leg.tls.why}",
-            leg.hop.source,
+            rule_hop.tls.believed_reason or "not-as-it-seems",
+            f"looks like {rule_hop.tls.believed}, but was {rule_hop.tls.level}: {rule_hop.tls.why}",
+            rule_hop.source,
             target=target,
             severity=severity,
         )
-        for leg in legs
-        if leg.tls and over_believed(leg.tls.level, leg.tls.believed)
+        for rule_hop in rule_hops
+        if rule_hop.tls and over_believed(rule_hop.tls.level, rule_hop.tls.believed)
     ]
 
 

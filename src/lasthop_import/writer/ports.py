@@ -12,21 +12,24 @@ from lasthop_import.writer.objects import Written
 def shared_ports(objects: Iterable[Written]) -> Iterator[Note]:
     """Yields a note for each Gateway but the first of a port: on one host it gets no traffic until somebody decides."""
     owners: dict[tuple[int, str], Written] = {}
+    noted: set[tuple[str, str]] = set()
+    for gateway, port, address in _listened(objects):
+        owner = owners.setdefault((port, address), gateway)
+        if owner.key != gateway.key and gateway.key[::2] not in noted:
+            noted.add(gateway.key[::2])
+            text = f"port {port} is also one of {owner.name}'s: on one host only one of them can have it"
+            remedy = "For lasthop run, give each an address of its own in spec.addresses. In a cluster each has one."
+            yield Note(Category.TODO, "port-shared", text, remedy=remedy, target=gateway.name)
+
+
+def _listened(objects: Iterable[Written]) -> Iterator[tuple[Written, int, str]]:
+    """Yields the Gateway, port and address of all listeners: those of Gateways first, then those of ListenerSets."""
     written = sorted((each for each in objects if each.kind in ("Gateway", "ListenerSet")), key=lambda each: each.key)
     gateways = {each.key[::2]: each for each in written if each.kind == "Gateway"}
-    told: set[tuple[str, str]] = set()
-    for each in [*gateways.values(), *(each for each in written if each.kind == "ListenerSet")]:
-        gateway = each if each.kind == "Gateway" else gateways.get(_parent(each))
-        if gateway is None:
-            continue
-        for port in sorted({listener["port"] for listener in each.document["spec"]["listeners"]}):
-            for address in _addresses(gateway.document):
-                owner = owners.setdefault((port, address), gateway)
-                if owner.key != gateway.key and gateway.key[::2] not in told:
-                    told.add(gateway.key[::2])
-                    text = f"port {port} is also one of {owner.name}'s: on one host only one of them can have it"
-                    remedy = "For lasthop run, give each an address of its own in spec.addresses. In a cluster each has one."
-                    yield Note(Category.TODO, "port-shared", text, remedy=remedy, target=gateway.name)
+    for each in (*gateways.values(), *(each for each in written if each.kind == "ListenerSet")):
+        if gateway := each if each.kind == "Gateway" else gateways.get(_parent(each)):
+            for port in sorted({listener["port"] for listener in each.document["spec"]["listeners"]}):
+                yield from ((gateway, port, address) for address in _addresses(gateway.document))
 
 
 def _parent(listener_set: Written) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from lasthop.base.api.times import rfc3339
 from lasthop.engine.resolve.trust.certificates import BadCertificate, BadRevocationList, parse_bundle
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import FileTrust, TrustRef
-from lasthop_import.settings import Settings
+from lasthop_import.settings import ImportSettings
 
 
 class Lists(NamedTuple):
@@ -19,7 +19,7 @@ class Lists(NamedTuple):
     """Why there are none: then nobody may be trusted either, because what is revoked would be."""
 
 
-def found_lists(inputs: Inputs, settings: Settings, wanted: Sequence[TrustRef | FileTrust]) -> Lists:
+def found_lists(inputs: Inputs, settings: ImportSettings, wanted: Sequence[TrustRef | FileTrust]) -> Lists:
     """Returns the lists that a source names, joined."""
     contents, origins = [], []
     for each in wanted:

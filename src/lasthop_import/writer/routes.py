@@ -13,11 +13,22 @@ from lasthop.base.api.kinds import plain
 from lasthop.engine.plan.limits import Limits
 from lasthop.engine.resolve.routing.hostnames import intersection
 from lasthop.engine.resolve.routing.regexes import Regexes
-from lasthop_import.legs import BackendPort, Leg, h2c_notes
-from lasthop_import.model import Hop, ListenerKey, Match, PathKind, PathMatch, RouteKind, Rule, ValueMatch
+from lasthop_import.model import (
+    Auth,
+    ImportedHop,
+    ImportedMatch,
+    ImportedRule,
+    ImportedValueMatch,
+    ListenerKey,
+    PathKind,
+    PathMatch,
+    RouteKind,
+)
 from lasthop_import.names import slug
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.writer.objects import File, ObjectWriter
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.rule_hops import HopPort, RuleHop, h2c_notes
+from lasthop_import.writer.objects import ObjectWriter, OutputFile
+from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
 
 API: Final = "gateway.networking.k8s.io/v1"
 MAX_RULES, MAX_MATCHES, MAX_ALL_MATCHES, MAX_HOSTNAMES, MAX_BACKENDS = 16, 64, 128, 16, 16
@@ -27,30 +38,49 @@ RULE_REFUSED: Final = "rule-refused"
 STREAMS: Final = (RouteKind.TLS, RouteKind.TCP, RouteKind.UDP)
 
 
-class Parent(NamedTuple):
+class RouteParent(NamedTuple):
     """Where a route attaches."""
 
     reference: Json
     hostname: str = ""
 
 
-Parents = Mapping[ListenerKey, Parent]
+Parents = Mapping[ListenerKey, RouteParent]
+
+
+class RoutesWritten(StageOutput, frozen=True, kw_only=True):
+    refused: tuple[ImportedRule, ...]
+    """Rules that cannot be written."""
+
+
+def write_routes(
+    context: WriterContext, rules: Sequence[ImportedRule], rule_hops: Sequence[RuleHop], parents: Parents
+) -> RoutesWritten:
+    """Writes the routes of all rules; `rule_hops`: where their hops lead."""
+    objects = context.objects()
+    ports = {id(rule_hop.hop): rule_hop.port for rule_hop in rule_hops if rule_hop.port is not None}
+    writer = RouteWriter(objects, ports, context.settings.experimental)
+    writer.write(rules, parents)
+    return RoutesWritten(
+        objects=tuple(objects.objects),
+        notes=tuple(writer.notes),
+        grants=frozenset(writer.grants),
+        refused=tuple(writer.refused),
+    )
 
 
 class RouteWriter:
-    def __init__(self, objects: ObjectWriter, ports: Mapping[int, BackendPort], experimental: bool) -> None:
+    def __init__(self, objects: ObjectWriter, ports: Mapping[int, HopPort], experimental: bool) -> None:
         """`ports`: where each hop leads, by the id of the hop."""
         self._objects = objects
         self._ports = ports
         self._experimental = experimental
         self.notes: list[Note] = []
-        self.grants: set[tuple[str, str, str, str, str]] = set()
-        """(route kind, its namespace, backend's kind, its namespace and name) of references to other namespaces."""
-        self.refused: list[Rule] = []
-        """Rules that cannot be written."""
+        self.grants: set[Grant] = set()
+        self.refused: list[ImportedRule] = []
 
-    def write(self, rules: Sequence[Rule], parents: Parents) -> None:
-        groups: dict[tuple[Any, ...], list[Rule]] = {}
+    def write(self, rules: Sequence[ImportedRule], parents: Parents) -> None:
+        groups: dict[tuple[Any, ...], list[ImportedRule]] = {}
         for rule in map(self._kind_that_fits, filter(self._is_sound, rules)):
             listeners = tuple(sorted(set(rule.listeners), key=str))
             groups.setdefault((rule.kind, rule.namespace, rule.route, rule.hostnames, listeners), []).append(rule)
@@ -59,16 +89,16 @@ class RouteWriter:
                 references = _references(listeners, chunk, parents, namespace)
                 self._route(kind, namespace, name, chunk, references, found)
 
-    def _is_sound(self, rule: Rule) -> bool:
+    def _is_sound(self, rule: ImportedRule) -> bool:
         """Returns whether a rule can be written, and Envoy can compile its regular expressions."""
         problem = rule.refused or next(filter(None, (Regexes(Limits()).problem(each) for each in _patterns(rule))), "")
         if problem:
             text = f"the rule is left out: {problem}"
-            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, rule.source, severity=Severity.HIGH))
+            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, rule.source, severity=NoteSeverity.HIGH))
             self.refused.append(rule)
         return not problem
 
-    def _kind_that_fits(self, rule: Rule) -> Rule:
+    def _kind_that_fits(self, rule: ImportedRule) -> ImportedRule:
         """Returns a rule for gRPC as one of an HTTPRoute where a GRPCRoute cannot say it."""
         if rule.kind is not RouteKind.GRPC:
             return rule
@@ -83,7 +113,13 @@ class RouteWriter:
         return msgspec.structs.replace(rule, kind=RouteKind.HTTP)
 
     def _route(
-        self, kind: RouteKind, namespace: str, name: str, hostnames: Sequence[str], parents: list[Json], rules: list[Rule]
+        self,
+        kind: RouteKind,
+        namespace: str,
+        name: str,
+        hostnames: Sequence[str],
+        parents: list[Json],
+        rules: list[ImportedRule],
     ) -> None:
         written = [(rule, each) for rule in rules for each in self._rules(kind, rule)]
         chunks = list(_packed(written, 1 if kind in STREAMS else MAX_RULES))
@@ -104,7 +140,7 @@ class RouteWriter:
                 "spec": spec,
             }
             found = tuple(rule for rule, _ in chunk)
-            self._objects.add(File.ROUTES, document, tuple(rule.source for rule in found), rules=found)
+            self._objects.add(OutputFile.ROUTES, document, tuple(rule.source for rule in found), rules=found)
 
     def _base_name(self, kind: RouteKind, namespace: str, name: str, hostnames: Sequence[str]) -> str:
         """Returns the rule's own name for a route; the hostname is added where there are several of it."""
@@ -115,40 +151,52 @@ class RouteWriter:
 
     # --- rules -------------------------------------------------------------------------------------------------------
 
-    def _rules(self, kind: RouteKind, rule: Rule) -> Iterator[Json]:
+    def _rules(self, kind: RouteKind, rule: ImportedRule) -> Iterator[Json]:
         written: Json = {"name": rule.name} if rule.name else {}
         if kind in STREAMS:
             yield {**written, **self._backends(rule, weights_only=True)}
             return
         filters = [_filter(each) for each in rule.filters] + list(self._hop_filters(rule))
         rest: Json = {"filters": filters} if filters else {}
-        rest |= self._backends(rule)
-        if kind is RouteKind.HTTP:
-            if timeouts := plain(rule.timeouts):
-                rest["timeouts"] = timeouts
-            if rule.retry is not None and self._allowed("retry", rule.source):
-                rest["retry"] = {"attempts": rule.retry.attempts, **plain(rule.retry)}
-        elif rule.retry is not None:
-            text = "nothing was retried; a call that could not be sent is tried at one other endpoint now"
-            self.notes.append(Note(Category.CHANGED, "grpc-connects-retried", text, rule.source, severity=Severity.INFO))
-        if rule.persistence is not None and len(rule.hops) > 1:
-            text = "sessions are kept with one backend only, and the rule has several; they are not kept any more"
-            self.notes.append(Note(Category.CANNOT, "affinity-dropped", text, rule.source))
-        elif rule.persistence is not None and self._allowed("sessionPersistence", rule.source):
-            rest["sessionPersistence"] = {"type": rule.persistence.type, **plain(rule.persistence)}
+        rest |= {**self._backends(rule), **self._times(kind, rule), **self._sessions(rule)}
         matches = tuple(_match(kind, each, rule, self.notes) for each in rule.matches)
         # One without conditions matches everything, whatever the others say.
         for number, chunk in enumerate(_chunks(matches, MAX_MATCHES) if matches and all(matches) else [()]):
             named = {"name": f"{rule.name}-{number + 1}"} if rule.name and number else written
             yield {**named, **({"matches": list(chunk)} if chunk else {}), **rest}
 
-    def _allowed(self, field: str, source: Source) -> bool:
+    def _times(self, kind: RouteKind, rule: ImportedRule) -> Json:
+        """Returns timeouts and retries, which a GRPCRoute does not have."""
+        if kind is not RouteKind.HTTP:
+            if rule.retry is not None:
+                text = "nothing was retried; a call that could not be sent is tried at one other endpoint now"
+                note = Note(Category.CHANGED, "grpc-connects-retried", text, rule.source, severity=NoteSeverity.INFO)
+                self.notes.append(note)
+            return {}
+        timeouts = plain(rule.timeouts)
+        written: Json = {"timeouts": timeouts} if timeouts else {}
+        if rule.retry is not None and self._allowed("retry", rule.source):
+            written["retry"] = {"attempts": rule.retry.attempts, **plain(rule.retry)}
+        return written
+
+    def _sessions(self, rule: ImportedRule) -> Json:
+        if rule.persistence is None:
+            return {}
+        if len(rule.hops) > 1:
+            text = "sessions are kept with one backend only, and the rule has several; they are not kept any more"
+            self.notes.append(Note(Category.CANNOT, "affinity-dropped", text, rule.source))
+            return {}
+        if not self._allowed("sessionPersistence", rule.source):
+            return {}
+        return {"sessionPersistence": {"type": rule.persistence.type, **plain(rule.persistence)}}
+
+    def _allowed(self, field: str, source: SourceRef) -> bool:
         if not self._experimental:
             text = f"{field} needs the experimental channel of Gateway API"
             self.notes.append(Note(Category.CANNOT, "needs-experimental", text, source, remedy="Leave out --standard."))
         return self._experimental
 
-    def _backends(self, rule: Rule, weights_only: bool = False) -> Json:
+    def _backends(self, rule: ImportedRule, weights_only: bool = False) -> Json:
         refs = []
         for hop in rule.hops:
             port = self._ports.get(id(hop))
@@ -161,10 +209,10 @@ class RouteWriter:
                 refs.append(ref)
         if len(refs) > MAX_BACKENDS:
             text = f"{len(refs)} backends are more than the {MAX_BACKENDS} of a rule; those after that are left out"
-            self.notes.append(Note(Category.CANNOT, "too-many-backends", text, rule.source, severity=Severity.HIGH))
+            self.notes.append(Note(Category.CANNOT, "too-many-backends", text, rule.source, severity=NoteSeverity.HIGH))
         return {"backendRefs": refs[:MAX_BACKENDS]} if refs else {}
 
-    def _reference(self, hop: Hop, port: BackendPort, rule: Rule) -> Json:
+    def _reference(self, hop: ImportedHop, port: HopPort, rule: ImportedRule) -> Json:
         ref: Json = {"name": port.name}
         if port.kind == "XBackend":
             ref = {"group": "gateway.networking.x-k8s.io", "kind": "XBackend", **ref}
@@ -180,30 +228,32 @@ class RouteWriter:
             ref["port"] = port.number
         return ref
 
-    def _hop_filters(self, rule: Rule) -> Iterator[Json]:
+    def _hop_filters(self, rule: ImportedRule) -> Iterator[Json]:
         for mirror in rule.mirrors:
             if port := self._ports.get(id(mirror.hop)):
                 percent = {"percent": mirror.percent} if mirror.percent != 100 else {}
                 reference = self._reference(mirror.hop, port, rule)
                 yield {"type": "RequestMirror", "requestMirror": {"backendRef": reference, **percent}}
-        auth = rule.auth
-        if auth is None:
+        if rule.auth is None:
             return
-        port = self._ports.get(id(auth.hop))
+        port = self._ports.get(id(rule.auth.hop))
         if port is None or not self._experimental:
             text = "the server that authorizes requests cannot be referred to, so nothing would be authorized"
-            self.notes.append(Note(Category.ACCESS_CONTROL, "external-auth", text, auth.hop.source))
-            return
-        settings: Json = {"allowedHeaders": list(auth.headers)} if auth.headers else {}
-        if auth.path:
-            settings["path"] = auth.path
-        if auth.response_headers:
-            settings["allowedResponseHeaders"] = list(auth.response_headers)
-        external: Json = {"protocol": "GRPC" if auth.grpc else "HTTP", "backendRef": self._reference(auth.hop, port, rule)}
-        external["grpc" if auth.grpc else "http"] = settings
-        if auth.body_bytes:
-            external["forwardBody"] = {"maxSize": auth.body_bytes}
-        yield {"type": "ExternalAuth", "externalAuth": external}
+            self.notes.append(Note(Category.ACCESS_CONTROL, "external-auth", text, rule.auth.hop.source))
+        else:
+            external = _external_auth(rule.auth, self._reference(rule.auth.hop, port, rule))
+            yield {"type": "ExternalAuth", "externalAuth": external}
+
+
+def _external_auth(auth: Auth, reference: Json) -> Json:
+    settings: Json = {"allowedHeaders": list(auth.headers)} if auth.headers else {}
+    if auth.path:
+        settings["path"] = auth.path
+    if auth.response_headers:
+        settings["allowedResponseHeaders"] = list(auth.response_headers)
+    protocol = "GRPC" if auth.grpc else "HTTP"
+    external: Json = {"protocol": protocol, "backendRef": reference, protocol.lower(): settings}
+    return {**external, "forwardBody": {"maxSize": auth.body_bytes}} if auth.body_bytes else external
 
 
 def _filter(value: Any) -> Json:
@@ -214,9 +264,9 @@ def _filter(value: Any) -> Json:
     return written
 
 
-def _packed(rules: Sequence[tuple[Rule, Json]], most: int) -> Iterator[list[tuple[Rule, Json]]]:
+def _packed(rules: Sequence[tuple[ImportedRule, Json]], most: int) -> Iterator[list[tuple[ImportedRule, Json]]]:
     """Yields the rules of one route after another, as many as it may have, with all of their matches."""
-    chunk: list[tuple[Rule, Json]] = []
+    chunk: list[tuple[ImportedRule, Json]] = []
     matches = 0
     for rule, written in rules:
         count = max(1, len(written.get("matches", ())))
@@ -250,7 +300,7 @@ def _references(listeners: Sequence[ListenerKey], hostnames: Sequence[str], pare
 # --- matches ---------------------------------------------------------------------------------------------------------
 
 
-def _match(kind: RouteKind, match: Match, rule: Rule, notes: list[Note]) -> Json | None:
+def _match(kind: RouteKind, match: ImportedMatch, rule: ImportedRule, notes: list[Note]) -> Json | None:
     if kind is RouteKind.GRPC:
         return _grpc_match(match)
     written: Json = {}
@@ -265,7 +315,7 @@ def _match(kind: RouteKind, match: Match, rule: Rule, notes: list[Note]) -> Json
     return written
 
 
-def _path(path: PathMatch, rule: Rule, notes: list[Note]) -> Json:
+def _path(path: PathMatch, rule: ImportedRule, notes: list[Note]) -> Json:
     match path.kind:
         case PathKind.EXACT:
             return {"type": "Exact", "value": path.value}
@@ -282,11 +332,11 @@ def _path(path: PathMatch, rule: Rule, notes: list[Note]) -> Json:
     return {"type": "PathPrefix", "value": path.value}
 
 
-def _value(match: ValueMatch) -> Json:
+def _value(match: ImportedValueMatch) -> Json:
     return {"type": "RegularExpression" if match.regex else "Exact", "name": match.name, "value": match.value}
 
 
-def _grpc_match(match: Match) -> Json | None:
+def _grpc_match(match: ImportedMatch) -> Json | None:
     """Returns a match as a GRPCRoute has it; None if it cannot."""
     if match.query or match.method:
         return None
@@ -301,12 +351,8 @@ def _grpc_match(match: Match) -> Json | None:
     return {"method": {"type": "Exact", **method}, **written}
 
 
-def _patterns(rule: Rule) -> Iterator[str]:
+def _patterns(rule: ImportedRule) -> Iterator[str]:
     for match in rule.matches:
         if match.path and match.path.kind is PathKind.REGEX:
             yield match.path.value
         yield from (each.value for each in (*match.headers, *match.query) if each.regex)
-
-
-def hop_ports(legs: Sequence[Leg]) -> dict[int, BackendPort]:
-    return {id(leg.hop): leg.port for leg in legs if leg.port is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,11 +12,11 @@ from lasthop.base.api.documents import Json
 from lasthop_import.decisions import Decisions
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.legs import Leg, groups
-from lasthop_import.model import Hop, Imported, Rule, ServiceBackend
+from lasthop_import.model import Imported, ImportedHop, ImportedRule, ServiceBackend
 from lasthop_import.names import shortened
 from lasthop_import.notes import Category, Note
-from lasthop_import.settings import Settings
+from lasthop_import.rule_hops import RuleHop, groups
+from lasthop_import.settings import ImportSettings
 from lasthop_import.writer.backends import service_of
 from lasthop_import.writer.conflicts import policed, settled
 
@@ -29,23 +29,23 @@ class Split(NamedTuple):
 
 
 def split_conflicts(
-    inputs: Inputs, imported: Imported, legs: Sequence[Leg], decisions: Decisions, settings: Settings
+    inputs: Inputs, imported: Imported, rule_hops: Sequence[RuleHop], decisions: Decisions, settings: ImportSettings
 ) -> Split:
     """Returns the rules with the backends that conflicts are split to, where somebody has decided so."""
     renamed: dict[int, str] = {}
     documents: list[Document] = []
     notes: list[Note] = []
-    for (kind, namespace, name, _), found in groups(legs).items():
+    for (kind, namespace, name, _), found in groups(rule_hops).items():
         wanted = policed(found)
         if kind != "Service" or not wanted or not (conflict := settled(wanted)).conflict:
             continue
-        decision = decisions.by_port.get(str(conflict.leg.port))
+        decision = decisions.by_port.get(str(conflict.rule_hop.port))
         if not (decision.split if decision else settings.split_conflicts):
             continue
         service = inputs.find("Service", namespace, name)
         if service is None:
             text = f"Service {namespace}/{name} is not in the input, so no second one can be written"
-            notes.append(Note(Category.TODO, "cannot-split", text, conflict.leg.hop.source, remedy="Add it to the input."))
+            notes.append(Note(Category.TODO, "cannot-split", text, conflict.rule_hop.source, remedy="Add it to the input."))
             continue
         for alias, hops in _aliases(name, wanted, conflict.tls.meaning):
             documents += _copies(inputs, service, alias)
@@ -54,21 +54,21 @@ def split_conflicts(
     return Split(msgspec.structs.replace(imported, rules=rules), tuple(documents), tuple(notes))
 
 
-def _aliases(name: str, wanted: Sequence[tuple[Leg, object]], first: object) -> Iterator[tuple[str, list[Hop]]]:
+def _aliases(name: str, wanted: Sequence[tuple[RuleHop, object]], first: object) -> Iterator[tuple[str, list[ImportedHop]]]:
     """Yields a name, after the first route, for each way but the first."""
-    ways: dict[object, list[Leg]] = {}
-    for leg, _ in wanted:
-        assert leg.tls is not None
-        if leg.tls.meaning != first:
-            ways.setdefault(leg.tls.meaning, []).append(leg)
+    ways: dict[object, list[RuleHop]] = {}
+    for rule_hop, _ in wanted:
+        assert rule_hop.tls is not None
+        if rule_hop.tls.meaning != first:
+            ways.setdefault(rule_hop.tls.meaning, []).append(rule_hop)
     taken: set[str] = set()
-    for legs in ways.values():
-        route = legs[0].rule.route if legs[0].rule else "other"
+    for rule_hops in ways.values():
+        route = rule_hops[0].rule.route if rule_hops[0].rule else "other"
         alias = shortened(f"{name}-{route}")
         while alias in taken:
             alias = shortened(f"{alias}-2")
         taken.add(alias)
-        yield alias, [leg.hop for leg in legs]
+        yield alias, [rule_hop.hop for rule_hop in rule_hops]
 
 
 def _copies(inputs: Inputs, service: Document, alias: str) -> Iterator[Document]:
@@ -76,29 +76,31 @@ def _copies(inputs: Inputs, service: Document, alias: str) -> Iterator[Document]
     kept = {key: spec[key] for key in ("selector", "ports", "type", "externalName") if key in spec}
     if kept.get("type") not in (None, "ExternalName"):
         kept["type"] = "ClusterIP"
-    for port in kept.get("ports") or ():
-        if isinstance(port, dict) and "nodePort" in port:
-            kept["ports"] = [{k: v for k, v in each.items() if k != "nodePort"} for each in kept["ports"]]
-            break
+    if isinstance(kept.get("ports"), list):
+        kept["ports"] = [_without_node_port(each) for each in kept["ports"]]
     metadata = {"name": alias, "namespace": service.namespace}
     yield _document({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": kept}, service)
     if spec.get("selector"):
         return  # Kubernetes writes its EndpointSlices
-    for each in inputs.documents:
-        if each.kind == "EndpointSlice" and each.namespace == service.namespace and service_of(each) == service.bare_name:
-            value = copy.deepcopy(each.value)
+    slices = (each for each in inputs.documents if each.kind == "EndpointSlice" and each.namespace == service.namespace)
+    for each in slices:
+        if service_of(each) == service.bare_name:
             own = {"kubernetes.io/service-name": alias}
             name = shortened(f"{each.bare_name}-{alias}")
-            value["metadata"] = {"name": name, "namespace": each.namespace, "labels": own}
-            yield _document(value, each)
+            renamed = {"name": name, "namespace": each.namespace, "labels": own}
+            yield _document({**copy.deepcopy(each.value), "metadata": renamed}, each)
+
+
+def _without_node_port(port: Any) -> Any:
+    return {key: value for key, value in port.items() if key != "nodePort"} if isinstance(port, dict) else port
 
 
 def _document(value: Json, origin: Document) -> Document:
     return Document(value, origin.text, origin.span, origin.base)
 
 
-def _renamed(rule: Rule, renamed: dict[int, str]) -> Rule:
-    def hop(each: Hop) -> Hop:
+def _renamed(rule: ImportedRule, renamed: dict[int, str]) -> ImportedRule:
+    def hop(each: ImportedHop) -> ImportedHop:
         alias = renamed.get(id(each))
         if alias is None or not isinstance(each.backend, ServiceBackend):
             return each

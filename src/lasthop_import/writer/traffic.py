@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lasthop_import.legs import Leg
-from lasthop_import.model import RetryBudget, RouteKind
-from lasthop_import.notes import Category, Note, Severity
+from lasthop_import.model import ImportedRetryBudget, RouteKind
+from lasthop_import.notes import Category, Note, NoteSeverity
+from lasthop_import.rule_hops import RuleHop
 from lasthop_import.writer.backends import XAPI
-from lasthop_import.writer.objects import File, ObjectWriter
+from lasthop_import.writer.objects import OutputFile
+from lasthop_import.writer.stage import StageOutput, WriterContext
 
 GROUPS = {"Service": "", "XBackend": XAPI.partition("/")[0]}
 HTTP = (RouteKind.HTTP, RouteKind.GRPC)
 
 
-def write_budgets(objects: ObjectWriter, legs: Iterable[Leg], *, experimental: bool) -> list[Note]:
-    """Writes the strictest budget of each backend; returns what there is to say about them."""
-    found: dict[tuple[str, str, str], dict[RetryBudget, list[Leg]]] = {}
-    for leg in legs:
-        if leg.hop.budget is not None and leg.port is not None and leg.rule is not None and leg.rule.kind in HTTP:
-            backend = (leg.port.kind, leg.port.namespace, leg.port.name)
-            found.setdefault(backend, {}).setdefault(leg.hop.budget, []).append(leg)
+def write_budgets(context: WriterContext, rule_hops: Iterable[RuleHop]) -> StageOutput:
+    """Writes the strictest budget of each backend."""
+    objects = context.objects()
     notes: list[Note] = []
-    for (kind, namespace, name), budgets in sorted(found.items()):
-        sources = [leg.hop.source for each in budgets.values() for leg in each]
-        if not experimental:
+    for (kind, namespace, name), budgets in sorted(_by_backend(rule_hops).items()):
+        sources = [rule_hop.source for each in budgets.values() for rule_hop in each]
+        if not context.settings.experimental:
             text = "a retry budget needs an XBackendTrafficPolicy, which the standard channel does not have"
             notes.append(Note(Category.CANNOT, "retry-budget", text, sources[0]))
             continue
@@ -36,10 +33,22 @@ def write_budgets(objects: ObjectWriter, legs: Iterable[Leg], *, experimental: b
         metadata = {"name": objects.free_name("XBackendTrafficPolicy", namespace, name), "namespace": namespace}
         spec = {"targetRefs": [{"group": GROUPS[kind], "kind": kind, "name": name}], "retryConstraint": constraint}
         document = {"apiVersion": XAPI, "kind": "XBackendTrafficPolicy", "metadata": metadata, "spec": spec}
-        target = objects.add(File.BACKENDS, document, sources).name
+        target = objects.add(OutputFile.BACKENDS, document, sources).name
         text = "the budget counts the requests of the last 10 s; the old gateway counted those under way"
-        notes.append(Note(Category.CHANGED, "retry-budget", text, sources[0], target=target, severity=Severity.INFO))
+        notes.append(Note(Category.CHANGED, "retry-budget", text, sources[0], target=target, severity=NoteSeverity.INFO))
         if len(budgets) > 1:
             text = f"ports or routes of {namespace}/{name} had different retry budgets; the strictest holds for all of them"
-            notes.append(Note(Category.TIGHTENED, "retry-budget", text, sources[0], target=target, severity=Severity.WARNING))
-    return notes
+            notes.append(
+                Note(Category.TIGHTENED, "retry-budget", text, sources[0], target=target, severity=NoteSeverity.WARNING)
+            )
+    return StageOutput(objects=tuple(objects.objects), notes=tuple(notes))
+
+
+def _by_backend(rule_hops: Iterable[RuleHop]) -> dict[tuple[str, str, str], dict[ImportedRetryBudget, list[RuleHop]]]:
+    """Returns the hops with a budget, by kind, namespace and name of the backend."""
+    found: dict[tuple[str, str, str], dict[ImportedRetryBudget, list[RuleHop]]] = {}
+    for each in rule_hops:
+        budget, port, rule = each.hop.budget, each.port, each.rule
+        if budget is not None and port is not None and rule is not None and rule.kind in HTTP:
+            found.setdefault((port.kind, port.namespace, port.name), {}).setdefault(budget, []).append(each)
+    return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from lasthop.base.api.core import CA_KEY, CRL_KEY
@@ -11,21 +12,22 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.times import rfc3339
 from lasthop.base.pki import parse
 from lasthop.base.pki.parse import Certificate, Unreadable
-from lasthop_import.decisions import CA, Decisions
-from lasthop_import.inputs import Inputs
+from lasthop_import.decisions import CA
 from lasthop_import.model import FileTrust, InlineTrust, MissingTrust, ServiceCA, SystemTrust, Trust, TrustRef
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings
-from lasthop_import.writer.objects import File, ObjectWriter
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.writer.objects import ObjectWriter, OutputFile
 from lasthop_import.writer.revocation import Current, Lists, current, found_lists
+from lasthop_import.writer.stage import WriterContext
 
 SERVICE_CA: Final = TrustRef("ConfigMap", "", "openshift-service-ca.crt", "service-ca.crt")
 SYSTEM_REF: Final = {"group": "lasthop.dev", "kind": "WellKnownCACertificates", "name": "System"}
 GROUPS: Final = {"ConfigMap": "", "Secret": "", "ClusterTrustBundle": "certificates.k8s.io"}
+CopiedCAs = Mapping[tuple[str, bytes, bytes], str]
+"""Names of the ConfigMaps that are written, by namespace, certificates and revocation lists."""
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
 
 
-class Anchors(NamedTuple):
+class PolicyAnchors(NamedTuple):
     """What a policy refers to; exactly one of `refs`, `system`, `leaves` and `problem` says something."""
 
     refs: tuple[Json, ...] = ()
@@ -37,7 +39,7 @@ class Anchors(NamedTuple):
     reason: str = "ca-missing"
 
 
-class Content(NamedTuple):
+class CAContent(NamedTuple):
     """CA certificates as they were found."""
 
     pem: bytes
@@ -52,12 +54,13 @@ class Content(NamedTuple):
 class TrustWriter:
     """Writes ConfigMaps with CA certificates and their revocation lists, each once in a namespace."""
 
-    def __init__(self, inputs: Inputs, settings: Settings, decisions: Decisions, objects: ObjectWriter) -> None:
-        self._inputs = inputs
-        self._settings = settings
-        self._decisions = decisions
+    def __init__(self, context: WriterContext, objects: ObjectWriter, copied: CopiedCAs = MappingProxyType({})) -> None:
+        """`copied`: what an earlier stage has written."""
+        self._inputs = context.inputs
+        self._settings = context.settings
+        self._decisions = context.decisions
         self._objects = objects
-        self._written: dict[tuple[str, bytes, bytes], str] = {}
+        self.copied: dict[tuple[str, bytes, bytes], str] = {**copied}
         self.notes: list[Note] = []
 
     def anchors(
@@ -65,15 +68,15 @@ class TrustWriter:
         trust: Sequence[Trust],
         namespace: str,
         service: str,
-        source: Source,
+        source: SourceRef,
         revocation: Sequence[TrustRef | FileTrust] = (),
-    ) -> Anchors:
+    ) -> PolicyAnchors:
         """Returns what a policy in this namespace can refer to instead of `trust`, with the revocation lists beside it."""
         if not trust:
-            return Anchors(problem="no CA is known")
+            return PolicyAnchors(problem="no CA is known")
         if any(isinstance(each, SystemTrust) for each in trust):
             text = "certificates were looked up in a revocation list, which the system's store cannot have beside it"
-            return Anchors(problem=text, reason="crl-not-possible") if revocation else Anchors(system=True)
+            return PolicyAnchors(problem=text, reason="crl-not-possible") if revocation else PolicyAnchors(system=True)
         if revocation:
             return self._revocable(trust, revocation, namespace, service, source)
         refs: list[Json] = []
@@ -85,12 +88,12 @@ class TrustWriter:
             refs += [ref for ref in found.refs if ref not in refs]
             leaves += found.leaves
         if refs and leaves:
-            return Anchors(
+            return PolicyAnchors(
                 problem="CAs and single certificates are mixed, of which no policy can be made", reason="mixed-trust"
             )
         if len(refs) > 8:
-            return Anchors(problem=f"{len(refs)} CA references are more than the 8 of a policy", reason="too-many-cas")
-        return Anchors(tuple(refs), leaves=tuple(leaves))
+            return PolicyAnchors(problem=f"{len(refs)} CA references are more than the 8 of a policy", reason="too-many-cas")
+        return PolicyAnchors(tuple(refs), leaves=tuple(leaves))
 
     def _revocable(
         self,
@@ -98,64 +101,62 @@ class TrustWriter:
         revocation: Sequence[TrustRef | FileTrust],
         namespace: str,
         service: str,
-        source: Source,
-    ) -> Anchors:
+        source: SourceRef,
+    ) -> PolicyAnchors:
         """Returns a reference to the CAs with the lists beside them: to the source's own object, if it has both, or a copy."""
         lists = found_lists(self._inputs, self._settings, revocation)
         if lists.problem:
-            return Anchors(problem=lists.problem, reason="crl-missing")
-        contents: list[Content] = []
-        for each in trust:
-            found = self._content(each, namespace, service)
-            if isinstance(found, Anchors):
-                text = f"{each} is not in the input, so that the revocation list cannot be put beside it"
-                return found if found.problem else Anchors(problem=text)
-            contents.append(found)
+            return PolicyAnchors(problem=lists.problem, reason="crl-missing")
+        contents = self._contents(trust, namespace, service)
+        if isinstance(contents, PolicyAnchors):
+            return contents
         if any(_leaves(each.certificates) for each in contents):
             text = "a single certificate is trusted as a CA beside a revocation list, of which no policy can be made"
-            return Anchors(problem=text, reason="mixed-trust")
+            return PolicyAnchors(problem=text, reason="mixed-trust")
         cas = b"".join(certificate.pem.strip() + b"\n" for each in contents for certificate in each.certificates)
         now = current(lists, cas, self._settings.now)
         if now.problem:
-            return Anchors(problem=now.problem, reason="crl-unusable")
-        usable = contents[0].usable
-        if (
-            usable
-            and len(trust) == 1
-            and tuple(revocation) == tuple(beside(each) for each in trust if isinstance(each, TrustRef))
-        ):
-            return Anchors((usable,))
-        joined = contents[0]._replace(
-            pem=b"".join(each.pem for each in contents),
-            certificates=tuple(dict.fromkeys(one for each in contents for one in each.certificates)),
-            origin=" and ".join([*dict.fromkeys(each.origin for each in contents), lists.origin]),
-        )
-        return self._copied(joined, namespace, source, now)
+            return PolicyAnchors(problem=now.problem, reason="crl-unusable")
+        usable, only = contents[0].usable, trust[0]
+        if usable and len(trust) == 1 and isinstance(only, TrustRef) and tuple(revocation) == (beside(only),):
+            return PolicyAnchors((usable,))
+        return self._copied(_joined(contents, lists.origin), namespace, source, now)
 
-    def decided(self, ca: CA, namespace: str, service: str, source: Source) -> Anchors:
+    def _contents(self, trust: Sequence[Trust], namespace: str, service: str) -> list[CAContent] | PolicyAnchors:
+        """Returns the certificates of all CAs, or why one of them cannot be had."""
+        contents: list[CAContent] = []
+        for each in trust:
+            found = self._content(each, namespace, service)
+            if isinstance(found, PolicyAnchors):
+                text = f"{each} is not in the input, so that the revocation list cannot be put beside it"
+                return found if found.problem else PolicyAnchors(problem=text)
+            contents.append(found)
+        return contents
+
+    def decided(self, ca: CA, namespace: str, service: str, source: SourceRef) -> PolicyAnchors:
         """Returns what a decision chooses. What it names by reference need not be in the input."""
         match ca.kind:
             case "system":
-                return Anchors(system=True)
+                return PolicyAnchors(system=True)
             case "serviceCA":
                 return self.anchors((ServiceCA(),), namespace, service, source)
             case "file":
                 content = self._decisions.files.get(ca.name, b"").decode(errors="replace")
                 return self.anchors((InlineTrust(content, f"the file {ca.name}"),), namespace, service, source)
             case kind:
-                return Anchors((_ref(kind, ca.name),))
+                return PolicyAnchors((_ref(kind, ca.name),))
 
-    def _anchor(self, trust: Trust, namespace: str, service: str, source: Source) -> Anchors:
+    def _anchor(self, trust: Trust, namespace: str, service: str, source: SourceRef) -> PolicyAnchors:
         found = self._content(trust, namespace, service)
-        if isinstance(found, Anchors):
+        if isinstance(found, PolicyAnchors):
             return found
         if leaves := _leaves(found.certificates):
-            return Anchors(leaves=leaves)
+            return PolicyAnchors(leaves=leaves)
         if found.usable and isinstance(trust, TrustRef) and self._unlisted(trust, found, source):
-            return Anchors((found.usable,))
+            return PolicyAnchors((found.usable,))
         return self._copied(found, namespace, source)
 
-    def _content(self, trust: Trust, namespace: str, service: str) -> Content | Anchors:
+    def _content(self, trust: Trust, namespace: str, service: str) -> CAContent | PolicyAnchors:
         """Returns the certificates, or what there is to refer to without having seen them."""
         match trust:
             case TrustRef():
@@ -165,52 +166,54 @@ class TrustWriter:
             case FileTrust(path):
                 content = self._settings.ca_files.get(path)
                 if content is None:
-                    return Anchors(problem=f"the CA is in the file {path} of the old proxy; give it with --ca {path}=FILE")
+                    return PolicyAnchors(
+                        problem=f"the CA is in the file {path} of the old proxy; give it with --ca {path}=FILE"
+                    )
                 return self._inline(content, f"the file {path} of the old proxy", service)
             case ServiceCA():
                 return self._service_ca(namespace)
             case MissingTrust(what):
-                return Anchors(problem=what)
+                return PolicyAnchors(problem=what)
             case SystemTrust():
-                return Anchors(system=True)
+                return PolicyAnchors(system=True)
 
-    def _referenced(self, trust: TrustRef, namespace: str, service: str) -> Content | Anchors:
+    def _referenced(self, trust: TrustRef, namespace: str, service: str) -> CAContent | PolicyAnchors:
         usable = trust.kind == "ClusterTrustBundle" or (trust.namespace == namespace and trust.key == CA_KEY)
         data = None if trust.kind == "ClusterTrustBundle" else self._inputs.data(trust.kind, trust.namespace, trust.name)
         if data is None:
             absent = self._inputs.absence(trust.kind, trust.namespace, trust.name)
             if usable:  # it fails closed while it does not exist
-                return Anchors((_ref(trust.kind, trust.name),))
+                return PolicyAnchors((_ref(trust.kind, trust.name),))
             where = f"in namespace {trust.namespace}" if trust.namespace != namespace else f"under the key {trust.key}"
-            return Anchors(problem=f"the CA is in {trust} {where}, from where it must be copied, and {absent}")
+            return PolicyAnchors(problem=f"the CA is in {trust} {where}, from where it must be copied, and {absent}")
         content = data.get(trust.key)
         if content is None:
-            return Anchors(problem=f"{trust} has no key {trust.key}")
+            return PolicyAnchors(problem=f"{trust} has no key {trust.key}")
         found = parse.certificates(content)
         if isinstance(found, Unreadable):
-            return Anchors(problem=f"{trust.key} of {trust} {found.message}")
+            return PolicyAnchors(problem=f"{trust.key} of {trust} {found.message}")
         if expired := self._expired(found, str(trust)):
             return expired
         reference = _ref(trust.kind, trust.name) if usable else None
-        return Content(content, found, f"{trust}, key {trust.key}", f"{service}-ca", reference)
+        return CAContent(content, found, f"{trust}, key {trust.key}", f"{service}-ca", reference)
 
-    def _inline(self, pem: bytes, origin: str, service: str) -> Content | Anchors:
+    def _inline(self, pem: bytes, origin: str, service: str) -> CAContent | PolicyAnchors:
         found = parse.certificates(pem)
         if isinstance(found, Unreadable):
-            return Anchors(problem=f"the CA in {origin} {found.message}")
-        return self._expired(found, origin) or Content(pem, found, origin, f"{service}-ca")
+            return PolicyAnchors(problem=f"the CA in {origin} {found.message}")
+        return self._expired(found, origin) or CAContent(pem, found, origin, f"{service}-ca")
 
-    def _service_ca(self, namespace: str) -> Content | Anchors:
+    def _service_ca(self, namespace: str) -> CAContent | PolicyAnchors:
         data = self._inputs.data("ConfigMap", namespace, SERVICE_CA.name) or {}
         content = data.get(SERVICE_CA.key, b"")
         found = parse.certificates(content)
         if isinstance(found, Unreadable):
             text = f"the service CA is in ConfigMap {namespace}/{SERVICE_CA.name}, key {SERVICE_CA.key}, and that "
             absent = self._inputs.absence("ConfigMap", namespace, SERVICE_CA.name)
-            return Anchors(problem=text + (found.message if data else absent))
-        return Content(content, found, f"ConfigMap {namespace}/{SERVICE_CA.name}", "service-ca")
+            return PolicyAnchors(problem=text + (found.message if data else absent))
+        return CAContent(content, found, f"ConfigMap {namespace}/{SERVICE_CA.name}", "service-ca")
 
-    def _unlisted(self, trust: TrustRef, found: Content, source: Source) -> bool:
+    def _unlisted(self, trust: TrustRef, found: CAContent, source: SourceRef) -> bool:
         """Returns whether a policy may refer to an object as it is: a revocation list there that the old gateway did not
         look at is enforced from now on, so it must be current."""
         crl = (self._inputs.data(trust.kind, trust.namespace, trust.name) or {}).get(CRL_KEY)
@@ -225,18 +228,18 @@ class TrustWriter:
         self.notes.append(Note(Category.TIGHTENED, "crl-now-enforced", text, source))
         return True
 
-    def _copied(self, found: Content, namespace: str, source: Source, lists: Current | None = None) -> Anchors:
+    def _copied(self, found: CAContent, namespace: str, source: SourceRef, lists: Current | None = None) -> PolicyAnchors:
         """Writes the certificates, their revocation lists, and nothing else that the text may hold, as a ConfigMap."""
         pem = b"".join(each.pem.strip() + b"\n" for each in found.certificates)
         crl = lists.pem if lists else b""
-        known = self._written.get((namespace, pem, crl))
+        known = self.copied.get((namespace, pem, crl))
         if known is None:
             others = sorted({kind.decode() for kind in _BLOCK.findall(found.pem)} - {"CERTIFICATE", "TRUSTED CERTIFICATE"})
             if others:
                 text = f"{found.origin} also holds {', '.join(others)}, which is left out"
                 self.notes.append(Note(Category.CHANGED, "not-a-certificate", text, source))
             known = self._objects.free_name("ConfigMap", namespace, found.name)
-            self._written[namespace, pem, crl] = known
+            self.copied[namespace, pem, crl] = known
             document = {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
@@ -244,11 +247,11 @@ class TrustWriter:
                 "data": {CA_KEY: pem.decode(), **({CRL_KEY: crl.decode()} if crl else {})},
             }
             comment = (f"Copied from {found.origin}: it does not follow when that is renewed.",)
-            self._objects.add(File.TRUST, document, (source,), comment)
+            self._objects.add(OutputFile.TRUST, document, (source,), comment)
             self._note_copy(found.origin, f"ConfigMap {namespace}/{known}", lists, source)
-        return Anchors((_ref("ConfigMap", known),))
+        return PolicyAnchors((_ref("ConfigMap", known),))
 
-    def _note_copy(self, origin: str, target: str, lists: Current | None, source: Source) -> None:
+    def _note_copy(self, origin: str, target: str, lists: Current | None, source: SourceRef) -> None:
         text = f"{origin} is copied, and does not follow when that is renewed"
         if lists:
             text = f"{origin} are copied, and do not follow when these are renewed"
@@ -257,15 +260,23 @@ class TrustWriter:
         if lists and lists.due:
             text = f"the copied revocation list is out of date from {lists.due} on, and all that it is for is refused then"
             remedy = f"Have what renews the CA's list write it to {target}, key {CRL_KEY}."
-            note = Note(Category.CHANGED, "crl-copied", text, source, "", remedy, target, Severity.HIGH)
+            note = Note(Category.CHANGED, "crl-copied", text, source, "", remedy, target, NoteSeverity.HIGH)
             self.notes.append(note)
 
-    def _expired(self, found: Sequence[Certificate], origin: str) -> Anchors | None:
+    def _expired(self, found: Sequence[Certificate], origin: str) -> PolicyAnchors | None:
         """Returns the problem if no certificate is valid any more."""
         last = max(each.not_after for each in found)
         if last >= self._settings.now:
             return None
-        return Anchors(problem=f"{origin} has expired on {rfc3339(last)[:10]}", reason="expired-ca")
+        return PolicyAnchors(problem=f"{origin} has expired on {rfc3339(last)[:10]}", reason="expired-ca")
+
+
+def _joined(contents: Sequence[CAContent], lists: str) -> CAContent:
+    return contents[0]._replace(
+        pem=b"".join(each.pem for each in contents),
+        certificates=tuple(dict.fromkeys(one for each in contents for one in each.certificates)),
+        origin=" and ".join([*dict.fromkeys(each.origin for each in contents), lists]),
+    )
 
 
 def beside(ca: TrustRef) -> TrustRef:

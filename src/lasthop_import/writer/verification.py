@@ -17,10 +17,10 @@ from lasthop.base.api.addresses import is_ip
 from lasthop.base.api.names import is_dns_subdomain
 from lasthop.base.pki.parse import Certificate
 from lasthop_import.decisions import Decision, Question
-from lasthop_import.legs import BackendPort
 from lasthop_import.levels import Level, NewLevel
 from lasthop_import.model import HopTLS, InlineTrust, Name, NameKind, ServiceCA, SystemTrust, TrustRef
-from lasthop_import.writer.trust import Anchors
+from lasthop_import.rule_hops import HopPort
+from lasthop_import.writer.trust import PolicyAnchors
 
 MAX_NAMES = 5
 """`subjectAltNames` of a BackendTLSPolicy."""
@@ -43,7 +43,7 @@ NO_ANCHORS = ("ca-missing", "crl-missing", "crl-unusable", "crl-not-possible")
 class Verification(NamedTuple):
     new: NewLevel
     hostname: str
-    anchors: Anchors = Anchors()
+    anchors: PolicyAnchors = PolicyAnchors()
     names: tuple[Name, ...] = ()
     """Empty: the hostname."""
     pinned: tuple[Certificate, ...] = ()
@@ -60,11 +60,11 @@ class Verification(NamedTuple):
         return self.new is NewLevel.TODO
 
 
-def todo(port: BackendPort, tls: HopTLS, reason: str, text: str) -> Verification:
+def todo(port: HopPort, tls: HopTLS, reason: str, text: str) -> Verification:
     return Verification(NewLevel.TODO, guessed_hostname(port, tls), reason=reason, text=text)
 
 
-def guessed_hostname(port: BackendPort, tls: HopTLS) -> str:
+def guessed_hostname(port: HopPort, tls: HopTLS) -> str:
     """Returns the name that the certificate most likely has: what is known, or the Service's own."""
     known = [tls.sni, *(name.value for name in tls.names if name.kind is NameKind.DNS)]
     own = f"{port.name}.{port.namespace}.svc"
@@ -75,7 +75,7 @@ def is_hostname(text: str) -> bool:
     return is_dns_subdomain(text) and not is_ip(text)
 
 
-def as_before(port: BackendPort, tls: HopTLS, anchors: Anchors) -> Verification:
+def as_before(port: HopPort, tls: HopTLS, anchors: PolicyAnchors) -> Verification:
     """Returns what the old gateway checked, where a policy can say it."""
     if tls.level not in (Level.NAME, Level.URI, Level.HOST_NAME, Level.CHAIN):
         return todo(port, tls, REASONS[tls.level], tls.why)
@@ -98,7 +98,7 @@ def as_before(port: BackendPort, tls: HopTLS, anchors: Anchors) -> Verification:
     return verified(hostname, names, anchors)
 
 
-def verified(hostname: str, names: tuple[Name, ...], anchors: Anchors) -> Verification:
+def verified(hostname: str, names: tuple[Name, ...], anchors: PolicyAnchors) -> Verification:
     """Returns that chain, dates and one of the names are checked; or, of a single certificate, that it is this one."""
     written = () if names == (Name(hostname),) else names
     if anchors.leaves:
@@ -108,7 +108,7 @@ def verified(hostname: str, names: tuple[Name, ...], anchors: Anchors) -> Verifi
 
 
 def as_decided(
-    port: BackendPort, tls: HopTLS, decision: Decision, anchors: Anchors, pinned: tuple[Certificate, ...]
+    port: HopPort, tls: HopTLS, decision: Decision, anchors: PolicyAnchors, pinned: tuple[Certificate, ...]
 ) -> Verification:
     """Returns what a decision asks for; `anchors` are those that it names, or the source's."""
     hostname = decision.hostname or next((n.value for n in decision.names if is_hostname(n.value)), "")
@@ -126,11 +126,11 @@ def as_decided(
         return todo(port, tls, "name-unknown", "the decision has no hostname, and none is known")
     if len(names) > MAX_NAMES:
         return todo(port, tls, "too-many-names", f"{len(names)} names are more than the {MAX_NAMES} of a policy")
-    found = verified(hostname, names, Anchors(leaves=pinned) if pinned else anchors)
+    found = verified(hostname, names, PolicyAnchors(leaves=pinned) if pinned else anchors)
     return found._replace(new=NewLevel.WAIVED_EXPIRY, waives="Expiry") if decision.waive == "Expiry" else found
 
 
-def _chosen_names(port: BackendPort, tls: HopTLS, decision: Decision) -> tuple[Name, ...]:
+def _chosen_names(port: HopPort, tls: HopTLS, decision: Decision) -> tuple[Name, ...]:
     known = tuple(dict.fromkeys(each for name in tls.names if (each := writable(name))))
     if decision.choice == "any" or tls.level in (Level.NAME, Level.URI):
         return known
@@ -145,7 +145,7 @@ def writable(name: Name) -> Name | None:
     return Name(value) if is_hostname(value.removeprefix("*.")) and "*" not in value.removeprefix("*.") else None
 
 
-def question(port: BackendPort, tls: HopTLS, found: Verification, where: str) -> Question:
+def question(port: HopPort, tls: HopTLS, found: Verification, where: str) -> Question:
     """Returns what to ask about a TODO."""
     hostname = (f"hostname: {found.hostname}",)
     waive = "Names" if tls.level is Level.CHAIN else "All"

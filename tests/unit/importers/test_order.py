@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 
 from lasthop_import.documents import Document, SourceText
-from lasthop_import.model import Match, PathKind, PathMatch, Rule, ValueMatch
-from lasthop_import.notes import Source
+from lasthop_import.model import ImportedMatch, ImportedRule, ImportedValueMatch, PathKind, PathMatch
+from lasthop_import.notes import SourceRef
 from lasthop_import.order import order_notes
 
 DOCUMENT = Document({"apiVersion": "v1", "kind": "Old", "metadata": {"name": "x"}}, SourceText(""))
 
 
-def rule(number: int, match: Match, *hostnames: str) -> Rule:
-    return Rule(Source(DOCUMENT, ("rules", number)), "shop", "x", (), hostnames, matches=(match,))
+def rule(number: int, match: ImportedMatch, *hostnames: str) -> ImportedRule:
+    return ImportedRule(SourceRef(DOCUMENT, ("rules", number)), "shop", "x", (), hostnames, matches=(match,))
 
 
-def prefix(value: str, headers: tuple[ValueMatch, ...] = (), method: str = "") -> Match:
-    return Match(PathMatch(PathKind.STRING, value), headers, method=method)
+def prefix(value: str, headers: tuple[ImportedValueMatch, ...] = (), method: str = "") -> ImportedMatch:
+    return ImportedMatch(PathMatch(PathKind.STRING, value), headers, method=method)
 
 
-EXACT = Match(PathMatch(PathKind.EXACT, "/a/b"))
-HEADER, OTHER = (ValueMatch("x", value) for value in ("1", "2"))
+EXACT = ImportedMatch(PathMatch(PathKind.EXACT, "/a/b"))
+HEADER, OTHER = (ImportedValueMatch("x", value) for value in ("1", "2"))
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,11 @@ HEADER, OTHER = (ValueMatch("x", value) for value in ("1", "2"))
         (prefix("/a"), prefix("/a", headers=(HEADER,)), True),
         (prefix("/a", headers=(HEADER,)), prefix("/a/b", headers=(OTHER,)), False),
         (prefix("/a", method="GET"), prefix("/a/b", method="POST"), False),
-        (prefix("/a"), Match(PathMatch(PathKind.REGEX, "/x.*")), True),
-        (Match(), EXACT, True),
+        (prefix("/a"), ImportedMatch(PathMatch(PathKind.REGEX, "/x.*")), True),
+        (ImportedMatch(), EXACT, True),
     ],
 )
-def test_an_overlapping_rule_that_overtakes_is_noted(first: Match, second: Match, changes: bool) -> None:
+def test_an_overlapping_rule_that_overtakes_is_noted(first: ImportedMatch, second: ImportedMatch, changes: bool) -> None:
     notes = list(order_notes([rule(0, first), rule(1, second)]))
     assert [note.reason for note in notes] == (["order-changed"] if changes else [])
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from lasthop_import.model import ValueMatch
+from lasthop_import import values
+from lasthop_import.model import ImportedValueMatch
 from lasthop_import.values import cors, duration, header_edits, is_host, methods, milliseconds, retried, value_match
 
 
@@ -42,7 +45,7 @@ def test_alternatives_of_methods_are_taken_apart() -> None:
 
 
 def test_a_value_is_escaped_in_the_pattern_that_it_becomes() -> None:
-    assert value_match("x-a", "prefix", "a.b") == ValueMatch("x-a", r"a\.b.*", regex=True)
+    assert value_match("x-a", "prefix", "a.b") == ImportedValueMatch("x-a", r"a\.b.*", regex=True)
     assert value_match("bad name", "exact", "1") is None
     assert value_match("x-a", "exact", "") is None
 
@@ -56,3 +59,33 @@ def test_conditions_for_retries_become_status_codes() -> None:
 def test_hostnames_are_those_of_listeners() -> None:
     assert is_host("*.a.example")
     assert not any(map(is_host, ("*", "a.*", "10.0.0.1", "bad_host", "A.example", "")))
+
+
+@pytest.mark.parametrize(
+    ("text", "port"),
+    [
+        ("80", 80),
+        ("65535", 65535),
+        ("00080", 80),
+        *((text, 0) for text in ("", "0", "000", "65536", "99999999999", "-80", "+80", "8 0", "80x", "\u0668\u0660")),
+    ],
+)
+def test_a_port_is_read_from_digits_only(text: str, port: int) -> None:
+    assert values.port_number(text) == port
+
+
+def test_a_redirect_has_only_parts_that_gateway_api_has() -> None:
+    schemes, hosts = ("", "http", "https", "ftp", "HTTPS"), ("", "a.example", "*.example", "10.0.0.1", "A.example", "a b")
+    codes = (0, 200, 301, 302, 303, 304, 307, 308)
+    for scheme, host, port, code in itertools.product(schemes, hosts, (-1, 0, 1, 65535, 65536), codes):
+        found = values.redirect(scheme, host, None, port, code, usual=301).request_redirect
+        assert found is not None
+        assert found.scheme == (scheme if scheme in ("http", "https") else "")
+        assert found.hostname == (host if host in ("a.example", "*.example") else "")
+        assert found.port == (port if port in (1, 65535) else 0)
+        assert found.status_code == (code if code in (301, 302, 303, 307, 308) else 301)
+
+
+def test_a_rewrite_that_changes_nothing_is_no_filter() -> None:
+    assert values.url_rewrite() == ()
+    assert len(values.url_rewrite("a.example")) == len(values.url_rewrite(path=values.full_path("/x"))) == 1

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from lasthop_import.decisions import Decision, DecisionError, read_decisions
-from lasthop_import.legs import BackendPort
 from lasthop_import.levels import Level, NewLevel
 from lasthop_import.model import HopTLS, Name
-from lasthop_import.writer.trust import Anchors
+from lasthop_import.rule_hops import HopPort
+from lasthop_import.writer.trust import PolicyAnchors
 from lasthop_import.writer.verification import as_before, as_decided
 
-PORT = BackendPort("Service", "shop", "api", 443)
-USABLE = Anchors(system=True)
+PORT = HopPort("Service", "shop", "api", 443)
+USABLE = PolicyAnchors(system=True)
 
 
 def decided(*lines: str) -> Decision:
@@ -41,7 +41,7 @@ def test_a_ca_and_a_pin_exclude_each_other(pin: str) -> None:
 )
 def test_a_decision_whose_ca_cannot_be_used_stays_open(decision: Decision) -> None:
     """Or a policy, or a waiver of names, would have nothing to hold the chain against."""
-    broken = Anchors(problem="the CA cannot be read", reason="ca-missing")
+    broken = PolicyAnchors(problem="the CA cannot be read", reason="ca-missing")
     found = as_decided(PORT, HopTLS(Level.UNVERIFIED, "off"), decision, broken, ())
     assert (found.new, found.reason, found.waives) == (NewLevel.TODO, "ca-missing", "")
     assert "the CA cannot be read" in found.text

@@ -17,20 +17,20 @@ from typing import Final
 from lasthop_import.documents import Document
 from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.model import Imported
-from lasthop_import.settings import Flag, Settings, System
-from lasthop_import.systems.contour.backend_tls import Backends
+from lasthop_import.settings import Flag, ImportSettings, System
+from lasthop_import.systems.contour.backend_tls import ContourBackends
 from lasthop_import.systems.contour.ingresses import IngressReader
 from lasthop_import.systems.contour.kinds import GROUP, KINDS, PREFIXES, Delegations, class_of, read_config
 from lasthop_import.systems.contour.proxies import ProxyReader
 
 
-def read(inputs: Inputs, settings: Settings) -> Imported:
+def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads all HTTPProxies and Ingresses of the class."""
     delegations = Delegations(inputs)
-    backends = Backends(inputs, delegations, read_config(inputs, settings))
+    backends = ContourBackends(inputs, delegations, read_config(inputs, settings))
     proxies = ProxyReader(inputs, settings, delegations, backends)
     proxies.read()
-    ingresses = IngressReader(inputs, settings, delegations, backends)
+    ingresses = IngressReader(inputs, settings, backends)
     ingresses.read()
     return Imported(tuple((*proxies.listeners, *ingresses.listeners)), tuple((*proxies.rules, *ingresses.rules)))
 

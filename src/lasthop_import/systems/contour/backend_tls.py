@@ -11,11 +11,11 @@ import msgspec
 from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Backend, Hop, HopTLS, HostBackend, MissingTrust, Name, ServiceBackend, Trust, TrustRef
+from lasthop_import.model import Backend, HopTLS, HostBackend, ImportedHop, MissingTrust, Name, ServiceBackend, Trust, TrustRef
 from lasthop_import.names import shortened
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
-from lasthop_import.systems.contour.kinds import EXTENSION_SERVICE, Config, Delegations, secret_name
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
+from lasthop_import.systems.contour.kinds import EXTENSION_SERVICE, ContourConfig, Delegations, secret_name
 
 TLS = ("tls", "h2")
 PLAIN = ("", "h2c")
@@ -24,13 +24,13 @@ UNKNOWN = "unknown"
 APP_PROTOCOLS = {"https": "tls", "kubernetes.io/h2c": "h2c"}
 
 
-class Backends:
-    def __init__(self, inputs: Inputs, delegations: Delegations, config: Config) -> None:
+class ContourBackends:
+    def __init__(self, inputs: Inputs, delegations: Delegations, config: ContourConfig) -> None:
         self._inputs = inputs
         self._delegations = delegations
         self._config = config
 
-    def hop(self, reader: Reader, sni: str) -> Hop | None:
+    def hop(self, reader: FieldReader, sni: str) -> ImportedHop | None:
         """Returns the hop of an entry of `services`; `sni`: the Host that requests get, if that is fixed."""
         name, port = reader.text("name"), reader.integer("port") or 0
         spoken = reader.text("protocol") or self.protocol(reader.namespace, name, port)
@@ -40,13 +40,13 @@ class Backends:
         tls = self._tls(reader, spoken, sni)
         return self._made(reader, backend, tls, spoken)
 
-    def _made(self, reader: Reader, backend: Backend, tls: HopTLS | None, spoken: str) -> Hop:
+    def _made(self, reader: FieldReader, backend: Backend, tls: HopTLS | None, spoken: str) -> ImportedHop:
         if isinstance(backend, HostBackend):
             wire = {"h2c": "H2C", "tls": "HTTP11"}.get(spoken, "")
             backend = msgspec.structs.replace(backend, protocol=wire)
             if tls is not None:
                 tls = msgspec.structs.replace(tls, options=msgspec.structs.replace(tls.options, alpn=()))
-        return Hop(reader.source(), backend, tls, h2c=spoken == "h2c")
+        return ImportedHop(reader.source(), backend, tls, h2c=spoken == "h2c")
 
     def backend(self, namespace: str, name: str, port: int | str | None) -> Backend:
         document = self._inputs.find("Service", namespace, name)
@@ -87,7 +87,7 @@ class Backends:
         client, options = self._config.client, self._options(spoken)
         return HopTLS(Level.UNVERIFIED, why, client_certificate=client, shown_to_all=True, options=options)
 
-    def extension(self, reference: Reader, namespace: str) -> Hop | None:
+    def extension(self, reference: FieldReader, namespace: str) -> ImportedHop | None:
         """Returns the hop to an ExtensionService: h2 over TLS, not verified, unless it says otherwise."""
         owner, name = reference.text("namespace") or namespace, reference.text("name")
         reference.ignore("apiVersion")
@@ -114,48 +114,30 @@ class Backends:
 
     # --- levels ------------------------------------------------------------------------------------------------------
 
-    def _tls(self, reader: Reader, spoken: str, sni: str) -> HopTLS | None:
-        validated = "validation" in reader
+    def _tls(self, reader: FieldReader, spoken: str, sni: str) -> HopTLS | None:
         validation = reader.child("validation")
         names = tuple(dict.fromkeys(n for n in (validation.text("subjectName"), *validation.texts("subjectNames")) if n))
+        secret = validation.text("caSecret")
         base = HopTLS(
-            Level.NAME,
-            f"protocol {spoken} with validation",
+            Level.UNVERIFIED,
+            f"protocol {spoken} without validation, which accepts any certificate",
             names=tuple(map(Name, names)),
             sni=sni,
             client_certificate=self._config.client,
             shown_to_all=True,
             options=self._options(spoken),
         )
-        secret = validation.text("caSecret")
-        trust, problem = self._trust(secret, reader) if validated else ((), "")
-        base = msgspec.structs.replace(base, trust=trust)
-        if validated and not names:
-            problem = problem or "validation has no subjectName"
-        if spoken == UNKNOWN and validated and not problem:
-            text = "the Service is not in the input, and decides whether TLS was used at all; it is taken to say so"
-            reader.note(Category.TODO, "protocol-unknown", text, remedy="Add it to the input.", severity=Severity.WARNING)
-            return msgspec.structs.replace(base, why="validation, if the Service asks for TLS")
+        if "validation" in reader:
+            trust, problem = self._trust(secret, reader)
+            problem = problem or ("" if names else "validation has no subjectName")
+            return _validated(reader, spoken, msgspec.structs.replace(base, trust=trust), problem)
         if spoken == UNKNOWN:
             return _unknown()
-        if spoken not in (*TLS, *PLAIN):
-            why = f"protocol {spoken!r} is none of Contour's, so that the route was not served"
-            return HopTLS(Level.BROKEN, why, names=base.names, trust=base.trust)
         if spoken in PLAIN:
-            if not validated:
-                return None
-            why = "validation is not used without the protocol tls or h2: nothing was encrypted"
-            rest = {"believed": Level.NAME, "believed_reason": "validation-without-tls", "was_plaintext": True}
-            return msgspec.structs.replace(base, level=Level.BROKEN, why=why, **rest)
-        if not validated:
-            why = f"protocol {spoken} without validation, which accepts any certificate"
-            return msgspec.structs.replace(base, level=Level.UNVERIFIED, why=why)
-        if problem:
-            why = f"{problem}, so that the HTTPProxy was not served"
-            return msgspec.structs.replace(base, level=Level.BROKEN, why=why)
-        return base
+            return None
+        return base if spoken in TLS else _unserved(spoken, base)
 
-    def _trust(self, text: str, reader: Reader) -> tuple[tuple[Trust, ...], str]:
+    def _trust(self, text: str, reader: FieldReader) -> tuple[tuple[Trust, ...], str]:
         namespace = reader.namespace
         if not text:
             return (MissingTrust("validation has no caSecret"),), "validation has no caSecret"
@@ -166,13 +148,38 @@ class Backends:
             problem = f"no TLSCertificateDelegation lets namespace {namespace} use Secret {secret}"
         elif data is None:
             text = f"Secret {secret} {self._inputs.absence('Secret', *secret)}; it is taken to have a ca.crt"
-            reader.note(Category.TODO, "secret-missing", text, severity=Severity.WARNING)
+            reader.note(Category.TODO, "secret-missing", text, severity=NoteSeverity.WARNING)
         elif "ca.crt" not in data:
             problem = f"Secret {secret} has no ca.crt"
         return (TrustRef("Secret", *secret),), problem
 
     def _options(self, spoken: str) -> TLSOptions:
         return msgspec.structs.replace(self._config.options, alpn=("h2",) if spoken == "h2" else ("http/1.1",))
+
+
+def _validated(reader: FieldReader, spoken: str, base: HopTLS, problem: str) -> HopTLS:
+    """Returns the TLS of a backend with `validation`; `problem`: why Contour does not serve it."""
+    named = msgspec.structs.replace(base, level=Level.NAME, why=f"protocol {spoken} with validation")
+    if spoken == UNKNOWN:
+        if problem:
+            return _unknown()
+        text = "the Service is not in the input, and decides whether TLS was used at all; it is taken to say so"
+        reader.note(Category.TODO, "protocol-unknown", text, remedy="Add it to the input.", severity=NoteSeverity.WARNING)
+        return msgspec.structs.replace(named, why="validation, if the Service asks for TLS")
+    if spoken in PLAIN:
+        why = "validation is not used without the protocol tls or h2: nothing was encrypted"
+        rest = {"believed": Level.NAME, "believed_reason": "validation-without-tls", "was_plaintext": True}
+        return msgspec.structs.replace(base, level=Level.BROKEN, why=why, **rest)
+    if spoken not in TLS:
+        return _unserved(spoken, base)
+    if problem:
+        return msgspec.structs.replace(base, level=Level.BROKEN, why=f"{problem}, so that the HTTPProxy was not served")
+    return named
+
+
+def _unserved(spoken: str, base: HopTLS) -> HopTLS:
+    why = f"protocol {spoken!r} is none of Contour's, so that the route was not served"
+    return HopTLS(Level.BROKEN, why, names=base.names, trust=base.trust)
 
 
 def _unknown() -> HopTLS:

@@ -6,27 +6,27 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from lasthop_import.model import Match, PathKind, PathMatch, ValueMatch
-from lasthop_import.reader import Reader
+from lasthop_import.model import ImportedMatch, ImportedValueMatch, PathKind, PathMatch
+from lasthop_import.reader import FieldReader
 from lasthop_import.values import value_match
 
 _KINDS: Final = ("exact", "prefix", "suffix", "contains", "regex")
 _NEGATIONS: Final = ("notpresent", "notcontains", "notexact", "treatMissingAsEmpty")
 
 
-class Conditions(NamedTuple):
+class RouteConditions(NamedTuple):
     prefix: str = ""
     kind: PathKind = PathKind.STRING
-    headers: tuple[ValueMatch, ...] = ()
-    query: tuple[ValueMatch, ...] = ()
+    headers: tuple[ImportedValueMatch, ...] = ()
+    query: tuple[ImportedValueMatch, ...] = ()
     problems: tuple[str, ...] = ()
 
     @property
-    def match(self) -> Match:
-        return Match(PathMatch(self.kind, self.prefix or "/"), self.headers, self.query)
+    def match(self) -> ImportedMatch:
+        return ImportedMatch(PathMatch(self.kind, self.prefix or "/"), self.headers, self.query)
 
 
-def joined(outer: Conditions, entries: Sequence[Reader]) -> Conditions:
+def joined(outer: RouteConditions, entries: Sequence[FieldReader]) -> RouteConditions:
     """Returns the conditions of an include or route below others: prefixes are put one after the other."""
     prefix, kind = outer.prefix, outer.kind
     headers, query, problems = list(outer.headers), list(outer.query), list(outer.problems)
@@ -45,19 +45,21 @@ def joined(outer: Conditions, entries: Sequence[Reader]) -> Conditions:
                     problems.append(f"a condition of a {key}")
                 else:
                     collected.append(match)
-    return Conditions(prefix, kind, tuple(headers), tuple(query), tuple(problems))
+    return RouteConditions(prefix, kind, tuple(headers), tuple(query), tuple(problems))
 
 
-def _value(reader: Reader) -> ValueMatch | None:
+def _value(reader: FieldReader) -> ImportedValueMatch | None:
     """Returns the match of a header or query parameter; None for negations, which have no equivalent."""
-    name, insensitive = reader.text("name"), reader.boolean("ignoreCase")
-    kind, value = next(((each, reader.text(each)) for each in _KINDS if each in reader), ("", ""))
-    if reader.boolean("present") and not kind:
-        kind = "present"
+    name, insensitive, present = reader.text("name"), reader.boolean("ignoreCase"), reader.boolean("present")
+    written = next((each for each in _KINDS if each in reader), "")
+    kind = written or ("present" if present else "")
+    value = reader.text(written) if written else ""
     negated = any(key in reader for key in _NEGATIONS)
     reader.ignore(*_NEGATIONS, *_KINDS)
     found = value_match(name, kind, value) if kind and not negated else None
-    if found is None or not insensitive or kind == "regex":
-        return found
-    pattern = found.value if found.regex else re.escape(found.value)
-    return ValueMatch(name, f"(?i){pattern}", regex=True)
+    return _without_case(found) if found is not None and insensitive and kind != "regex" else found
+
+
+def _without_case(match: ImportedValueMatch) -> ImportedValueMatch:
+    pattern = match.value if match.regex else re.escape(match.value)
+    return ImportedValueMatch(match.name, f"(?i){pattern}", regex=True)

@@ -3,130 +3,142 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from lasthop.base.api.routes import HTTPRouteRetry, HTTPRouteTimeouts
+from lasthop_import.ingresses import IngressObject, PathOf, read_ingress
 from lasthop_import.inputs import INGRESS, Inputs
-from lasthop_import.model import ForeignCertificate, Hop, Listener, Match, PathKind, PathMatch, Rule, SecretCertificate
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
-from lasthop_import.settings import Settings
-from lasthop_import.systems.contour.backend_tls import Backends
-from lasthop_import.systems.contour.kinds import CLASS_ANNOTATIONS, Delegations, class_of, is_ours
-from lasthop_import.systems.contour.proxies import HTTP, HTTPS, HTTPS_REDIRECT
-from lasthop_import.values import duration, is_host, milliseconds
+from lasthop_import.model import (
+    ForeignCertificate,
+    ImportedHop,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
+    PathKind,
+    PathMatch,
+    SecretCertificate,
+)
+from lasthop_import.notes import Category, Note, SourceRef
+from lasthop_import.reader import FieldReader
+from lasthop_import.settings import ImportSettings
+from lasthop_import.systems.contour.backend_tls import ContourBackends
+from lasthop_import.systems.contour.filters import response_timeout
+from lasthop_import.systems.contour.kinds import CLASS_ANNOTATIONS, class_of, is_ours
+from lasthop_import.systems.contour.proxies import HTTP, HTTPS
+from lasthop_import.values import duration, https_redirect_rule, is_host, is_number
 
 KINDS: Final = {"Exact": PathKind.EXACT, "Prefix": PathKind.SEGMENT}
 _REGEX: Final = re.compile(r"[\^+*\[\]%()$|?{}\\]")
 _PREFIX: Final = "projectcontour.io/"
 
 
+class _Annotated(NamedTuple):
+    """What the annotations of an Ingress say of all its paths."""
+
+    forced: bool
+    """Requests without TLS are redirected, where there is TLS."""
+    plain: bool
+    owner: str
+    """The namespace of its certificates."""
+    timeouts: HTTPRouteTimeouts
+    retry: HTTPRouteRetry | None
+
+
 class IngressReader:
-    def __init__(self, inputs: Inputs, settings: Settings, delegations: Delegations, backends: Backends) -> None:
+    def __init__(self, inputs: Inputs, settings: ImportSettings, backends: ContourBackends) -> None:
         self._inputs = inputs
         self._settings = settings
-        self._delegations = delegations
         self._backends = backends
-        self.listeners: list[Listener] = []
-        self.rules: list[Rule] = []
+        self.listeners: list[ImportedListener] = []
+        self.rules: list[ImportedRule] = []
 
     def read(self) -> None:
         for document in self._inputs.of(INGRESS):
             if is_ours(document, self._settings):
-                self._ingress(self._inputs.open(document))
+                self._ingress(read_ingress(self._inputs, document))
             else:
                 text = f"its class is {class_of(document)}, not contour; see --ingress-class"
                 self._inputs.skip(document, "other-class", text)
 
-    def _ingress(self, reader: Reader) -> None:
-        spec, notes = reader.child("spec"), reader.annotations()
-        spec.ignore("ingressClassName")
-        notes.ignore(*CLASS_ANNOTATIONS)
-        forced = notes.text("ingress.kubernetes.io/force-ssl-redirect") == "true"
-        plain = notes.text("kubernetes.io/ingress.allow-http") != "false"
-        owner = notes.text(f"{_PREFIX}tls-cert-namespace") or reader.namespace
-        notes.ignore(f"{_PREFIX}websocket-routes")
-        for key in ("tls-minimum-protocol-version", "tls-maximum-protocol-version"):
-            notes.cannot(f"{_PREFIX}{key}", "TLS versions for clients cannot be set by host")
-        timeouts, retry = self._times(notes)
-        secrets = {h.lower(): each.text("secretName") for each in spec.children("tls") for h in each.texts("hosts")}
-        paths = [(rule, path) for rule in spec.children("rules") for path in rule.child("http").children("paths")]
-        targets = [(rule.text("host").lower(), path, path.child("backend")) for rule, path in paths]
-        if "defaultBackend" in spec:
-            targets.append(("", spec.child("defaultBackend"), spec.child("defaultBackend")))
-        for rule in spec.children("rules"):
-            rule.ignore("host")
-        for host, path, backend in targets:
-            if host and not is_host(host):
-                path.note(Category.CANNOT, "host", f"{host[:100]} cannot be the hostname of a listener; it is left out")
-                path.ignore(*path.value)
-                continue
-            listeners = [Listener(reader.source(), HTTP, "HTTP", host)] if plain else []
-            secure = []
-            if host in secrets:
-                secure = [Listener(reader.source(), HTTPS, "HTTPS", host, (self._certificate(reader, owner, secrets[host]),))]
-            match = Match(_path(path)) if path is not backend else Match(PathMatch(PathKind.SEGMENT, "/"))
-            hop = self._hop(backend)
-            served = secure if forced and secure else [*listeners, *secure]
-            base = Rule(
-                source=path.source(),
-                namespace=reader.namespace,
-                route=reader.document.bare_name,
-                listeners=tuple(each.key for each in served),
-                hostnames=(host,) if host else (),
-                matches=(match,),
-                hops=(hop,) if hop else (),
-                timeouts=timeouts,
-                retry=retry,
-            )
-            self.listeners += [*listeners, *secure]
-            if served:
-                self.rules.append(base)
-            if forced and secure and listeners:
-                self.rules.append(
-                    Rule(
-                        source=path.source(),
-                        namespace=reader.namespace,
-                        route=f"{reader.document.bare_name}-https-redirect",
-                        listeners=(listeners[0].key,),
-                        hostnames=base.hostnames,
-                        matches=(match,),
-                        filters=(HTTPS_REDIRECT,),
-                    )
-                )
+    def _ingress(self, ingress: IngressObject) -> None:
+        annotated = _annotated(ingress)
+        secrets = {host: name for hosts, name, _ in ingress.tls for host in hosts}
+        paths = list(ingress.paths)
+        if "defaultBackend" in ingress.reader.child("spec"):
+            source = SourceRef(ingress.document, ("spec", "defaultBackend"))
+            paths.append(PathOf("", "/", "Prefix", ingress.default, source))
+        for at in paths:
+            if at.host and not is_host(at.host):
+                text = f"{at.host[:100]} cannot be the hostname of a listener; it is left out"
+                self._inputs.notes.append(Note(Category.CANNOT, "host", text, at.source))
+            else:
+                self._path(ingress, at, annotated, secrets.get(at.host))
 
-    def _certificate(self, reader: Reader, owner: str, name: str) -> SecretCertificate | ForeignCertificate:
-        if not name:
-            return ForeignCertificate("spec.tls has no secretName")
-        return SecretCertificate(owner, name)
+    def _path(self, ingress: IngressObject, at: PathOf, annotated: _Annotated, secret: str | None) -> None:
+        """Adds the rule of a path, and the redirect to HTTPS; `secret`: None without TLS."""
+        source = ingress.reader.source()
+        plain = [ImportedListener(source, HTTP, "HTTP", at.host)] if annotated.plain else []
+        secure = []
+        if secret is not None:
+            certificate = SecretCertificate(annotated.owner, secret) if secret else NO_SECRET
+            secure = [ImportedListener(source, HTTPS, "HTTPS", at.host, (certificate,))]
+        self.listeners += [*plain, *secure]
+        redirected = annotated.forced and bool(secure)
+        served = secure if redirected else [*plain, *secure]
+        names, matches = (at.host,) if at.host else (), (ImportedMatch(_path(at)),)
+        rule = ImportedRule(
+            source=at.source,
+            namespace=ingress.namespace,
+            route=ingress.name,
+            listeners=tuple(each.key for each in served),
+            hostnames=names,
+            matches=matches,
+            hops=self._hops(at),
+            timeouts=annotated.timeouts,
+            retry=annotated.retry,
+        )
+        if served:
+            self.rules.append(rule)
+        if redirected and plain:
+            redirect = https_redirect_rule(at.source, ingress.namespace, ingress.name, (plain[0].key,), names, matches)
+            self.rules.append(redirect)
 
-    def _hop(self, backend: Reader) -> Hop | None:
-        if "resource" in backend:
-            backend.cannot("resource", "a backend that is no Service was never served")
-            return None
-        service = backend.child("service")
-        name, port = service.text("name"), service.child("port")
-        wanted = port.port("number") or port.text("name") or None
-        port.ignore("name", "number")
-        if not name:
-            backend.note(Category.CANNOT, "no-backend", "names no Service", severity=Severity.HIGH)
-            return None
-        spoken = self._backends.protocol(backend.namespace, name, wanted)
-        target = self._backends.backend(backend.namespace, name, wanted)
-        return Hop(backend.source(), target, self._backends.ingress_tls(spoken), h2c=spoken == "h2c")
-
-    def _times(self, notes: Reader) -> tuple[HTTPRouteTimeouts, HTTPRouteRetry | None]:
-        text = notes.text(f"{_PREFIX}response-timeout")
-        found = 0 if text in ("infinity", "infinite") else milliseconds(text) if text else 15_000
-        on, count = notes.text(f"{_PREFIX}retry-on"), notes.text(f"{_PREFIX}num-retries")
-        notes.cannot(f"{_PREFIX}per-try-timeout", "one try has no timeout of its own")
-        attempts = int(count) if count.isascii() and count.isdigit() and len(count) < 4 else 1
-        retry = HTTPRouteRetry((500, 502, 503, 504) if "5xx" in on else (), max(1, min(attempts, 100))) if on else None
-        return HTTPRouteTimeouts("" if found is None else duration(found)), retry
+    def _hops(self, at: PathOf) -> tuple[ImportedHop, ...]:
+        if at.backend is None:
+            return ()
+        namespace, name, port = at.backend.namespace, at.backend.name, at.backend.port
+        spoken = self._backends.protocol(namespace, name, port)
+        target = self._backends.backend(namespace, name, port)
+        source = at.source if at.source.path == ("spec", "defaultBackend") else at.source.below("backend")
+        return (ImportedHop(source, target, self._backends.ingress_tls(spoken), h2c=spoken == "h2c"),)
 
 
-def _path(path: Reader) -> PathMatch:
-    value, kind = path.text("path") or "/", path.text("pathType")
-    if kind in KINDS:
-        return PathMatch(KINDS[kind], value)
-    return PathMatch(PathKind.REGEX, f"{value}.*") if _REGEX.search(value) else PathMatch(PathKind.STRING, value)
+NO_SECRET: Final = ForeignCertificate("spec.tls has no secretName")
+
+
+def _annotated(ingress: IngressObject) -> _Annotated:
+    reader = ingress.annotation_reader
+    reader.ignore(*CLASS_ANNOTATIONS, f"{_PREFIX}websocket-routes")
+    for key in ("tls-minimum-protocol-version", "tls-maximum-protocol-version"):
+        reader.cannot(f"{_PREFIX}{key}", "TLS versions for clients cannot be set by host")
+    timeout = response_timeout(reader.text(f"{_PREFIX}response-timeout") or "15s")
+    return _Annotated(
+        forced=reader.text("ingress.kubernetes.io/force-ssl-redirect") == "true",
+        plain=reader.text("kubernetes.io/ingress.allow-http") != "false",
+        owner=reader.text(f"{_PREFIX}tls-cert-namespace") or ingress.namespace,
+        timeouts=HTTPRouteTimeouts("" if timeout is None else duration(timeout)),
+        retry=_retry(reader),
+    )
+
+
+def _retry(annotations: FieldReader) -> HTTPRouteRetry | None:
+    on, count = annotations.text(f"{_PREFIX}retry-on"), annotations.text(f"{_PREFIX}num-retries")
+    annotations.cannot(f"{_PREFIX}per-try-timeout", "one try has no timeout of its own")
+    attempts = int(count) if is_number(count) and len(count) < 4 else 1
+    return HTTPRouteRetry((500, 502, 503, 504) if "5xx" in on else (), max(1, min(attempts, 100))) if on else None
+
+
+def _path(at: PathOf) -> PathMatch:
+    if at.path_type in KINDS:
+        return PathMatch(KINDS[at.path_type], at.path)
+    return PathMatch(PathKind.REGEX, f"{at.path}.*") if _REGEX.search(at.path) else PathMatch(PathKind.STRING, at.path)

@@ -13,8 +13,9 @@ from lasthop.engine.plan.tls_options import CIPHER_SUITES, VERSIONS, TLSOptions
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import ObjectName
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
+from lasthop_import.settings import ImportSettings
 
 GROUP = "projectcontour.io"
 HTTP_PROXY: Final = Kind("HTTPProxy", GROUP, ("v1",), "httpproxies", Object)
@@ -25,6 +26,9 @@ KINDS: Final = (HTTP_PROXY, DELEGATION, EXTENSION_SERVICE, CONFIGURATION)
 PREFIXES: Final = ("projectcontour.io/", "ingress.kubernetes.io/", "kubernetes.io/ingress.")
 CLASS_ANNOTATIONS: Final = ("projectcontour.io/ingress.class", "kubernetes.io/ingress.class")
 
+CHECKS: Final = ("globalExtAuth", "rateLimitService")
+"""Settings by which the controller checks every request."""
+
 
 def class_of(document: Document) -> str:
     """Returns the class of an HTTPProxy or Ingress: of an annotation, or of the field."""
@@ -34,7 +38,7 @@ def class_of(document: Document) -> str:
     return next((each for each in values if isinstance(each, str) and each), "")
 
 
-def is_ours(document: Document, settings: Settings) -> bool:
+def is_ours(document: Document, settings: ImportSettings) -> bool:
     """Returns whether an object is of the class: the one that is asked for, or contour, or none."""
     wanted = settings.ingress_classes
     return "all" in wanted or class_of(document) in (wanted or ("", "contour"))
@@ -62,66 +66,70 @@ def secret_name(text: str, namespace: str) -> ObjectName:
     return ObjectName(owner or namespace, name)
 
 
-class Config(msgspec.Struct, frozen=True):
+class ContourConfig(msgspec.Struct, frozen=True):
     client: ObjectName | None = None
     """Shown to every backend with TLS."""
     options: TLSOptions = TLSOptions()
 
 
-def read_config(inputs: Inputs, settings: Settings) -> Config:
+def read_config(inputs: Inputs, settings: ImportSettings) -> ContourConfig:
     """Returns the configuration: of the file that is given, of the ConfigMap `contour`, or of a ContourConfiguration."""
-    content = settings.flags.get("contour-config")
-    source: Source | None = None
-    if not isinstance(content, bytes) or not content:
-        document = next((e for e in inputs.documents if e.kind == "ConfigMap" and e.bare_name == "contour"), None)
-        document = document or inputs.find("ConfigMap", "projectcontour", "contour")
-        source = Source(document, ("data", "contour.yaml")) if document else None
-        content = (inputs.data("ConfigMap", document.namespace, "contour") or {}).get("contour.yaml", b"") if document else b""
-    found = Config()
+    content, source = _config_file(inputs, settings)
     parsed = parse(content).documents if content else []
-    if parsed and isinstance(parsed[0], dict):
-        found = _of_file(inputs, parsed[0], source)
+    found = _of_file(inputs, parsed[0], source) if parsed and isinstance(parsed[0], dict) else ContourConfig()
     for document in inputs.of(CONFIGURATION):
-        spec = inputs.open(document).child("spec")
-        envoy = spec.child("envoy")
-        certificate = envoy.child("clientCertificate")
-        name, namespace = certificate.text("name"), certificate.text("namespace")
-        tls = envoy.child("cluster").child("upstreamTLS")
-        options = _options(tls.text("minimumProtocolVersion"), tls.text("maximumProtocolVersion"), tls.texts("cipherSuites"))
-        tls.cannot("ecdhCurves", "curves are the new gateway's own")
-        for key in sorted({*envoy.value} - {"clientCertificate", "cluster"}):
-            envoy.cannot(key, "a setting of the whole controller that has no equivalent")
-        for key in sorted({*spec.value} - {"envoy"}):
-            if key in ("globalExtAuth", "rateLimitService"):
-                spec.access_control(key, "checked every request; nothing does now")
-            else:
-                spec.cannot(key, "a setting of the whole controller that has no equivalent")
-        found = Config(ObjectName(namespace, name) if name else found.client, options)
+        found = _of_object(inputs.open(document).child("spec"), found)
     return found
 
 
-def _of_file(inputs: Inputs, values: dict[str, Any], source: Source | None) -> Config:
+def _config_file(inputs: Inputs, settings: ImportSettings) -> tuple[bytes, SourceRef | None]:
+    """Returns contour.yaml, and where it is if it is in the input."""
+    content = settings.flags.get("contour-config")
+    if isinstance(content, bytes) and content:
+        return content, None
+    document = next((e for e in inputs.documents if e.kind == "ConfigMap" and e.bare_name == "contour"), None)
+    document = document or inputs.find("ConfigMap", "projectcontour", "contour")
+    if document is None:
+        return b"", None
+    data = inputs.data("ConfigMap", document.namespace, "contour") or {}
+    return data.get("contour.yaml", b""), SourceRef(document, ("data", "contour.yaml"))
+
+
+def _of_object(spec: FieldReader, before: ContourConfig) -> ContourConfig:
+    envoy = spec.child("envoy")
+    certificate, tls = envoy.child("clientCertificate"), envoy.child("cluster").child("upstreamTLS")
+    name, namespace = certificate.text("name"), certificate.text("namespace")
+    options = _options(tls.text("minimumProtocolVersion"), tls.text("maximumProtocolVersion"), tls.texts("cipherSuites"))
+    tls.cannot("ecdhCurves", "curves are the new gateway's own")
+    for key in sorted({*envoy.value} - {"clientCertificate", "cluster"}):
+        envoy.cannot(key, "a setting of the whole controller that has no equivalent")
+    for key in sorted({*spec.value} - {"envoy"}):
+        if key in CHECKS:
+            spec.access_control(key, "checked every request; nothing does now")
+        else:
+            spec.cannot(key, "a setting of the whole controller that has no equivalent")
+    return ContourConfig(ObjectName(namespace, name) if name else before.client, options)
+
+
+def _of_file(inputs: Inputs, values: dict[str, Any], source: SourceRef | None) -> ContourConfig:
     tls, cluster = (_below(values, key) for key in ("tls", "cluster"))
     certificate, upstream = _below(tls, "envoy-client-certificate"), _below(cluster, "upstream-tls")
-    for key in ("globalExtAuth", "rateLimitService"):
+    for key in CHECKS:
         if values.get(key):
             text = f"{key} of contour.yaml checked every request; nothing does now"
             inputs.notes.append(Note(Category.ACCESS_CONTROL, key, text, source))
-    others = sorted({*values} - {"tls", "cluster", "globalExtAuth", "rateLimitService"})
+    others = sorted({*values} - {"tls", "cluster", *CHECKS})
     if others:
         text = f"settings of the whole controller are not carried over: {', '.join(map(str, others))[:200]}"
-        inputs.notes.append(Note(Category.CANNOT, "controller-settings", text, source, severity=Severity.INFO))
+        inputs.notes.append(Note(Category.CANNOT, "controller-settings", text, source, severity=NoteSeverity.INFO))
     name, namespace = certificate.get("name"), certificate.get("namespace")
     client = ObjectName(namespace, name) if isinstance(name, str) and isinstance(namespace, str) and name else None
-    ciphers = upstream.get("cipher-suites")
-    return Config(
-        client,
-        _options(
-            str(upstream.get("minimum-protocol-version", "")),
-            str(upstream.get("maximum-protocol-version", "")),
-            [each for each in ciphers if isinstance(each, str)] if isinstance(ciphers, list) else [],
-        ),
-    )
+    versions = [str(upstream.get(f"{which}-protocol-version", "")) for which in ("minimum", "maximum")]
+    return ContourConfig(client, _options(versions[0], versions[1], _texts(upstream.get("cipher-suites"))))
+
+
+def _texts(value: Any) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
 def _below(values: dict[str, Any], key: str) -> dict[str, Any]:

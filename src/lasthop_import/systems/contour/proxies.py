@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter, HTTPRouteTimeouts
+from lasthop.base.api.routes import HTTPRouteFilter
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
@@ -16,23 +16,25 @@ from lasthop_import.model import (
     Certificate,
     ClientValidation,
     ForeignCertificate,
-    Hop,
     HopTLS,
-    Listener,
-    Mirror,
+    ImportedHop,
+    ImportedListener,
+    ImportedMatch,
+    ImportedMirror,
+    ImportedRule,
+    PathMatch,
     RouteKind,
-    Rule,
     SecretCertificate,
     TrustRef,
 )
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.contour import filters
-from lasthop_import.systems.contour.backend_tls import Backends
-from lasthop_import.systems.contour.conditions import Conditions, joined
+from lasthop_import.systems.contour.backend_tls import ContourBackends
+from lasthop_import.systems.contour.conditions import RouteConditions, joined
 from lasthop_import.systems.contour.kinds import CLASS_ANNOTATIONS, HTTP_PROXY, Delegations, is_ours, secret_name
-from lasthop_import.values import TOKEN, is_host
+from lasthop_import.values import TOKEN, https_redirect_rule, is_host, url_rewrite
 
 HTTP, HTTPS = 80, 443
 CRL_KEY: Final = "crl.pem"
@@ -51,30 +53,27 @@ CANNOT: Final = {
 }
 UNUSED: Final = ("services", "pathRewritePolicy", "timeoutPolicy", "retryPolicy", "loadBalancerPolicy")
 """Beside a redirect or a direct response."""
-HTTPS_REDIRECT: Final = HTTPRouteFilter(
-    "RequestRedirect", request_redirect=HTTPRequestRedirectFilter("https", status_code=301)
-)
 
 
 class Root(NamedTuple):
     """A virtual host."""
 
     hostname: str
-    plain: Listener
-    secure: Listener | None
+    plain: ImportedListener
+    secure: ImportedListener | None
     auth: Auth | None
     cors: tuple[HTTPRouteFilter, ...]
 
 
 class ProxyReader:
-    def __init__(self, inputs: Inputs, settings: Settings, delegations: Delegations, backends: Backends) -> None:
+    def __init__(self, inputs: Inputs, settings: ImportSettings, delegations: Delegations, backends: ContourBackends) -> None:
         self._inputs = inputs
         self._settings = settings
         self._delegations = delegations
         self._backends = backends
         self._included: set[Document] = set()
-        self.listeners: list[Listener] = []
-        self.rules: list[Rule] = []
+        self.listeners: list[ImportedListener] = []
+        self.rules: list[ImportedRule] = []
 
     def read(self) -> None:
         found = []
@@ -97,12 +96,12 @@ class ProxyReader:
 
     # --- virtual hosts -----------------------------------------------------------------------------------------------
 
-    def _root(self, spec: Reader) -> None:
+    def _root(self, spec: FieldReader) -> None:
         host = spec.child("virtualhost")
         fqdn = host.text("fqdn").lower()
         if not is_host(fqdn):
             text = f"{fqdn[:100]!r} cannot be the hostname of a listener; the HTTPProxy is left out"
-            host.note(Category.CANNOT, "host", text, "fqdn", severity=Severity.HIGH)
+            host.note(Category.CANNOT, "host", text, "fqdn", severity=NoteSeverity.HIGH)
             spec.ignore(*spec.value)
             spec.note(Category.SKIPPED, "left-out", "has no valid fqdn")
             return
@@ -110,16 +109,16 @@ class ProxyReader:
             host.access_control(key, text)
         root = Root(
             fqdn,
-            Listener(host.source(), HTTP, "HTTP", fqdn),
+            ImportedListener(host.source(), HTTP, "HTTP", fqdn),
             self._secure(host, fqdn, "tcpproxy" in spec),
             self._auth(host),
             filters.cors_filter(host),
         )
         if "tcpproxy" in spec:
             self._stream(spec, root)
-        self._proxy(spec, root, Conditions(), (spec.document,))
+        self._proxy(spec, root, RouteConditions(), (spec.document,))
 
-    def _secure(self, host: Reader, fqdn: str, stream: bool) -> Listener | None:
+    def _secure(self, host: FieldReader, fqdn: str, stream: bool) -> ImportedListener | None:
         tls = host.child("tls")
         if "tls" not in host:
             return None
@@ -131,22 +130,25 @@ class ProxyReader:
             tls.note(Category.CANNOT, "fallback-certificate", text, "enableFallbackCertificate")
         clients = self._clients(tls) if "clientValidation" in tls else None
         if passed:
-            return Listener(tls.source(), HTTPS, "TLS", fqdn, passthrough=True)
-        certificate: Certificate = ForeignCertificate("tls has no secretName")
-        if named:
-            secret = secret_name(named, host.namespace)
-            certificate = SecretCertificate(*secret)
-            if not self._delegations.permit(secret, host.namespace):
-                text = f"no TLSCertificateDelegation lets namespace {host.namespace} use Secret {secret}; it was not served"
-                tls.note(Category.CHANGED, "not-delegated", text, "secretName", severity=Severity.HIGH)
-                certificate = ForeignCertificate(f"Secret {secret} is not delegated to namespace {host.namespace}")
+            return ImportedListener(tls.source(), HTTPS, "TLS", fqdn, passthrough=True)
+        certificate = self._certificate(tls, named)
         if stream and clients is not None:
             text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
             tls.note(Category.ACCESS_CONTROL, "client-certificates", text, "clientValidation")
             clients = None
-        return Listener(tls.source(), HTTPS, "TLS" if stream else "HTTPS", fqdn, (certificate,), clients=clients)
+        return ImportedListener(tls.source(), HTTPS, "TLS" if stream else "HTTPS", fqdn, (certificate,), clients=clients)
 
-    def _clients(self, tls: Reader) -> ClientValidation:
+    def _certificate(self, tls: FieldReader, named: str) -> Certificate:
+        if not named:
+            return ForeignCertificate("tls has no secretName")
+        secret = secret_name(named, tls.namespace)
+        if self._delegations.permit(secret, tls.namespace):
+            return SecretCertificate(*secret)
+        text = f"no TLSCertificateDelegation lets namespace {tls.namespace} use Secret {secret}; it was not served"
+        tls.note(Category.CHANGED, "not-delegated", text, "secretName", severity=NoteSeverity.HIGH)
+        return ForeignCertificate(f"Secret {secret} is not delegated to namespace {tls.namespace}")
+
+    def _clients(self, tls: FieldReader) -> ClientValidation:
         reader = tls.child("clientValidation")
         secret = secret_name(reader.text("caSecret") or "client-ca-todo", tls.namespace)
         optional = reader.boolean("optionalClientCertificate") or reader.boolean("skipClientCertValidation")
@@ -158,25 +160,19 @@ class ProxyReader:
         listed = secret_name(reader.text("crlSecret"), tls.namespace) if "crlSecret" in reader else None
         if reader.boolean("crlOnlyVerifyLeafCert") and listed:
             text = "only clients' own certificates were looked up in the list; if it is a root's, those of their CAs are too"
-            reader.note(Category.TIGHTENED, "crl-of-chain", text, "crlOnlyVerifyLeafCert", severity=Severity.WARNING)
+            reader.note(Category.TIGHTENED, "crl-of-chain", text, "crlOnlyVerifyLeafCert", severity=NoteSeverity.WARNING)
         revocation = (TrustRef("Secret", *listed, CRL_KEY),) if listed else ()
         return ClientValidation((TrustRef("Secret", *secret),), optional, revocation)
 
-    def _auth(self, host: Reader) -> Auth | None:
+    def _auth(self, host: FieldReader) -> Auth | None:
         if "authorization" not in host:
             return None
         reader = host.child("authorization")
-        http, body = reader.child("httpSettings"), reader.child("withRequestBody")
         hop = self._backends.extension(reader.child("extensionRef"), host.namespace)
-        kind = reader.text("serviceType", "grpc")
-        path, allowed = (
-            http.text("pathPrefix"),
-            {
-                key: tuple(each.text("exact") for each in http.children(key) if TOKEN.fullmatch(each.text("exact")))[:64]
-                for key in ("allowedAuthorizationHeaders", "allowedUpstreamHeaders")
-            },
-        )
-        size = max(0, min(body.integer("maxRequestBytes") or 0, 65535))
+        grpc = reader.text("serviceType", "grpc") != "http"
+        http, body = reader.child("httpSettings"), reader.child("withRequestBody")
+        path, size = http.text("pathPrefix"), body.integer("maxRequestBytes") or 0
+        sent, returned = (_header_names(http, f"allowed{whose}Headers") for whose in ("Authorization", "Upstream"))
         body.ignore("allowPartialMessage", "packAsBytes")
         reader.cannot("responseTimeout", "a server that does not answer refuses the request, with 503")
         if reader.boolean("failOpen"):
@@ -188,19 +184,12 @@ class ProxyReader:
             text = "the ExtensionService is not in the input, or names no Service; nobody is asked now"
             reader.note(Category.ACCESS_CONTROL, "authorization", text, "extensionRef")
             return None
-        grpc = kind != "http"
-        return Auth(
-            hop,
-            grpc=grpc,
-            path="" if grpc else path,
-            headers=() if grpc else allowed["allowedAuthorizationHeaders"],
-            response_headers=() if grpc else allowed["allowedUpstreamHeaders"],
-            body_bytes=size,
-        )
+        found = Auth(hop, grpc=grpc, body_bytes=max(0, min(size, 65535)))
+        return found if grpc else msgspec.structs.replace(found, path=path, headers=sent, response_headers=returned)
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
-    def _proxy(self, spec: Reader, root: Root, outer: Conditions, above: Sequence[Document]) -> None:
+    def _proxy(self, spec: FieldReader, root: Root, outer: RouteConditions, above: Sequence[Document]) -> None:
         """Adds the routes of an HTTPProxy and of all that it includes, which come first."""
         for include in spec.children("includes"):
             conditions = joined(outer, include.children("conditions"))
@@ -220,7 +209,7 @@ class ProxyReader:
         for route in spec.children("routes"):
             self._route(route, root, joined(outer, route.children("conditions")))
 
-    def _route(self, route: Reader, root: Root, conditions: Conditions) -> None:
+    def _route(self, route: FieldReader, root: Root, conditions: RouteConditions) -> None:
         for key, text in ACCESS.items():
             route.access_control(key, text)
         for key, text in CANNOT.items():
@@ -229,91 +218,76 @@ class ProxyReader:
         insecure = route.boolean("permitInsecure")
         auth = None if route.child("authPolicy").boolean("disabled") else root.auth
         route.child("authPolicy").cannot("context", "the server is not told more about a route")
-        edits = filters.headers(route)
-        match = conditions.match
-        assert match.path is not None
-        steps = [*edits.filters, *root.cors]
-        answered = "requestRedirectPolicy" in route or "directResponsePolicy" in route
-        hops: tuple[Hop, ...] = ()
-        mirrors: tuple[Mirror, ...] = ()
-        if "requestRedirectPolicy" in route:
-            steps.append(filters.redirect(route.child("requestRedirectPolicy"), match.path))
-        else:
-            hops, mirrors = ((), ()) if answered else self._hops(route, edits.host)
-            steps += filters.rewrite(route, match.path, edits.host)
-        if "directResponsePolicy" in route:
-            text = "has no equivalent; these requests get 500"
-            route.note(Category.CANNOT, "direct-response", text, "directResponsePolicy", severity=Severity.HIGH)
-        for key in UNUSED if answered else ():
-            if key in route:
-                route.note(Category.SKIPPED, "not-used", "has no effect beside a redirect or an answer of its own", key)
-        timeouts = HTTPRouteTimeouts() if answered else filters.timeouts(route)
-        retry = None if answered else filters.retry(route)
-        sessions = None if answered else filters.sessions(route)
+        rule = self._rule(route, root, conditions.match)
         if conditions.problems:
-            text = (
-                f"the route is left out, because it has {', and '.join(conditions.problems)}, for which there is no equivalent"
-            )
-            route.note(Category.CANNOT, "route-left-out", text, severity=Severity.HIGH)
-            return
+            problems = ", and ".join(conditions.problems)
+            text = f"the route is left out, because it has {problems}, for which there is no equivalent"
+            route.note(Category.CANNOT, "route-left-out", text, severity=NoteSeverity.HIGH)
+        else:
+            self._attach(route, msgspec.structs.replace(rule, auth=auth), root, insecure)
+
+    def _rule(self, route: FieldReader, root: Root, match: ImportedMatch) -> ImportedRule:
+        """Returns the rule of a route, without its listeners."""
+        assert match.path is not None
+        edits = filters.headers(route)
+        steps = (*edits.filters, *root.cors)
+        base = ImportedRule(route.source(), route.namespace, route.document.bare_name, (), (root.hostname,), matches=(match,))
+        if "requestRedirectPolicy" in route or "directResponsePolicy" in route:
+            return msgspec.structs.replace(base, filters=(*steps, *_answer(route, match.path, edits.host)))
+        hops, mirrors = self._hops(route, edits.host)
+        return msgspec.structs.replace(
+            base,
+            filters=(*steps, *filters.rewrite(route, match.path, edits.host)),
+            hops=hops,
+            mirrors=mirrors,
+            timeouts=filters.timeouts(route),
+            retry=filters.retry(route),
+            persistence=filters.sessions(route),
+        )
+
+    def _attach(self, route: FieldReader, rule: ImportedRule, root: Root, insecure: bool) -> None:
+        """Adds a rule to the listeners of its host, and the redirect to HTTPS."""
         secure = root.secure if root.secure is not None and root.secure.protocol == "HTTPS" else None
         direct = [root.plain] if root.secure is None or insecure else []
         listeners = [*direct, *([secure] if secure else [])]
-        rule = Rule(
-            source=route.source(),
-            namespace=route.namespace,
-            route=route.document.bare_name,
-            listeners=tuple(each.key for each in listeners),
-            hostnames=(root.hostname,),
-            matches=(match,),
-            filters=tuple(steps),
-            hops=hops,
-            mirrors=mirrors,
-            auth=auth,
-            timeouts=timeouts,
-            retry=retry,
-            persistence=sessions,
-        )
         self.listeners += listeners
         if listeners:
-            self.rules.append(rule)
+            self.rules.append(msgspec.structs.replace(rule, listeners=tuple(each.key for each in listeners)))
         else:
             route.note(Category.SKIPPED, "no-listener", "the host passes TLS on, and the route does not permit plaintext")
         if secure and not direct:
             self.listeners.append(root.plain)
+            plain = (root.plain.key,)
             self.rules.append(
-                Rule(
-                    source=route.source(),
-                    namespace=route.namespace,
-                    route=f"{route.document.bare_name}-https-redirect",
-                    listeners=(root.plain.key,),
-                    hostnames=(root.hostname,),
-                    matches=(match,),
-                    filters=(HTTPS_REDIRECT,),
-                )
+                https_redirect_rule(rule.source, rule.namespace, rule.route, plain, rule.hostnames, rule.matches)
             )
 
-    def _hops(self, reader: Reader, host: str) -> tuple[tuple[Hop, ...], tuple[Mirror, ...]]:
-        hops: list[Hop] = []
-        mirrors: list[Mirror] = []
+    def _hops(self, reader: FieldReader, host: str) -> tuple[tuple[ImportedHop, ...], tuple[ImportedMirror, ...]]:
+        hops: list[ImportedHop] = []
+        mirrors: list[ImportedMirror] = []
         entries = reader.children("services")
         weighted = any(each.value.get("weight") for each in entries if not each.value.get("mirror"))
         for each in entries:
-            weight = max(0, each.integer("weight") or 0)
-            for key, text in CANNOT.items():
-                each.cannot(key, text)
-            edits = filters.headers(each)
-            hop = self._backends.hop(each, edits.host or host)
+            weight, hop = max(0, each.integer("weight") or 0), self._service(each, host)
             if hop is None:
                 continue
             if each.boolean("mirror"):
-                mirrors.append(Mirror(hop, min(weight, 100) or 100))
+                mirrors.append(ImportedMirror(msgspec.structs.replace(hop, filters=()), min(weight, 100) or 100))
             else:
-                steps = (*edits.filters, *filters.host_rewrite(edits.host))
-                hops.append(msgspec.structs.replace(hop, weight=weight if weighted else 1, filters=steps))
+                hops.append(msgspec.structs.replace(hop, weight=weight if weighted else 1))
         return tuple(hops), tuple(mirrors)
 
-    def _stream(self, spec: Reader, root: Root) -> None:
+    def _service(self, reader: FieldReader, host: str) -> ImportedHop | None:
+        """Returns the hop of an entry of `services`, with what is done to its requests."""
+        for key, text in CANNOT.items():
+            reader.cannot(key, text)
+        edits = filters.headers(reader)
+        hop = self._backends.hop(reader, edits.host or host)
+        if hop is None:
+            return None
+        return msgspec.structs.replace(hop, filters=(*edits.filters, *url_rewrite(edits.host)))
+
+    def _stream(self, spec: FieldReader, root: Root) -> None:
         """Adds the route of whole connections; its own include leads to another HTTPProxy."""
         reader = spec.child("tcpproxy")
         for key in ("healthCheckPolicy", "loadBalancerPolicy"):
@@ -321,17 +295,17 @@ class ProxyReader:
         for key in ("include", "includes"):
             if key in reader:
                 text = "connections are not handed on to another HTTPProxy; write its services here"
-                reader.note(Category.CANNOT, "tcpproxy-include", text, key, severity=Severity.HIGH)
+                reader.note(Category.CANNOT, "tcpproxy-include", text, key, severity=NoteSeverity.HIGH)
         hops, _ = self._hops(reader, "")
         if root.secure is None:
-            reader.note(Category.CANNOT, "tcpproxy", "needs tls; it was not served", severity=Severity.HIGH)
+            reader.note(Category.CANNOT, "tcpproxy", "needs tls; it was not served", severity=NoteSeverity.HIGH)
             return
         if root.secure.passthrough:
             passed = HopTLS(Level.PASSTHROUGH, "tls.passthrough")
             hops = tuple(msgspec.structs.replace(hop, tls=passed) for hop in hops)
         self.listeners.append(root.secure)
         self.rules.append(
-            Rule(
+            ImportedRule(
                 source=reader.source(),
                 namespace=spec.namespace,
                 route=spec.document.bare_name,
@@ -341,3 +315,20 @@ class ProxyReader:
                 hops=hops,
             )
         )
+
+
+def _header_names(http: FieldReader, key: str) -> tuple[str, ...]:
+    return tuple(each.text("exact") for each in http.children(key) if TOKEN.fullmatch(each.text("exact")))[:64]
+
+
+def _answer(route: FieldReader, path: PathMatch, host: str) -> tuple[HTTPRouteFilter, ...]:
+    """Returns the filters of a route that reaches no backend."""
+    if "directResponsePolicy" in route:
+        text = "has no equivalent; these requests get 500"
+        route.note(Category.CANNOT, "direct-response", text, "directResponsePolicy", severity=NoteSeverity.HIGH)
+    for key in UNUSED:
+        if key in route:
+            route.note(Category.SKIPPED, "not-used", "has no effect beside a redirect or an answer of its own", key)
+    if "requestRedirectPolicy" in route:
+        return (filters.redirect_filter(route.child("requestRedirectPolicy"), path),)
+    return filters.rewrite(route, path, host)

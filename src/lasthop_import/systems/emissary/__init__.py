@@ -17,20 +17,20 @@ from typing import Final
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import Imported
-from lasthop_import.settings import Flag, Settings, System
+from lasthop_import.settings import Flag, ImportSettings, System
 from lasthop_import.systems.emissary.backend_tls import read_contexts
-from lasthop_import.systems.emissary.hosts import Front
-from lasthop_import.systems.emissary.kinds import GROUPS, KINDS, Objects
+from lasthop_import.systems.emissary.hosts import HostListeners
+from lasthop_import.systems.emissary.kinds import GROUPS, KINDS, EmissaryObjects
 from lasthop_import.systems.emissary.mappings import MappingReader
-from lasthop_import.systems.emissary.services import Services
+from lasthop_import.systems.emissary.services import EmissaryServices
 
 
-def read(inputs: Inputs, settings: Settings) -> Imported:
+def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads the objects of one instance."""
-    objects = Objects(inputs, str(settings.flags.get("emissary-id") or "default"))
+    objects = EmissaryObjects(inputs, str(settings.flags.get("emissary-id") or "default"))
     contexts = read_contexts(inputs, objects)
-    front = Front(inputs, objects)
-    reader = MappingReader(inputs, objects, contexts, front, Services(inputs, objects.module_namespace()))
+    front = HostListeners(inputs, objects)
+    reader = MappingReader(inputs, objects, contexts, front, EmissaryServices(inputs, objects.module_namespace()))
     reader.read()
     objects.list_others()
     contexts.note_unused()

@@ -7,15 +7,17 @@ without TLS termination"), and then Envoy uses none: what its author believes to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, VERSIONS, TLSOptions
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
 from lasthop_import.model import FileTrust, HopTLS, MissingTrust, Name, ObjectName, Trust, TrustRef
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
-from lasthop_import.systems.emissary.kinds import Objects
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
+from lasthop_import.systems.emissary.kinds import EmissaryObjects
 from lasthop_import.systems.emissary.services import scheme
 
 CURVES = next(option.values for option in OPTIONS if option.field == "curves")
@@ -23,10 +25,10 @@ ROOT_KEY = "root-cert.pem"
 CRL_KEY = "crl.pem"
 
 
-class Context(msgspec.Struct, frozen=True):
+class TLSContext(msgspec.Struct, frozen=True):
     """A TLSContext."""
 
-    reader: Reader
+    reader: FieldReader
     problem: str
     """Why Emissary does not use it."""
     trust: tuple[Trust, ...]
@@ -38,11 +40,11 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Contexts:
-    def __init__(self, contexts: dict[str, Context]) -> None:
+    def __init__(self, contexts: dict[str, TLSContext]) -> None:
         self._contexts = contexts
         self._used: set[str] = set()
 
-    def find(self, name: str) -> Context | None:
+    def find(self, name: str) -> TLSContext | None:
         self._used.add(name)
         return self._contexts.get(name)
 
@@ -53,22 +55,19 @@ class Contexts:
 
     # --- hops --------------------------------------------------------------------------------------------------------
 
-    def hop_tls(self, reader: Reader, key: str, *, grpc: bool = False) -> tuple[HopTLS | None, bool]:
+    def hop_tls(self, reader: FieldReader, key: str, *, grpc: bool = False) -> tuple[HopTLS | None, bool]:
         """Returns the TLS of a mapping whose service is under `key`, and whether its port is 443 by default."""
         spoken, named = scheme(reader.text(key)), reader.raw("tls")
         if spoken not in ("", "http", "https"):
             text = "has a scheme that Emissary does not know; it used plaintext, or TLS if there is a TLSContext"
             reader.note(Category.CHANGED, "unknown-scheme", text, key)
         if named is not None and not isinstance(named, str | bool):
-            reader.note(Category.CANNOT, "wrong-type", "must be the name of a TLSContext", "tls", severity=Severity.HIGH)
+            reader.note(Category.CANNOT, "wrong-type", "must be the name of a TLSContext", "tls", severity=NoteSeverity.HIGH)
         alpn = TLSOptions(alpn=("h2",)) if grpc else TLSOptions()
         if named is True:
             return HopTLS(Level.UNVERIFIED, "tls is true, which is TLS without any settings", options=alpn), True
         if not isinstance(named, str) or not named:
-            if spoken != "https":
-                return None, False
-            why = "the service is https:// without a TLSContext: no SNI, and any certificate is accepted"
-            return HopTLS(Level.UNVERIFIED, why, Level.CHAIN, "https-not-verified", options=alpn), True
+            return _without_context(spoken, alpn), spoken == "https"
         context = self.find(named)
         if context is None or context.problem:
             return _unusable(spoken, named, context, alpn), spoken == "https"
@@ -77,7 +76,14 @@ class Contexts:
         return _used(context, named, alpn if grpc else None), True
 
 
-def _unusable(spoken: str, named: str, context: Context | None, alpn: TLSOptions) -> HopTLS:
+def _without_context(spoken: str, options: TLSOptions) -> HopTLS | None:
+    if spoken != "https":
+        return None
+    why = "the service is https:// without a TLSContext: no SNI, and any certificate is accepted"
+    return HopTLS(Level.UNVERIFIED, why, Level.CHAIN, "https-not-verified", options=options)
+
+
+def _unusable(spoken: str, named: str, context: TLSContext | None, alpn: TLSOptions) -> HopTLS:
     """Returns what is left without the TLSContext: with https:// still TLS, else nothing."""
     what = context.problem if context else "does not exist"
     reason = "ca-was-ignored" if context and context.trust else "unknown-tlscontext"
@@ -93,7 +99,7 @@ def _unusable(spoken: str, named: str, context: Context | None, alpn: TLSOptions
     return HopTLS(Level.BROKEN, why, Level.CHAIN, reason, names, trust=trust, was_plaintext=True)
 
 
-def _used(context: Context, named: str, grpc: TLSOptions | None) -> HopTLS:
+def _used(context: TLSContext, named: str, grpc: TLSOptions | None) -> HopTLS:
     options = context.options
     if grpc is not None and not options.alpn:
         options = msgspec.structs.replace(options, alpn=grpc.alpn)
@@ -123,52 +129,59 @@ def _used(context: Context, named: str, grpc: TLSOptions | None) -> HopTLS:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_contexts(inputs: Inputs, objects: Objects) -> Contexts:
+def read_contexts(inputs: Inputs, objects: EmissaryObjects) -> Contexts:
     """Reads all TLSContexts; they are found by name, whatever their namespace."""
-    found: dict[str, Context] = {}
+    found: dict[str, TLSContext] = {}
     for reader in objects.of("TLSContext"):
         context = _context(inputs, reader)
         first = found.setdefault(reader.document.bare_name, context)
         if first is not context:
             text = f"{first.reader.document.name} has the same name; of the two, Emissary uses one, and that is taken here"
-            reader.note(Category.CHANGED, "same-name", text, "spec", severity=Severity.HIGH)
+            reader.note(Category.CHANGED, "same-name", text, "spec", severity=NoteSeverity.HIGH)
     return Contexts(found)
 
 
-def _context(inputs: Inputs, reader: Reader) -> Context:
+def _context(inputs: Inputs, reader: FieldReader) -> TLSContext:
     spec = reader.child("spec")
     crossing = spec.boolean("secret_namespacing", True)
     secret, ca, crl = (_secret(spec.text(key), reader.namespace, crossing) for key in ("secret", "ca_secret", "crl_secret"))
-    files = [spec.text(key) for key in ("cert_chain_file", "private_key_file", "cacert_chain_file")]
+    chain, key, ca_file = (spec.text(key) for key in ("cert_chain_file", "private_key_file", "cacert_chain_file"))
     spec.ignore("hosts", "cert_required", "redirect_cleartext_from")
+    trust, problem = _trust(inputs, ca, secret, ca_file)
+    if trust and not secret and not chain:
+        problem = "has a CA and no certificate of its own, which Emissary refuses"
+    else:
+        problem = _certificate_problem(inputs, spec, secret, chain, key) or problem
+    revocation = (TrustRef("Secret", *crl, CRL_KEY),) if crl and trust else ()
+    client_file = "" if secret else chain
+    return TLSContext(reader, problem, trust, revocation, secret, client_file, spec.text("sni"), _options(spec))
+
+
+def _certificate_problem(inputs: Inputs, spec: FieldReader, secret: ObjectName | None, chain: str, key: str) -> str:
+    """Returns why the certificate that the context shows is unusable; a Secret that is not in the input is listed."""
     data = inputs.data("Secret", *secret) if secret else None
-    trust: tuple[Trust, ...] = ()
-    problem = ""
-    if secret and files[0]:
-        problem = "has both a secret and a cert_chain_file"
-    elif secret and data is not None and not data.keys() >= {"tls.crt", "tls.key"}:
-        problem = f"names Secret {secret}, which has no certificate with its key"
-    elif files[0] and not files[1]:
-        problem = "has a cert_chain_file without a private_key_file"
     if secret and data is None:
         text = f"Secret {secret} {inputs.absence('Secret', *secret)}; it is taken to have a certificate with its key"
         remedy = "Add it to the input: without it the TLSContext is not used, and with root-cert.pem it has a CA."
-        spec.note(Category.TODO, "secret-missing", text, "secret", remedy=remedy, severity=Severity.WARNING)
+        spec.note(Category.TODO, "secret-missing", text, "secret", remedy=remedy, severity=NoteSeverity.WARNING)
+    if secret and chain:
+        return "has both a secret and a cert_chain_file"
+    if data is not None and not data.keys() >= {"tls.crt", "tls.key"}:
+        return f"names Secret {secret}, which has no certificate with its key"
+    return "has a cert_chain_file without a private_key_file" if chain and not key else ""
+
+
+def _trust(inputs: Inputs, ca: ObjectName | None, secret: ObjectName | None, file: str) -> tuple[tuple[Trust, ...], str]:
+    """Returns the CA of a context, and why it cannot be used."""
     if ca:
-        trust = (TrustRef("Secret", *ca, "tls.crt"),)
         content = inputs.data("Secret", *ca)
         if content is not None and "tls.crt" not in content:
-            trust = (MissingTrust(f"Secret {ca} has no tls.crt, where Emissary reads the CA"),)
-            problem = problem or f"names Secret {ca} as CA, which has no tls.crt"
-    elif secret and data is not None and ROOT_KEY in data:
-        trust = (TrustRef("Secret", *secret, ROOT_KEY),)
-    elif files[2]:
-        trust = (FileTrust(files[2]),)
-    if trust and not secret and not files[0]:
-        problem = "has a CA and no certificate of its own, which Emissary refuses"
-    revocation = (TrustRef("Secret", *crl, CRL_KEY),) if crl and trust else ()
-    client_file = "" if secret else files[0]
-    return Context(reader, problem, trust, revocation, secret, client_file, spec.text("sni"), _options(spec))
+            missing = MissingTrust(f"Secret {ca} has no tls.crt, where Emissary reads the CA")
+            return (missing,), f"names Secret {ca} as CA, which has no tls.crt"
+        return (TrustRef("Secret", *ca, "tls.crt"),), ""
+    if secret and ROOT_KEY in (inputs.data("Secret", *secret) or {}):
+        return (TrustRef("Secret", *secret, ROOT_KEY),), ""
+    return ((FileTrust(file),) if file else ()), ""
 
 
 def _secret(text: str, namespace: str, crossing: bool) -> ObjectName | None:
@@ -178,30 +191,41 @@ def _secret(text: str, namespace: str, crossing: bool) -> ObjectName | None:
     return ObjectName(other, name) if dot and crossing else ObjectName(namespace, text)
 
 
-def _options(spec: Reader) -> TLSOptions:
-    versions = [spec.text(key).lower().removeprefix("v") for key in ("min_tls_version", "max_tls_version")]
-    for key, version in zip(("min_tls_version", "max_tls_version"), versions, strict=True):
-        if version and version not in VERSIONS:
-            spec.note(Category.CANNOT, "tls-version", "is no version of TLS, and is left out", key)
-    lowest, highest = (each if each in VERSIONS else "" for each in versions)
-    if lowest and highest and lowest > highest:
-        spec.note(Category.CANNOT, "contradiction", "is higher than max_tls_version, and is left out", "min_tls_version")
-        lowest = ""
-    if highest and highest < (lowest or "1.2"):
-        lowest = highest
+def _options(spec: FieldReader) -> TLSOptions:
+    lowest, highest = _versions(spec)
     alpn = spec.text("alpn_protocols").strip()
     if alpn and alpn not in ("h2", "http/1.1"):
         text = "was sent as one protocol with this very name, which no backend knows; both are offered now"
         spec.note(Category.CHANGED, "alpn", text, "alpn_protocols")
         alpn = ""
-    ciphers, curves = spec.texts("cipher_suites"), spec.texts("ecdh_curves")
-    for key, wanted, known in (("cipher_suites", ciphers, CIPHER_SUITES), ("ecdh_curves", curves, CURVES)):
-        if any(each not in known for each in wanted):
-            spec.note(Category.CANNOT, "ciphers", "some of these cannot be chosen, and are left out", key)
     return TLSOptions(
         min_version=lowest or None,
         max_version=highest or VERSIONS[-1],
-        cipher_suites=tuple(each for each in ciphers if each in CIPHER_SUITES),
-        curves=tuple(each for each in curves if each in CURVES),
+        cipher_suites=_choosable(spec, "cipher_suites", CIPHER_SUITES),
+        curves=_choosable(spec, "ecdh_curves", CURVES),
         alpn=(alpn,) if alpn else (),
     )
+
+
+def _versions(spec: FieldReader) -> tuple[str, str]:
+    """Returns the lowest and the highest version; empty where none can be written."""
+    lowest, highest = (_version(spec, key) for key in ("min_tls_version", "max_tls_version"))
+    if lowest and highest and lowest > highest:
+        spec.note(Category.CANNOT, "contradiction", "is higher than max_tls_version, and is left out", "min_tls_version")
+        lowest = ""
+    return (highest if highest and highest < (lowest or "1.2") else lowest), highest
+
+
+def _version(spec: FieldReader, key: str) -> str:
+    version = spec.text(key).lower().removeprefix("v")
+    if version and version not in VERSIONS:
+        spec.note(Category.CANNOT, "tls-version", "is no version of TLS, and is left out", key)
+        return ""
+    return version
+
+
+def _choosable(spec: FieldReader, key: str, known: Sequence[str]) -> tuple[str, ...]:
+    wanted = spec.texts(key)
+    if not set(wanted) <= set(known):
+        spec.note(Category.CANNOT, "ciphers", "some of these cannot be chosen, and are left out", key)
+    return tuple(each for each in wanted if each in known)

@@ -10,18 +10,27 @@ import msgspec
 from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop.engine.resolve.routing.hostnames import intersection
 from lasthop_import.inputs import Inputs
-from lasthop_import.model import Certificate, ForeignCertificate, Listener, Match, PathKind, PathMatch, Rule, SecretCertificate
-from lasthop_import.notes import Category, Severity, Source
-from lasthop_import.reader import Reader
-from lasthop_import.systems.emissary.kinds import Objects
-from lasthop_import.values import is_host
+from lasthop_import.model import (
+    Certificate,
+    ForeignCertificate,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
+    PathKind,
+    PathMatch,
+    SecretCertificate,
+)
+from lasthop_import.notes import Category, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
+from lasthop_import.systems.emissary.kinds import EmissaryObjects
+from lasthop_import.values import is_host, is_port
 
-ROOT: Final = Match(PathMatch(PathKind.SEGMENT, "/"))
+ROOT: Final = ImportedMatch(PathMatch(PathKind.SEGMENT, "/"))
 ACTIONS: Final = ("Redirect", "Reject", "Route")
 
 
-class Host(msgspec.Struct, frozen=True):
-    source: Source
+class EmissaryHost(msgspec.Struct, frozen=True):
+    source: SourceRef
     namespace: str
     name: str
     hostname: str
@@ -33,10 +42,10 @@ class Host(msgspec.Struct, frozen=True):
     """Labels of the Mappings that it takes; empty: all."""
 
 
-class Port(msgspec.Struct, frozen=True):
+class EmissaryListener(msgspec.Struct, frozen=True):
     """A Listener."""
 
-    source: Source
+    source: SourceRef
     number: int
     """Of the Service in front of it, if that is known."""
     inner: int
@@ -45,13 +54,13 @@ class Port(msgspec.Struct, frozen=True):
     always_secure: bool
 
 
-class Front:
-    def __init__(self, inputs: Inputs, objects: Objects) -> None:
+class HostListeners:
+    def __init__(self, inputs: Inputs, objects: EmissaryObjects) -> None:
         self._inputs = inputs
         self._hosts = [host for each in objects.of("Host") if (host := _host(each))]
         self._ports = [port for each in objects.of("Listener") if (port := _port(inputs, each))]
-        self.listeners: list[Listener] = []
-        self.redirects: list[Rule] = []
+        self.listeners: list[ImportedListener] = []
+        self.redirects: list[ImportedRule] = []
         self._redirected: set[tuple[str, int]] = set()
 
     def note_unused(self) -> None:
@@ -59,7 +68,7 @@ class Front:
         for host in self._hosts:
             self._listeners(host, host.source)
 
-    def http(self, source: Source, hostname: str, labels: Mapping[str, Any]) -> list[Listener]:
+    def http(self, source: SourceRef, hostname: str, labels: Mapping[str, Any]) -> list[ImportedListener]:
         """Returns the listeners that take the requests of a Mapping."""
         return [
             listener
@@ -69,34 +78,37 @@ class Front:
             for listener in self._listeners(host, source)
         ]
 
-    def stream(self, source: Source, port: int, hostname: str) -> Listener:
+    def stream(self, source: SourceRef, port: int, hostname: str) -> ImportedListener:
         """Returns the listener of a TCPMapping: with a host, TLS ends there."""
         number = next((each.number for each in self._ports if each.inner == port), port)
         if not hostname:
-            listener = Listener(source, number, "TCP")
+            listener = ImportedListener(source, number, "TCP")
         else:
             host = next((each for each in self._hosts if each.hostname == hostname and each.certificate), None)
             certificate = host.certificate if host else None
             missing = ForeignCertificate("no Host has a certificate for it")
-            listener = Listener(source, number, "TLS", hostname, (certificate or missing,))
+            listener = ImportedListener(source, number, "TLS", hostname, (certificate or missing,))
         self.listeners.append(listener)
         return listener
 
-    def _of(self, source: Source) -> Iterable[Host]:
+    def _of(self, source: SourceRef) -> Iterable[EmissaryHost]:
         """Returns the Hosts; without any, Emissary takes all hosts, in plaintext too."""
-        return self._hosts or [Host(source, source.document.namespace, "all", "", None, "Route", {})]
+        return self._hosts or [EmissaryHost(source, source.document.namespace, "all", "", None, "Route", {})]
 
-    def _ports_of(self, source: Source) -> Iterable[Port]:
-        return self._ports or [Port(source, 80, 8080, "HTTP", False), Port(source, 443, 8443, "HTTPS", False)]
+    def _ports_of(self, source: SourceRef) -> Iterable[EmissaryListener]:
+        return self._ports or [
+            EmissaryListener(source, 80, 8080, "HTTP", False),
+            EmissaryListener(source, 443, 8443, "HTTPS", False),
+        ]
 
-    def _listeners(self, host: Host, source: Source) -> list[Listener]:
+    def _listeners(self, host: EmissaryHost, source: SourceRef) -> list[ImportedListener]:
         """Returns the listeners of a host that its Mappings attach to."""
         found = []
         for port in self._ports_of(source):
             if port.protocol == "HTTPS" and host.certificate is not None:
-                listener = Listener(host.source, port.number, "HTTPS", host.hostname, (host.certificate,))
+                listener = ImportedListener(host.source, port.number, "HTTPS", host.hostname, (host.certificate,))
             elif port.protocol == "HTTP":
-                listener = Listener(host.source, port.number, "HTTP", host.hostname)
+                listener = ImportedListener(host.source, port.number, "HTTP", host.hostname)
                 if not port.always_secure and host.action != "Route":
                     self._insecure(host, listener)
                     continue
@@ -106,7 +118,7 @@ class Front:
             found.append(listener)
         return found
 
-    def _insecure(self, host: Host, listener: Listener) -> None:
+    def _insecure(self, host: EmissaryHost, listener: ImportedListener) -> None:
         """Adds the redirect to HTTPS; of a rejected host nothing is served."""
         key = (host.hostname, listener.port)
         if host.action != "Redirect" or key in self._redirected:
@@ -114,7 +126,7 @@ class Front:
         self._redirected.add(key)
         self.listeners.append(listener)
         redirect = HTTPRequestRedirectFilter("https", status_code=301)
-        rule = Rule(
+        rule = ImportedRule(
             source=host.source,
             namespace=host.namespace,
             route=f"{host.name}-https-redirect",
@@ -125,57 +137,58 @@ class Front:
         self.redirects.append(rule)
 
 
-def _host(reader: Reader) -> Host | None:
+def _host(reader: FieldReader) -> EmissaryHost | None:
     spec = reader.child("spec")
     hostname = spec.text("hostname", "*").lower()
-    secret, context = spec.child("tlsSecret"), spec.child("tlsContext")
-    name, namespace = secret.text("name"), secret.text("namespace") or reader.namespace
-    certificate: Certificate | None = SecretCertificate(namespace, name) if name else None
-    if context.text("name"):
-        text = f"settings of TLSContext {context.text('name')[:100]} for clients are not carried over"
-        spec.note(Category.CANNOT, "tls-context", text, "tlsContext")
-        certificate = certificate or ForeignCertificate(f"it is in TLSContext {context.text('name')[:100]}")
+    certificate = _certificate(spec)
     if "tls" in spec:
         tls = spec.child("tls")
         for key in _CLIENTS:
             tls.access_control(key, "clients had to have a certificate; they need none now")
         for key in sorted({*tls.value} - {*_CLIENTS}):
             tls.cannot(key, "settings of TLS for clients cannot be set by host")
-    acme = spec.child("acmeProvider")
-    if "acmeProvider" in spec:
-        served = acme.value.get("authority") != "none"
-        text = "certificates are not requested from an ACME server"
-        spec.note(
-            Category.CANNOT,
-            "acme",
-            text,
-            "acmeProvider",
-            remedy="Use cert-manager.",
-            severity=None if served else Severity.INFO,
-        )
-        if served and certificate is None:
-            certificate = ForeignCertificate("Emissary gets it by ACME")
-    insecure = spec.child("requestPolicy").child("insecure")
-    action = insecure.text("action", "Redirect")
-    insecure.cannot("additionalPort", "ports are those of the Listeners")
-    if action not in ACTIONS:
-        insecure.note(Category.CHANGED, "action", "is none of Redirect, Reject and Route; Reject is used", "action")
-        action = "Reject"
+    action = _insecure_action(spec.child("requestPolicy").child("insecure"))
     spec.cannot("previewUrl", "there is no such feature")
     if hostname != "*" and not is_host(hostname):
-        spec.note(
-            Category.CANNOT, "host", f"{hostname[:100]} cannot be the hostname of a listener; it is left out", "hostname"
-        )
+        text = f"{hostname[:100]} cannot be the hostname of a listener; it is left out"
+        spec.note(Category.CANNOT, "host", text, "hostname")
         return None
-    selector = _selector(spec)
     name = "" if hostname == "*" else hostname
-    return Host(spec.source(), reader.namespace, reader.document.bare_name, name, certificate, action, selector)
+    owner = reader.document.bare_name
+    return EmissaryHost(spec.source(), reader.namespace, owner, name, certificate, action, _selector(spec))
+
+
+def _certificate(spec: FieldReader) -> Certificate | None:
+    """Returns the certificate of a Host: of its Secret, of a TLSContext or by ACME; None without TLS."""
+    secret, context, acme = spec.child("tlsSecret"), spec.child("tlsContext").text("name"), spec.child("acmeProvider")
+    name, namespace = secret.text("name"), secret.text("namespace") or spec.namespace
+    found: Certificate | None = SecretCertificate(namespace, name) if name else None
+    if context:
+        text = f"settings of TLSContext {context[:100]} for clients are not carried over"
+        spec.note(Category.CANNOT, "tls-context", text, "tlsContext")
+        found = found or ForeignCertificate(f"it is in TLSContext {context[:100]}")
+    if "acmeProvider" in spec:
+        served = acme.value.get("authority") != "none"
+        text, severity = "certificates are not requested from an ACME server", None if served else NoteSeverity.INFO
+        spec.note(Category.CANNOT, "acme", text, "acmeProvider", remedy="Use cert-manager.", severity=severity)
+        if served:
+            found = found or ForeignCertificate("Emissary gets it by ACME")
+    return found
+
+
+def _insecure_action(insecure: FieldReader) -> str:
+    action = insecure.text("action", "Redirect")
+    insecure.cannot("additionalPort", "ports are those of the Listeners")
+    if action in ACTIONS:
+        return action
+    insecure.note(Category.CHANGED, "action", "is none of Redirect, Reject and Route; Reject is used", "action")
+    return "Reject"
 
 
 _CLIENTS: Final = ("ca_secret", "cacert_chain_file", "crl_secret", "cert_required")
 
 
-def _selector(spec: Reader) -> Mapping[str, str]:
+def _selector(spec: FieldReader) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for key in ("selector", "mappingSelector"):
         below = spec.child(key)
@@ -184,7 +197,7 @@ def _selector(spec: Reader) -> Mapping[str, str]:
     return found
 
 
-def _port(inputs: Inputs, reader: Reader) -> Port | None:
+def _port(inputs: Inputs, reader: FieldReader) -> EmissaryListener | None:
     spec = reader.child("spec")
     number, model = spec.integer("port") or 0, spec.text("securityModel")
     stack = spec.texts("protocolStack")
@@ -202,19 +215,19 @@ def _port(inputs: Inputs, reader: Reader) -> Port | None:
             "proxy-protocol",
             "the PROXY protocol is not expected from clients",
             "protocol",
-            severity=Severity.HIGH,
+            severity=NoteSeverity.HIGH,
         )
         protocol = protocol.removesuffix("PROXY")
-    if protocol not in ("HTTP", "HTTPS", "TCP", "TLS") or not 0 < number < 65536:
+    if protocol not in ("HTTP", "HTTPS", "TCP", "TLS") or not is_port(number):
         spec.note(
-            Category.CANNOT, "listener", "has no valid port and protocol, and is left out", "port", severity=Severity.HIGH
+            Category.CANNOT, "listener", "has no valid port and protocol, and is left out", "port", severity=NoteSeverity.HIGH
         )
         return None
     outer = _service_port(inputs, reader.namespace, number)
     if outer != number:
         text = f"is port {outer} of the Service in front of it, which is the listener's"
-        spec.note(Category.CHANGED, "listener-port", text, "port", severity=Severity.INFO)
-    return Port(spec.source(), outer, number, protocol, model == "SECURE")
+        spec.note(Category.CHANGED, "listener-port", text, "port", severity=NoteSeverity.INFO)
+    return EmissaryListener(spec.source(), outer, number, protocol, model == "SECURE")
 
 
 def _service_port(inputs: Inputs, namespace: str, number: int) -> int:

@@ -9,8 +9,8 @@ from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Object
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 
 GROUP, OLD_GROUP = "getambassador.io", "x.getambassador.io"
 GROUPS: Final = (GROUP, OLD_GROUP)
@@ -43,12 +43,12 @@ _SKIPPED: Final = {
 }
 
 
-class Objects:
+class EmissaryObjects:
     def __init__(self, inputs: Inputs, instance: str) -> None:
         self._inputs = inputs
         self._instance = instance
 
-    def of(self, name: str) -> Iterator[Reader]:
+    def of(self, name: str) -> Iterator[FieldReader]:
         """Yields the objects of a kind, oldest first, that are of this instance."""
         kinds = [kind for kind in KINDS if kind.kind in (name, f"Ambassador{name}")]
         for document in sorted((each for kind in kinds for each in self._inputs.of(kind)), key=lambda each: each.age):
@@ -70,7 +70,9 @@ class Objects:
             for each in sorted(config.value):
                 if each != key:
                     text = "a setting of the whole instance that is not carried over"
-                    config.note(Category.CANNOT, "module", text, each, severity=Severity.HIGH if each == "defaults" else None)
+                    config.note(
+                        Category.CANNOT, "module", text, each, severity=NoteSeverity.HIGH if each == "defaults" else None
+                    )
         return found
 
     def list_others(self) -> None:
@@ -78,7 +80,7 @@ class Objects:
         for reader in self.of("RateLimitService"):
             reader.note(Category.ACCESS_CONTROL, "rate-limits", "requests were limited; they are not any more", "spec")
         for reader in self.of("ConsulResolver"):
-            reader.note(Category.CANNOT, "consul", "backends of Consul have no equivalent", "spec", severity=Severity.HIGH)
+            reader.note(Category.CANNOT, "consul", "backends of Consul have no equivalent", "spec", severity=NoteSeverity.HIGH)
         for name, text in _SKIPPED.items():
             for reader in self.of(name):
                 reader.note(Category.SKIPPED, "not-needed", text, "spec")

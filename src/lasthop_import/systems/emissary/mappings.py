@@ -7,18 +7,29 @@ from typing import Any, Final
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPRouteTimeouts
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Auth, Hop, HostBackend, Match, Mirror, Name, PathKind, PathMatch, RouteKind, Rule, ValueMatch
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.model import (
+    Auth,
+    HostBackend,
+    ImportedHop,
+    ImportedMatch,
+    ImportedMirror,
+    ImportedRule,
+    ImportedValueMatch,
+    Name,
+    PathKind,
+    PathMatch,
+    RouteKind,
+)
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.emissary import filters
 from lasthop_import.systems.emissary.backend_tls import Contexts
-from lasthop_import.systems.emissary.hosts import Front
-from lasthop_import.systems.emissary.kinds import Objects
-from lasthop_import.systems.emissary.services import Services
-from lasthop_import.values import TOKEN, exact_path, is_host, methods, string_prefix, value_match
+from lasthop_import.systems.emissary.hosts import HostListeners
+from lasthop_import.systems.emissary.kinds import EmissaryObjects
+from lasthop_import.systems.emissary.services import EmissaryServices
+from lasthop_import.values import TOKEN, exact_path, is_host, is_port, methods, string_prefix, value_match
 
 CANNOT: Final = {
     "circuit_breakers": "limits of connections are the new gateway's own",
@@ -46,23 +57,25 @@ IGNORED: Final = (
 class Matched(msgspec.Struct, frozen=True):
     """A Mapping with what it matches."""
 
-    spec: Reader
+    spec: FieldReader
     hostname: str
     """Empty: any."""
     path: PathMatch
-    matches: tuple[Match, ...]
+    matches: tuple[ImportedMatch, ...]
     precedence: int
     key: tuple[object, ...]
 
 
 class MappingReader:
-    def __init__(self, inputs: Inputs, objects: Objects, contexts: Contexts, front: Front, services: Services) -> None:
+    def __init__(
+        self, inputs: Inputs, objects: EmissaryObjects, contexts: Contexts, front: HostListeners, services: EmissaryServices
+    ) -> None:
         self._inputs = inputs
         self._objects = objects
         self._contexts = contexts
         self._front = front
         self._services = services
-        self.rules: list[Rule] = []
+        self.rules: list[ImportedRule] = []
 
     def read(self) -> None:
         auth = self._auth()
@@ -82,82 +95,78 @@ class MappingReader:
         spec = first.spec
         labels = spec.document.metadata.get("labels")
         listeners = self._front.http(spec.source(), first.hostname, labels if isinstance(labels, Mapping) else {})
-        redirected = spec.boolean("host_redirect")
-        steps = [*filters.headers(spec), *filters.cors_filter(spec)]
-        hops, mirrors = ((), ()) if redirected else self._hops(group)
+        redirected, bypassed, grpc = spec.boolean("host_redirect"), spec.boolean("bypass_auth"), spec.boolean("grpc")
+        steps = (*filters.headers(spec), *filters.cors_filter(spec))
+        base = ImportedRule(
+            source=spec.source(),
+            namespace=spec.namespace,
+            route=spec.document.bare_name,
+            listeners=tuple(dict.fromkeys(each.key for each in listeners)),
+            hostnames=(first.hostname,) if first.hostname else (),
+            matches=first.matches,
+        )
+        timeouts, retry, sessions = filters.timeouts(spec), filters.retry(spec), filters.sessions(spec)
         if redirected:
-            steps += filters.redirect(spec, first.path)
+            rule = msgspec.structs.replace(base, filters=(*steps, filters.redirect_filter(spec, first.path)))
             spec.ignore("tls", "weight", "resolver", "grpc", "rewrite", "regex_rewrite", "host_rewrite", "auto_host_rewrite")
         else:
-            steps += filters.rewrite(spec, first.path, self._auto_host(spec, hops))
+            hops, mirrors = self._hops(group)
+            rule = msgspec.structs.replace(
+                base,
+                kind=RouteKind.GRPC if grpc else RouteKind.HTTP,
+                filters=(*steps, *filters.rewrite(spec, first.path, self._auto_host(spec, hops))),
+                hops=hops,
+                mirrors=mirrors,
+                auth=None if bypassed else auth,
+                timeouts=timeouts,
+                retry=retry,
+                persistence=sessions,
+            )
             spec.ignore("redirect_response_code", "path_redirect", "prefix_redirect", "regex_redirect")
-        bypassed = spec.boolean("bypass_auth")
-        timeouts, retry = filters.timeouts(spec), filters.retry(spec)
-        sessions = filters.sessions(spec)
         for other in group:
-            _settle(other.spec, first.spec)
-        if not listeners:
-            spec.note(Category.SKIPPED, "no-host", "no Host takes its hostname and labels, so that it was not used")
+            _settle(other.spec, spec)
+        self._add(rule, first)
+
+    def _add(self, rule: ImportedRule, first: Matched) -> None:
+        if not rule.listeners:
+            text = "no Host takes its hostname and labels, so that it was not used"
+            first.spec.note(Category.SKIPPED, "no-host", text)
             return
         if first.precedence:
             text = "Mappings with a higher precedence were tried first; now the more specific match is"
-            spec.note(Category.CHANGED, "order-changed", text, "precedence")
-        grpc = spec.boolean("grpc")
-        self.rules.append(
-            Rule(
-                source=spec.source(),
-                namespace=spec.namespace,
-                route=spec.document.bare_name,
-                listeners=tuple(dict.fromkeys(each.key for each in listeners)),
-                hostnames=(first.hostname,) if first.hostname else (),
-                kind=RouteKind.GRPC if grpc and not redirected else RouteKind.HTTP,
-                matches=first.matches,
-                filters=tuple(steps),
-                hops=hops,
-                mirrors=mirrors,
-                auth=None if bypassed or redirected else auth,
-                timeouts=HTTPRouteTimeouts() if redirected else timeouts,
-                retry=None if redirected else retry,
-                persistence=None if redirected else sessions,
-            )
-        )
+            first.spec.note(Category.CHANGED, "order-changed", text, "precedence")
+        self.rules.append(rule)
 
-    def _hops(self, group: Sequence[Matched]) -> tuple[tuple[Hop, ...], tuple[Mirror, ...]]:
+    def _hops(self, group: Sequence[Matched]) -> tuple[tuple[ImportedHop, ...], tuple[ImportedMirror, ...]]:
         """Returns the hops of all Mappings of a rule; those without a weight share what the others leave of 100."""
         real = [each.spec for each in group if not each.spec.boolean("shadow")]
         given = [spec.integer("weight") for spec in real]
         left = max(0, 100 - sum(max(0, each) for each in given if each is not None))
-        others = given.count(None)
-        hops: list[Hop] = []
+        hops: list[ImportedHop] = []
         for spec, weight in zip(real, given, strict=True):
-            share = left // others if weight is None else max(0, weight)
+            share = left // given.count(None) if weight is None else max(0, weight)
             if (hop := self._hop(spec, "service")) is not None:
                 hops.append(msgspec.structs.replace(hop, weight=1 if len(real) == 1 else share))
-        mirrors: list[Mirror] = []
-        for spec in (each.spec for each in group if each.spec.boolean("shadow")):
-            weight = spec.integer("weight")
-            if (hop := self._hop(spec, "service")) is not None:
-                mirrors.append(Mirror(hop, 100 if weight is None else max(1, min(weight, 100))))
-        return tuple(hops), tuple(mirrors)
+        mirrors = (self._mirror(each.spec) for each in group if each.spec.boolean("shadow"))
+        return tuple(hops), tuple(each for each in mirrors if each is not None)
 
-    def _hop(self, spec: Reader, key: str) -> Hop | None:
+    def _mirror(self, spec: FieldReader) -> ImportedMirror | None:
+        weight, hop = spec.integer("weight"), self._hop(spec, "service")
+        return ImportedMirror(hop, 100 if weight is None else max(1, min(weight, 100))) if hop else None
+
+    def _hop(self, spec: FieldReader, key: str) -> ImportedHop | None:
         grpc = spec.boolean("grpc") or spec.value.get("proto") == "grpc"
         tls, secure = self._contexts.hop_tls(spec, key, grpc=grpc)
         place = self._services.find(spec, key, secure)
         if place is None:
             return None
-        backend = place.backend
         if spec.text("resolver") not in ("", "kubernetes-service", "kubernetes-endpoint", "endpoint"):
             text = "another resolver than those of Kubernetes; the service is taken to be one of Kubernetes"
             spec.note(Category.TODO, "resolver", text, "resolver")
-        if isinstance(backend, HostBackend) and tls is not None:
-            options = msgspec.structs.replace(tls.options, alpn=())
-            tls = msgspec.structs.replace(tls, options=options, names=tls.names or (Name(backend.hostname),))
-        elif isinstance(backend, HostBackend) and grpc:
-            backend = msgspec.structs.replace(backend, protocol="H2C")
-        return Hop(spec.source(key), backend, tls, h2c=grpc and (tls is None or tls.level is Level.PLAINTEXT))
+        hop = ImportedHop(spec.source(key), place.backend, tls, h2c=grpc and (tls is None or tls.level is Level.PLAINTEXT))
+        return _outside(hop, place.backend, grpc) if isinstance(place.backend, HostBackend) else hop
 
-    def _auto_host(self, spec: Reader, hops: Sequence[Hop]) -> str:
+    def _auto_host(self, spec: FieldReader, hops: Sequence[ImportedHop]) -> str:
         if not spec.boolean("auto_host_rewrite"):
             return ""
         hosts = {hop.backend.hostname for hop in hops if isinstance(hop.backend, HostBackend)}
@@ -173,33 +182,7 @@ class MappingReader:
         found: Auth | None = None
         for reader in self._objects.of("AuthService"):
             spec = reader.child("spec")
-            hop = self._hop(spec, "auth_service")
-            body = spec.child("include_body")
-            auth = None
-            if hop is not None:
-                auth = Auth(
-                    hop,
-                    grpc=spec.text("proto") == "grpc",
-                    path=spec.text("path_prefix"),
-                    headers=tuple(each for each in spec.texts("allowed_request_headers") if TOKEN.fullmatch(each))[:64],
-                    response_headers=tuple(
-                        each for each in spec.texts("allowed_authorization_headers") if TOKEN.fullmatch(each)
-                    )[:64],
-                    body_bytes=max(0, min(body.integer("max_bytes") or 0, 65535)),
-                )
-            body.ignore("allow_partial")
-            for key in (
-                "proto",
-                "path_prefix",
-                "allowed_request_headers",
-                "allowed_authorization_headers",
-                "protocol_version",
-            ):
-                spec.ignore(key)
-            for key in ("failure_mode_allow", "status_on_error", "timeout_ms", "add_auth_headers", "add_linkerd_headers"):
-                spec.cannot(key, "a server that does not answer refuses the request, with 503")
-            for key in ("circuit_breakers", "allow_request_body", "stats_name"):
-                spec.cannot(key, "has no equivalent")
+            auth = self._auth_server(spec)
             if found is not None or auth is None:
                 text = "only one server can be asked about a request; this one is not asked any more"
                 spec.note(Category.ACCESS_CONTROL, "auth-service", text, "auth_service")
@@ -207,20 +190,32 @@ class MappingReader:
                 found = auth
         return found
 
-    def _stream(self, spec: Reader) -> None:
+    def _auth_server(self, spec: FieldReader) -> Auth | None:
+        hop, body = self._hop(spec, "auth_service"), spec.child("include_body")
+        grpc, path, size = spec.text("proto") == "grpc", spec.text("path_prefix"), body.integer("max_bytes") or 0
+        sent, returned = (_header_names(spec, f"allowed_{whose}_headers") for whose in ("request", "authorization"))
+        body.ignore("allow_partial")
+        spec.ignore("protocol_version")
+        for key in ("failure_mode_allow", "status_on_error", "timeout_ms", "add_auth_headers", "add_linkerd_headers"):
+            spec.cannot(key, "a server that does not answer refuses the request, with 503")
+        for key in ("circuit_breakers", "allow_request_body", "stats_name"):
+            spec.cannot(key, "has no equivalent")
+        return Auth(hop, grpc, path, sent, returned, max(0, min(size, 65535))) if hop else None
+
+    def _stream(self, spec: FieldReader) -> None:
         for key in ("circuit_breakers", "idle_timeout_ms", "address"):
             spec.cannot(key, "has no equivalent")
         spec.ignore("cluster_tag", "stats_name", "enable_ipv4", "enable_ipv6", "grpc", "weight")
         port, host = spec.integer("port") or 0, spec.text("host").lower()
         hop = self._hop(spec, "service")
-        if not 0 < port < 65536 or (host not in ("", "*") and not is_host(host)):
+        if not is_port(port) or (host not in ("", "*") and not is_host(host)):
             spec.note(
-                Category.CANNOT, "listener", "has no valid port and host, and is left out", "port", severity=Severity.HIGH
+                Category.CANNOT, "listener", "has no valid port and host, and is left out", "port", severity=NoteSeverity.HIGH
             )
             return
         listener = self._front.stream(spec.source(), port, "" if host == "*" else host)
         self.rules.append(
-            Rule(
+            ImportedRule(
                 source=spec.source(),
                 namespace=spec.namespace,
                 route=spec.document.bare_name,
@@ -232,13 +227,27 @@ class MappingReader:
         )
 
 
-def _settle(spec: Reader, first: Reader) -> None:
+def _outside(hop: ImportedHop, host: HostBackend, grpc: bool) -> ImportedHop:
+    """Returns a hop to a host outside, as an XBackend can say it: ALPN is not among its settings."""
+    tls = hop.tls
+    if tls is None:
+        return msgspec.structs.replace(hop, backend=msgspec.structs.replace(host, protocol="H2C")) if grpc else hop
+    options = msgspec.structs.replace(tls.options, alpn=())
+    tls = msgspec.structs.replace(tls, options=options, names=tls.names or (Name(host.hostname),))
+    return msgspec.structs.replace(hop, tls=tls)
+
+
+def _header_names(spec: FieldReader, key: str) -> tuple[str, ...]:
+    return tuple(filter(TOKEN.fullmatch, spec.texts(key)))[:64]
+
+
+def _settle(spec: FieldReader, first: FieldReader) -> None:
     """Lists what a Mapping has without an equivalent, and what only the first of several decides."""
     for key, text in CANNOT.items():
         spec.cannot(key, text)
     for key, text in HIGH.items():
         if key in spec:
-            spec.note(Category.CANNOT, key, text, key, severity=Severity.HIGH)
+            spec.note(Category.CANNOT, key, text, key, severity=NoteSeverity.HIGH)
     spec.access_control("labels", "requests with these labels were limited by a RateLimitService; they are not any more")
     spec.ignore(*IGNORED, "grpc", "resolver", "tls", "weight", "shadow", "host_redirect", "service", "auto_host_rewrite")
     if spec.document is first.document:
@@ -261,21 +270,11 @@ _OF_FIRST: Final = {
 # --- matches ---------------------------------------------------------------------------------------------------------
 
 
-def _matched(spec: Reader) -> Matched | None:
+def _matched(spec: FieldReader) -> Matched | None:
     """Returns what a Mapping matches; None if that cannot be written, because it would match more."""
     problems: list[str] = []
-    hostname = _hostname(spec, problems)
-    prefix = spec.text("prefix")
-    insensitive = spec.value.get("case_sensitive") is False
-    spec.boolean("case_sensitive", True)
-    if spec.boolean("prefix_regex"):
-        path = PathMatch(PathKind.REGEX, f"(?i){prefix}" if insensitive else prefix)
-    elif spec.boolean("prefix_exact"):
-        path = exact_path(prefix, ignore_case=insensitive)
-    else:
-        path = string_prefix(prefix, ignore_case=insensitive)
-    spec.ignore("prefix_exact")
-    if not prefix:
+    hostname, path = _hostname(spec, problems), _path(spec)
+    if not spec.text("prefix"):
         problems.append("no prefix")
     method = spec.text("method")
     verbs = methods(method, regex=spec.boolean("method_regex")) if method else ("",)
@@ -286,22 +285,29 @@ def _matched(spec: Reader) -> Matched | None:
     precedence = spec.integer("precedence") or 0
     if problems or verbs is None:
         text = f"the Mapping is left out, because it has {', and '.join(problems)}, for which there is no equivalent"
-        spec.note(Category.CANNOT, "mapping-left-out", text, severity=Severity.HIGH)
+        spec.note(Category.CANNOT, "mapping-left-out", text, severity=NoteSeverity.HIGH)
         spec.ignore(*spec.value)
         return None
-    matches = tuple(Match(path, headers, query, verb) for verb in verbs)
+    matches = tuple(ImportedMatch(path, headers, query, verb) for verb in verbs)
     redirected = spec.document.path if spec.value.get("host_redirect") else ""
     return Matched(spec, hostname, path, matches, precedence, (hostname, matches, precedence, redirected))
 
 
-def _hostname(spec: Reader, problems: list[str]) -> str:
+def _path(spec: FieldReader) -> PathMatch:
+    prefix, insensitive = spec.text("prefix"), spec.value.get("case_sensitive") is False
+    regex, exact = spec.boolean("prefix_regex"), spec.boolean("prefix_exact")
+    spec.boolean("case_sensitive", True)
+    if regex:
+        return PathMatch(PathKind.REGEX, f"(?i){prefix}" if insensitive else prefix)
+    return exact_path(prefix, ignore_case=insensitive) if exact else string_prefix(prefix, ignore_case=insensitive)
+
+
+def _hostname(spec: FieldReader, problems: list[str]) -> str:
     pattern = spec.boolean("host_regex")
-    headers = spec.value.get("headers")
-    authority = headers.get(":authority", "") if isinstance(headers, dict) else ""
     old, new = spec.text("host"), spec.text("hostname")
     if not new and old and pattern:
         problems.append("host_regex")
-    found = (new or old or (authority if isinstance(authority, str) else "")).lower()
+    found = (new or old or _authority(spec)).lower()
     if found in ("", "*"):
         return ""
     if not is_host(found) and (new or not pattern):
@@ -309,8 +315,14 @@ def _hostname(spec: Reader, problems: list[str]) -> str:
     return found
 
 
-def _values(spec: Reader, exact: str, regex: str, problems: list[str]) -> tuple[ValueMatch, ...]:
-    found: list[ValueMatch] = []
+def _authority(spec: FieldReader) -> str:
+    headers = spec.value.get("headers")
+    found = headers.get(":authority") if isinstance(headers, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def _values(spec: FieldReader, exact: str, regex: str, problems: list[str]) -> tuple[ImportedValueMatch, ...]:
+    found: list[ImportedValueMatch] = []
     for key, kind in ((exact, "exact"), (regex, "regex")):
         values: dict[str, Any] = spec.mapping(key)
         for name, value in sorted(values.items()):

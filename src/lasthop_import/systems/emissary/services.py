@@ -9,25 +9,26 @@ from lasthop.base.api.addresses import is_ip
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import AddressBackend, Backend, HostBackend, ServiceBackend
 from lasthop_import.names import slug
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
+from lasthop_import.values import is_port
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
 
 
-class Place(NamedTuple):
+class ServiceTarget(NamedTuple):
     backend: Backend
     hostname: str
     """As it is written, without namespace or port added."""
 
 
-class Services:
+class EmissaryServices:
     def __init__(self, inputs: Inputs, own_namespace: bool) -> None:
         """`own_namespace`: names without a namespace are in Emissary's own."""
         self._inputs = inputs
         self._own_namespace = own_namespace
 
-    def find(self, reader: Reader, key: str, tls: bool) -> Place | None:
+    def find(self, reader: FieldReader, key: str, tls: bool) -> ServiceTarget | None:
         """Returns where a service leads; the port is 443 with TLS, else 80, if it is not written."""
         text = _SCHEME.sub("", reader.text(key).strip(), count=1)
         rest, extra, _ = text.partition("/")
@@ -36,14 +37,18 @@ class Services:
         host = host.strip("[]").lower()
         if extra:
             reader.note(Category.CHANGED, "service-path", "what comes after host and port is ignored", key)
-        if not host or not 0 < port < 65536:
+        if not host or not is_port(port):
             reader.note(
-                Category.CANNOT, "service", "names no host and port; the reference is left out", key, severity=Severity.HIGH
+                Category.CANNOT,
+                "service",
+                "names no host and port; the reference is left out",
+                key,
+                severity=NoteSeverity.HIGH,
             )
             return None
-        return Place(self._backend(reader, key, host, port), host)
+        return ServiceTarget(self._backend(reader, key, host, port), host)
 
-    def _backend(self, reader: Reader, key: str, host: str, port: int) -> Backend:
+    def _backend(self, reader: FieldReader, key: str, host: str, port: int) -> Backend:
         namespace = reader.namespace
         if is_ip(host):
             return AddressBackend(namespace, f"address-{slug(host)}-{port}", port, "port", ((host, port),))

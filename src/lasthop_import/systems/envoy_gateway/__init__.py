@@ -19,22 +19,21 @@ from typing import Final
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import Imported
-from lasthop_import.settings import Settings, System
+from lasthop_import.settings import ImportSettings, System
 from lasthop_import.systems.envoy_gateway import policies
-from lasthop_import.systems.envoy_gateway.backend_tls import Policies
-from lasthop_import.systems.envoy_gateway.backends import Backends
-from lasthop_import.systems.envoy_gateway.copies import Copies
-from lasthop_import.systems.envoy_gateway.copies import Policies as AllPolicies
+from lasthop_import.systems.envoy_gateway.backend_tls import BackendTLSPolicies
+from lasthop_import.systems.envoy_gateway.backends import EnvoyGatewayBackends
+from lasthop_import.systems.envoy_gateway.copies import Copies, GatewayPolicies
 from lasthop_import.systems.envoy_gateway.kinds import CONTROLLER, GROUP, KINDS, OWN
 from lasthop_import.systems.envoy_gateway.proxies import list_others, read_proxies
 
 
-def read(inputs: Inputs, settings: Settings) -> Imported:
+def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads all Gateways of Envoy Gateway, and their routes."""
     options, certificates = read_proxies(inputs)
-    verified = Policies(inputs)
-    backends = Backends(inputs, verified, options)
-    attached = AllPolicies(policies.read_traffic(inputs), policies.read_security(inputs), policies.read_clients(inputs))
+    verified = BackendTLSPolicies(inputs)
+    backends = EnvoyGatewayBackends(inputs, verified, options)
+    attached = GatewayPolicies(policies.read_traffic(inputs), policies.read_security(inputs), policies.read_clients(inputs))
     copies = Copies(inputs, settings, backends, attached, certificates)
     copies.copy()
     list_others(inputs)

@@ -6,7 +6,8 @@ The trap: `insecureSkipVerify` of a Backend stays in force beside a policy that 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -15,14 +16,14 @@ from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, TLSOptions
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
 from lasthop_import.model import HopTLS, MissingTrust, Name, NameKind, ObjectName, SystemTrust, Trust, TrustRef
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.envoy_gateway.kinds import GROUP
 
 _CURVES: Final = next(option.values for option in OPTIONS if option.name == "curves")
 
 
-class Policy(msgspec.Struct, frozen=True):
+class PolicyValidation(msgspec.Struct, frozen=True):
     """The validation of one BackendTLSPolicy."""
 
     label: str
@@ -33,7 +34,7 @@ class Policy(msgspec.Struct, frozen=True):
     """Why it is not accepted, so that its routes answer 500."""
 
 
-class Settings(msgspec.Struct, frozen=True):
+class BackendTLSSettings(msgspec.Struct, frozen=True):
     """The tls of one Backend, or of an EnvoyProxy."""
 
     skip: bool = False
@@ -46,12 +47,12 @@ class Settings(msgspec.Struct, frozen=True):
     seems_checked: bool = False
 
 
-class Policies:
+class BackendTLSPolicies:
     """BackendTLSPolicies by what they are about."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
-        self._by_target: dict[tuple[str, str, str, str], Policy] = {}
+        self._by_target: dict[tuple[str, str, str, str], PolicyValidation] = {}
         self._used: set[str] = set()
         for document in inputs.of(KINDS["BackendTLSPolicy"]):
             reader = inputs.open(document)
@@ -63,12 +64,12 @@ class Policies:
                 key = (kind, reader.namespace, target.text("name"), target.text("sectionName"))
                 if (group, kind) not in (("", "Service"), (GROUP, "Backend")):
                     text = f"a policy for kind {kind[:60]} cannot be carried over"
-                    target.note(Category.CANNOT, "target-kind", text, None, severity=Severity.HIGH)
+                    target.note(Category.CANNOT, "target-kind", text, None, severity=NoteSeverity.HIGH)
                 elif self._by_target.setdefault(key, found) is not found:
                     text = f"{self._by_target[key].label} is older and holds for the same port"
                     target.note(Category.SKIPPED, "conflicted", text, None)
 
-    def of(self, kind: str, namespace: str, name: str, section: str) -> Policy | None:
+    def of(self, kind: str, namespace: str, name: str, section: str) -> PolicyValidation | None:
         """Returns the policy of a port: the one that names it, else the one of all ports."""
         found = self._by_target.get((kind, namespace, name, section)) or self._by_target.get((kind, namespace, name, ""))
         if found is not None:
@@ -81,7 +82,7 @@ class Policies:
             if document.name not in self._used:
                 self._inputs.skip(document, "unused", "no route that is imported leads to what it is about; it is not written")
 
-    def _policy(self, reader: Reader, validation: Reader) -> Policy:
+    def _policy(self, reader: FieldReader, validation: FieldReader) -> PolicyValidation:
         hostname = validation.text("hostname").lower()
         names = []
         for each in validation.children("subjectAltNames"):
@@ -91,39 +92,42 @@ class Policies:
         trust, problem = trust_of(self._inputs, validation)
         if not trust and not problem:
             problem = "it names no CA"
-        return Policy(reader.document.name, hostname, tuple(names) or (Name(hostname),), trust, problem)
+        return PolicyValidation(reader.document.name, hostname, tuple(names) or (Name(hostname),), trust, problem)
 
 
-def trust_of(inputs: Inputs, reader: Reader) -> tuple[tuple[Trust, ...], str]:
-    """Reads caCertificateRefs and wellKnownCACertificates."""
+def trust_of(inputs: Inputs, reader: FieldReader) -> tuple[tuple[Trust, ...], str]:
+    """Reads caCertificateRefs and wellKnownCACertificates; returns what is trusted, and why nothing is."""
     found: list[Trust] = []
     for ref in reader.children("caCertificateRefs"):
-        group, kind, name = ref.text("group"), ref.text("kind"), ref.text("name")
-        if kind == "ClusterTrustBundle":
-            found.append(TrustRef(kind, "", name))
-            continue
-        if group or kind not in ("ConfigMap", "Secret"):
-            return (), f"it refers to a CA of kind {kind[:60]}"
-        data = inputs.data(kind, reader.namespace, name)
-        if data is None:
-            absent = inputs.absence(kind, reader.namespace, name)
-            text, remedy = f"{kind} {reader.namespace}/{name} {absent}; it is taken to have a ca.crt", "Add it to the input."
-            ref.note(Category.TODO, "ca-not-in-the-input", text, None, remedy=remedy, severity=Severity.WARNING)
-            found.append(TrustRef(kind, reader.namespace, name))
-            continue
-        key = next((each for each in ("ca.crt", "tls.crt") if data.get(each)), "")
-        if not key and len(data) == 1:
-            key = next(iter(data))
-        if not key:
-            return (), f"{kind} {reader.namespace}/{name} has neither ca.crt nor tls.crt"
-        found.append(TrustRef(kind, reader.namespace, name, key))
+        trust = _referenced_ca(inputs, ref)
+        if isinstance(trust, str):
+            return (), trust
+        found.append(trust)
     system = reader.text("wellKnownCACertificates")
     if system and system != "System":
         return (), f"wellKnownCACertificates is {system[:60]}"
     return (SystemTrust(),) if system and not found else tuple(found), ""
 
 
-def read_settings(inputs: Inputs, tls: Reader) -> Settings:
+def _referenced_ca(inputs: Inputs, ref: FieldReader) -> TrustRef | str:
+    """Returns the CA that a reference names, or why Envoy Gateway refuses it. One that is not in the input is listed."""
+    group, kind, name, namespace = ref.text("group"), ref.text("kind"), ref.text("name"), ref.namespace
+    if kind == "ClusterTrustBundle":
+        return TrustRef(kind, "", name)
+    if group or kind not in ("ConfigMap", "Secret"):
+        return f"it refers to a CA of kind {kind[:60]}"
+    data = inputs.data(kind, namespace, name)
+    if data is None:
+        absent = inputs.absence(kind, namespace, name)
+        text, remedy = f"{kind} {namespace}/{name} {absent}; it is taken to have a ca.crt", "Add it to the input."
+        ref.note(Category.TODO, "ca-not-in-the-input", text, None, remedy=remedy, severity=NoteSeverity.WARNING)
+        return TrustRef(kind, namespace, name)
+    only = next(iter(data)) if len(data) == 1 else ""
+    key = next((each for each in ("ca.crt", "tls.crt") if data.get(each)), only)
+    return TrustRef(kind, namespace, name, key) if key else f"{kind} {namespace}/{name} has neither ca.crt nor tls.crt"
+
+
+def read_settings(inputs: Inputs, tls: FieldReader) -> BackendTLSSettings:
     """Reads the tls of a Backend, or the backendTLS of an EnvoyProxy."""
     trust, problem = trust_of(inputs, tls)
     ref = tls.child("clientCertificateRef")
@@ -132,7 +136,7 @@ def read_settings(inputs: Inputs, tls: Reader) -> Settings:
     client = ObjectName(tls.namespace, name) if name else None
     skip = tls.boolean("insecureSkipVerify")
     tls.cannot("signatureAlgorithms", "signature algorithms cannot be chosen")
-    return Settings(
+    return BackendTLSSettings(
         skip,
         tls.text("sni").lower(),
         tls.boolean("autoSNIFromEndpointHostname"),
@@ -144,25 +148,29 @@ def read_settings(inputs: Inputs, tls: Reader) -> Settings:
     )
 
 
-def _options(tls: Reader) -> TLSOptions:
+def _options(tls: FieldReader) -> TLSOptions:
     lowest, highest = tls.text("minVersion"), tls.text("maxVersion")
-    if lowest in ("1.0", "1.1") or highest in ("1.0", "1.1"):
+    if {lowest, highest} & {"1.0", "1.1"}:
         tls.note(Category.TIGHTENED, "tls-1.0-gone", "TLS below 1.2 was permitted, and is refused now", "minVersion")
-    ciphers, curves, alpn = tls.texts("ciphers"), tls.texts("ecdhCurves"), tls.texts("alpnProtocols")
-    if any(each not in CIPHER_SUITES for each in ciphers):
-        tls.note(Category.CANNOT, "ciphers", "some ciphers cannot be written; the new gateway uses its own", "ciphers")
-        ciphers = ()
-    if any(each not in _CURVES for each in curves):
-        tls.note(Category.CANNOT, "curves", "some curves cannot be written; the new gateway uses its own", "ecdhCurves")
-        curves = ()
-    if tls.value.get("alpnProtocols") == [] or any(each not in ("h2", "http/1.1") for each in alpn):
+    ciphers = _choosable(tls, "ciphers", CIPHER_SUITES, "ciphers", "some ciphers")
+    curves = _choosable(tls, "ecdhCurves", _CURVES, "curves", "some curves")
+    alpn = _choosable(tls, "alpnProtocols", ("h2", "http/1.1"), "alpn", "this ALPN")
+    if tls.value.get("alpnProtocols") == []:
         tls.note(Category.CANNOT, "alpn", "this ALPN cannot be written; the new gateway uses its own", "alpnProtocols")
-        alpn = ()
     minimum = lowest if lowest == "1.3" else None
     return TLSOptions(minimum, highest if highest in ("1.2", "1.3") else "1.3", ciphers, curves, alpn)
 
 
-def by_policy(policy: Policy, options: TLSOptions) -> HopTLS:
+def _choosable(tls: FieldReader, key: str, known: Sequence[str], reason: str, what: str) -> tuple[str, ...]:
+    """Returns a list if a policy can have all of it; else nothing, so that the gateway's own holds."""
+    wanted = tls.texts(key)
+    if set(wanted) <= set(known):
+        return wanted
+    tls.note(Category.CANNOT, reason, f"{what} cannot be written; the new gateway uses its own", key)
+    return ()
+
+
+def by_policy(policy: PolicyValidation, options: TLSOptions) -> HopTLS:
     """Returns the TLS of a hop to a Service with a policy."""
     if policy.problem:
         why = f"{policy.label} is not accepted, because {policy.problem}; its routes answered 500"
@@ -174,31 +182,33 @@ def by_policy(policy: Policy, options: TLSOptions) -> HopTLS:
 
 
 def by_backend(
-    label: str, tls: Settings | None, policy: Policy | None, endpoint: str, hosts: tuple[str, ...]
+    label: str, tls: BackendTLSSettings | None, policy: PolicyValidation | None, endpoint: str, hosts: tuple[str, ...]
 ) -> HopTLS | None:
     """Returns the TLS of a hop to a Backend. `endpoint`: its hostname, if it has one; `hosts`: what the Host may be."""
     if tls is None:
         return by_policy(policy, TLSOptions()) if policy else None
     if policy is not None and not tls.skip:
         return msgspec.structs.replace(by_policy(policy, tls.options), client_certificate=tls.client)
-    sni = policy.hostname if policy else tls.sni or (endpoint if tls.from_endpoint else "")
-    names = policy.names if policy else ((Name(sni),) if sni else tuple(Name(each) for each in hosts))
-    trust = policy.trust if policy else tls.trust
-    found = HopTLS(Level.BROKEN, "", None, "", names, sni, trust, tls.client, tls.options)
+    if policy is not None:
+        why = f"{label} has insecureSkipVerify, which holds in spite of {policy.label}"
+        seen = (policy.names, policy.hostname, policy.trust)
+        return HopTLS(Level.UNVERIFIED, why, Level.NAME, "skip-beats-policy", *seen, tls.client, tls.options)
+    sni = tls.sni or (endpoint if tls.from_endpoint else "")
+    names = (Name(sni),) if sni else tuple(map(Name, hosts))
+    found = HopTLS(
+        Level.UNVERIFIED, f"{label} has insecureSkipVerify", None, "", names, sni, tls.trust, tls.client, tls.options
+    )
+    return found if tls.skip else _verified(label, tls, found, hosts)
 
-    def level(wanted: Level, why: str, **more: Any) -> HopTLS:
-        return msgspec.structs.replace(found, level=wanted, why=why, **more)
 
-    if tls.skip:
-        if policy is not None:
-            why = f"{label} has insecureSkipVerify, which holds in spite of {policy.label}"
-            return level(Level.UNVERIFIED, why, believed=Level.NAME, believed_reason="skip-beats-policy")
-        return level(Level.UNVERIFIED, f"{label} has insecureSkipVerify")
+def _verified(label: str, tls: BackendTLSSettings, found: HopTLS, hosts: tuple[str, ...]) -> HopTLS:
+    """Returns the TLS of a Backend that verifies by itself."""
     if tls.problem or not tls.trust:
         why = tls.problem or "its tls names no CA, and no policy does"
-        return level(Level.BROKEN, f"{label}: {why}; its routes answered 500", trust=(MissingTrust(why),))
-    if sni:
-        return level(Level.NAME, f"{label} verifies the name {sni}")
-    if not hosts:
-        return level(Level.HOST_NAME, f"{label} has no sni, so the name is the request's Host, which may be any")
-    return level(Level.HOST_NAME, f"{label} has no sni, so the name is the request's Host")
+        text = f"{label}: {why}; its routes answered 500"
+        return msgspec.structs.replace(found, level=Level.BROKEN, why=text, trust=(MissingTrust(why),))
+    if found.sni:
+        return msgspec.structs.replace(found, level=Level.NAME, why=f"{label} verifies the name {found.sni}")
+    which = "" if hosts else ", which may be any"
+    why = f"{label} has no sni, so the name is the request's Host{which}"
+    return msgspec.structs.replace(found, level=Level.HOST_NAME, why=why)

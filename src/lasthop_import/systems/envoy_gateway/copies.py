@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lasthop.base.api.documents import Json
@@ -12,32 +13,32 @@ from lasthop_import.copies import copied
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Hop, HopTLS, ObjectName
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings
-from lasthop_import.systems.envoy_gateway.backends import Backends
+from lasthop_import.model import HopTLS, ImportedHop, ObjectName
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.settings import ImportSettings
+from lasthop_import.systems.envoy_gateway.backends import EnvoyGatewayBackends
 from lasthop_import.systems.envoy_gateway.classes import own_classes
 from lasthop_import.systems.envoy_gateway.grants import granted
 from lasthop_import.systems.envoy_gateway.kinds import GROUP, OWN, ROUTES
-from lasthop_import.systems.envoy_gateway.policies import Attached, Effect, Place
+from lasthop_import.systems.envoy_gateway.policies import Effect, Place, PolicyEffects
 
 _API = "gateway.networking.k8s.io/v1"
 _MOST_WEIGHT = 1_000_000
 
 
-class Policies(NamedTuple):
-    traffic: Attached
-    security: Attached
-    clients: Attached
+class GatewayPolicies(NamedTuple):
+    traffic: PolicyEffects
+    security: PolicyEffects
+    clients: PolicyEffects
 
 
 class Copies:
     def __init__(
         self,
         inputs: Inputs,
-        settings: Settings,
-        backends: Backends,
-        policies: Policies,
+        settings: ImportSettings,
+        backends: EnvoyGatewayBackends,
+        policies: GatewayPolicies,
         certificates: dict[tuple[str, str], ObjectName],
     ) -> None:
         """`certificates`: the client certificates of EnvoyProxies."""
@@ -46,8 +47,8 @@ class Copies:
         self._backends = backends
         self._policies = policies
         self._certificates = certificates
-        self.objects: list[tuple[Source, Json]] = []
-        self.hops: list[Hop] = []
+        self.objects: list[tuple[SourceRef, Json]] = []
+        self.hops: list[ImportedHop] = []
         self.gateways: dict[ObjectName, Json] = {}
         """Those that are copied, as they are in the input."""
         self._sets: dict[ObjectName, ObjectName] = {}
@@ -83,27 +84,24 @@ class Copies:
             self._others.add(key)
             self._inputs.skip(document, "other-class", f"its class {name[:100]} is not Envoy Gateway's")
             return
-        infrastructure = spec.get("infrastructure")
-        own = infrastructure.pop("parametersRef", None) if isinstance(infrastructure, dict) else None
-        if not infrastructure:
-            spec.pop("infrastructure", None)
         spec["gatewayClassName"] = self._settings.gateway_class
-        reference = own if isinstance(own, dict) else (classes or {}).get(name) or {}
+        own = _take_parameters(spec)
+        reference = own if own is not None else (classes or {}).get(name) or {}
         namespace = str(reference.get("namespace") or document.namespace)
         if client := self._certificates.get((namespace, str(reference.get("name") or ""))):
             self._show_certificate(spec, document, client)
         effect = self._policies.clients.find([("Gateway", *key, "")])
-        if effect is not None and effect.frontend:
-            tls = spec.setdefault("tls", {})
-            if isinstance(tls, dict):
-                tls.setdefault("frontend", {"default": {"validation": effect.frontend}})
+        tls = spec.setdefault("tls", {}) if effect is not None and effect.frontend else None
+        if effect is not None and isinstance(tls, dict):
+            tls.setdefault("frontend", {"default": {"validation": effect.frontend}})
         if self._keep(document, spec):
             self.gateways[key] = spec
             if len(self.gateways) == 1:
-                written = {"name": self._settings.gateway_class}
-                gateway_class: Json = {"apiVersion": _API, "kind": "GatewayClass", "metadata": written}
-                gateway_class["spec"] = {"controllerName": CONTROLLER_NAME}
-                self.objects.append((Source(document), gateway_class))
+                self.objects.append((SourceRef(document), self._gateway_class()))
+
+    def _gateway_class(self) -> Json:
+        metadata, spec = {"name": self._settings.gateway_class}, {"controllerName": CONTROLLER_NAME}
+        return {"apiVersion": _API, "kind": "GatewayClass", "metadata": metadata, "spec": spec}
 
     def _listener_set(self, document: Document) -> None:
         spec = _spec(document)
@@ -136,7 +134,7 @@ class Copies:
             "to": [{"group": "", "kind": "Secret", "name": client.name}],
         }
         grant = {"apiVersion": _API, "kind": "ReferenceGrant", "metadata": metadata, "spec": spec}
-        self.objects.append((Source(document), grant))
+        self.objects.append((SourceRef(document), grant))
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
@@ -150,17 +148,15 @@ class Copies:
         hosts = tuple(str(each).lower() for each in spec.get("hostnames") or ())
         before, rules = len(self.hops), spec.get("rules")
         passthrough = document.kind == "TLSRoute" and self._passes_through(document, parents)
-        kept = []
-        for number, rule in enumerate(rules if isinstance(rules, list) else ()):
-            source = Source(document, ("spec", "rules", number))
-            if isinstance(rule, dict):
-                places = self._places(document, rule, names, parents)
-                if self._rule(document, rule, source, hosts, places, passthrough):
-                    kept.append(rule)
-            else:
-                kept.append(rule)
+
+        def keeps(number: int, rule: Any) -> bool:
+            source = SourceRef(document, ("spec", "rules", number))
+            return not isinstance(rule, dict) or self._rule(
+                document, rule, source, hosts, self._places(document, rule, names, parents), passthrough
+            )
+
         if isinstance(rules, list):
-            spec["rules"] = kept
+            spec["rules"] = [rule for number, rule in enumerate(rules) if keeps(number, rule)]
         if not self._keep(document, spec):
             del self.hops[before:]
 
@@ -171,15 +167,16 @@ class Copies:
 
     def _passes_through(self, document: Document, parents: list[Json]) -> bool:
         """Returns whether the listeners of a TLSRoute pass TLS through; so do those that nobody knows."""
-        for parent in parents:
-            name = _parent(document, parent)
-            of_gateway = self.gateways.get(name, {}).get("listeners") or ()
-            for each in self._listeners.get(name, ()) if parent.get("kind") == "ListenerSet" else of_gateway:
-                tls = each.get("tls") if isinstance(each, dict) else None
-                wanted = parent.get("sectionName") in (None, each.get("name")) if isinstance(each, dict) else False
-                if wanted and each.get("protocol") == "TLS" and (tls or {}).get("mode") != "Passthrough":
-                    return False
-        return True
+        return not any(
+            _terminates(listener, parent.get("sectionName"))
+            for parent in parents
+            for listener in self._listeners_of(_parent(document, parent), str(parent.get("kind")))
+        )
+
+    def _listeners_of(self, name: ObjectName, kind: str) -> Sequence[Any]:
+        if kind == "ListenerSet":
+            return self._listeners.get(name, ())
+        return self.gateways.get(name, {}).get("listeners") or ()
 
     def _places(self, document: Document, rule: Json, names: list[ObjectName], parents: list[Json]) -> list[Place]:
         own = (document.kind, document.namespace, document.bare_name)
@@ -188,7 +185,7 @@ class Copies:
         return [*sections, (*own, ""), *listeners, *(("Gateway", *name, "") for name in names)]
 
     def _rule(
-        self, document: Document, rule: Json, source: Source, hosts: tuple[str, ...], places: list[Place], passthrough: bool
+        self, document: Document, rule: Json, source: SourceRef, hosts: tuple[str, ...], places: list[Place], passthrough: bool
     ) -> bool:
         """Changes a rule; returns False if it cannot be kept."""
         if not self._filters(document, rule, source, hosts):
@@ -206,7 +203,7 @@ class Copies:
         self,
         document: Document,
         refs: list[Any],
-        source: Source,
+        source: SourceRef,
         hosts: tuple[str, ...],
         passthrough: bool,
         *,
@@ -222,57 +219,53 @@ class Copies:
                 text = "a mirror or authorization server is one host; only the first of the Backend's is used"
                 self._inputs.notes.append(Note(Category.CHANGED, "first-host", text, source.below(number)))
                 targets = targets[:1]
-            if self._backends.is_own(ref):
-                if not targets:
-                    self._note_lost(source.below(number))
+            if not self._backends.is_own(ref):
+                written.append((ref, 1))
+            elif targets:
                 rest = {key: value for key, value in ref.items() if key not in ("group", "kind", "name", "port")}
                 written += [({**each.reference, **rest}, len(targets)) for each in targets]
             else:
-                written.append((ref, 1))
-            for each in targets:
-                tls = HopTLS(Level.PASSTHROUGH, "the listener passes TLS through") if passthrough else each.hop.tls
-                if document.kind != "UDPRoute":
-                    self.hops.append(Hop(each.hop.source, each.hop.backend, tls, h2c=each.hop.h2c))
-        scale = math.lcm(*(count for _, count in written)) if written else 1
-        if scale > 1:
-            for ref, count in written:
-                weight = ref.get("weight", 1) if isinstance(ref, dict) else None
-                if isinstance(weight, int) and not isinstance(weight, bool):
-                    ref["weight"] = min(weight * scale // count, _MOST_WEIGHT)
-        return [ref for ref, _ in written]
+                self._note_lost(source.below(number))
+            if document.kind != "UDPRoute":
+                self.hops += [_hop(each.hop, passthrough) for each in targets]
+        return _scaled(written)
 
-    def _note_lost(self, source: Source) -> None:
+    def _note_lost(self, source: SourceRef) -> None:
         text = "the Backend is not in the input, or has no endpoint that can be written; the reference is left out"
-        self._inputs.notes.append(Note(Category.CANNOT, "backend-lost", text, source, severity=Severity.HIGH))
+        self._inputs.notes.append(Note(Category.CANNOT, "backend-lost", text, source, severity=NoteSeverity.HIGH))
 
-    def _filters(self, document: Document, rule: Json, source: Source, hosts: tuple[str, ...]) -> bool:
-        """Changes the filters of a rule: references to Backends, and to HTTPRouteFilters."""
+    def _filters(self, document: Document, rule: Json, source: SourceRef, hosts: tuple[str, ...]) -> bool:
+        """Changes the filters of a rule: references to Backends, and to HTTPRouteFilters. Returns whether the rule stays."""
         kept: list[Any] = []
         for number, each in enumerate(rule.get("filters") or ()):
             at = source.below("filters", number)
-            extension = each.get("extensionRef") if isinstance(each, dict) else None
+            step = each if isinstance(each, dict) else {}
+            extension = step.get("extensionRef")
             if isinstance(extension, dict) and extension.get("group") == GROUP:
                 if not self._extension(document, extension, at):
                     return False
-                continue
-            for key in ("requestMirror", "externalAuth"):
-                inner = each.get(key) if isinstance(each, dict) else None
-                if isinstance(inner, dict) and isinstance(inner.get("backendRef"), dict):
-                    found = self._references(
-                        document, [inner["backendRef"]], at.below(key, "backendRef"), hosts, False, single=True
-                    )
-                    if not found and key == "externalAuth":
-                        return False
-                    if not found:
-                        break
-                    inner["backendRef"] = {name: value for name, value in found[0].items() if name != "weight"}
+            elif lost := self._lost_backend(document, step, at, hosts):
+                if lost == "externalAuth":
+                    return False
             else:
                 kept.append(each)
         if "filters" in rule:
             rule["filters"] = kept
         return True
 
-    def _extension(self, document: Document, reference: Json, at: Source) -> bool:
+    def _lost_backend(self, document: Document, step: Json, at: SourceRef, hosts: tuple[str, ...]) -> str:
+        """Changes the reference of a mirror or authorization server; returns which of them has lost its backend."""
+        for key in ("requestMirror", "externalAuth"):
+            inner = step.get(key)
+            if isinstance(inner, dict) and isinstance(inner.get("backendRef"), dict):
+                place = at.below(key, "backendRef")
+                found = self._references(document, [inner["backendRef"]], place, hosts, False, single=True)
+                if not found:
+                    return key
+                inner["backendRef"] = {name: value for name, value in found[0].items() if name != "weight"}
+        return ""
+
+    def _extension(self, document: Document, reference: Json, at: SourceRef) -> bool:
         name = str(reference.get("name"))
         found = self._inputs.find("HTTPRouteFilter", document.namespace, name, GROUP)
         spec = found.value.get("spec") if found else None
@@ -280,7 +273,7 @@ class Copies:
         if isinstance(spec, dict) and "directResponse" not in spec:
             return True
         text = "the rule is left out: it answers by itself, or its HTTPRouteFilter is not in the input"
-        self._inputs.notes.append(Note(Category.CANNOT, "rule-left-out", text, at, severity=Severity.HIGH))
+        self._inputs.notes.append(Note(Category.CANNOT, "rule-left-out", text, at, severity=NoteSeverity.HIGH))
         return False
 
     def _list_filters(self) -> None:
@@ -291,19 +284,19 @@ class Copies:
             spec = self._inputs.open(document).child("spec")
             for key in sorted(spec.value):
                 spec.note(
-                    Category.CANNOT, "route-filter", "has no equivalent, and is not applied", key, severity=Severity.HIGH
+                    Category.CANNOT, "route-filter", "has no equivalent, and is not applied", key, severity=NoteSeverity.HIGH
                 )
 
     def _apply(self, document: Document, rule: Json, places: list[Place]) -> None:
         """Adds what policies say about the rule."""
         traffic, security = self._policies.traffic.find(places), self._policies.security.find(places)
+        http, alone = document.kind == "HTTPRoute", len(rule.get("backendRefs") or ()) == 1
         for key, value in (traffic.rule if traffic else {}).items():
-            session = key == "sessionPersistence"
-            if (session and len(rule.get("backendRefs") or ()) == 1) or (not session and document.kind == "HTTPRoute"):
+            if alone if key == "sessionPersistence" else http:
                 rule.setdefault(key, copy.deepcopy(value))
         effect = security or Effect()
         filters = list(rule.get("filters") or ())
-        if document.kind == "HTTPRoute" and not any(_type(each) == "CORS" for each in filters):
+        if http and not any(_type(each) == "CORS" for each in filters):
             filters += copy.deepcopy(list(effect.filters))
         if effect.auth is not None:
             filters += self._auth(document, effect)
@@ -338,8 +331,39 @@ class Copies:
                 annotations.ignore(name)
         written = copied(self._inputs, document, spec)
         if written is not None:
-            self.objects.append((Source(document), written))
+            self.objects.append((SourceRef(document), written))
         return written is not None
+
+
+def _take_parameters(spec: Json) -> Json | None:
+    """Removes the reference to an EnvoyProxy from a Gateway, and returns it."""
+    infrastructure = spec.get("infrastructure")
+    found = infrastructure.pop("parametersRef", None) if isinstance(infrastructure, dict) else None
+    if not infrastructure:
+        spec.pop("infrastructure", None)
+    return found if isinstance(found, dict) else None
+
+
+def _terminates(listener: Any, section: object) -> bool:
+    """Returns whether a listener, of this name if one is given, ends TLS itself."""
+    if not isinstance(listener, dict) or section not in (None, listener.get("name")):
+        return False
+    return listener.get("protocol") == "TLS" and (listener.get("tls") or {}).get("mode") != "Passthrough"
+
+
+def _hop(hop: ImportedHop, passthrough: bool) -> ImportedHop:
+    tls = HopTLS(Level.PASSTHROUGH, "the listener passes TLS through") if passthrough else hop.tls
+    return ImportedHop(hop.source, hop.backend, tls, h2c=hop.h2c)
+
+
+def _scaled(written: list[tuple[Any, int]]) -> list[Any]:
+    """Returns references with weights by which the parts of a Backend together have its share."""
+    scale = math.lcm(*(count for _, count in written))
+    for ref, count in written if scale > 1 else ():
+        weight = ref.get("weight", 1) if isinstance(ref, dict) else None
+        if isinstance(weight, int) and not isinstance(weight, bool):
+            ref["weight"] = min(weight * scale // count, _MOST_WEIGHT)
+    return [ref for ref, _ in written]
 
 
 def _parent(document: Document, reference: Json) -> ObjectName:

@@ -10,8 +10,8 @@ import msgspec
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import plain
 from lasthop_import.inputs import Inputs
-from lasthop_import.notes import Category, Severity, Source
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.envoy_gateway.kinds import OWN
 from lasthop_import.values import TOKEN, cors, duration, milliseconds
 
@@ -20,9 +20,9 @@ Place = tuple[str, str, str, str]
 _TARGETS: Final = ("targetRef", "targetRefs", "targetSelectors", "mergeType")
 
 
-class ExternalAuth(NamedTuple):
+class SecurityPolicyAuth(NamedTuple):
     reference: Json
-    source: Source
+    source: SourceRef
     namespace: str
     settings: Json
 
@@ -32,17 +32,17 @@ class Effect(msgspec.Struct, frozen=True):
 
     rule: Json = {}
     filters: tuple[Json, ...] = ()
-    auth: ExternalAuth | None = None
+    auth: SecurityPolicyAuth | None = None
     frontend: Json = {}
 
 
-class Attached:
+class PolicyEffects:
     """The effects of all policies of one kind."""
 
     def __init__(self) -> None:
         self._by_place: dict[Place, Effect] = {}
 
-    def add(self, reader: Reader, effect: Effect) -> None:
+    def add(self, reader: FieldReader, effect: Effect) -> None:
         spec = reader.child("spec")
         targets = [*spec.children("targetRefs"), *([spec.child("targetRef")] if "targetRef" in spec else [])]
         spec.cannot("targetSelectors", "targets by labels are not read; nothing of this policy is in force there")
@@ -59,8 +59,8 @@ class Attached:
         return next((self._by_place[each] for each in places if each in self._by_place), None)
 
 
-def read_traffic(inputs: Inputs) -> Attached:
-    found = Attached()
+def read_traffic(inputs: Inputs) -> PolicyEffects:
+    found = PolicyEffects()
     for document in inputs.of(OWN["BackendTrafficPolicy"]):
         reader = inputs.open(document)
         spec = reader.child("spec")
@@ -84,7 +84,7 @@ def read_traffic(inputs: Inputs) -> Attached:
     return found
 
 
-def _duration(reader: Reader, key: str) -> str:
+def _duration(reader: FieldReader, key: str) -> str:
     text = reader.text(key)
     found = milliseconds(text) if text else None
     if text and found is None:
@@ -92,7 +92,7 @@ def _duration(reader: Reader, key: str) -> str:
     return duration(found) if found else ""
 
 
-def _retry(reader: Reader) -> Json:
+def _retry(reader: FieldReader) -> Json:
     attempts = reader.integer("numRetries")
     on = reader.child("retryOn")
     found = on.raw("httpStatusCodes")
@@ -110,7 +110,7 @@ def _retry(reader: Reader) -> Json:
     }
 
 
-def _session(balancer: Reader) -> Json | None:
+def _session(balancer: FieldReader) -> Json | None:
     hashed = balancer.child("consistentHash")
     cookie = hashed.child("cookie")
     for key in sorted(balancer.value):
@@ -131,8 +131,8 @@ def _session(balancer: Reader) -> Json | None:
     return {"type": "Cookie", "cookie": {"name": name}}
 
 
-def read_security(inputs: Inputs) -> Attached:
-    found = Attached()
+def read_security(inputs: Inputs) -> PolicyEffects:
+    found = PolicyEffects()
     for document in inputs.of(OWN["SecurityPolicy"]):
         reader = inputs.open(document)
         spec = reader.child("spec")
@@ -145,7 +145,7 @@ def read_security(inputs: Inputs) -> Attached:
     return found
 
 
-def _cors(reader: Reader) -> tuple[Json, ...]:
+def _cors(reader: FieldReader) -> tuple[Json, ...]:
     names = ("allowOrigins", "allowMethods", "allowHeaders", "exposeHeaders")
     origins, methods, headers, exposed = (reader.texts(key) for key in names)
     age = milliseconds(reader.text("maxAge")) if "maxAge" in reader else None
@@ -156,18 +156,14 @@ def _cors(reader: Reader) -> tuple[Json, ...]:
     return (plain(found.filter),) if found.filter else ()
 
 
-def _external_auth(reader: Reader) -> ExternalAuth | None:
-    grpc = "grpc" in reader
-    server = reader.child("grpc" if grpc else "http")
-    single = server.raw("backendRef")
-    several = server.raw("backendRefs")
-    references = [single] if isinstance(single, dict) else several if isinstance(several, list) else []
-    headers = [each for each in reader.texts("headersToExtAuth") if TOKEN.fullmatch(each)][:64]
+def _external_auth(reader: FieldReader) -> SecurityPolicyAuth | None:
+    protocol = "grpc" if "grpc" in reader else "http"
+    server = reader.child(protocol)
+    key, references = _auth_references(server)
+    settings = _auth_settings(reader, server, protocol)
     size = reader.child("bodyToExtAuth").integer("maxRequestBytes") or 0
-    back = [each for each in server.texts("headersToBackend") if TOKEN.fullmatch(each)][:64]
-    path = server.text("path")
-    for key in ("timeout", "recomputeRoute", "statusOnError", "contextExtensions", "includeTLSPeerCertificate"):
-        reader.cannot(key, "has no equivalent in the request to the authorization server")
+    for field in ("timeout", "recomputeRoute", "statusOnError", "contextExtensions", "includeTLSPeerCertificate"):
+        reader.cannot(field, "has no equivalent in the request to the authorization server")
     server.cannot("backendSettings", "settings of the connection to the authorization server are not carried over")
     if reader.boolean("failOpen"):
         text = "requests were let in when the authorization server failed; they are refused now"
@@ -176,19 +172,35 @@ def _external_auth(reader: Reader) -> ExternalAuth | None:
         text = "exactly one authorization server can be asked; nobody is now"
         reader.note(Category.ACCESS_CONTROL, "extAuth", text, None)
         return None
-    settings: Json = {"allowedHeaders": headers} if headers else {}
-    if not grpc:
-        settings |= {"path": path} if path.startswith("/") else {}
-        settings |= {"allowedResponseHeaders": back} if back else {}
-    external: Json = {"protocol": "GRPC" if grpc else "HTTP", "grpc" if grpc else "http": settings}
+    external: Json = {"protocol": protocol.upper(), protocol: settings}
     if 0 < size <= 65535:
         external["forwardBody"] = {"maxSize": size}
-    key = "backendRef" if isinstance(single, dict) else "backendRefs"
-    return ExternalAuth(references[0], server.source(key), reader.namespace, external)
+    return SecurityPolicyAuth(references[0], server.source(key), reader.namespace, external)
 
 
-def read_clients(inputs: Inputs) -> Attached:
-    found = Attached()
+def _auth_references(server: FieldReader) -> tuple[str, list[Any]]:
+    """Returns the backends of an authorization server, and the field that names them."""
+    single, several = server.raw("backendRef"), server.raw("backendRefs")
+    if isinstance(single, dict):
+        return "backendRef", [single]
+    return "backendRefs", several if isinstance(several, list) else []
+
+
+def _auth_settings(reader: FieldReader, server: FieldReader, protocol: str) -> Json:
+    headers, back, path = _tokens(reader, "headersToExtAuth"), _tokens(server, "headersToBackend"), server.text("path")
+    settings: Json = {"allowedHeaders": headers} if headers else {}
+    if protocol == "http":
+        settings |= {"path": path} if path.startswith("/") else {}
+        settings |= {"allowedResponseHeaders": back} if back else {}
+    return settings
+
+
+def _tokens(reader: FieldReader, key: str) -> list[str]:
+    return list(filter(TOKEN.fullmatch, reader.texts(key)))[:64]
+
+
+def read_clients(inputs: Inputs) -> PolicyEffects:
+    found = PolicyEffects()
     for document in inputs.of(OWN["ClientTrafficPolicy"]):
         reader = inputs.open(document)
         spec = reader.child("spec")
@@ -204,14 +216,8 @@ def read_clients(inputs: Inputs) -> Attached:
     return found
 
 
-def _validation(reader: Reader, namespace: str) -> Json:
-    refs: list[Any] = []
-    for each in reader.children("caCertificateRefs"):
-        group, kind, name = each.text("group"), each.text("kind") or "ConfigMap", each.text("name")
-        if each.text("namespace") not in ("", namespace) or group or kind not in ("ConfigMap", "Secret"):
-            each.note(Category.ACCESS_CONTROL, "client-ca", "this CA of clients cannot be carried over", None)
-        else:
-            refs.append({"group": "", "kind": kind, "name": name})
+def _validation(reader: FieldReader, namespace: str) -> Json:
+    refs = [ref for each in reader.children("caCertificateRefs") if (ref := _client_ca(each, namespace))]
     mode, optional = reader.text("mode"), reader.boolean("optional")
     for key in ("spkiHashes", "certificateHashes", "subjectAltNames", "crl"):
         reader.access_control(key, "narrowed which client certificates are accepted; all of the CAs are now")
@@ -222,8 +228,16 @@ def _validation(reader: Reader, namespace: str) -> Json:
         text = "without a CA that can be carried over, clients are not asked for a certificate any more"
         reader.note(Category.ACCESS_CONTROL, "clientValidation", text, None)
         return {}
-    lenient = optional or mode in ("Request", "VerifyIfGiven", "Optional")
-    if lenient:
-        text = "clients with an invalid certificate are let in as those without one"
-        reader.note(Category.LOOSENED, "client-validation-optional", text, None, severity=Severity.WARNING)
-    return {"caCertificateRefs": refs, **({"mode": "AllowInsecureFallback"} if lenient else {})}
+    if not optional and mode not in ("Request", "VerifyIfGiven", "Optional"):
+        return {"caCertificateRefs": refs}
+    text = "clients with an invalid certificate are let in as those without one"
+    reader.note(Category.LOOSENED, "client-validation-optional", text, None, severity=NoteSeverity.WARNING)
+    return {"caCertificateRefs": refs, "mode": "AllowInsecureFallback"}
+
+
+def _client_ca(ref: FieldReader, namespace: str) -> Json | None:
+    group, kind, name = ref.text("group"), ref.text("kind") or "ConfigMap", ref.text("name")
+    if ref.text("namespace") not in ("", namespace) or group or kind not in ("ConfigMap", "Secret"):
+        ref.note(Category.ACCESS_CONTROL, "client-ca", "this CA of clients cannot be carried over", None)
+        return None
+    return {"group": "", "kind": kind, "name": name}

@@ -7,7 +7,7 @@ from typing import Final
 from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import ObjectName
-from lasthop_import.notes import Category, Severity
+from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.systems.envoy_gateway.backend_tls import read_settings
 from lasthop_import.systems.envoy_gateway.kinds import OWN
 
@@ -22,7 +22,7 @@ def list_others(inputs: Inputs) -> None:
         for document in inputs.of(OWN[kind]):
             reader = inputs.open(document)
             category = Category.ACCESS_CONTROL if kind == "EnvoyExtensionPolicy" else Category.CANNOT
-            reader.note(category, "extension", text, "spec", severity=Severity.HIGH)
+            reader.note(category, "extension", text, "spec", severity=NoteSeverity.HIGH)
 
 
 def read_proxies(inputs: Inputs) -> tuple[TLSOptions, dict[tuple[str, str], ObjectName]]:

@@ -16,8 +16,8 @@ from lasthop_import.documents import Document
 from lasthop_import.ingresses import annotations_of, class_of
 from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.model import Imported
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings, System
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.settings import ImportSettings, System
 from lasthop_import.systems.gke.gateways import is_gke, read_gateways
 from lasthop_import.systems.gke.ingresses import CLASSES, CONTROLLER, PREFIXES, read_ingresses
 from lasthop_import.systems.gke.kinds import CLOUD_GROUP, GATEWAY, GATEWAY_KINDS, GROUP, MULTI_CLUSTER, OWN_KINDS
@@ -32,13 +32,13 @@ def _claims(document: Document) -> bool:
     return document.group in (GROUP, CLOUD_GROUP, "net.gke.io")
 
 
-def read(inputs: Inputs, settings: Settings) -> Imported:
+def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads all Ingresses and Gateways of GKE."""
     for kind in MULTI_CLUSTER:
         for document in inputs.of(kind):
             text = f"{kind.kind} joins several clusters, and cannot be imported; its backends are not in the report"
             inputs.skip(document, "multi-cluster", text)
-            note = Note(Category.CANNOT, "multi-cluster", text, Source(document), severity=Severity.HIGH)
+            note = Note(Category.CANNOT, "multi-cluster", text, SourceRef(document), severity=NoteSeverity.HIGH)
             inputs.notes.append(note)
     return read_ingresses(inputs, settings).joined(read_gateways(inputs, settings))
 

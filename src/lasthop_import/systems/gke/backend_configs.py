@@ -10,8 +10,8 @@ import msgspec
 from lasthop.base.api.routes import CookieConfig, HTTPRouteFilter, HTTPRouteTimeouts, SessionPersistence
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import ServiceBackend
-from lasthop_import.notes import Category, Note, Source
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, Note, SourceRef
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.gke.kinds import BACKEND_CONFIG
 from lasthop_import.values import duration, header_edits
 
@@ -37,7 +37,7 @@ class BackendConfigs:
             (each.namespace, each.bare_name): _config(inputs.open(each).child("spec")) for each in inputs.of(BACKEND_CONFIG)
         }
 
-    def of(self, backend: ServiceBackend, source: Source) -> BackendConfig:
+    def of(self, backend: ServiceBackend, source: SourceRef) -> BackendConfig:
         """Returns the BackendConfig that a Service names for a port."""
         annotations = self._inputs.annotations("Service", backend.namespace, backend.name)
         text = next((annotations[each] for each in ANNOTATIONS if annotations.get(each)), "")
@@ -68,7 +68,7 @@ class BackendConfigs:
         return next((each for each in (*names, found.get("default")) if isinstance(each, str)), "")
 
 
-def _config(spec: Reader) -> BackendConfig:
+def _config(spec: FieldReader) -> BackendConfig:
     for key, text in CANNOT.items():
         spec.cannot(key, text)
     for key, text in (("iap", "users had to log in at Google"), ("securityPolicy", "Cloud Armor looked at requests")):
@@ -81,7 +81,7 @@ def _config(spec: Reader) -> BackendConfig:
     return BackendConfig(tuple(filters), timeouts, _session(spec.child("sessionAffinity")))
 
 
-def _headers(reader: Reader, kind: str) -> tuple[HTTPRouteFilter, ...]:
+def _headers(reader: FieldReader, kind: str) -> tuple[HTTPRouteFilter, ...]:
     wanted = {}
     for each in reader.texts("headers"):
         name, _, value = each.partition(":")
@@ -96,7 +96,7 @@ def _headers(reader: Reader, kind: str) -> tuple[HTTPRouteFilter, ...]:
     return edits.filters
 
 
-def _session(reader: Reader) -> SessionPersistence | None:
+def _session(reader: FieldReader) -> SessionPersistence | None:
     kind, seconds = reader.text("affinityType"), reader.integer("affinityCookieTtlSec", 0) or 0
     if kind == "GENERATED_COOKIE":
         if not 0 < seconds < 10**8:

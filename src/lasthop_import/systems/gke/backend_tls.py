@@ -18,25 +18,27 @@ H2: Final = TLSOptions(alpn=("h2",))
 def ingress_tls(inputs: Inputs, backend: ServiceBackend) -> HopTLS | None:
     """Returns the TLS from an Ingress to a Service, which goes by an annotation of the Service."""
     annotations = inputs.annotations("Service", backend.namespace, backend.name)
-    port = inputs.port(backend.namespace, backend.name, backend.port)
+    port = inputs.port(backend.namespace, backend.name, backend.port) or PortOfService(0)
     key = next((each for each in APP_PROTOCOLS if annotations.get(each)), "")
-    if not key:
-        if port and port.app_protocol.upper() in ("HTTPS", "HTTP2"):
-            why = f"appProtocol {port.app_protocol} is for Gateways; for an Ingress only {APP_PROTOCOLS[1]} counts"
-            return HopTLS(Level.PLAINTEXT, why, Level.UNVERIFIED, "app-protocol-ignored")
-        return None
-    protocols = _protocols(annotations[key])
-    where = f"annotation {key} of Service {backend.namespace}/{backend.name}"
+    if key:
+        where = f"annotation {key} of Service {backend.namespace}/{backend.name}"
+        return _annotated(annotations[key], where, port.name, str(port.number or backend.port))
+    if port.app_protocol.upper() in ("HTTPS", "HTTP2"):
+        why = f"appProtocol {port.app_protocol} is for Gateways; for an Ingress only {APP_PROTOCOLS[1]} counts"
+        return HopTLS(Level.PLAINTEXT, why, Level.UNVERIFIED, "app-protocol-ignored")
+    return None
+
+
+def _annotated(text: str, where: str, name: str, number: str) -> HopTLS | None:
+    """Returns the TLS that an annotation gives the port of this name; by its number it gives none."""
+    protocols = _protocols(text)
     if protocols is None:
-        return HopTLS(
-            Level.BROKEN, f"{where} is no JSON of names and HTTP, HTTPS or HTTP2, so the load balancer was not set up"
-        )
-    name = port.name if port else ""
+        why = f"{where} is no JSON of names and HTTP, HTTPS or HTTP2, so the load balancer was not set up"
+        return HopTLS(Level.BROKEN, why)
     found = protocols.get(name) if name else None
     if found in ("HTTPS", "HTTP2"):
         why = f"{found} by {where}: a load balancer accepts any certificate"
         return HopTLS(Level.UNVERIFIED, why, options=H2 if found == "HTTP2" else TLSOptions())
-    number = str(port.number if port else backend.port)
     if found is None and protocols.get(number) in ("HTTPS", "HTTP2"):
         why = f"{where} names the port by number, which is not read; it must be the port's name"
         return HopTLS(Level.PLAINTEXT, why, Level.UNVERIFIED, "app-protocols-by-number")

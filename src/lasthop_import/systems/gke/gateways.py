@@ -12,12 +12,12 @@ from lasthop_import.documents import Document
 from lasthop_import.ingresses import annotations_of
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Hop, HopTLS, Imported, ObjectName, ServiceBackend
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings
+from lasthop_import.model import HopTLS, Imported, ImportedHop, ObjectName, ServiceBackend
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.gke.backend_tls import gateway_tls
 from lasthop_import.systems.gke.kinds import GATEWAY, GRANT, ROUTES
-from lasthop_import.systems.gke.policies import Policies
+from lasthop_import.systems.gke.policies import GKEPolicies
 from lasthop_import.values import duration
 
 PREFIX: Final = "gke-"
@@ -31,22 +31,22 @@ def is_gke(document: Document) -> bool:
     return isinstance(spec, dict) and str(spec.get("gatewayClassName") or "").startswith(PREFIX)
 
 
-def read_gateways(inputs: Inputs, settings: Settings) -> Imported:
+def read_gateways(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads Gateways, routes and policies."""
-    policies = Policies(inputs)
+    policies = GKEPolicies(inputs)
     copier = _Copier(inputs, settings, policies)
     return copier.read()
 
 
 class _Copier:
-    def __init__(self, inputs: Inputs, settings: Settings, policies: Policies) -> None:
+    def __init__(self, inputs: Inputs, settings: ImportSettings, policies: GKEPolicies) -> None:
         self._inputs = inputs
         self._settings = settings
         self._policies = policies
         self._gateways: set[ObjectName] = set()
         self._grants = [each for each in inputs.of(GRANT)]
-        self._objects: list[tuple[Source, Json]] = []
-        self._hops: list[Hop] = []
+        self._objects: list[tuple[SourceRef, Json]] = []
+        self._hops: list[ImportedHop] = []
 
     def read(self) -> Imported:
         for document in self._inputs.of(GATEWAY):
@@ -70,7 +70,7 @@ class _Copier:
         annotations = self._inputs.open(document).annotations()
         annotations.ignore(*(name for name in annotations.value if not name.startswith(OLD)))
         if found is not None:
-            self._objects.append((Source(document), found))
+            self._objects.append((SourceRef(document), found))
         return found is not None
 
     # --- Gateways ----------------------------------------------------------------------------------------------------
@@ -86,27 +86,27 @@ class _Copier:
             spec["listeners"] = [self._listener(each, number, document) for number, each in enumerate(listeners)]
         if spec.pop("addresses", None):
             text = "the addresses are Google's; give the Gateway one of its own"
-            self._inputs.notes.append(Note(Category.CANNOT, "addresses", text, Source(document, ("spec", "addresses"))))
+            self._inputs.notes.append(Note(Category.CANNOT, "addresses", text, SourceRef(document, ("spec", "addresses"))))
         if self._copy(document, spec):
             self._gateways.add(ObjectName(document.namespace, document.bare_name))
             name = self._settings.gateway_class
             class_ = {"apiVersion": f"{GATEWAY_API}/v1", "kind": "GatewayClass", "metadata": {"name": name}}
-            self._objects.append((Source(document), {**class_, "spec": {"controllerName": CONTROLLER_NAME}}))
+            self._objects.append((SourceRef(document), {**class_, "spec": {"controllerName": CONTROLLER_NAME}}))
 
     def _listener(self, listener: Any, number: int, document: Document) -> Any:
         """Returns a listener with a certificate that is to come, where it was Google's."""
-        tls = listener.get("tls") if isinstance(listener, dict) else None
-        mapped = CERTIFICATE_MAP in annotations_of(document) and isinstance(listener, dict)
-        if mapped and listener.get("protocol") == "HTTPS" and tls is None:
+        if not isinstance(listener, dict):
+            return listener
+        tls = listener.get("tls")
+        if tls is None and CERTIFICATE_MAP in annotations_of(document) and listener.get("protocol") == "HTTPS":
             tls = {}
         if not isinstance(tls, dict) or tls.get("mode") == "Passthrough":
             return listener
         kept = {key: value for key, value in tls.items() if key != "options"}
-        where = Source(document, ("spec", "listeners", number, "tls"))
-        if isinstance(options := tls.get("options"), dict):
-            for key in options:
-                text = "an option of GKE's, which the new gateway does not have"
-                self._inputs.notes.append(Note(Category.CANNOT, "listener-option", text, where.below("options", key)))
+        where, options = SourceRef(document, ("spec", "listeners", number, "tls")), tls.get("options")
+        for key in options if isinstance(options, dict) else ():
+            text = "an option of GKE's, which the new gateway does not have"
+            self._inputs.notes.append(Note(Category.CANNOT, "listener-option", text, where.below("options", key)))
         if not kept.get("certificateRefs"):
             text = f"the certificate is Google's; the listener waits for Secret {document.namespace}/{TODO_CERTIFICATE}"
             remedy = "Get a certificate for its hosts, as with cert-manager."
@@ -147,7 +147,7 @@ class _Copier:
         seconds = found.pop() if len(found) == 1 else 0
         return {**rule, "timeouts": {"request": duration(seconds * 1000)}} if seconds else rule
 
-    def _backends(self, value: Any, path: tuple[str | int, ...], document: Document) -> Iterator[Hop]:
+    def _backends(self, value: Any, path: tuple[str | int, ...], document: Document) -> Iterator[ImportedHop]:
         """Yields the hop of every backendRef of a route, those of mirrors included."""
         if isinstance(value, list):
             for number, each in enumerate(value):
@@ -163,13 +163,13 @@ class _Copier:
                 else:
                     yield from self._backends(below, (*path, key), document)
 
-    def _hop(self, ref: Json, path: tuple[str | int, ...], document: Document) -> Iterator[Hop]:
-        source = Source(document, path)
+    def _hop(self, ref: Json, path: tuple[str | int, ...], document: Document) -> Iterator[ImportedHop]:
+        source = SourceRef(document, path)
         kind, name = ref.get("kind", "Service"), str(ref.get("name"))
         namespace = str(ref.get("namespace") or document.namespace)
         if kind != "Service" or ref.get("group"):
             text = f"a {kind} is no backend of the new gateway; its share of the requests gets 500"
-            self._inputs.notes.append(Note(Category.CANNOT, "backend-kind", text, source, severity=Severity.HIGH))
+            self._inputs.notes.append(Note(Category.CANNOT, "backend-kind", text, source, severity=NoteSeverity.HIGH))
             return
         if namespace != document.namespace and not self._is_granted(document, namespace, name):
             text = f"no ReferenceGrant lets it refer to Service {namespace}/{name}, so its requests get 500, as before"
@@ -179,20 +179,19 @@ class _Copier:
         backend = ServiceBackend(namespace, name, number if isinstance(number, int) else None)
         port = self._inputs.port(namespace, name, backend.port)
         if document.kind == "TLSRoute":
-            yield Hop(source, backend, HopTLS(Level.PASSTHROUGH, "a TLSRoute"))
+            yield ImportedHop(source, backend, HopTLS(Level.PASSTHROUGH, "a TLSRoute"))
             return
         tls = self._policies.tls(namespace, name, port.name if port else "")
-        yield Hop(source, backend, tls or gateway_tls(port))
+        yield ImportedHop(source, backend, tls or gateway_tls(port))
 
     def _is_granted(self, route: Document, namespace: str, name: str) -> bool:
-        for grant in self._grants:
-            spec = grant.value.get("spec")
-            if grant.namespace != namespace or not isinstance(spec, dict):
-                continue
-            froms, tos = spec.get("from"), spec.get("to")
-            if not isinstance(froms, list) or not isinstance(tos, list):
-                continue
-            given = any(f.get("kind") == route.kind and f.get("namespace") == route.namespace for f in froms)
-            if given and any(t.get("kind") == "Service" and t.get("name") in (None, "", name) for t in tos):
-                return True
+        return any(_grants(grant, route, name) for grant in self._grants if grant.namespace == namespace)
+
+
+def _grants(grant: Document, route: Document, service: str) -> bool:
+    """Returns whether a ReferenceGrant lets a route refer to a Service."""
+    spec = grant.value.get("spec")
+    if not isinstance(spec, dict) or not isinstance(spec.get("from"), list) or not isinstance(spec.get("to"), list):
         return False
+    given = any((f.get("kind"), f.get("namespace")) == (route.kind, route.namespace) for f in spec["from"])
+    return given and any(t.get("kind") == "Service" and t.get("name") in (None, "", service) for t in spec["to"])

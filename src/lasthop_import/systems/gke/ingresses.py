@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.documents import Document
 from lasthop_import.ingresses import IngressObject, PathOf, ingresses_of, read_ingress
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     Certificate,
     ForeignCertificate,
-    Hop,
     Imported,
-    Listener,
-    Match,
+    ImportedHop,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
     ObjectName,
     PathKind,
     PathMatch,
-    Rule,
     SecretCertificate,
 )
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.reader import Reader
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.gke.backend_configs import BackendConfig, BackendConfigs
 from lasthop_import.systems.gke.backend_tls import ingress_tls
 from lasthop_import.systems.gke.kinds import FRONTEND_CONFIG, MANAGED_CERTIFICATE
+from lasthop_import.values import https_redirect_rule
 
 CONTROLLER: Final = "k8s.io/ingress-gce"
 CLASSES: Final = ("gce", "gce-internal", "gce-regional-external")
@@ -58,16 +58,16 @@ CODES: Final = {
 }
 
 
-def read_ingresses(inputs: Inputs, settings: Settings) -> Imported:
+def read_ingresses(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads all Ingresses of the classes of GKE; one without a class is GKE's, too."""
-    importer = _Importer(inputs, settings)
+    importer = _GKEIngressImporter(inputs, settings)
     for document in ingresses_of(inputs, settings, CONTROLLER, known=(*CLASSES, "")):
         importer.ingress(read_ingress(inputs, document))
     return Imported(tuple(importer.listeners), tuple(importer.rules))
 
 
-class _Importer:
-    def __init__(self, inputs: Inputs, settings: Settings) -> None:
+class _GKEIngressImporter:
+    def __init__(self, inputs: Inputs, settings: ImportSettings) -> None:
         self._inputs = inputs
         self._settings = settings
         self._configs = BackendConfigs(inputs)
@@ -77,8 +77,8 @@ class _Importer:
         for document in inputs.of(MANAGED_CERTIFICATE):
             inputs.open(document).child("spec").texts("domains")
         self._taken: dict[tuple[str, PathMatch], Document] = {}
-        self.listeners: list[Listener] = []
-        self.rules: list[Rule] = []
+        self.listeners: list[ImportedListener] = []
+        self.rules: list[ImportedRule] = []
 
     def ingress(self, ingress: IngressObject) -> None:
         annotations = ingress.annotation_reader
@@ -88,23 +88,35 @@ class _Importer:
         paths = [(at, _path(at)) for at in (*ingress.paths, *_defaults(ingress))]
         gateway = self._gateway(ingress, [(at.host, match) for at, match in paths])
         secure = self._secure(ingress, gateway)
-        redirect = self._redirect(ingress) if secure else None
+        redirect = self._redirect_code(ingress) if secure else 0
         plain = None
         if annotations.text(ALLOW_HTTP, "true").strip().lower() != "false":
-            plain = Listener(Source(ingress.document), 80, "HTTP", gateway=gateway)
+            plain = ImportedListener(SourceRef(ingress.document), 80, "HTTP", gateway=gateway)
+        self._add_rules(ingress, paths, plain, secure, redirect)
+        text = "a load balancer ends requests after 30 s unless a BackendConfig says otherwise; the new gateway does not"
+        note = Note(Category.CHANGED, "default-timeout", text, SourceRef(ingress.document), severity=NoteSeverity.INFO)
+        self._inputs.notes.append(note)
+
+    def _add_rules(
+        self,
+        ingress: IngressObject,
+        paths: list[tuple[PathOf, PathMatch]],
+        plain: ImportedListener | None,
+        secure: ImportedListener | None,
+        redirect: int,
+    ) -> None:
+        """Adds listeners, the rules of all paths and, for each host, the redirect with this status; 0: none."""
         served = [each for each in (None if redirect else plain, secure) if each]
         self.listeners += [each for each in (plain, secure) if each]
         if not served:
             text = "HTTP is not allowed and there is no certificate, so nothing was served"
-            annotations.note(Category.CHANGED, "not-served", text, ALLOW_HTTP, severity=Severity.HIGH)
-        for at, match in paths:
-            self.rules.append(self._rule(ingress, at, match, served))
+            ingress.annotation_reader.note(Category.CHANGED, "not-served", text, ALLOW_HTTP, severity=NoteSeverity.HIGH)
+        self.rules += [self._rule(ingress, at, match, served) for at, match in paths]
         if plain and redirect:
+            source, owner = ingress.annotation_reader.source(FRONTEND), (ingress.namespace, ingress.name)
             for host in dict.fromkeys(at.host for at, _ in paths):
-                self.rules.append(self._redirection(ingress, host, plain, redirect))
-        text = "a load balancer ends requests after 30 s unless a BackendConfig says otherwise; the new gateway does not"
-        note = Note(Category.CHANGED, "default-timeout", text, Source(ingress.document), severity=Severity.INFO)
-        self._inputs.notes.append(note)
+                names = (host,) if host else ()
+                self.rules.append(https_redirect_rule(source, *owner, (plain.key,), names, code=redirect))
 
     def _gateway(self, ingress: IngressObject, paths: list[tuple[str, PathMatch]]) -> ObjectName | None:
         """Returns a Gateway of its own for an Ingress that has a path which another has: each had its own address."""
@@ -116,11 +128,11 @@ class _Importer:
         own = ObjectName(namespace, f"{name}-{ingress.namespace}-{ingress.name}")
         text = f"has hosts and paths of {other.name}, at another address, so it gets a Gateway of its own"
         remedy = "In a folder, give it an address of its own in spec.addresses."
-        note = Note(Category.CHANGED, "own-gateway", text, Source(ingress.document), remedy=remedy, target=f"Gateway {own}")
+        note = Note(Category.CHANGED, "own-gateway", text, SourceRef(ingress.document), remedy=remedy, target=f"Gateway {own}")
         self._inputs.notes.append(note)
         return own
 
-    def _secure(self, ingress: IngressObject, gateway: ObjectName | None) -> Listener | None:
+    def _secure(self, ingress: IngressObject, gateway: ObjectName | None) -> ImportedListener | None:
         """Returns the listener for HTTPS. The load balancer chooses among all certificates by SNI, whatever `hosts` says."""
         annotations = ingress.annotation_reader
         certificates: list[Certificate] = [SecretCertificate(ingress.namespace, name) for _, name, _ in ingress.tls if name]
@@ -135,35 +147,35 @@ class _Importer:
                     certificates = [ForeignCertificate(f"{key} is a certificate of Google's")]
         if not certificates:
             return None
-        source = ingress.tls[0][2] if ingress.tls else Source(ingress.document)
-        return Listener(source, 443, "HTTPS", certificates=tuple(certificates), gateway=gateway)
+        source = ingress.tls[0][2] if ingress.tls else SourceRef(ingress.document)
+        return ImportedListener(source, 443, "HTTPS", certificates=tuple(certificates), gateway=gateway)
 
-    def _redirect(self, ingress: IngressObject) -> HTTPRequestRedirectFilter | None:
+    def _redirect_code(self, ingress: IngressObject) -> int:
+        """Returns the status with which HTTP is redirected to HTTPS; 0 if it is not."""
         name = ingress.annotation_reader.text(FRONTEND).strip()
         if not name:
-            return None
+            return 0
         key = (ingress.namespace, name)
         if key not in self._frontends:
             text = f"FrontendConfig {ingress.namespace}/{name} is not in the input; whether HTTP is redirected is not known"
-            ingress.annotation_reader.note(
-                Category.TODO, "frontend-config-missing", text, FRONTEND, remedy="Add it to the input."
-            )
-            return None
+            remedy = "Add it to the input."
+            ingress.annotation_reader.note(Category.TODO, "frontend-config-missing", text, FRONTEND, remedy=remedy)
+            return 0
         return self._frontends[key]
 
-    def _rule(self, ingress: IngressObject, at: PathOf, match: PathMatch, served: list[Listener]) -> Rule:
-        hops: tuple[Hop, ...] = ()
+    def _rule(self, ingress: IngressObject, at: PathOf, match: PathMatch, served: list[ImportedListener]) -> ImportedRule:
+        hops: tuple[ImportedHop, ...] = ()
         config = BackendConfig()
         if at.backend is not None:
-            hops = (Hop(at.source, at.backend, ingress_tls(self._inputs, at.backend)),)
+            hops = (ImportedHop(at.source, at.backend, ingress_tls(self._inputs, at.backend)),)
             config = self._configs.of(at.backend, at.source)
-        return Rule(
+        return ImportedRule(
             source=at.source,
             namespace=ingress.namespace,
             route=ingress.name,
             listeners=tuple(each.key for each in served),
             hostnames=(at.host,) if at.host else (),
-            matches=(Match(match),),
+            matches=(ImportedMatch(match),),
             filters=config.filters,
             hops=hops,
             timeouts=config.timeouts,
@@ -171,32 +183,22 @@ class _Importer:
             refused="" if served else "nothing was served",
         )
 
-    def _redirection(self, ingress: IngressObject, host: str, plain: Listener, redirect: HTTPRequestRedirectFilter) -> Rule:
-        return Rule(
-            source=ingress.annotation_reader.source(FRONTEND),
-            namespace=ingress.namespace,
-            route=f"{ingress.name}-https-redirect",
-            listeners=(plain.key,),
-            hostnames=(host,) if host else (),
-            matches=(Match(PathMatch(PathKind.SEGMENT, "/")),),
-            filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
-        )
 
-
-def _frontend(spec: Reader) -> HTTPRequestRedirectFilter | None:
+def _frontend(spec: FieldReader) -> int:
+    """Returns the status of the redirect to HTTPS; 0 if there is none."""
     spec.cannot("sslPolicy", "versions and ciphers for clients are the gateway's own")
     redirect = spec.child("redirectToHttps")
     enabled, name = redirect.boolean("enabled"), redirect.text("responseCodeName") or "MOVED_PERMANENTLY_DEFAULT"
     if name not in CODES:
         redirect.note(Category.CANNOT, "redirect-code", f"{name} is none of GKE's; it is 301 now", "responseCodeName")
-    return HTTPRequestRedirectFilter("https", status_code=CODES.get(name, 301)) if enabled else None
+    return CODES.get(name, 301) if enabled else 0
 
 
 def _defaults(ingress: IngressObject) -> Iterator[PathOf]:
     """Yields the default backend for all hosts, and for each host that has not all paths itself."""
     if ingress.default is None:
         return
-    source = Source(ingress.document, ("spec", "defaultBackend"))
+    source = SourceRef(ingress.document, ("spec", "defaultBackend"))
     whole = {at.host for at in ingress.paths if _path(at) == PathMatch(PathKind.SEGMENT, "/")}
     for host in ("", *(host for host in ingress.hosts if host)):
         if host not in whole:

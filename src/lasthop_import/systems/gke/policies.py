@@ -9,7 +9,7 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
 from lasthop_import.model import HopTLS, MissingTrust, Name, NameKind, SystemTrust, Trust, TrustRef
 from lasthop_import.notes import Category
-from lasthop_import.reader import Reader
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.gke.kinds import AUTHZ_POLICY, BACKEND_POLICY, CLIENT_TLS, OTHER_POLICIES, TLS_POLICY
 
 
@@ -20,7 +20,7 @@ class _Target(msgspec.Struct, frozen=True):
     section: str
 
 
-class Policies:
+class GKEPolicies:
     """What policies say of Services; of several the oldest, and one for a port before one for all."""
 
     def __init__(self, inputs: Inputs) -> None:
@@ -58,7 +58,7 @@ class Policies:
         """Returns the seconds of a GCPBackendPolicy; 0: none is said."""
         return self._timeouts.get((namespace, service), 0)
 
-    def _client_tls(self, spec: Reader, document: Document) -> None:
+    def _client_tls(self, spec: FieldReader, document: Document) -> None:
         default = spec.child("default")
         mode = default.text("tlsMode") or spec.text("tlsMode") or "MutualTLS"
         uris = [each.text("uri") for where in (spec, default) for each in where.children("subjectAltNames")]
@@ -69,7 +69,7 @@ class Policies:
         for target in _targets(spec, document):
             self._mesh.setdefault(target, tls)
 
-    def _backend(self, spec: Reader, document: Document) -> None:
+    def _backend(self, spec: FieldReader, document: Document) -> None:
         default = spec.child("default")
         seconds = default.integer("timeoutSec") or 0
         for key, text in (("iap", "users had to log in at Google"), ("securityPolicy", "Cloud Armor looked at requests")):
@@ -81,7 +81,7 @@ class Policies:
                 self._timeouts.setdefault((target.namespace, target.name), seconds)
 
 
-def _targets(spec: Reader, document: Document) -> list[_Target]:
+def _targets(spec: FieldReader, document: Document) -> list[_Target]:
     readers = [*([spec.child("targetRef")] if "targetRef" in spec else []), *spec.children("targetRefs")]
     found = []
     for each in readers:
@@ -94,31 +94,38 @@ def _targets(spec: Reader, document: Document) -> list[_Target]:
     return found
 
 
-def _tls(spec: Reader, document: Document) -> HopTLS:
+def _tls(spec: FieldReader, document: Document) -> HopTLS:
     validation = spec.child("validation")
-    hostname = validation.text("hostname")
-    trust: list[Trust] = []
-    for each in validation.children("caCertificateRefs"):
-        kind, name = each.text("kind"), each.text("name")
-        each.ignore("group")
-        known = kind in ("ConfigMap", "Secret", "ClusterTrustBundle")
-        namespace = "" if kind == "ClusterTrustBundle" else document.namespace
-        trust.append(
-            TrustRef(kind, namespace, name) if known else MissingTrust(f"{kind} {name} is no kind of CA certificates")
-        )
-    if validation.text("wellKnownCACertificates") == "System":
-        trust.append(SystemTrust())
-    names = []
-    for each in validation.children("subjectAltNames"):
-        uri, dns = each.text("uri"), each.text("hostname")
-        each.ignore("type")
-        if uri or dns:
-            names.append(Name(uri, NameKind.URI) if uri else Name(dns))
+    hostname, trust, names = validation.text("hostname"), _trust(validation), _names(validation)
     for key in sorted(spec.child("options").value):
         text = "an option of another implementation, which the new gateway ignores"
         spec.child("options").cannot(key, text)
     level = Level.URI if names and all(each.kind is NameKind.URI for each in names) else Level.NAME
-    found = tuple(names) or ((Name(hostname),) if hostname else ())
+    found = names or ((Name(hostname),) if hostname else ())
     if not trust or not hostname:
         return HopTLS(Level.BROKEN, f"{document.name} has no CA certificates or no hostname, so it is invalid", names=found)
-    return HopTLS(level, f"{document.name}", names=found, sni=hostname, trust=tuple(trust))
+    return HopTLS(level, f"{document.name}", names=found, sni=hostname, trust=trust)
+
+
+def _trust(validation: FieldReader) -> tuple[Trust, ...]:
+    found: list[Trust] = []
+    for each in validation.children("caCertificateRefs"):
+        kind, name = each.text("kind"), each.text("name")
+        each.ignore("group")
+        if kind in ("ConfigMap", "Secret", "ClusterTrustBundle"):
+            found.append(TrustRef(kind, "" if kind == "ClusterTrustBundle" else validation.namespace, name))
+        else:
+            found.append(MissingTrust(f"{kind} {name} is no kind of CA certificates"))
+    if validation.text("wellKnownCACertificates") == "System":
+        found.append(SystemTrust())
+    return tuple(found)
+
+
+def _names(validation: FieldReader) -> tuple[Name, ...]:
+    found = []
+    for each in validation.children("subjectAltNames"):
+        uri, dns = each.text("uri"), each.text("hostname")
+        each.ignore("type")
+        if uri or dns:
+            found.append(Name(uri, NameKind.URI) if uri else Name(dns))
+    return tuple(found)

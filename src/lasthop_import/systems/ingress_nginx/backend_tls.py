@@ -16,9 +16,9 @@ from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
 from lasthop_import.model import HopTLS, MissingTrust, Name, ObjectName, TrustRef
-from lasthop_import.notes import Category, Severity
+from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.openssl import tls_options
-from lasthop_import.systems.ingress_nginx.config import Config
+from lasthop_import.systems.ingress_nginx.config import ControllerConfig
 from lasthop_import.systems.ingress_nginx.ingresses import Ingress
 
 PLAIN, TLS, GRPC, GRPC_TLS = "HTTP", "HTTPS", "GRPC", "GRPCS"
@@ -75,38 +75,30 @@ def protocol(annotations: Annotations) -> str:
     return UNKNOWN_TLS if any(word in value for word in ("HTTPS", "GRPCS", "TLS", "SSL")) else PLAIN
 
 
-def asked(inputs: Inputs, ingress: Ingress, config: Config) -> Asked:
+def asked(inputs: Inputs, ingress: Ingress, config: ControllerConfig) -> Asked:
     """Reads the proxy-ssl annotations of an Ingress."""
     annotations = ingress.annotations
     verify, name = annotations.text("proxy-ssl-verify"), annotations.text("proxy-ssl-name")
-    server_name = annotations.text("proxy-ssl-server-name")
-    secret = annotations.text(SECRET)
-    options = TLSOptions()
-    if secret:
-        options = _options(annotations)
-        if "proxy-ssl-verify-depth" in annotations and verify == "on":
-            text = "how long a chain may be is not limited any more"
-            annotations.note(Category.LOOSENED, "depth-dropped", text, "proxy-ssl-verify-depth")
+    server_name, secret = annotations.text("proxy-ssl-server-name"), annotations.text(SECRET)
+    options = _options(annotations) if secret else TLSOptions()
+    if secret and "proxy-ssl-verify-depth" in annotations and verify == "on":
+        text = "how long a chain may be is not limited any more"
+        annotations.note(Category.LOOSENED, "depth-dropped", text, "proxy-ssl-verify-depth")
     for rest in ("proxy-ssl-verify-depth", "proxy-ssl-protocols", "proxy-ssl-ciphers"):
         annotations.reader.ignore(annotations.key(rest))
     seems = "" if verify.lower() in ("off", "false", "no", "0") else verify
     if not secret:
         return Asked(None, seems, name)
     namespace, _, bare = secret.rpartition("/")
-    denied = ""
-    if not namespace:
-        denied = "proxy-ssl-secret must be namespace/name"
-    elif namespace != ingress.namespace and not config.cross_namespace:
-        denied = f"proxy-ssl-secret is in namespace {namespace}, which the controller does not allow"
+    denied = _denied(namespace, ingress, config)
     data = None if denied else inputs.data("Secret", namespace, bare)
     if data is not None and not data.keys() & {"ca.crt", "tls.crt"}:
         denied = f"Secret {namespace}/{bare} has neither a certificate nor a CA"
     if data is None and not denied:
-        text = (
-            f"the Secret {inputs.absence('Secret', namespace, bare)}; it is taken to have a ca.crt and no client certificate"
-        )
+        absent = inputs.absence("Secret", namespace, bare)
+        text = f"the Secret {absent}; it is taken to have a ca.crt and no client certificate"
         remedy = "Add it to the input: without a ca.crt nothing was verified, and with tls.crt it was shown to the backend."
-        annotations.note(Category.TODO, "secret-missing", text, SECRET, remedy=remedy, severity=Severity.WARNING)
+        annotations.note(Category.TODO, "secret-missing", text, SECRET, remedy=remedy, severity=NoteSeverity.WARNING)
     ssl = ProxySSL(
         owner=ingress.document.name,
         secret=ObjectName(namespace, bare),
@@ -119,6 +111,15 @@ def asked(inputs: Inputs, ingress: Ingress, config: Config) -> Asked:
         denied=denied,
     )
     return Asked(ssl, seems, name)
+
+
+def _denied(namespace: str, ingress: Ingress, config: ControllerConfig) -> str:
+    """Returns why the controller does not read the Secret in this namespace."""
+    if not namespace:
+        return "proxy-ssl-secret must be namespace/name"
+    if namespace != ingress.namespace and not config.cross_namespace:
+        return f"proxy-ssl-secret is in namespace {namespace}, which the controller does not allow"
+    return ""
 
 
 def _options(annotations: Annotations) -> TLSOptions:
@@ -140,32 +141,31 @@ def hop_tls(spoken: str, own: Asked, server: ProxySSL | None) -> HopTLS | None:
     if spoken == "AUTO_HTTP":
         why = "backend-protocol AUTO_HTTP: TLS for requests that came over TLS, plaintext for others"
         return HopTLS(Level.BROKEN, why)
-    ssl = own.ssl
+    ssl, inherited = own.ssl, ""
     if ssl is not None and ssl.denied:
         return HopTLS(Level.BROKEN, f"{ssl.denied}, so the location answered 503")
-    alpn = TLSOptions(alpn=("h2",)) if spoken == GRPC_TLS else TLSOptions()
-    inherited = ""
     if (ssl is None or not ssl.ca) and server is not None:
         ssl, inherited = server, f", inherited from {server.owner}"
     believed = Level.NAME if own.name else Level.CHAIN
     if spoken == GRPC_TLS:
-        why = f"backend-protocol GRPCS: nginx obeys grpc_ssl_*, which the controller never writes{inherited}"
-        misled = own.seems or (ssl is not None and ssl.verify)
-        trust = _trust(ssl) if ssl is not None and ssl.ca else ()
-        return HopTLS(
-            Level.UNVERIFIED,
-            why,
-            believed if misled else None,
-            "grpc-not-verified",
-            _names(own.name),
-            trust=trust,
-            options=alpn,
-        )
+        return _grpc(own, ssl, believed, inherited)
     if ssl is None or not ssl.ca:
         return _unverified(own, ssl, believed)
-    client = ssl.secret if ssl.client else None
-    sni = ssl.name if ssl.server_name else ""
-    options = msgspec.structs.replace(ssl.options, alpn=alpn.alpn)
+    return _proxied(own, ssl, believed, inherited)
+
+
+def _grpc(own: Asked, ssl: ProxySSL | None, believed: Level, inherited: str) -> HopTLS:
+    why = f"backend-protocol GRPCS: nginx obeys grpc_ssl_*, which the controller never writes{inherited}"
+    seemed = believed if own.seems or (ssl is not None and ssl.verify) else None
+    trust = _trust(ssl) if ssl is not None and ssl.ca else ()
+    options = TLSOptions(alpn=("h2",))
+    return HopTLS(Level.UNVERIFIED, why, seemed, "grpc-not-verified", _names(own.name), trust=trust, options=options)
+
+
+def _proxied(own: Asked, ssl: ProxySSL, believed: Level, inherited: str) -> HopTLS:
+    """Returns the TLS by proxy_ssl_* with a CA; `inherited`: from which Ingress."""
+    client, sni = ssl.secret if ssl.client else None, ssl.name if ssl.server_name else ""
+    options = msgspec.structs.replace(ssl.options, alpn=())
     if not ssl.verify:
         misled = bool(own.seems) and not inherited
         why = f"proxy-ssl-verify is {own.seems!r}, not exactly on" if misled else f"proxy-ssl-verify is off{inherited}"

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import msgspec
 
 from lasthop_import.ingresses import Annotations
-from lasthop_import.model import Rule, ValueMatch
-from lasthop_import.systems.ingress_nginx.locations import Location
+from lasthop_import.model import ImportedRule, ImportedValueMatch
+from lasthop_import.systems.ingress_nginx.locations import IngressLocation
 
 
-def canary_rules(each: Location, rule: Rule) -> Iterator[Rule]:
+def canary_rules(each: IngressLocation, rule: ImportedRule) -> Iterator[ImportedRule]:
     """Yields the rule, before it those by header and cookie: these go before the weight."""
     if not each.canaries or not rule.hops:
         yield rule
@@ -36,17 +36,17 @@ def canary_rules(each: Location, rule: Rule) -> Iterator[Rule]:
         yield rule
 
 
-def _conditions(annotations: Annotations) -> Iterator[tuple[ValueMatch, str]]:
+def _conditions(annotations: Annotations) -> Iterator[tuple[ImportedValueMatch, str]]:
     """Yields the header that sends a request to the canary, or to the main backend."""
     header, value = annotations.text("canary-by-header"), annotations.text("canary-by-header-value")
     pattern, cookie = annotations.text("canary-by-header-pattern"), annotations.text("canary-by-cookie")
     if header and value:
-        yield ValueMatch(header, value), "canary"
+        yield ImportedValueMatch(header, value), "canary"
     elif header and pattern:
-        yield ValueMatch(header, f".*(?:{pattern}).*", regex=True), "canary"
+        yield ImportedValueMatch(header, f".*(?:{pattern}).*", regex=True), "canary"
     elif header:
-        yield ValueMatch(header, "always"), "canary"
-        yield ValueMatch(header, "never"), "main"
+        yield ImportedValueMatch(header, "always"), "canary"
+        yield ImportedValueMatch(header, "never"), "main"
     if cookie:
         for word, to in (("always", "canary"), ("never", "main")):
-            yield ValueMatch("Cookie", rf"(?:.*;\s*)?{re.escape(cookie)}={word}(?:;.*)?", regex=True), to
+            yield ImportedValueMatch("Cookie", rf"(?:.*;\s*)?{re.escape(cookie)}={word}(?:;.*)?", regex=True), to

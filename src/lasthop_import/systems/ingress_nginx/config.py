@@ -9,7 +9,7 @@ import msgspec
 from lasthop_import.documents import Document
 from lasthop_import.ingresses import FALSE, TRUE
 from lasthop_import.inputs import Inputs
-from lasthop_import.settings import Settings
+from lasthop_import.settings import ImportSettings
 
 CONFIG_MAP: Final = "ingress-nginx-controller"
 _READ: Final = (
@@ -38,7 +38,7 @@ _ACCESS: Final = (
 )
 
 
-class Config(msgspec.Struct, frozen=True):
+class ControllerConfig(msgspec.Struct, frozen=True):
     """The controller's ConfigMap, as far as it changes what an Ingress means."""
 
     ssl_redirect: bool = True
@@ -51,40 +51,43 @@ class Config(msgspec.Struct, frozen=True):
     body_size: str = "1m"
 
 
-def read_config(inputs: Inputs, settings: Settings) -> Config:
+def read_config(inputs: Inputs, settings: ImportSettings) -> ControllerConfig:
     """Returns the controller's settings; those without an equivalent are listed one by one."""
     document = _config_map(inputs, settings)
     if document is None:
-        return Config()
+        return ControllerConfig()
     data = inputs.open(document).child("data")
     values = {key: data.text(key).strip() for key in _READ if key in data}
-
-    def boolean(key: str, default: bool) -> bool:
-        value = values.get(key, "")
-        return value in TRUE if value in (*TRUE, *FALSE) else default
-
     for key in sorted(data.value):
         if key in _ACCESS:
             data.access_control(key, "a setting of the whole controller that is not carried over")
         elif key not in _READ:
             data.cannot(key, "a setting of the whole controller that has no equivalent")
-    age = values.get("hsts-max-age") or "31536000"
-    parts = [f"max-age={age}"]
-    parts += ["includeSubDomains"] if boolean("hsts-include-subdomains", True) else []
-    parts += ["preload"] if boolean("hsts-preload", False) else []
     code = values.get("http-redirect-code", "")
-    return Config(
-        ssl_redirect=boolean("ssl-redirect", True),
-        force_ssl_redirect=boolean("force-ssl-redirect", False),
-        hsts="; ".join(parts) if boolean("hsts", True) else "",
+    return ControllerConfig(
+        ssl_redirect=_boolean(values, "ssl-redirect", True),
+        force_ssl_redirect=_boolean(values, "force-ssl-redirect", False),
+        hsts=_hsts(values) if _boolean(values, "hsts", True) else "",
         redirect_code=int(code) if code in ("301", "302", "307", "308") else 308,
-        location_only=boolean("proxy-ssl-location-only", False),
-        cross_namespace=boolean("allow-cross-namespace-resources", False),
+        location_only=_boolean(values, "proxy-ssl-location-only", False),
+        cross_namespace=_boolean(values, "allow-cross-namespace-resources", False),
         body_size=values.get("proxy-body-size") or "1m",
     )
 
 
-def _config_map(inputs: Inputs, settings: Settings) -> Document | None:
+def _boolean(values: dict[str, str], key: str, default: bool) -> bool:
+    value = values.get(key, "")
+    return value in TRUE if value in (*TRUE, *FALSE) else default
+
+
+def _hsts(values: dict[str, str]) -> str:
+    parts = [f"max-age={values.get('hsts-max-age') or '31536000'}"]
+    parts += ["includeSubDomains"] if _boolean(values, "hsts-include-subdomains", True) else []
+    parts += ["preload"] if _boolean(values, "hsts-preload", False) else []
+    return "; ".join(parts)
+
+
+def _config_map(inputs: Inputs, settings: ImportSettings) -> Document | None:
     named = str(settings.flags.get("ingress-nginx-configmap") or "")
     if named:
         namespace, _, name = named.rpartition("/")

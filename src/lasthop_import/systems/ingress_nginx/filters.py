@@ -6,42 +6,38 @@ import re
 from typing import Final
 
 from lasthop.base.api.routes import (
-    CookieConfig,
     HTTPCORSFilter,
     HTTPHeader,
     HTTPHeaderFilter,
     HTTPPathModifier,
     HTTPRouteFilter,
     HTTPRouteRetry,
-    HTTPURLRewriteFilter,
     SessionPersistence,
 )
 from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Auth, Hop, HopTLS, Mirror
+from lasthop_import.model import Auth, HopTLS, ImportedHop, ImportedMirror
 from lasthop_import.notes import Category
 from lasthop_import.systems.ingress_nginx.ingresses import Ingress
-from lasthop_import.urls import Place, redirect_to, service_url
+from lasthop_import.urls import ServiceURL, redirect_to, service_url
+from lasthop_import.values import METHODS, ORIGIN, REDIRECT_CODES, cookie_sessions, url_rewrite
 
 CORS_METHODS: Final = "GET, PUT, POST, DELETE, PATCH, OPTIONS"
 CORS_HEADERS: Final = (
     "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization"
 )
-KNOWN_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "*")
+
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_ORIGIN: Final = re.compile(r"\*|https?://(?:(?:\*\.)?(?:[A-Za-z0-9-]+\.)*[A-Za-z0-9-]+|\*)(?::[0-9]{1,5})?")
 
 
-def rewrite(annotations: Annotations, modifier: HTTPPathModifier | None) -> list[HTTPRouteFilter]:
+def rewrite(annotations: Annotations, modifier: HTTPPathModifier | None) -> tuple[HTTPRouteFilter, ...]:
     """Returns the rewrite of path and Host, which are one filter."""
     hostname = annotations.text("upstream-vhost").lower()
     if "$" in hostname:
         annotations.note(Category.CANNOT, "upstream-vhost", "nginx variables have no equivalent", "upstream-vhost")
         hostname = ""
-    if not hostname and modifier is None:
-        return []
-    return [HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(hostname, modifier))]
+    return url_rewrite(hostname, modifier)
 
 
 def headers(inputs: Inputs, ingress: Ingress, hsts: str) -> list[HTTPRouteFilter]:
@@ -68,20 +64,17 @@ def headers(inputs: Inputs, ingress: Ingress, hsts: str) -> list[HTTPRouteFilter
 
 
 def cors(annotations: Annotations) -> list[HTTPRouteFilter]:
-    names = ("origin", "methods", "headers")
-    origin, methods, allowed = (annotations.text(f"cors-allow-{name}") for name in names)
+    origin, methods, allowed = (annotations.text(f"cors-allow-{name}") for name in ("origin", "methods", "headers"))
     credentials = annotations.boolean("cors-allow-credentials", True)
     exposed, age = annotations.text("cors-expose-headers"), annotations.number("cors-max-age", 1728000)
     if not annotations.boolean("enable-cors"):
         return []
-    origins = _listed(origin or "*", _ORIGIN)
-    if "*" in origins:
-        origins = ("*",)
+    origins = _listed(origin or "*", ORIGIN)
+    origins = ("*",) if "*" in origins else origins
     if len(origins) < len(_split(origin)):
-        annotations.note(
-            Category.CANNOT, "cors-origin", "some origins cannot be written, and are left out", "cors-allow-origin"
-        )
-    verbs = tuple(each for each in _split(methods or CORS_METHODS) if each in KNOWN_METHODS)
+        text = "some origins cannot be written, and are left out"
+        annotations.note(Category.CANNOT, "cors-origin", text, "cors-allow-origin")
+    verbs = tuple(each for each in _split(methods or CORS_METHODS) if each in (*METHODS, "*"))
     found = HTTPCORSFilter(
         allow_origins=origins,
         allow_credentials=credentials,
@@ -111,7 +104,7 @@ def redirect(annotations: Annotations) -> list[HTTPRouteFilter]:
         if name not in annotations:
             continue
         url = annotations.text(name)
-        found = redirect_to(url, code if code in (301, 302, 303, 307, 308) else default)
+        found = redirect_to(url, code if code in REDIRECT_CODES else default)
         if found is not None:
             return [HTTPRouteFilter("RequestRedirect", request_redirect=found)]
         annotations.note(Category.CANNOT, name, "the address has variables, a query or no host, and cannot be written", name)
@@ -134,12 +127,10 @@ def sessions(annotations: Annotations) -> SessionPersistence | None:
     if not _TOKEN.fullmatch(name):
         annotations.note(Category.CANNOT, "affinity-dropped", "the cookie's name cannot be written", "session-cookie-name")
         return None
-    if age <= 0:
-        return SessionPersistence("Cookie", CookieConfig(name, path))
-    return SessionPersistence("Cookie", CookieConfig(name, path, "Permanent"), absolute_timeout=f"{min(age, 99999)}s")
+    return cookie_sessions(name, path, f"{min(age, 99999)}s" if age > 0 else "")
 
 
-def mirrors(annotations: Annotations) -> tuple[Mirror, ...]:
+def mirrors(annotations: Annotations) -> tuple[ImportedMirror, ...]:
     if "mirror-target" not in annotations:
         return ()
     url = annotations.text("mirror-target")
@@ -149,7 +140,7 @@ def mirrors(annotations: Annotations) -> tuple[Mirror, ...]:
             Category.CANNOT, "mirror-target", "only a Service, with the request's own path, can be a mirror", "mirror-target"
         )
         return ()
-    return (Mirror(_hop(annotations, "mirror-target", place)),)
+    return (ImportedMirror(_hop(annotations, "mirror-target", place)),)
 
 
 def external_auth(annotations: Annotations) -> Auth | None:
@@ -169,6 +160,6 @@ def external_auth(annotations: Annotations) -> Auth | None:
     return Auth(hop, path=place.path if place.path != "/" else "", response_headers=_listed(response_headers, _TOKEN))
 
 
-def _hop(annotations: Annotations, name: str, place: Place) -> Hop:
+def _hop(annotations: Annotations, name: str, place: ServiceURL) -> ImportedHop:
     tls = HopTLS(Level.UNVERIFIED, f"nginx never verifies the server of {name}") if place.tls else None
-    return Hop(annotations.source(name), place.backend, tls)
+    return ImportedHop(annotations.source(name), place.backend, tls)

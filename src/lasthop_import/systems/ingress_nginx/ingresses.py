@@ -7,7 +7,7 @@ from typing import Final
 from lasthop_import.documents import Document
 from lasthop_import.ingresses import Annotations, IngressObject, class_of, ingresses_of, note_namesake, read_ingress
 from lasthop_import.inputs import Inputs
-from lasthop_import.settings import Settings
+from lasthop_import.settings import ImportSettings
 
 PREFIX: Final = "nginx.ingress.kubernetes.io"
 CONTROLLER: Final = "k8s.io/ingress-nginx"
@@ -20,7 +20,7 @@ class Ingress(IngressObject, frozen=True):
     """Those of the controller."""
 
 
-def read_ingresses(inputs: Inputs, settings: Settings) -> list[Ingress]:
+def read_ingresses(inputs: Inputs, settings: ImportSettings) -> list[Ingress]:
     """Returns the controller's Ingresses, oldest first."""
     prefix = str(settings.flags.get("ingress-nginx-prefix") or PREFIX)
     return [_ingress(inputs, document, prefix) for document in ingresses_of(inputs, settings, CONTROLLER)]

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from lasthop.base.api.routes import HTTPPathModifier
 from lasthop_import.model import PathKind, PathMatch
 
-_LITERAL: Final = re.compile(r"[A-Za-z0-9/_.~%-]*")
 _STRIP: Final = re.compile(r"(?P<prefix>/[A-Za-z0-9/_.~%-]*?)/?\(/\|\$\)\(\.\*\)\$?")
 """The idiom of the documentation: /x(/|$)(.*) with /$2."""
 _TAIL: Final = re.compile(r"(?P<prefix>/[A-Za-z0-9/_.~%-]*?)/?\??\(\.[*+]\)\$?")
@@ -20,7 +19,7 @@ _TAIL: Final = re.compile(r"(?P<prefix>/[A-Za-z0-9/_.~%-]*?)/?\??\(\.[*+]\)\$?")
 _GROUP: Final = re.compile(r"\$\d")
 
 
-class Rewritten(NamedTuple):
+class IngressRewrite(NamedTuple):
     path: PathMatch
     modifier: HTTPPathModifier | None = None
     reason: str = ""
@@ -30,19 +29,19 @@ class Rewritten(NamedTuple):
     """Why rewrite-target cannot be carried over."""
 
 
-def location(path: str, path_type: str, regex: bool) -> Rewritten:
+def location(path: str, path_type: str, regex: bool) -> IngressRewrite:
     """Returns the match of a path without a rewrite."""
     if not regex:
         kinds = {"Exact": PathKind.EXACT, "Prefix": PathKind.SEGMENT}
-        return Rewritten(PathMatch(kinds.get(path_type, PathKind.STRING), path))
+        return IngressRewrite(PathMatch(kinds.get(path_type, PathKind.STRING), path))
     if path == "/" and path_type != "Exact":
-        return Rewritten(PathMatch(PathKind.SEGMENT, "/"))
+        return IngressRewrite(PathMatch(PathKind.SEGMENT, "/"))
     pattern = f"(?i){path}.*"
     text = f"the host uses regular expressions, so the path was ~* ^{path}: matched without case, at the beginning"
-    return Rewritten(PathMatch(PathKind.REGEX, pattern), reason="regex-rewritten", text=text)
+    return IngressRewrite(PathMatch(PathKind.REGEX, pattern), reason="regex-rewritten", text=text)
 
 
-def rewritten(path: str, path_type: str, target: str) -> Rewritten:
+def rewritten(path: str, path_type: str, target: str) -> IngressRewrite:
     """Returns match and rewrite of a path with rewrite-target."""
     for pattern, group in ((_STRIP, "$2"), (_TAIL, "$1")):
         found = pattern.fullmatch(path)
@@ -54,17 +53,13 @@ def rewritten(path: str, path_type: str, target: str) -> Rewritten:
     return plain._replace(modifier=HTTPPathModifier("ReplaceFullPath", replace_full_path=target))
 
 
-def _prefix(prefix: str, replacement: str) -> Rewritten:
+def _prefix(prefix: str, replacement: str) -> IngressRewrite:
     """Returns that a prefix is replaced; nothing if it stays the same."""
     wanted = replacement.rstrip("/") or "/"
     prefix = prefix.rstrip("/") or "/"
     match = PathMatch(PathKind.SEGMENT, prefix)
     text = f"the path was matched without case; it is the prefix {prefix} now"
     if wanted == prefix:
-        return Rewritten(match, reason="case-sensitive-now" if prefix != "/" else "", text=text)
+        return IngressRewrite(match, reason="case-sensitive-now" if prefix != "/" else "", text=text)
     modifier = HTTPPathModifier("ReplacePrefixMatch", replace_prefix_match=wanted)
-    return Rewritten(match, modifier, "case-sensitive-now" if prefix != "/" else "", text)
-
-
-def is_literal(path: str) -> bool:
-    return bool(_LITERAL.fullmatch(path))
+    return IngressRewrite(match, modifier, "case-sensitive-now" if prefix != "/" else "", text)

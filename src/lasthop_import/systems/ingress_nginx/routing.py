@@ -7,50 +7,50 @@ from typing import Final
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPPathModifier, HTTPRequestRedirectFilter, HTTPRouteFilter
+from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
 from lasthop_import.model import (
     ClientValidation,
     ForeignCertificate,
-    Hop,
     HopTLS,
     Imported,
-    Listener,
+    ImportedHop,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
     ListenerKey,
-    Match,
     PathKind,
     PathMatch,
     RouteKind,
-    Rule,
     SecretCertificate,
     ServiceBackend,
     TrustRef,
 )
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.ingress_nginx import filters
 from lasthop_import.systems.ingress_nginx.backend_tls import GRPC, GRPC_TLS, Asked, hop_tls, protocol
 from lasthop_import.systems.ingress_nginx.canaries import canary_rules
-from lasthop_import.systems.ingress_nginx.config import Config, read_config
+from lasthop_import.systems.ingress_nginx.config import ControllerConfig, read_config
 from lasthop_import.systems.ingress_nginx.ingresses import Ingress, read_ingresses
-from lasthop_import.systems.ingress_nginx.locations import Host, Location, hosts
-from lasthop_import.systems.ingress_nginx.rewrites import Rewritten, location, rewritten
+from lasthop_import.systems.ingress_nginx.locations import IngressHost, IngressLocation, hosts
+from lasthop_import.systems.ingress_nginx.rewrites import IngressRewrite, location, rewritten
 from lasthop_import.systems.ingress_nginx.unsupported import list_unsupported
+from lasthop_import.values import ROOT, full_path, https_redirect_rule, redirect
 
 HTTP, HTTPS = 80, 443
-ROOT: Final = Match(PathMatch(PathKind.SEGMENT, "/"))
 
 
-def read(inputs: Inputs, settings: Settings) -> Imported:
+def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads all Ingresses of the controller."""
     config = read_config(inputs, settings)
     ingresses = read_ingresses(inputs, settings)
     for ingress in ingresses:
         list_unsupported(ingress.annotations)
     found, wanted = hosts(inputs, ingresses, config)
-    importer = _Importer(inputs, config, wanted)
+    importer = _IngressImporter(inputs, config, wanted)
     for host in found:
         importer.host(host)
     for ingress in ingresses:
@@ -60,28 +60,28 @@ def read(inputs: Inputs, settings: Settings) -> Imported:
     return Imported(tuple(importer.listeners), tuple(importer.rules))
 
 
-def _note_defaults(inputs: Inputs, config: Config, first: Ingress) -> None:
+def _note_defaults(inputs: Inputs, config: ControllerConfig, first: Ingress) -> None:
     if config.body_size != "0":
         text = f"requests with a body of more than {config.body_size} were refused on every host; they are passed on now"
-        note = Note(Category.LOOSENED, "body-limit-dropped", text, Source(first.document), severity=Severity.WARNING)
+        note = Note(Category.LOOSENED, "body-limit-dropped", text, SourceRef(first.document), severity=NoteSeverity.WARNING)
         inputs.notes.append(note)
 
 
-class _Importer:
-    def __init__(self, inputs: Inputs, config: Config, wanted: dict[str, Asked]) -> None:
+class _IngressImporter:
+    def __init__(self, inputs: Inputs, config: ControllerConfig, wanted: dict[str, Asked]) -> None:
         self._inputs = inputs
         self._config = config
         self._wanted = wanted
-        self.listeners: list[Listener] = []
-        self.rules: list[Rule] = []
+        self.listeners: list[ImportedListener] = []
+        self.rules: list[ImportedRule] = []
 
-    def host(self, host: Host) -> None:
+    def host(self, host: IngressHost) -> None:
         main = host.locations[0]
         if main.ingress.annotations.boolean("ssl-passthrough"):
             self._passthrough(host, main)
             return
-        source = Source(main.ingress.document)
-        plain = Listener(source, HTTP, "HTTP")
+        source = SourceRef(main.ingress.document)
+        plain = ImportedListener(source, HTTP, "HTTP")
         forced = [each for each in host.locations if self._forces_tls(each.ingress)]
         secure = self._secure(host, bool(forced))
         redirected = [each for each in host.locations if secure and self._redirects(each.ingress, host)]
@@ -104,19 +104,22 @@ class _Importer:
 
     # --- listeners ---------------------------------------------------------------------------------------------------
 
-    def _secure(self, host: Host, forced: bool) -> list[Listener]:
+    def _secure(self, host: IngressHost, forced: bool) -> list[ImportedListener]:
         if host.secret is None and not forced:
             return []
-        namespace, secret, source = host.secret or ("", "", Source(host.locations[0].ingress.document))
+        namespace, secret, source = host.secret or ("", "", SourceRef(host.locations[0].ingress.document))
         certificate = (
             SecretCertificate(namespace, secret)
             if secret
             else ForeignCertificate("spec.tls has no secretName, so nginx used its default certificate")
         )
         clients = self._clients(host)
-        return [Listener(source, HTTPS, "HTTPS", name, (certificate,), clients=clients) for name in (host.name, *host.aliases)]
+        return [
+            ImportedListener(source, HTTPS, "HTTPS", name, (certificate,), clients=clients)
+            for name in (host.name, *host.aliases)
+        ]
 
-    def _clients(self, host: Host) -> ClientValidation | None:
+    def _clients(self, host: IngressHost) -> ClientValidation | None:
         for each in host.locations:
             annotations = each.ingress.annotations
             secret, mode = annotations.text("auth-tls-secret"), annotations.text("auth-tls-verify-client", "on")
@@ -140,16 +143,16 @@ class _Importer:
     def _forces_tls(self, ingress: Ingress) -> bool:
         return ingress.annotations.boolean("force-ssl-redirect", self._config.force_ssl_redirect)
 
-    def _redirects(self, ingress: Ingress, host: Host) -> bool:
+    def _redirects(self, ingress: Ingress, host: IngressHost) -> bool:
         usual = ingress.annotations.boolean("ssl-redirect", self._config.ssl_redirect)
         return (usual and host.secret is not None) or self._forces_tls(ingress)
 
-    def _passthrough(self, host: Host, main: Location) -> None:
+    def _passthrough(self, host: IngressHost, main: IngressLocation) -> None:
         annotations = main.ingress.annotations
         if not host.name:
             annotations.note(Category.CANNOT, "ssl-passthrough", "needs a host", "ssl-passthrough")
             return
-        listener = Listener(annotations.source("ssl-passthrough"), HTTPS, "TLS", host.name, passthrough=True)
+        listener = ImportedListener(annotations.source("ssl-passthrough"), HTTPS, "TLS", host.name, passthrough=True)
         self.listeners.append(listener)
         text = "the controller passes TLS through only if it runs with --enable-ssl-passthrough; otherwise it terminates it"
         annotations.note(Category.CHANGED, "ssl-passthrough", text, "ssl-passthrough")
@@ -160,9 +163,9 @@ class _Importer:
             self._consume(each)
         if main.at.backend is None:
             return
-        hop = Hop(main.at.source, main.at.backend, HopTLS(Level.PASSTHROUGH, "ssl-passthrough"))
+        hop = ImportedHop(main.at.source, main.at.backend, HopTLS(Level.PASSTHROUGH, "ssl-passthrough"))
         self.rules.append(
-            Rule(
+            ImportedRule(
                 main.at.source,
                 main.ingress.namespace,
                 main.ingress.name,
@@ -173,7 +176,7 @@ class _Importer:
             )
         )
 
-    def _consume(self, each: Location) -> None:
+    def _consume(self, each: IngressLocation) -> None:
         """Reads the annotations of a path that is passed through, which have no effect there."""
         annotations = each.ingress.annotations
         for name in ("rewrite-target", "use-regex", "ssl-redirect", "force-ssl-redirect", "backend-protocol"):
@@ -181,24 +184,29 @@ class _Importer:
 
     # --- rules -------------------------------------------------------------------------------------------------------
 
-    def _path(self, each: Location, host: Host) -> _Path:
+    def _path(self, each: IngressLocation, host: IngressHost) -> _Path:
         annotations = each.ingress.annotations
         target = annotations.text("rewrite-target")
         if target and target != each.at.path:
             found = rewritten(each.at.path, each.at.path_type, target)
         else:
             found = location(each.at.path, each.at.path_type, host.regex)
-        return _Path(Match(found.path), found)
+        return _Path(ImportedMatch(found.path), found)
 
     def _location(
-        self, each: Location, host: Host, names: tuple[str, ...], listeners: tuple[ListenerKey, ...], secure: bool
-    ) -> Iterator[Rule]:
+        self,
+        each: IngressLocation,
+        host: IngressHost,
+        names: tuple[str, ...],
+        listeners: tuple[ListenerKey, ...],
+        secure: bool,
+    ) -> Iterator[ImportedRule]:
         ingress, annotations = each.ingress, each.ingress.annotations
         path = self._path(each, host)
         if path.found.reason:
             self._inputs.notes.append(Note(Category.CHANGED, path.found.reason, path.found.text, each.at.source))
         if path.found.lost:
-            annotations.note(Category.CANNOT, "rewrite-target", path.found.lost, "rewrite-target", severity=Severity.HIGH)
+            annotations.note(Category.CANNOT, "rewrite-target", path.found.lost, "rewrite-target", severity=NoteSeverity.HIGH)
         spoken = protocol(annotations)
         redirect = filters.redirect(annotations)
         steps = [*filters.headers(self._inputs, ingress, self._config.hsts if secure else ""), *filters.cors(annotations)]
@@ -208,7 +216,7 @@ class _Importer:
             filters.external_auth(annotations),
         )
         steps += redirect or filters.rewrite(annotations, path.found.modifier)
-        rule = Rule(
+        rule = ImportedRule(
             source=each.at.source,
             namespace=ingress.namespace,
             route=ingress.name,
@@ -227,49 +235,43 @@ class _Importer:
             yield self._app_root(rule, annotations, root)
         yield from canary_rules(each, rule)
 
-    def _hops(self, each: Location, host: Host, spoken: str) -> tuple[Hop, ...]:
+    def _hops(self, each: IngressLocation, host: IngressHost, spoken: str) -> tuple[ImportedHop, ...]:
         if spoken == "FCGI":
             text = "FastCGI has no equivalent; the path answers 500"
-            each.ingress.annotations.note(Category.CANNOT, "fastcgi", text, "backend-protocol", severity=Severity.HIGH)
+            each.ingress.annotations.note(Category.CANNOT, "fastcgi", text, "backend-protocol", severity=NoteSeverity.HIGH)
             return ()
         if each.at.backend is None:
             return ()
         return (self._hop(each.at.backend, each.at.source, each, host, spoken),)
 
-    def _hop(self, backend: ServiceBackend, source: Source, each: Location, host: Host, spoken: str) -> Hop:
+    def _hop(
+        self, backend: ServiceBackend, source: SourceRef, each: IngressLocation, host: IngressHost, spoken: str
+    ) -> ImportedHop:
         tls = hop_tls(spoken, self._wanted[each.ingress.document.path], host.ssl)
-        return Hop(source, backend, tls, h2c=spoken == GRPC)
+        return ImportedHop(source, backend, tls, h2c=spoken == GRPC)
 
-    def _app_root(self, rule: Rule, annotations: Annotations, root: str) -> Rule:
+    def _app_root(self, rule: ImportedRule, annotations: Annotations, root: str) -> ImportedRule:
         if not root.startswith("/"):
             annotations.note(Category.CANNOT, "app-root", "must begin with a slash", "app-root")
-        path = HTTPPathModifier("ReplaceFullPath", replace_full_path=root)
-        redirect = HTTPRouteFilter("RequestRedirect", request_redirect=HTTPRequestRedirectFilter(path=path, status_code=302))
         return msgspec.structs.replace(
             rule,
             source=annotations.source("app-root"),
             kind=RouteKind.HTTP,
-            matches=(Match(PathMatch(PathKind.EXACT, "/")),),
-            filters=(redirect,),
+            matches=(ImportedMatch(PathMatch(PathKind.EXACT, "/")),),
+            filters=(redirect(path=full_path(root)),),
             hops=(),
             mirrors=(),
             auth=None,
             persistence=None,
         )
 
-    def _https_redirect(self, each: Location, names: tuple[str, ...], plain: Listener, matches: tuple[Match, ...]) -> Rule:
-        redirect = HTTPRequestRedirectFilter("https", status_code=self._config.redirect_code)
-        return Rule(
-            source=each.at.source,
-            namespace=each.ingress.namespace,
-            route=f"{each.ingress.name}-https-redirect",
-            listeners=(plain.key,),
-            hostnames=names,
-            matches=matches,
-            filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
-        )
+    def _https_redirect(
+        self, each: IngressLocation, names: tuple[str, ...], plain: ImportedListener, matches: tuple[ImportedMatch, ...]
+    ) -> ImportedRule:
+        owner, code = (each.ingress.namespace, each.ingress.name), self._config.redirect_code
+        return https_redirect_rule(each.at.source, *owner, (plain.key,), names, matches, code)
 
-    def _www(self, host: Host, plain: Listener, secure: list[Listener]) -> None:
+    def _www(self, host: IngressHost, plain: ImportedListener, secure: list[ImportedListener]) -> None:
         """Adds the redirect between a host and its www. twin."""
         owner = next((e for e in host.locations if e.ingress.annotations.boolean("from-to-www-redirect")), None)
         if owner is None or not host.name or host.name.startswith("*."):
@@ -283,7 +285,7 @@ class _Importer:
             listeners.append(own)
         redirect = HTTPRequestRedirectFilter(hostname=host.name, status_code=self._config.redirect_code)
         self.rules.append(
-            Rule(
+            ImportedRule(
                 source=source,
                 namespace=owner.ingress.namespace,
                 route=f"{owner.ingress.name}-www-redirect",
@@ -296,8 +298,8 @@ class _Importer:
 
 
 class _Path(msgspec.Struct, frozen=True):
-    match: Match
-    found: Rewritten
+    match: ImportedMatch
+    found: IngressRewrite
 
 
 _WITH_OTHERS: Final = (

@@ -21,7 +21,7 @@ from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import Imported
 from lasthop_import.order import order_notes
-from lasthop_import.settings import Flag, Settings, System
+from lasthop_import.settings import Flag, ImportSettings, System
 from lasthop_import.systems.istio.destination_rules import read_rules
 from lasthop_import.systems.istio.destinations import read_destinations
 from lasthop_import.systems.istio.gateways import read_gateways
@@ -30,7 +30,7 @@ from lasthop_import.systems.istio.kinds import GROUPS, READ_KINDS, list_others, 
 from lasthop_import.systems.istio.virtual_services import VirtualServiceReader
 
 
-def read(inputs: Inputs, settings: Settings) -> Imported:
+def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads what the gateways of the mesh do."""
     mesh = read_mesh(inputs, settings)
     gateways = read_gateways(inputs, settings, mesh)

@@ -15,7 +15,7 @@ from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
 from lasthop_import.model import FileTrust, HopTLS, MissingTrust, Name, NameKind, ObjectName, SystemTrust, Trust, TrustRef
-from lasthop_import.notes import Category, Note, Severity
+from lasthop_import.notes import Category, Note, NoteSeverity
 from lasthop_import.systems.istio.destination_rules import ClientTLS, Effective
 from lasthop_import.systems.istio.kinds import CRL_KEYS, Mesh
 from lasthop_import.values import is_host
@@ -24,7 +24,7 @@ CA_KEYS = ("cacert", "ca.crt")
 CONFIG_MAP = "configmap://"
 
 
-class Way(NamedTuple):
+class HopContext(NamedTuple):
     """How requests reach a backend, besides its DestinationRule."""
 
     http: bool
@@ -43,35 +43,40 @@ class Way(NamedTuple):
     gateway_namespace: str
 
 
-def hop_tls(inputs: Inputs, found: Effective, way: Way, mesh: Mesh) -> HopTLS | None:
+def hop_tls(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) -> HopTLS | None:
     """Returns the TLS of a hop."""
     tls = found.tls
     if tls is None or not tls.starts:
-        return _without(inputs, found, way, mesh)
+        return _without(inputs, found, context, mesh)
     if tls.mode == "ISTIO_MUTUAL":
         return HopTLS(Level.MESH, "tls.mode is ISTIO_MUTUAL: certificates of the mesh, which the new gateway does not have")
     if tls.mode not in ("SIMPLE", "MUTUAL"):
         return HopTLS(Level.BROKEN, f"tls.mode {tls.mode!r} is none of Istio's")
-    return _verified(inputs, tls, way, mesh)
+    return _verified(inputs, tls, context, mesh)
 
 
-def _without(inputs: Inputs, found: Effective, way: Way, mesh: Mesh) -> HopTLS | None:
+def _without(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) -> HopTLS | None:
     """Returns what is to be said where the gateway starts no TLS of its own."""
     tls = found.tls
     if tls is not None and not tls.mode and _says_more(tls):
-        seems = _verified(inputs, msgspec.structs.replace(tls, mode="SIMPLE"), way, mesh)
+        seems = _verified(inputs, msgspec.structs.replace(tls, mode="SIMPLE"), context, mesh)
         why = "tls has no mode, which is DISABLE: all of its other fields are ignored, and nothing was encrypted"
         return HopTLS(Level.BROKEN, why, seems.level, "mode-missing", seems.names, seems.sni, seems.trust, was_plaintext=True)
     if found.lost is not None:
         meant = found.lost.mode in ("SIMPLE", "MUTUAL")
-        believed = _verified(inputs, found.lost, way, mesh).level if meant else Level.MESH
+        believed = _verified(inputs, found.lost, context, mesh).level if meant else Level.MESH
         return HopTLS(Level.PLAINTEXT, found.why_lost, believed, found.reason)
-    if tls is None and not way.external and (reason := mesh.meshed(way.namespace)):
+    return _by_port(tls, context, mesh)
+
+
+def _by_port(tls: ClientTLS | None, context: HopContext, mesh: Mesh) -> HopTLS | None:
+    """Returns what mesh and port say where no DestinationRule has a tls that starts any."""
+    if tls is None and not context.external and (reason := mesh.meshed(context.namespace)):
         why = f"no DestinationRule says otherwise, so it was mesh mTLS to Pods with a proxy, and {reason}"
         return HopTLS(Level.MESH, why, was_plaintext=True)
-    if way.http and way.tls_port:
+    if context.http and context.tls_port:
         why = "the port says HTTPS or TLS, but only a DestinationRule makes a gateway start TLS, so it sent plaintext"
-        level = Level.BROKEN if way.external else Level.PLAINTEXT
+        level = Level.BROKEN if context.external else Level.PLAINTEXT
         return HopTLS(level, why, Level.HOST_NAME, "https-port-without-tls", was_plaintext=True)
     return None
 
@@ -80,66 +85,75 @@ def _says_more(tls: ClientTLS) -> bool:
     return bool(tls.sni or tls.names or tls.credential or tls.ca_file or any(tls.client_files) or tls.skip)
 
 
-def _verified(inputs: Inputs, tls: ClientTLS, way: Way, mesh: Mesh) -> HopTLS:
-    names = tuple(_name(each) for each in tls.names or (way.external_names if way.external else ()))
+def _verified(inputs: Inputs, tls: ClientTLS, context: HopContext, mesh: Mesh) -> HopTLS:
+    names = tuple(_name(each) for each in tls.names or (context.external_names if context.external else ()))
+    trust = _trust(inputs, tls, context)
     base = HopTLS(
         Level.NAME,
         "",
         names=names,
         sni=tls.sni,
-        sni_of_host=way.http and not mesh.old,
-        trust=(trust := _trust(inputs, tls, way)),
+        sni_of_host=context.http and not mesh.old,
+        trust=trust,
         revocation=_revocation(inputs, tls, trust),
-        client_certificate=_client(inputs, tls, way),
-        options=_options(way, mesh),
+        client_certificate=_client(inputs, tls, context),
+        options=_options(context, mesh),
     )
     if tls.mode == "MUTUAL" and not tls.credential and not all(tls.client_files):
         why = "tls.mode is MUTUAL without a client certificate and key, with which Istio starts no TLS at all"
         return _but(base, Level.BROKEN, why, was_plaintext=True)
-    seems = _level_of_names(names) or (Level.NAME if tls.sni else Level.HOST_NAME)
-    known = names or ((Name(tls.sni),) if tls.sni else tuple(map(Name, way.hosts)))
-    if tls.skip:
-        contradicted = bool(tls.names or tls.ca_file)
-        return _but(
-            base,
-            Level.UNVERIFIED,
-            "tls.insecureSkipVerify is true",
-            seems if contradicted else None,
-            "skip-beats-names" if contradicted else "",
-            names=known,
-        )
+    likely = names or ((Name(tls.sni),) if tls.sni else tuple(map(Name, context.hosts)))
+    unchecked = _unchecked(tls, base, likely, context, mesh)
+    if unchecked is not None:
+        return unchecked
     system = not tls.credential and tls.ca_file in ("", "system")
-    if mesh.old and not tls.credential and not tls.ca_file:
-        why = "tls.caCertificates is not set, and before Istio 1.21 nothing was verified without it"
-        return _but(base, Level.UNVERIFIED, why, seems, "no-ca-before-1.21", names=known, trust=())
-    if any(isinstance(each, MissingTrust) and "no CA" in each.what for each in base.trust):
-        why = f"the Secret of credentialName {tls.credential} has no CA, with which no connection comes about"
-        return _but(base, Level.BROKEN, why, names=known)
     if system and not mesh.version and not (tls.ca_file and (names or tls.sni)):
         _note_version(inputs, tls)
     if names:
-        return _named(inputs, base, tls, way, mesh)
+        return _named(inputs, base, tls, context, mesh)
+    return _without_names(tls, msgspec.structs.replace(base, names=likely), context, mesh)
+
+
+def _unchecked(tls: ClientTLS, base: HopTLS, likely: tuple[Name, ...], context: HopContext, mesh: Mesh) -> HopTLS | None:
+    """Returns the TLS whose chain is not checked, or that has no CA; `likely`: the names that the certificate may have."""
+    seems = _level_of_names(base.names) or (Level.NAME if tls.sni else Level.HOST_NAME)
+    if tls.skip:
+        why = "tls.insecureSkipVerify is true"
+        if tls.names or tls.ca_file:
+            return _but(base, Level.UNVERIFIED, why, seems, "skip-beats-names", names=likely)
+        return _but(base, Level.UNVERIFIED, why, names=likely)
+    if mesh.old and not tls.credential and not tls.ca_file:
+        why = "tls.caCertificates is not set, and before Istio 1.21 nothing was verified without it"
+        return _but(base, Level.UNVERIFIED, why, seems, "no-ca-before-1.21", names=likely, trust=())
+    if base.trust == (_without_ca(context.gateway_namespace, tls.credential),):
+        why = f"the Secret of credentialName {tls.credential} has no CA, with which no connection comes about"
+        return _but(base, Level.BROKEN, why, names=likely)
+    return None
+
+
+def _without_names(tls: ClientTLS, base: HopTLS, context: HopContext, mesh: Mesh) -> HopTLS:
+    """Returns the TLS without subjectAltNames, of which the name is that of the request's Host at most."""
     if tls.sni:
         why = f"tls.sni is {tls.sni} without subjectAltNames, which leaves only the chain to be checked"
-        return _but(base, Level.CHAIN, why, Level.NAME, "sni-disables-name-check", names=known)
-    if not way.http:
+        return _but(base, Level.CHAIN, why, Level.NAME, "sni-disables-name-check")
+    if not context.http:
         why = "a connection has no Host, so that without sni and subjectAltNames only the chain is checked"
-        return _but(base, Level.CHAIN, why, Level.NAME, "no-name-for-connections", names=known)
+        return _but(base, Level.CHAIN, why, Level.NAME, "no-name-for-connections")
     if mesh.old:
         why = "before Istio 1.21 neither SNI nor names were taken from the request's Host"
-        return _but(base, Level.CHAIN, why, Level.HOST_NAME, "no-auto-san-before-1.21", names=known)
-    return _but(base, Level.HOST_NAME, f"tls.mode is {tls.mode}: SNI and name are the request's Host", names=known)
+        return _but(base, Level.CHAIN, why, Level.HOST_NAME, "no-auto-san-before-1.21")
+    return _but(base, Level.HOST_NAME, f"tls.mode is {tls.mode}: SNI and name are the request's Host")
 
 
-def _named(inputs: Inputs, base: HopTLS, tls: ClientTLS, way: Way, mesh: Mesh) -> HopTLS:
+def _named(inputs: Inputs, base: HopTLS, tls: ClientTLS, context: HopContext, mesh: Mesh) -> HopTLS:
     level = _level_of_names(base.names) or Level.NAME
     for each in base.names:
         if each.kind is NameKind.DNS and not is_host(each.value.lower()):
             text = f"subjectAltNames: {each.value[:100]} is neither a DNS name nor a URI, and cannot be checked"
-            inputs.notes.append(Note(Category.CANNOT, "name-not-writable", text, tls.source, severity=Severity.HIGH))
+            inputs.notes.append(Note(Category.CANNOT, "name-not-writable", text, tls.source, severity=NoteSeverity.HIGH))
     if tls.names:
         return _but(base, level, "tls.subjectAltNames are checked")
-    if way.http and not tls.sni and not mesh.old:
+    if context.http and not tls.sni and not mesh.old:
         text = "the certificate needed a name of the ServiceEntry and the request's Host; now only one of the former"
         inputs.notes.append(Note(Category.LOOSENED, "and-became-or", text, tls.source))
     return _but(base, level, "subjectAltNames of the ServiceEntry are checked")
@@ -178,9 +192,9 @@ def _level_of_names(names: tuple[Name, ...]) -> Level | None:
     return Level.URI if all(each.kind is NameKind.URI for each in names) else Level.NAME
 
 
-def _options(way: Way, mesh: Mesh) -> TLSOptions:
+def _options(context: HopContext, mesh: Mesh) -> TLSOptions:
     """Returns ALPN h2 for HTTP/2 and gRPC ports. Else none was offered, to which backends answer with HTTP/1.1."""
-    alpn = (("h2",) if way.http2 else ("http/1.1",)) if way.http else ()
+    alpn = (("h2",) if context.http2 else ("http/1.1",)) if context.http else ()
     return msgspec.structs.replace(mesh.options, alpn=alpn)
 
 
@@ -193,22 +207,30 @@ def _note_version(inputs: Inputs, tls: ClientTLS) -> None:
     inputs.notes.append(Note(Category.CHANGED, "version-assumed", text, tls.source, remedy=remedy))
 
 
-def _trust(inputs: Inputs, tls: ClientTLS, way: Way) -> tuple[Trust, ...]:
+def _trust(inputs: Inputs, tls: ClientTLS, context: HopContext) -> tuple[Trust, ...]:
     if tls.credential.startswith(CONFIG_MAP):
         return (_config_map(inputs, tls),)
     if not tls.credential:
         return (SystemTrust(),) if tls.ca_file in ("", "system") else (FileTrust(tls.ca_file),)
-    namespace = way.gateway_namespace
-    tried = (f"{tls.credential}-cacert", tls.credential)
+    return (_credential(inputs, context.gateway_namespace, tls.credential),)
+
+
+def _credential(inputs: Inputs, namespace: str, credential: str) -> Trust:
+    """Returns the CA of a Secret, or of the one beside it whose name ends in -cacert."""
+    tried = (f"{credential}-cacert", credential)
     found = {name: inputs.data("Secret", namespace, name) for name in tried}
     for name, data in found.items():
         for key in CA_KEYS:
             if data is not None and key in data:
-                return (TrustRef("Secret", namespace, name, key),)
+                return TrustRef("Secret", namespace, name, key)
     if any(data is not None for data in found.values()):
-        return (MissingTrust(f"Secret {namespace}/{tls.credential} has no CA: neither cacert nor ca.crt"),)
-    absent = inputs.absence("Secret", namespace, tls.credential)
-    return (MissingTrust(f"Secret {namespace}/{tls.credential}, or {tried[0]}, {absent}"),)
+        return _without_ca(namespace, credential)
+    absent = inputs.absence("Secret", namespace, credential)
+    return MissingTrust(f"Secret {namespace}/{credential}, or {tried[0]}, {absent}")
+
+
+def _without_ca(namespace: str, credential: str) -> MissingTrust:
+    return MissingTrust(f"Secret {namespace}/{credential} has no CA: neither cacert nor ca.crt")
 
 
 def _config_map(inputs: Inputs, tls: ClientTLS) -> Trust:
@@ -229,7 +251,7 @@ def _revocation(inputs: Inputs, tls: ClientTLS, trust: tuple[Trust, ...]) -> tup
     return tuple(found)
 
 
-def _client(inputs: Inputs, tls: ClientTLS, way: Way) -> ObjectName | None:
+def _client(inputs: Inputs, tls: ClientTLS, context: HopContext) -> ObjectName | None:
     if tls.mode != "MUTUAL":
         return None
     if not tls.credential or tls.credential.startswith(CONFIG_MAP):
@@ -238,7 +260,7 @@ def _client(inputs: Inputs, tls: ClientTLS, way: Way) -> ObjectName | None:
             remedy = "Create a Secret with tls.crt and tls.key, and name it as clientCertificate in decisions.yaml."
             inputs.notes.append(Note(Category.TODO, "client-certificate-file", text, tls.source, remedy=remedy))
         return None
-    name = ObjectName(way.gateway_namespace, tls.credential)
+    name = ObjectName(context.gateway_namespace, tls.credential)
     data = inputs.data("Secret", *name)
     if data is not None and "tls.crt" not in data:
         text = f"Secret {name} has the client certificate under other keys than tls.crt and tls.key"

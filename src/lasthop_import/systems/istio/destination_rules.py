@@ -14,16 +14,16 @@ import msgspec
 from lasthop.engine.resolve.routing.hostnames import specificity
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.model import RetryBudget
-from lasthop_import.notes import Category, Severity, Source
-from lasthop_import.reader import Reader
+from lasthop_import.model import ImportedRetryBudget
+from lasthop_import.notes import Category, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.istio.kinds import DESTINATION_RULE, exported, fqdn
 
 
 class ClientTLS(msgspec.Struct, frozen=True):
     """A `tls` of a DestinationRule, as it is written."""
 
-    source: Source
+    source: SourceRef
     mode: str
     """Empty: not written, which is DISABLE."""
     sni: str = ""
@@ -39,14 +39,14 @@ class ClientTLS(msgspec.Struct, frozen=True):
         return self.mode not in ("", "DISABLE")
 
 
-class Policy(msgspec.Struct, frozen=True):
+class TrafficPolicy(msgspec.Struct, frozen=True):
     tls: ClientTLS | None = None
     upgrade: bool = False
     """h2UpgradePolicy: UPGRADE."""
-    budget: RetryBudget | None = None
-    ports: Mapping[int, Policy] = {}
+    budget: ImportedRetryBudget | None = None
+    ports: Mapping[int, TrafficPolicy] = {}
 
-    def of(self, port: int) -> tuple[Policy, bool]:
+    def of(self, port: int) -> tuple[TrafficPolicy, bool]:
         """Returns what holds for a port, and whether an entry of its own says so."""
         return (self.ports[port], True) if port in self.ports else (self, False)
 
@@ -55,8 +55,8 @@ class DestinationRule(msgspec.Struct, frozen=True):
     document: Document
     host: str
     export_to: tuple[str, ...]
-    policy: Policy | None
-    subsets: Mapping[str, tuple[Mapping[str, str], Policy | None]]
+    policy: TrafficPolicy | None
+    subsets: Mapping[str, tuple[Mapping[str, str], TrafficPolicy | None]]
     """Labels and policy by name."""
     workloads: Mapping[str, str] | None
     """Labels of the proxies it is for; None: all."""
@@ -71,14 +71,14 @@ class Effective(msgspec.Struct, frozen=True):
 
     tls: ClientTLS | None = None
     upgrade: bool = False
-    budget: RetryBudget | None = None
+    budget: ImportedRetryBudget | None = None
     lost: ClientTLS | None = None
     """A `tls` that its author expects here, and that does not apply."""
     why_lost: str = ""
     reason: str = ""
 
 
-class Rules:
+class DestinationRules:
     def __init__(self, rules: Iterable[DestinationRule]) -> None:
         self._rules = tuple(rules)
         self._used: set[Document] = set()
@@ -98,17 +98,10 @@ class Rules:
         self._used |= {each.document for each in rules}
         if not rules:
             return self._hidden(host, port, gateway_namespace)
-        whole = next((each.policy for each in rules if each.policy), None)
-        top, own = whole.of(port) if whole else (Policy(), False)
-        lost = whole.tls if whole and own and not top.tls and whole.tls and whole.tls.starts else None
-        found = top
+        found, lost = _of_port(next((each.policy for each in rules if each.policy), None), port)
         narrowed = next((each.subsets[subset][1] for each in rules if subset in each.subsets), None) if subset else None
         if narrowed:
-            below, ported = narrowed.of(port)
-            tls = below.tls if below.tls or ported else top.tls
-            if ported and not below.tls:
-                lost = next((each for each in (narrowed.tls, top.tls) if each and each.starts), lost)
-            found = Policy(tls, below.upgrade or top.upgrade, below.budget or top.budget)
+            found, lost = _of_subset(narrowed, found, lost, port)
         if lost and not found.tls:
             why = f"portLevelSettings has an entry for port {port} without tls, which replaces the tls above it"
             return Effective(None, found.upgrade, found.budget, lost, why, "port-level-disables-tls")
@@ -128,20 +121,22 @@ class Rules:
         self, host: str, service: str, gateway: str, root: str, labels: Mapping[str, str]
     ) -> list[DestinationRule]:
         """Returns the rules of the first namespace that has any: a rule for these workloads before the others."""
-        places: list[list[DestinationRule]] = []
-        if gateway != root:
-            places.append([each for each in self._rules if each.namespace == gateway])
-        else:
-            places.append([each for each in self._rules if each.namespace == root and each.export_to == (".",)])
-        for namespace in (service, root):
-            places.append([e for e in self._rules if e.namespace == namespace and exported(e.export_to, e.namespace, gateway)])
-        for rules in places:
+        for rules in (self._own(gateway, root), self._exported(service, gateway), self._exported(root, gateway)):
             fitting = [each for each in rules if _covers(each.host, host) and _is_for(each, gateway, labels)]
             if fitting:
                 best = min(specificity_of(each.host) for each in fitting)
                 found = [each for each in fitting if specificity_of(each.host) == best]
                 return sorted(found, key=lambda each: (each.workloads is None, each.document.age))
         return []
+
+    def _own(self, gateway: str, root: str) -> list[DestinationRule]:
+        """Returns the rules of the gateway's own namespace; of the root namespace only those that are not for all."""
+        own = [each for each in self._rules if each.namespace == gateway]
+        return own if gateway != root else [each for each in own if each.export_to == (".",)]
+
+    def _exported(self, namespace: str, gateway: str) -> list[DestinationRule]:
+        rules = (each for each in self._rules if each.namespace == namespace)
+        return [each for each in rules if exported(each.export_to, each.namespace, gateway)]
 
     def _hidden(self, host: str, port: int, gateway: str) -> Effective:
         """Returns a `tls` that somebody has written for the host, where the gateway does not see it."""
@@ -155,6 +150,26 @@ class Rules:
                 why = f"{each.document.name} does not apply: {where}"
                 return Effective(None, False, None, policy.tls, why, "rule-not-seen")
         return Effective()
+
+
+def _of_port(whole: TrafficPolicy | None, port: int) -> tuple[TrafficPolicy, ClientTLS | None]:
+    """Returns the policy for a port, and the `tls` above it that an entry for the port without one replaces."""
+    if whole is None:
+        return TrafficPolicy(), None
+    found, own = whole.of(port)
+    lost = whole.tls if own and not found.tls and whole.tls and whole.tls.starts else None
+    return found, lost
+
+
+def _of_subset(
+    subset: TrafficPolicy, above: TrafficPolicy, lost: ClientTLS | None, port: int
+) -> tuple[TrafficPolicy, ClientTLS | None]:
+    """Returns the policy of a subset for a port, with what it takes from the policy above it."""
+    below, ported = subset.of(port)
+    tls = below.tls if below.tls or ported else above.tls
+    if ported and not below.tls:
+        lost = next((each for each in (subset.tls, above.tls) if each and each.starts), lost)
+    return TrafficPolicy(tls, below.upgrade or above.upgrade, below.budget or above.budget), lost
 
 
 def _covers(pattern: str, host: str) -> bool:
@@ -176,14 +191,14 @@ def _is_for(rule: DestinationRule, gateway: str, labels: Mapping[str, str]) -> b
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_rules(inputs: Inputs) -> Rules:
-    return Rules(_rule(inputs.open(document)) for document in inputs.of(DESTINATION_RULE))
+def read_rules(inputs: Inputs) -> DestinationRules:
+    return DestinationRules(_rule(inputs.open(document)) for document in inputs.of(DESTINATION_RULE))
 
 
-def _rule(reader: Reader) -> DestinationRule:
+def _rule(reader: FieldReader) -> DestinationRule:
     spec = reader.child("spec")
     selector = spec.child("workloadSelector") if "workloadSelector" in spec else None
-    subsets: dict[str, tuple[Mapping[str, str], Policy | None]] = {}
+    subsets: dict[str, tuple[Mapping[str, str], TrafficPolicy | None]] = {}
     for each in spec.children("subsets"):
         labels = each.text_map("labels")
         policy = _policy(each.child("trafficPolicy")) if "trafficPolicy" in each else None
@@ -199,7 +214,7 @@ def _rule(reader: Reader) -> DestinationRule:
     )
 
 
-def _labels(selector: Reader) -> Mapping[str, str]:
+def _labels(selector: FieldReader) -> Mapping[str, str]:
     found = selector.text_map("matchLabels")
     text = "applies only to some proxies; it counts if it may select the gateway"
     selector.note(Category.CHANGED, "workload-selector", text)
@@ -214,7 +229,7 @@ _DROPPED = {
 }
 
 
-def _policy(reader: Reader) -> Policy:
+def _policy(reader: FieldReader) -> TrafficPolicy:
     for key, text in _DROPPED.items():
         reader.cannot(key, text)
     pool = reader.child("connectionPool")
@@ -224,30 +239,30 @@ def _policy(reader: Reader) -> Policy:
         if key != "h2UpgradePolicy":
             http.cannot(key, "limits of connections are the new gateway's own")
     pool.cannot("tcp", "limits and timeouts of connections are the new gateway's own")
-    ports: dict[int, Policy] = {}
+    ports: dict[int, TrafficPolicy] = {}
     for each in reader.children("portLevelSettings"):
         number = each.child("port").integer("number")
         below = _policy(each)
         if number is not None:
             ports.setdefault(number, below)
     budget = _budget(reader.child("retryBudget")) if "retryBudget" in reader else None
-    return Policy(_tls(reader.child("tls")) if "tls" in reader else None, upgrade, budget, ports)
+    return TrafficPolicy(_tls(reader.child("tls")) if "tls" in reader else None, upgrade, budget, ports)
 
 
-def _budget(reader: Reader) -> RetryBudget:
+def _budget(reader: FieldReader) -> ImportedRetryBudget:
     """Returns a retry budget; Istio's defaults are 20 % and 3 at a time."""
     percent, at_least = reader.raw("percent"), reader.integer("minRetryConcurrency", 3)
     known = isinstance(percent, int | float) and not isinstance(percent, bool) and 0 <= percent <= 100
     if percent is not None and not known:
         reader.note(Category.CANNOT, "retry-budget", "is no percentage; 20 is taken", "percent")
-    return RetryBudget(int(percent) if known else 20, min(max(at_least or 0, 0), 1_000_000))
+    return ImportedRetryBudget(int(percent) if known else 20, min(max(at_least or 0, 0), 1_000_000))
 
 
-def _tls(reader: Reader) -> ClientTLS:
+def _tls(reader: FieldReader) -> ClientTLS:
     skip = reader.raw("insecureSkipVerify")
     if skip not in (None, True, False):
         text = "must be true or false; an API server refuses it, and it counts as true here, which verifies nothing"
-        reader.note(Category.CANNOT, "not-a-boolean", text, "insecureSkipVerify", severity=Severity.HIGH)
+        reader.note(Category.CANNOT, "not-a-boolean", text, "insecureSkipVerify", severity=NoteSeverity.HIGH)
     found = ClientTLS(
         source=reader.source(),
         mode=reader.text("mode"),
@@ -261,5 +276,5 @@ def _tls(reader: Reader) -> ClientTLS:
     )
     if found.skip and (found.names or found.ca_file):
         text = "contradicts caCertificates and subjectAltNames, which then verify nothing; Istio refuses both together"
-        reader.note(Category.CANNOT, "contradiction", text, "insecureSkipVerify", severity=Severity.HIGH)
+        reader.note(Category.CANNOT, "contradiction", text, "insecureSkipVerify", severity=NoteSeverity.HIGH)
     return found

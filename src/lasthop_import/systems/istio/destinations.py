@@ -9,18 +9,18 @@ import msgspec
 
 from lasthop.base.api.addresses import is_ip
 from lasthop_import.documents import Document
-from lasthop_import.inputs import Inputs
+from lasthop_import.inputs import Inputs, PortOfService
 from lasthop_import.model import AddressBackend, Backend, HostBackend, ServiceBackend
 from lasthop_import.names import shortened, slug
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.istio.kinds import SERVICE_ENTRY, exported, service_of
 
 HTTP2: Final = ("http2", "grpc", "grpc-web")
 TLS: Final = ("https", "tls")
 
 
-class Target(NamedTuple):
+class DestinationTarget(NamedTuple):
     """What a destination leads to."""
 
     backend: Backend
@@ -42,7 +42,7 @@ class _Port(msgspec.Struct, frozen=True):
     target: int
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ServiceEntry(msgspec.Struct, frozen=True):
     """A ServiceEntry."""
 
     document: Document
@@ -58,11 +58,11 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Destinations:
-    def __init__(self, inputs: Inputs, entries: tuple[Entry, ...]) -> None:
+    def __init__(self, inputs: Inputs, entries: tuple[ServiceEntry, ...]) -> None:
         self._inputs = inputs
         self._entries = entries
 
-    def find(self, host: str, port: int | None, listener_port: int, gateway_namespace: str) -> Target | str:
+    def find(self, host: str, port: int | None, listener_port: int, gateway_namespace: str) -> DestinationTarget | str:
         """Returns what a host leads to, or why nothing does. Without a port it is the only one, or the listener's."""
         entry = next(
             (e for e in self._entries if host in e.hosts and exported(e.export_to, e.document.namespace, gateway_namespace)),
@@ -77,47 +77,57 @@ class Destinations:
             return f"the ServiceEntry of {host} is not exported to namespace {gateway_namespace}"
         return f"no Service and no ServiceEntry of the input has the host {host}"
 
-    def _service(self, namespace: str, name: str, host: str, port: int | None, listener_port: int) -> Target:
+    def _service(self, namespace: str, name: str, host: str, port: int | None, listener_port: int) -> DestinationTarget:
         ports = self._inputs.ports(namespace, name)
         number = port or (ports[0].number if ports and len(ports) == 1 else listener_port)
-        found = self._inputs.port(namespace, name, number)
-        protocol = found.app_protocol.lower().removeprefix("kubernetes.io/") if found else ""
-        protocol = {"h2c": "http2", "ws": "http", "wss": "https"}.get(protocol, protocol)
-        if not protocol and found:
-            protocol = "grpc-web" if found.name.startswith("grpc-web") else found.name.partition("-")[0].lower()
+        protocol = _protocol(self._inputs.port(namespace, name, number))
         backend: Backend = ServiceBackend(namespace, name, number)
         document = self._inputs.find("Service", namespace, name)
         spec = document.value.get("spec") if document else None
         if isinstance(spec, dict) and spec.get("type") == "ExternalName":
             backend = HostBackend(namespace, shortened(f"{name}-{number}"), str(spec.get("externalName", "")).lower(), number)
-        return Target(backend, namespace, host, number, protocol)
+        return DestinationTarget(backend, namespace, host, number, protocol)
 
-    def _entry(self, entry: Entry, host: str, port: int | None, listener_port: int) -> Target | str:
+    def _entry(self, entry: ServiceEntry, host: str, port: int | None, listener_port: int) -> DestinationTarget | str:
         if entry.problem:
             return f"{entry.document.name} {entry.problem}"
         number = port or (entry.ports[0].number if len(entry.ports) == 1 else listener_port)
         found = next((each for each in entry.ports if each.number == number), None)
         if found is None:
             return f"{entry.document.name} has no port {number}"
-        namespace, name = entry.document.namespace, entry.document.bare_name
-        parts = [name, *([slug(host)] if len(entry.hosts) > 1 else []), *([str(number)] if len(entry.ports) > 1 else [])]
-        backend: Backend
-        wanted = shortened("-".join(parts))
-        if entry.resolution == "STATIC":
-            addresses = tuple((address, ports.get(found.name, found.target)) for address, ports in entry.endpoints)
-            backend = AddressBackend(namespace, wanted, number, slug(found.name) or "port", addresses)
-        else:
-            address, ports = entry.endpoints[0] if entry.endpoints else (host, {})
-            protocol = "H2C" if found.protocol in HTTP2 else ""
-            backend = HostBackend(namespace, wanted, address, ports.get(found.name, found.target), protocol)
-        return Target(backend, namespace, host, number, found.protocol, True, entry.names)
+        backend = _entry_backend(entry, host, found)
+        return DestinationTarget(backend, entry.document.namespace, host, number, found.protocol, True, entry.names)
+
+
+def _protocol(port: PortOfService | None) -> str:
+    """Returns the protocol of a Service's port: its appProtocol, or the beginning of its name."""
+    if port is None:
+        return ""
+    spoken = port.app_protocol.lower().removeprefix("kubernetes.io/")
+    if spoken:
+        return {"h2c": "http2", "ws": "http", "wss": "https"}.get(spoken, spoken)
+    return "grpc-web" if port.name.startswith("grpc-web") else port.name.partition("-")[0].lower()
+
+
+def _entry_backend(entry: ServiceEntry, host: str, port: _Port) -> Backend:
+    """Returns the addresses of a ServiceEntry, or the host that is resolved; named after it, where that is unique."""
+    parts = [entry.document.bare_name]
+    parts += [slug(host)] if len(entry.hosts) > 1 else []
+    parts += [str(port.number)] if len(entry.ports) > 1 else []
+    namespace, name = entry.document.namespace, shortened("-".join(parts))
+    if entry.resolution == "STATIC":
+        addresses = tuple((address, ports.get(port.name, port.target)) for address, ports in entry.endpoints)
+        return AddressBackend(namespace, name, port.number, slug(port.name) or "port", addresses)
+    address, ports = entry.endpoints[0] if entry.endpoints else (host, {})
+    protocol = "H2C" if port.protocol in HTTP2 else ""
+    return HostBackend(namespace, name, address, ports.get(port.name, port.target), protocol)
 
 
 def read_destinations(inputs: Inputs) -> Destinations:
     return Destinations(inputs, tuple(_read(inputs.open(document)) for document in inputs.of(SERVICE_ENTRY)))
 
 
-def _read(reader: Reader) -> Entry:
+def _read(reader: FieldReader) -> ServiceEntry:
     spec = reader.child("spec")
     hosts = tuple(host.lower() for host in spec.texts("hosts"))
     spec.ignore("location")
@@ -137,9 +147,9 @@ def _read(reader: Reader) -> Entry:
     if problem:
         spec.cannot("workloadSelector", "endpoints are chosen by a Service's selector")
         text = f"{problem}; routes to it have no backend"
-        spec.note(Category.CANNOT, "service-entry", text, "resolution", severity=Severity.HIGH)
+        spec.note(Category.CANNOT, "service-entry", text, "resolution", severity=NoteSeverity.HIGH)
     names, export_to = spec.texts("subjectAltNames"), spec.texts("exportTo")
-    return Entry(reader.document, hosts, tuple(ports), resolution, tuple(endpoints), export_to, names, problem)
+    return ServiceEntry(reader.document, hosts, tuple(ports), resolution, tuple(endpoints), export_to, names, problem)
 
 
 def _problem(hosts: tuple[str, ...], resolution: str, addresses: list[str], selector: bool) -> str:
@@ -147,10 +157,10 @@ def _problem(hosts: tuple[str, ...], resolution: str, addresses: list[str], sele
         return "has a workloadSelector, which needs a Service instead"
     if any("*" in host for host in hosts):
         return "has a wildcard host, which no backend can have"
-    if resolution == "STATIC" and addresses and all(is_ip(each) for each in addresses):
+    if resolution == "STATIC" and addresses and all(map(is_ip, addresses)):
         return ""
-    if resolution in ("DNS", "DNS_ROUND_ROBIN") and len(addresses) <= 1 and not any(map(is_ip, addresses)):
-        return ""
-    if resolution in ("DNS", "DNS_ROUND_ROBIN"):
+    if resolution not in ("DNS", "DNS_ROUND_ROBIN"):
+        return f"has resolution {resolution}, for which there is no backend"
+    if len(addresses) > 1 or any(map(is_ip, addresses)):
         return "has several endpoints, or addresses as endpoints, beside resolution DNS"
-    return f"has resolution {resolution}, for which there is no backend"
+    return ""

@@ -5,12 +5,11 @@ Gateways that select the same Pods are one proxy with one address, so that they 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
@@ -18,22 +17,18 @@ from lasthop_import.model import (
     ClientValidation,
     FileTrust,
     ForeignCertificate,
-    Listener,
-    Match,
+    ImportedListener,
+    ImportedRule,
     ObjectName,
-    PathKind,
-    PathMatch,
-    Rule,
     SecretCertificate,
     TrustRef,
 )
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.istio.kinds import CRL_KEYS, GATEWAY, Mesh
-from lasthop_import.values import is_host
+from lasthop_import.values import https_redirect_rule, is_host, is_port
 
-ROOT: Final = Match(PathMatch(PathKind.SEGMENT, "/"))
 HTTP: Final = ("HTTP", "HTTP2", "GRPC", "GRPC-WEB", "HTTP_PROXY")
 TCP: Final = ("TCP", "MONGO", "MYSQL", "REDIS")
 _FILES: Final = ("serverCertificate", "privateKey", "tlsCertificates")
@@ -47,12 +42,17 @@ _NARROWER: Final = {
     "verifyCertificateSpki": "only client certificates with these keys were accepted",
     "verifyCertificateHash": "only these client certificates were accepted",
 }
+_TERMINATION: Final = (
+    *(*_FILES, *_FRONT, *_NARROWER),
+    *("credentialName", "credentialNames", "caCertificates", "caCertCredentialName", "caCrl", "insecureSkipVerify"),
+)
+"""Fields that count only where the gateway ends the client's TLS."""
 
 
-class Server(msgspec.Struct, frozen=True):
+class GatewayServer(msgspec.Struct, frozen=True):
     """One host of one server."""
 
-    listener: Listener
+    listener: ImportedListener
     namespace: str
     """Whose VirtualServices may use it; empty: all."""
     redirects: bool
@@ -64,16 +64,16 @@ class GatewayOf(msgspec.Struct, frozen=True):
     selector: Mapping[str, str]
     namespace: str
     """Of its Pods."""
-    servers: tuple[Server, ...]
+    servers: tuple[GatewayServer, ...]
 
 
 class Gateways:
-    def __init__(self, found: Iterable[GatewayOf], redirects: Sequence[Rule]) -> None:
+    def __init__(self, found: Iterable[GatewayOf], redirects: Sequence[ImportedRule]) -> None:
         self._by_name = {each.document.path: each for each in found}
         self.redirects = redirects
 
     @property
-    def listeners(self) -> list[Listener]:
+    def listeners(self) -> list[ImportedListener]:
         return [server.listener for each in self._by_name.values() for server in each.servers]
 
     def find(self, reference: str, namespace: str) -> GatewayOf | None:
@@ -82,10 +82,10 @@ class Gateways:
         return self._by_name.get(f"{namespace}/{owner}" if not slash else f"{namespace if owner == '.' else owner}/{name}")
 
 
-def read_gateways(inputs: Inputs, settings: Settings, mesh: Mesh) -> Gateways:
+def read_gateways(inputs: Inputs, settings: ImportSettings, mesh: Mesh) -> Gateways:
     """Reads all Gateways, oldest first."""
     names: dict[tuple[tuple[str, str], ...], ObjectName] = {}
-    found, redirects = list[GatewayOf](), list[Rule]()
+    found, redirects = list[GatewayOf](), list[ImportedRule]()
     taken: dict[tuple[ObjectName | None, int, str], str] = {}
     for document in inputs.of(GATEWAY):
         spec = inputs.open(document).child("spec")
@@ -94,7 +94,7 @@ def read_gateways(inputs: Inputs, settings: Settings, mesh: Mesh) -> Gateways:
         name = names.setdefault(tuple(sorted(selector.items())), own)
         if name != own:
             text = f"selects the same Pods as Gateway {name}, so that its listeners are part of that one"
-            spec.note(Category.CHANGED, "gateways-merged", text, "selector", severity=Severity.INFO)
+            spec.note(Category.CHANGED, "gateways-merged", text, "selector", severity=NoteSeverity.INFO)
         namespace = str(settings.flags.get("istio-gateway-namespace") or _pods_namespace(inputs, selector) or mesh.root)
         servers = []
         for each in spec.children("servers"):
@@ -106,8 +106,8 @@ def read_gateways(inputs: Inputs, settings: Settings, mesh: Mesh) -> Gateways:
 
 
 def _without_conflicts(
-    reader: Reader, servers: Sequence[Server], taken: dict[tuple[ObjectName | None, int, str], str]
-) -> list[Server]:
+    reader: FieldReader, servers: Sequence[GatewayServer], taken: dict[tuple[ObjectName | None, int, str], str]
+) -> list[GatewayServer]:
     """Returns the servers that the protocol of an older one, for the port or for port and host, leaves room for."""
     kept = []
     for server in servers:
@@ -119,7 +119,7 @@ def _without_conflicts(
             kept.append(server)
         else:
             text = f"port {each.port} has another protocol in an older server, which Istio uses; this one is left out"
-            reader.note(Category.CANNOT, "port-conflict", text, "port", severity=Severity.HIGH)
+            reader.note(Category.CANNOT, "port-conflict", text, "port", severity=NoteSeverity.HIGH)
     return kept
 
 
@@ -133,36 +133,25 @@ def _pods_namespace(inputs: Inputs, selector: Mapping[str, str]) -> str:
     return ""
 
 
-def _redirect(document: Document, servers: Sequence[Server]) -> Rule:
-    redirect = HTTPRequestRedirectFilter("https", status_code=301)
-    return Rule(
-        source=servers[0].listener.source,
-        namespace=document.namespace,
-        route=f"{document.bare_name}-https-redirect",
-        listeners=tuple(each.listener.key for each in servers),
-        matches=(ROOT,),
-        filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
-    )
+def _redirect(document: Document, servers: Sequence[GatewayServer]) -> ImportedRule:
+    listeners = tuple(each.listener.key for each in servers)
+    return https_redirect_rule(servers[0].listener.source, document.namespace, document.bare_name, listeners, ())
 
 
-def _servers(inputs: Inputs, reader: Reader, gateway: ObjectName, namespace: str) -> list[Server]:
+def _servers(inputs: Inputs, reader: FieldReader, gateway: ObjectName, namespace: str) -> list[GatewayServer]:
     port = reader.child("port")
     number, protocol = port.integer("number") or 0, port.text("protocol").upper()
     port.ignore("name", "targetPort")
     reader.ignore("name")
     reader.cannot("bind", "a Gateway listens on its own address")
     reader.cannot("defaultEndpoint", "there is no default endpoint of a listener")
-    tls = reader.child("tls")
-    redirects = tls.boolean("httpsRedirect")
-    mode = tls.text("mode", "PASSTHROUGH")
+    tls, hosts = reader.child("tls"), reader.texts("hosts")
+    redirects, mode = tls.boolean("httpsRedirect"), tls.text("mode", "PASSTHROUGH")
     shape = _shape(reader, tls, protocol, mode)
-    hosts = reader.texts("hosts")
-    if shape is None or not 0 < number < 65536:
+    if shape is None or not is_port(number):
         if shape is not None:
             reader.note(Category.CANNOT, "no-port", "the server has no valid port.number, and is left out", "port")
-        for key in (*_FILES, *_FRONT, *_NARROWER, "credentialName", "credentialNames", "caCertificates"):
-            tls.ignore(key)
-        tls.ignore("caCertCredentialName", "caCrl", "insecureSkipVerify")
+        tls.ignore(*_TERMINATION)
         return []
     kind, passthrough = shape
     terminated = kind in ("HTTPS", "TLS") and not passthrough
@@ -171,37 +160,29 @@ def _servers(inputs: Inputs, reader: Reader, gateway: ObjectName, namespace: str
     if terminated and kind == "TLS" and mode != "SIMPLE":
         text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
         tls.note(Category.ACCESS_CONTROL, "client-certificates", text, "mode")
-    tls.ignore("credentialName", "credentialNames", "caCertificates", "caCertCredentialName", "caCrl")
-    for key in (*_FILES, *_FRONT, *_NARROWER):
-        tls.ignore(key)
-    tls.ignore("insecureSkipVerify")
-    servers = []
+    tls.ignore(*_TERMINATION)
+    base = ImportedListener(
+        reader.source(), number, kind, "", certificates, passthrough=passthrough, clients=clients, gateway=gateway
+    )
+    return [GatewayServer(each, only, redirects and kind == "HTTP", passthrough) for each, only in _hosts(reader, base, hosts)]
+
+
+def _hosts(reader: FieldReader, base: ImportedListener, hosts: Sequence[str]) -> Iterator[tuple[ImportedListener, str]]:
+    """Yields the listener of each host, and the only namespace whose VirtualServices may use it."""
     for host in hosts:
         owner, _, name = host.rpartition("/")
         name = "" if name == "*" else name.lower()
         if name and not is_host(name):
             reader.note(Category.CANNOT, "host", f"{name[:100]} cannot be the hostname of a listener, and is left out")
             continue
-        only = reader.namespace if owner == "." else "" if owner == "*" else owner
-        if kind == "TCP" and name:
-            reader.note(Category.CHANGED, "tcp-host", "a TCP listener has no hostname", "hosts", severity=Severity.INFO)
+        if base.protocol == "TCP" and name:
+            reader.note(Category.CHANGED, "tcp-host", "a TCP listener has no hostname", "hosts", severity=NoteSeverity.INFO)
             name = ""
-        listener = Listener(
-            source=reader.source(),
-            port=number,
-            protocol=kind,
-            hostname=name,
-            certificates=certificates,
-            passthrough=passthrough,
-            clients=clients,
-            gateway=gateway,
-            routes_from=(only,) if only else (),
-        )
-        servers.append(Server(listener, only, redirects and kind == "HTTP", passthrough))
-    return servers
+        only = {".": reader.namespace, "*": ""}.get(owner, owner)
+        yield msgspec.structs.replace(base, hostname=name, routes_from=(only,) if only else ()), only
 
 
-def _shape(reader: Reader, tls: Reader, protocol: str, mode: str) -> tuple[str, bool] | None:
+def _shape(reader: FieldReader, tls: FieldReader, protocol: str, mode: str) -> tuple[str, bool] | None:
     """Returns the listener's protocol, and whether it passes TLS through; None if there is no such listener."""
     if protocol in HTTP:
         return ("HTTP", False)
@@ -209,7 +190,7 @@ def _shape(reader: Reader, tls: Reader, protocol: str, mode: str) -> tuple[str, 
         return ("TCP", False)
     if protocol not in ("HTTPS", "TLS", *TCP):
         text = "is none of Istio's protocols; the server is left out"
-        reader.child("port").note(Category.CANNOT, "unknown-protocol", text, "protocol", severity=Severity.HIGH)
+        reader.child("port").note(Category.CANNOT, "unknown-protocol", text, "protocol", severity=NoteSeverity.HIGH)
         return None
     if mode == "PASSTHROUGH":
         if "mode" not in tls:
@@ -219,29 +200,27 @@ def _shape(reader: Reader, tls: Reader, protocol: str, mode: str) -> tuple[str, 
     if mode in ("SIMPLE", "MUTUAL", "OPTIONAL_MUTUAL"):
         return ("HTTPS" if protocol == "HTTPS" else "TLS", False)
     text = "uses certificates of the mesh, or its SNI, and has no equivalent; the server is left out"
-    tls.note(Category.CANNOT, "mesh-listener", text, "mode", severity=Severity.HIGH)
+    tls.note(Category.CANNOT, "mesh-listener", text, "mode", severity=NoteSeverity.HIGH)
     return None
 
 
-def _certificates(inputs: Inputs, tls: Reader, namespace: str) -> tuple[Certificate, ...]:
+def _certificates(inputs: Inputs, tls: FieldReader, namespace: str) -> tuple[Certificate, ...]:
     for key, text in _FRONT.items():
         tls.cannot(key, text)
-    names = [each for each in (tls.text("credentialName"), *tls.texts("credentialNames")) if each]
-    found: list[Certificate] = []
-    for name in dict.fromkeys(names):
+    names = tuple(dict.fromkeys(filter(None, (tls.text("credentialName"), *tls.texts("credentialNames")))))
+    if not names:
+        files = any(key in tls for key in _FILES)
+        return (ForeignCertificate("it is in files of the proxy" if files else "tls has no credentialName"),)
+    for name in names:
         data = inputs.data("Secret", namespace, name)
         if data is not None and "tls.crt" not in data:
             text = f"Secret {namespace}/{name} has no tls.crt and tls.key, which a listener needs"
             remedy = "Write these keys into the Secret."
-            tls.note(Category.TODO, "secret-keys", text, "credentialName", remedy=remedy, severity=Severity.WARNING)
-        found.append(SecretCertificate(namespace, name))
-    if not found:
-        files = [key for key in _FILES if key in tls]
-        found.append(ForeignCertificate("it is in files of the proxy" if files else "tls has no credentialName"))
-    return tuple(found)
+            tls.note(Category.TODO, "secret-keys", text, "credentialName", remedy=remedy, severity=NoteSeverity.WARNING)
+    return tuple(SecretCertificate(namespace, name) for name in names)
 
 
-def _clients(inputs: Inputs, tls: Reader, namespace: str, mode: str) -> ClientValidation | None:
+def _clients(inputs: Inputs, tls: FieldReader, namespace: str, mode: str) -> ClientValidation | None:
     """Returns how clients are verified; a CA that is not there closes the listener."""
     if mode == "SIMPLE":
         return None
@@ -253,19 +232,25 @@ def _clients(inputs: Inputs, tls: Reader, namespace: str, mode: str) -> ClientVa
     optional = mode == "OPTIONAL_MUTUAL" or bool(tls.value.get("insecureSkipVerify"))
     credential = tls.text("credentialName")
     named, crl = tls.text("caCertCredentialName"), tls.text("caCrl")
-    for name in (named,) if named else (f"{credential}-cacert", credential):
-        data = inputs.data("Secret", namespace, name) if name else None
-        if data is not None and "ca.crt" in data:
-            return ClientValidation((TrustRef("Secret", namespace, name),), optional, _lists(namespace, name, data, crl))
-        if data is not None and "cacert" in data:
-            text = f"Secret {namespace}/{name} has the CA of clients under cacert; a Gateway reads ca.crt"
-            tls.note(Category.TODO, "secret-keys", text, "mode", remedy="Write it as ca.crt too.")
-            trust = TrustRef("Secret", namespace, name, "cacert" if data.keys() & {*CRL_KEYS} or crl else "ca.crt")
+    for name in filter(None, (named,) if named else (f"{credential}-cacert", credential)):
+        data = inputs.data("Secret", namespace, name) or {}
+        if trust := _client_ca(tls, namespace, name, data, crl):
             return ClientValidation((trust,), optional, _lists(namespace, name, data, crl))
     wanted = named or (f"{credential}-cacert" if credential else "client-ca-todo")
     text = f"the CA of clients is not in the input; the listener is closed until Secret {namespace}/{wanted} has a ca.crt"
     tls.note(Category.TODO, "client-ca-missing", text, "mode", remedy="Create it.")
     return ClientValidation((TrustRef("Secret", namespace, wanted),), optional, _lists(namespace, wanted, {}, crl))
+
+
+def _client_ca(tls: FieldReader, namespace: str, name: str, data: Mapping[str, bytes], crl: str) -> TrustRef | None:
+    """Returns the CA of clients in a Secret, whose key Istio also reads as cacert."""
+    if "ca.crt" in data:
+        return TrustRef("Secret", namespace, name)
+    if "cacert" not in data:
+        return None
+    text = f"Secret {namespace}/{name} has the CA of clients under cacert; a Gateway reads ca.crt"
+    tls.note(Category.TODO, "secret-keys", text, "mode", remedy="Write it as ca.crt too.")
+    return TrustRef("Secret", namespace, name, "cacert" if data.keys() & {*CRL_KEYS} or crl else "ca.crt")
 
 
 def _lists(namespace: str, name: str, data: Mapping[str, bytes], file: str) -> tuple[TrustRef | FileTrust, ...]:

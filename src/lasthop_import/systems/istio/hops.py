@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -12,14 +12,14 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.routes import HTTPRouteFilter, HTTPURLRewriteFilter
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Hop, HopTLS, HostBackend, Mirror, ServiceBackend
+from lasthop_import.model import Backend, HopTLS, HostBackend, ImportedHop, ImportedMirror, ServiceBackend
 from lasthop_import.names import shortened
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.istio import filters
-from lasthop_import.systems.istio.backend_tls import Way, hop_tls
-from lasthop_import.systems.istio.destination_rules import Rules
-from lasthop_import.systems.istio.destinations import HTTP2, TLS, Destinations, Target
+from lasthop_import.systems.istio.backend_tls import HopContext, hop_tls
+from lasthop_import.systems.istio.destination_rules import DestinationRules, Effective
+from lasthop_import.systems.istio.destinations import HTTP2, TLS, Destinations, DestinationTarget
 from lasthop_import.systems.istio.gateways import GatewayOf
 from lasthop_import.systems.istio.kinds import Mesh, fqdn
 from lasthop_import.values import is_host
@@ -28,7 +28,7 @@ HTTP, STREAM, PASSTHROUGH = "http", "stream", "passthrough"
 MIRRORS = ("mirror", "mirrors", "mirrorPercent", "mirrorPercentage")
 
 
-class Place(NamedTuple):
+class RequestOrigin(NamedTuple):
     """Where requests come from."""
 
     gateway: GatewayOf
@@ -40,17 +40,17 @@ class Place(NamedTuple):
 
 
 class HopReader:
-    def __init__(self, inputs: Inputs, mesh: Mesh, rules: Rules, destinations: Destinations) -> None:
+    def __init__(self, inputs: Inputs, mesh: Mesh, rules: DestinationRules, destinations: Destinations) -> None:
         self._inputs = inputs
         self._mesh = mesh
         self._rules = rules
         self._destinations = destinations
-        self.services: dict[tuple[str, str], tuple[Source, Json]] = {}
+        self.services: dict[tuple[str, str], tuple[SourceRef, Json]] = {}
         """Services for subsets."""
 
-    def hops(self, route: Reader, at: Place) -> tuple[tuple[Hop, ...], bool]:
+    def hops(self, route: FieldReader, at: RequestOrigin) -> tuple[tuple[ImportedHop, ...], bool]:
         """Returns the hops of a route, and whether all of them are gRPC."""
-        found: list[tuple[Hop, str]] = []
+        found: list[tuple[ImportedHop, str]] = []
         entries = route.children("route")
         for each in entries:
             weight = each.integer("weight")
@@ -65,31 +65,22 @@ class HopReader:
                 found.append((msgspec.structs.replace(hop[0], weight=share, filters=steps), hop[1]))
         return tuple(hop for hop, _ in found), bool(found) and all(protocol == "grpc" for _, protocol in found)
 
-    def mirrors(self, route: Reader, at: Place) -> tuple[Mirror, ...]:
-        percentage = route.child("mirrorPercentage").raw("value") if "mirrorPercentage" in route else None
-        old = route.raw("mirrorPercent")
-        wanted: list[tuple[Reader, object]] = []
-        if "mirror" in route:
-            wanted.append((route.child("mirror"), percentage if percentage is not None else old))
-        for each in route.children("mirrors"):
-            share = each.child("percentage").raw("value") if "percentage" in each else None
-            wanted.append((each.child("destination"), share))
+    def mirrors(self, route: FieldReader, at: RequestOrigin) -> tuple[ImportedMirror, ...]:
         found = []
-        for reader, value in wanted:
+        for reader, value in _mirrored(route):
             share = 100.0 if not isinstance(value, int | float) or isinstance(value, bool) else float(value)
             if share != int(share):
                 text = f"{share} percent are mirrored as {max(1, round(share))}"
-                reader.note(Category.CHANGED, "mirror-percent", text, severity=Severity.INFO)
+                reader.note(Category.CHANGED, "mirror-percent", text, severity=NoteSeverity.INFO)
             if share > 0 and (hop := self._hop(reader, at)):
-                found.append(Mirror(hop[0], min(100, max(1, round(share)))))
+                found.append(ImportedMirror(hop[0], min(100, max(1, round(share)))))
         return tuple(found)
 
-    def _hop(self, destination: Reader, at: Place) -> tuple[Hop, str] | None:
+    def _hop(self, destination: FieldReader, at: RequestOrigin) -> tuple[ImportedHop, str] | None:
         """Returns a hop with the protocol of its port; None if the destination cannot be reached."""
         host = fqdn(destination.text("host"), destination.namespace)
         port = destination.child("port").integer("number") if "port" in destination else None
-        subset = destination.text("subset")
-        source = destination.source()
+        subset, source = destination.text("subset"), destination.source()
         target = self._destinations.find(host, port, at.port, at.gateway.namespace)
         if isinstance(target, str):
             text = f"{target}; the reference is left out, and its share of the requests gets 500"
@@ -100,28 +91,34 @@ class HopReader:
         if subset and isinstance(backend, ServiceBackend):
             backend = self._subset(destination, backend, host, subset)
         elif subset:
-            destination.note(
-                Category.CANNOT, "subset", "a subset of a ServiceEntry has no equivalent; all of it is used", "subset"
-            )
+            text = "a subset of a ServiceEntry has no equivalent; all of it is used"
+            destination.note(Category.CANNOT, "subset", text, "subset")
         if at.kind == PASSTHROUGH:
-            return Hop(source, backend, HopTLS(Level.PASSTHROUGH, "the server's tls.mode is PASSTHROUGH")), target.protocol
+            passed = HopTLS(Level.PASSTHROUGH, "the server's tls.mode is PASSTHROUGH")
+            return ImportedHop(source, backend, passed), target.protocol
         effective = self._rules.effective(
             host, target.namespace, target.port, subset, at.gateway.namespace, self._mesh.root, at.gateway.selector
         )
-        tls = hop_tls(self._inputs, effective, _way(target, at, effective.upgrade), self._mesh)
+        return self._terminated(source, backend, target, at, effective), target.protocol
+
+    def _terminated(
+        self, source: SourceRef, backend: Backend, target: DestinationTarget, at: RequestOrigin, effective: Effective
+    ) -> ImportedHop:
+        """Returns a hop on which the gateway starts its own connection."""
+        tls = hop_tls(self._inputs, effective, _context(target, at, effective.upgrade), self._mesh)
         h2c = (target.protocol in HTTP2 or effective.upgrade) and (tls is None or tls.level is Level.PLAINTEXT)
         if tls is None and effective.tls is None and not target.external:
             text = "plaintext; it was mesh mTLS if the Pods have a sidecar or are part of an ambient mesh"
-            self._inputs.notes.append(Note(Category.CHANGED, "mesh-perhaps", text, source, severity=Severity.INFO))
+            self._inputs.notes.append(Note(Category.CHANGED, "mesh-perhaps", text, source, severity=NoteSeverity.INFO))
         if isinstance(backend, HostBackend) and tls is not None:
             wire = "HTTP11" if tls.options.alpn == ("http/1.1",) else ""  # an XBackend has no option for ALPN
             backend = msgspec.structs.replace(backend, protocol=wire)
             tls = msgspec.structs.replace(tls, options=msgspec.structs.replace(tls.options, alpn=()))
-        return Hop(source, backend, tls, h2c=h2c, budget=effective.budget), target.protocol
+        return ImportedHop(source, backend, tls, h2c=h2c, budget=effective.budget)
 
     # --- subsets -----------------------------------------------------------------------------------------------------
 
-    def _subset(self, destination: Reader, backend: ServiceBackend, host: str, subset: str) -> ServiceBackend:
+    def _subset(self, destination: FieldReader, backend: ServiceBackend, host: str, subset: str) -> ServiceBackend:
         """Returns the Service of a subset, and writes it if that is possible."""
         own = msgspec.structs.replace(backend, name=shortened(f"{backend.name}-{subset}"))
         service = self._inputs.find("Service", backend.namespace, backend.name)
@@ -133,10 +130,20 @@ class HopReader:
             destination.note(Category.TODO, "subset", text, "subset", remedy="Create it.")
             return own
         text = f"subset {subset} is Service {backend.namespace}/{own.name} now"
-        destination.note(Category.CHANGED, "subset", text, "subset", severity=Severity.INFO)
+        destination.note(Category.CHANGED, "subset", text, "subset", severity=NoteSeverity.INFO)
         key = (backend.namespace, own.name)
         self.services.setdefault(key, (destination.source(), _narrowed(service.value, own.name, labels)))
         return own
+
+
+def _mirrored(route: FieldReader) -> Iterator[tuple[FieldReader, object]]:
+    """Yields the destinations of mirrors, with the percentage as it is written."""
+    percentage = route.child("mirrorPercentage").raw("value") if "mirrorPercentage" in route else None
+    old = route.raw("mirrorPercent")
+    if "mirror" in route:
+        yield route.child("mirror"), percentage if percentage is not None else old
+    for each in route.children("mirrors"):
+        yield each.child("destination"), each.child("percentage").raw("value") if "percentage" in each else None
 
 
 def _narrowed(service: Json, name: str, labels: Mapping[str, str]) -> Json:
@@ -152,8 +159,8 @@ def _narrowed(service: Json, name: str, labels: Mapping[str, str]) -> Json:
     }
 
 
-def _way(target: Target, at: Place, upgrade: bool) -> Way:
-    return Way(
+def _context(target: DestinationTarget, at: RequestOrigin, upgrade: bool) -> HopContext:
+    return HopContext(
         http=at.kind == HTTP,
         hosts=at.hosts,
         http2=target.protocol in HTTP2 or upgrade,

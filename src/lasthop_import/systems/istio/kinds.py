@@ -13,8 +13,8 @@ from lasthop.base.api.meta import Object
 from lasthop.edge.admission.yaml import parse
 from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, TLSOptions
 from lasthop_import.inputs import Inputs
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.settings import ImportSettings
 
 CRL_KEYS: Final = ("ca.crl", "crl")
 """Where a Secret has a revocation list beside its CA."""
@@ -86,7 +86,7 @@ class Mesh(msgspec.Struct, frozen=True):
         return "the Namespace's labels ask for proxies of the mesh" if namespace in self.sidecars else ""
 
 
-def read_mesh(inputs: Inputs, settings: Settings) -> Mesh:
+def read_mesh(inputs: Inputs, settings: ImportSettings) -> Mesh:
     """Returns the settings of the mesh: of the command line, Namespaces, PeerAuthentications and the mesh's ConfigMap."""
     root = str(settings.flags.get("istio-namespace") or "istio-system")
     written = str(settings.flags.get("istio-version") or "")
@@ -98,7 +98,7 @@ def read_mesh(inputs: Inputs, settings: Settings) -> Mesh:
         if mode == "STRICT" and "selector" not in spec:
             strict.add(document.namespace)
         text = "says how Pods with a sidecar accept connections; the new gateway is not part of the mesh"
-        severity = Severity.HIGH if mode == "STRICT" else None
+        severity = NoteSeverity.HIGH if mode == "STRICT" else None
         inputs.open(document).note(Category.CHANGED, "peer-authentication", text, "spec", severity=severity)
     return Mesh(root, version, frozenset(_sidecars(inputs)), frozenset(strict), _options(inputs, root))
 
@@ -118,23 +118,26 @@ def _sidecars(inputs: Inputs) -> list[str]:
 
 def _options(inputs: Inputs, root: str) -> TLSOptions:
     """Returns the ciphers and curves of meshConfig.tlsDefaults, which hold for all TLS that the proxies start."""
-    document = inputs.find("ConfigMap", root, "istio")
-    content = (inputs.data("ConfigMap", root, "istio") or {}).get("mesh", b"") if document else b""
+    content = (inputs.data("ConfigMap", root, "istio") or {}).get("mesh", b"")
     parsed = parse(content).documents
     values: Any = parsed[0] if parsed and isinstance(parsed[0], dict) else {}
     defaults = values.get("tlsDefaults")
-    if document is None or not isinstance(defaults, dict):
+    if not isinstance(defaults, dict):
         return TLSOptions()
-    ciphers, curves = (_texts(defaults.get(key)) for key in ("cipherSuites", "ecdhCurves"))
-    known = next(option.values for option in OPTIONS if option.field == "curves")
-    for name, wanted, fits in (("cipherSuites", ciphers, CIPHER_SUITES), ("ecdhCurves", curves, known)):
-        if left := [each for each in wanted if each not in fits]:
-            text = f"tlsDefaults.{name}: {', '.join(left)[:120]} cannot be chosen for backends, and is left out"
-            inputs.notes.append(Note(Category.CANNOT, "tls-defaults", text, Source(document, ("data", "mesh"))))
+    curves = next(option.values for option in OPTIONS if option.field == "curves")
     return TLSOptions(
-        cipher_suites=tuple(each for each in ciphers if each in CIPHER_SUITES),
-        curves=tuple(each for each in curves if each in known),
+        cipher_suites=_choosable(inputs, root, defaults, "cipherSuites", CIPHER_SUITES),
+        curves=_choosable(inputs, root, defaults, "ecdhCurves", curves),
     )
+
+
+def _choosable(inputs: Inputs, root: str, defaults: dict[str, Any], key: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Returns those of a list that a policy can have, and lists the others."""
+    wanted, document = _texts(defaults.get(key)), inputs.find("ConfigMap", root, "istio")
+    if document and (left := [each for each in wanted if each not in known]):
+        text = f"tlsDefaults.{key}: {', '.join(left)[:120]} cannot be chosen for backends, and is left out"
+        inputs.notes.append(Note(Category.CANNOT, "tls-defaults", text, SourceRef(document, ("data", "mesh"))))
+    return tuple(each for each in wanted if each in known)
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -154,5 +157,11 @@ def list_others(inputs: Inputs) -> None:
         if document.kind == "BackendTLSPolicy":
             text = "Istio reads Gateway API too, and lets a DestinationRule override this policy field by field"
             inputs.notes.append(
-                Note(Category.CHANGED, "gateway-api-beside", text, Source(document), remedy="Compare it with what is written.")
+                Note(
+                    Category.CHANGED,
+                    "gateway-api-beside",
+                    text,
+                    SourceRef(document),
+                    remedy="Compare it with what is written.",
+                )
             )

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from lasthop_import.model import Match, PathKind, PathMatch, ValueMatch
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.model import ImportedMatch, ImportedValueMatch, PathKind, PathMatch
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.values import exact_path, methods, string_prefix, value_match
 
 _NEVER: Final = {
@@ -20,7 +20,7 @@ _NEVER: Final = {
 class HTTPMatch(NamedTuple):
     """One entry of `match`, as matches for each of its methods, and where it applies."""
 
-    matches: tuple[Match, ...] = (Match(),)
+    matches: tuple[ImportedMatch, ...] = (ImportedMatch(),)
     prefix: str | None = "/"
     """The prefix that a rewrite replaces; None: the whole path."""
     authority: str = ""
@@ -30,43 +30,48 @@ class HTTPMatch(NamedTuple):
     """Empty: those of the VirtualService."""
 
 
-def read_match(reader: Reader) -> HTTPMatch | None:
+def read_match(reader: FieldReader) -> HTTPMatch | None:
     """Returns a match; None if a condition of it cannot be written, which is listed."""
     reader.ignore("name", "statPrefix")
     problems = [text for key, text in _NEVER.items() if key in reader]
-    for key in _NEVER:
-        reader.ignore(key)
-    insensitive = reader.boolean("ignoreUriCase")
-    path, prefix = _path(_string(reader, "uri"), insensitive)
+    reader.ignore(*_NEVER)
+    path, prefix = _path(_string(reader, "uri"), reader.boolean("ignoreUriCase"))
     verbs = _methods(_string(reader, "method"))
-    scheme, authority = _string(reader, "scheme"), _string(reader, "authority")
-    if scheme and (scheme[0] != "exact" or scheme[1].lower() not in ("http", "https")):
-        problems.append("a scheme other than exactly http or https")
-    if authority and authority[0] != "exact":
-        problems.append("an authority other than an exact one")
     if verbs is None:
         problems.append("methods by a pattern")
-    values: dict[str, list[ValueMatch]] = {}
-    for key in ("headers", "queryParams"):
-        values[key] = []
-        for name, condition in sorted(reader.mapping(key).items()):
-            found = _value(name, condition)
-            if found is None:
-                problems.append(f"{key}: {name[:60]}")
-            else:
-                values[key].append(found)
+    scheme, authority = _scheme(reader, problems), _authority(reader, problems)
+    headers, query = (_values(reader, key, problems) for key in ("headers", "queryParams"))
     port, gateways = reader.integer("port") or 0, reader.texts("gateways")
     if problems or verbs is None:
         text = f"the match is left out, because it has {', and '.join(problems)}, for which there is no equivalent"
-        reader.note(Category.CANNOT, "match-left-out", text, severity=Severity.HIGH)
+        reader.note(Category.CANNOT, "match-left-out", text, severity=NoteSeverity.HIGH)
         return None
-    headers, query = tuple(values["headers"]), tuple(values["queryParams"])
-    matches = tuple(Match(path, headers, query, method) for method in verbs or ("",))
-    host = authority[1].rpartition(":")[0] or authority[1] if authority else ""
-    return HTTPMatch(matches, prefix, host.lower(), port, scheme[1].lower() if scheme else "", gateways)
+    matches = tuple(ImportedMatch(path, headers, query, method) for method in verbs or ("",))
+    return HTTPMatch(matches, prefix, authority, port, scheme, gateways)
 
 
-def _string(reader: Reader, key: str) -> tuple[str, str] | None:
+def _scheme(reader: FieldReader, problems: list[str]) -> str:
+    found = _string(reader, "scheme")
+    if found and (found[0] != "exact" or found[1].lower() not in ("http", "https")):
+        problems.append("a scheme other than exactly http or https")
+    return found[1].lower() if found else ""
+
+
+def _authority(reader: FieldReader, problems: list[str]) -> str:
+    """Returns the authority of a match without its port."""
+    found = _string(reader, "authority")
+    if found and found[0] != "exact":
+        problems.append("an authority other than an exact one")
+    return (found[1].rpartition(":")[0] or found[1]).lower() if found else ""
+
+
+def _values(reader: FieldReader, key: str, problems: list[str]) -> tuple[ImportedValueMatch, ...]:
+    wanted = {name: _value(name, condition) for name, condition in sorted(reader.mapping(key).items())}
+    problems += [f"{key}: {name[:60]}" for name, found in wanted.items() if found is None]
+    return tuple(found for found in wanted.values() if found is not None)
+
+
+def _string(reader: FieldReader, key: str) -> tuple[str, str] | None:
     """Returns kind and value of a StringMatch; None if there is none."""
     if key not in reader:
         reader.ignore(key)
@@ -95,7 +100,7 @@ def _methods(found: tuple[str, str] | None) -> tuple[str, ...] | None:
     return methods(value, regex=kind == "regex") if kind in ("exact", "regex") else None
 
 
-def _value(name: str, condition: Any) -> ValueMatch | None:
+def _value(name: str, condition: Any) -> ImportedValueMatch | None:
     if not isinstance(condition, dict) or not all(isinstance(each, str) for each in condition.values()):
         return None
     if not condition:

@@ -10,12 +10,12 @@ import msgspec
 from lasthop.base.api.routes import HTTPRouteFilter
 from lasthop.engine.resolve.routing.hostnames import intersection
 from lasthop_import.inputs import Inputs
-from lasthop_import.model import ForeignCertificate, Listener, Match, ObjectName, RouteKind, Rule
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.model import ForeignCertificate, ImportedListener, ImportedMatch, ImportedRule, ObjectName, RouteKind
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.istio import filters
-from lasthop_import.systems.istio.gateways import GatewayOf, Gateways, Server
-from lasthop_import.systems.istio.hops import MIRRORS, PASSTHROUGH, STREAM, HopReader, Place
+from lasthop_import.systems.istio.gateways import GatewayOf, Gateways, GatewayServer
+from lasthop_import.systems.istio.hops import MIRRORS, PASSTHROUGH, STREAM, HopReader, RequestOrigin
 from lasthop_import.systems.istio.kinds import VIRTUAL_SERVICE, Mesh, exported, fqdn
 from lasthop_import.systems.istio.matches import HTTPMatch, read_match
 from lasthop_import.values import is_host
@@ -27,27 +27,27 @@ NOWHERE: Final = "invalid.invalid"
 """Takes the place of hosts that cannot be written, so that a route does not take all hosts instead."""
 
 
-class Attached(NamedTuple):
+class AttachedGateway(NamedTuple):
     """A Gateway that a VirtualService is bound to, with the servers that its hosts can reach."""
 
     reference: str
     gateway: GatewayOf
-    servers: tuple[Server, ...]
+    servers: tuple[GatewayServer, ...]
 
 
 class Bound(msgspec.Struct, frozen=True):
     """A VirtualService at the gateways that share a namespace, and so DestinationRules and Secrets."""
 
-    spec: Reader
+    spec: FieldReader
     hosts: tuple[str, ...]
     """Empty: any."""
-    attached: tuple[Attached, ...]
+    attached: tuple[AttachedGateway, ...]
 
     @property
     def gateway(self) -> GatewayOf:
         return self.attached[0].gateway
 
-    def servers(self, gateways: Sequence[str], port: int, protocols: Sequence[str]) -> list[Server]:
+    def servers(self, gateways: Sequence[str], port: int, protocols: Sequence[str]) -> list[GatewayServer]:
         """Returns the servers of a match. Those that redirect to HTTPS take no other routes."""
         return [
             server
@@ -65,8 +65,8 @@ class VirtualServiceReader:
         self._mesh = mesh
         self._gateways = gateways
         self._hops = hops
-        self.rules: list[Rule] = []
-        self.listeners: list[Listener] = []
+        self.rules: list[ImportedRule] = []
+        self.listeners: list[ImportedListener] = []
         """Of Gateways that are not in the input."""
 
     def read(self) -> None:
@@ -88,42 +88,44 @@ class VirtualServiceReader:
 
     # --- gateways and hosts ------------------------------------------------------------------------------------------
 
-    def _bound(self, spec: Reader) -> list[Bound]:
+    def _bound(self, spec: FieldReader) -> list[Bound]:
         export_to, hosts = spec.texts("exportTo"), self._hosts(spec)
-        by_namespace: dict[str, list[Attached]] = {}
+        by_namespace: dict[str, list[AttachedGateway]] = {}
         for reference in spec.texts("gateways"):
             if reference == "mesh":
-                spec.note(
-                    Category.SKIPPED, "mesh-too", "sidecars are out of scope: only the gateways are imported", "gateways"
-                )
-                continue
-            gateway = self._gateways.find(reference, spec.namespace) or self._assumed(spec, reference, hosts)
-            if not exported(export_to, spec.namespace, gateway.namespace):
-                text = f"is not exported to namespace {gateway.namespace}, where gateway {reference} runs"
-                spec.note(Category.SKIPPED, "not-exported", text, "exportTo")
-                continue
-            servers = tuple(
-                server
-                for server in gateway.servers
-                if server.namespace in ("", spec.namespace) and _reaches(server.listener.hostname, hosts)
-            )
-            if not servers:
-                text = f"no server of gateway {reference} has a host of this VirtualService, so that it was not used there"
-                spec.note(Category.SKIPPED, "no-server", text, "gateways")
-                continue
-            by_namespace.setdefault(gateway.namespace, []).append(Attached(reference, gateway, servers))
+                text = "sidecars are out of scope: only the gateways are imported"
+                spec.note(Category.SKIPPED, "mesh-too", text, "gateways")
+            elif attached := self._attached(spec, reference, hosts, export_to):
+                by_namespace.setdefault(attached.gateway.namespace, []).append(attached)
         if not by_namespace:
             spec.ignore("http", "tls", "tcp")
         return [Bound(spec, hosts, tuple(each)) for each in by_namespace.values()]
 
-    def _hosts(self, spec: Reader) -> tuple[str, ...]:
+    def _attached(
+        self, spec: FieldReader, reference: str, hosts: tuple[str, ...], export_to: tuple[str, ...]
+    ) -> AttachedGateway | None:
+        """Returns a Gateway with the servers that the hosts can reach; None if it does not use the VirtualService."""
+        gateway = self._gateways.find(reference, spec.namespace) or self._assumed(spec, reference, hosts)
+        if not exported(export_to, spec.namespace, gateway.namespace):
+            text = f"is not exported to namespace {gateway.namespace}, where gateway {reference} runs"
+            spec.note(Category.SKIPPED, "not-exported", text, "exportTo")
+            return None
+        permitted = (each for each in gateway.servers if each.namespace in ("", spec.namespace))
+        servers = tuple(each for each in permitted if _reaches(each.listener.hostname, hosts))
+        if not servers:
+            text = f"no server of gateway {reference} has a host of this VirtualService, so that it was not used there"
+            spec.note(Category.SKIPPED, "no-server", text, "gateways")
+            return None
+        return AttachedGateway(reference, gateway, servers)
+
+    def _hosts(self, spec: FieldReader) -> tuple[str, ...]:
         found = tuple(fqdn(each, spec.namespace) if each != "*" else "" for each in spec.texts("hosts"))
         for each in found:
             if each and not is_host(each):
                 spec.note(Category.CANNOT, "host", f"{each[:100]} cannot be the hostname of a route, and is left out", "hosts")
         return () if "" in found else tuple(each for each in found if is_host(each)) or (NOWHERE,)
 
-    def _assumed(self, spec: Reader, reference: str, hosts: tuple[str, ...]) -> GatewayOf:
+    def _assumed(self, spec: FieldReader, reference: str, hosts: tuple[str, ...]) -> GatewayOf:
         """Returns listeners 80 and 443 for a Gateway that is not in the input."""
         namespace, slash, name = reference.partition("/")
         owner = ObjectName(namespace, name) if slash and namespace != "." else ObjectName(spec.namespace, name or namespace)
@@ -132,10 +134,12 @@ class VirtualServiceReader:
         spec.note(Category.TODO, "gateway-missing", text, "gateways", remedy=remedy)
         source = spec.source("gateways")
         certificates = (ForeignCertificate(f"Gateway {owner} is not in the input"),)
-        listeners = [Listener(source, 80, "HTTP", gateway=owner)]
-        listeners += [Listener(source, 443, "HTTPS", each, certificates, gateway=owner) for each in hosts or ("",)]
+        listeners = [ImportedListener(source, 80, "HTTP", gateway=owner)]
+        listeners += [ImportedListener(source, 443, "HTTPS", each, certificates, gateway=owner) for each in hosts or ("",)]
         self.listeners += listeners
-        return GatewayOf(spec.document, {}, self._mesh.root, tuple(Server(each, "", False, False) for each in listeners))
+        return GatewayOf(
+            spec.document, {}, self._mesh.root, tuple(GatewayServer(each, "", False, False) for each in listeners)
+        )
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
@@ -149,43 +153,33 @@ class VirtualServiceReader:
             for each in (*route.children("match"),) or (None,):
                 self.rules += self._stream(bound, route, each, ())
 
-    def _http(self, bound: Bound, route: Reader) -> Iterator[Rule]:
+    def _http(self, bound: Bound, route: FieldReader) -> Iterator[ImportedRule]:
         route.ignore("name")
         for key, text in _LOST.items():
             route.cannot(key, text)
-        if "directResponse" in route:
-            text = "has no equivalent; these requests get 500"
-            route.note(Category.CANNOT, "no-equivalent", text, "directResponse", severity=Severity.HIGH)
-        if "delegate" in route:
-            text = f"the rules of VirtualService {_delegate(route)} are not imported; these requests get 500"
-            remedy = "Write its rules into this VirtualService, and import again."
-            route.note(Category.CANNOT, "delegate", text, "delegate", remedy=remedy, severity=Severity.HIGH)
+        _note_answers(route)
         edits = filters.headers(route.child("headers"))
         steps = (*edits.filters, *(filters.cors_filter(route.child("corsPolicy")) if "corsPolicy" in route else ()))
         rewrite = filters.rewrite(route.child("rewrite"))
         redirect = route.child("redirect") if "redirect" in route else None
         answered = redirect is not None or any(key in route for key in _ANSWERS)
-        for key in ("route", "timeout", "retries", *MIRRORS) if answered else ():
-            if key in route:
-                route.note(Category.SKIPPED, "not-used", "has no effect beside a redirect or an answer of its own", key)
+        if answered:
+            _note_unused(route)
         timeouts, retry = filters.NO_TIMES if answered else filters.times(route)
         authority = filters.bare_host(rewrite.authority or edits.authority)
         for match, hosts, listeners in self._places(bound, route, separate=bool(rewrite.uri or redirect)):
-            at = Place(bound.gateway, listeners[0].port, (authority,) if authority else hosts)
+            at = RequestOrigin(bound.gateway, listeners[0].port, (authority,) if authority else hosts)
             hops, grpc = ((), False) if answered else self._hops.hops(route, at)
             last: tuple[HTTPRouteFilter, ...]
             if redirect is not None:
-                last = (filters.redirect(redirect, match.prefix),)
+                last = (filters.redirect_filter(redirect, match.prefix),)
             else:
-                last = filters.url_rewrite(route.child("rewrite"), rewrite, edits.authority, match.prefix)
-            yield Rule(
-                source=route.source(),
-                namespace=bound.spec.namespace,
-                route=bound.spec.document.bare_name,
-                listeners=tuple(each.key for each in listeners),
-                hostnames=hosts,
+                last = filters.path_and_host(route.child("rewrite"), rewrite, edits.authority, match.prefix)
+            rule = _rule_of(bound, route, listeners, hosts)
+            yield msgspec.structs.replace(
+                rule,
                 kind=RouteKind.GRPC if grpc else RouteKind.HTTP,
-                matches=() if match.matches == (Match(),) else match.matches,
+                matches=() if match.matches == (ImportedMatch(),) else match.matches,
                 filters=(*steps, *last),
                 hops=hops,
                 mirrors=() if answered else self._hops.mirrors(route, at),
@@ -194,22 +188,14 @@ class VirtualServiceReader:
             )
 
     def _places(
-        self, bound: Bound, route: Reader, *, separate: bool
-    ) -> Iterator[tuple[HTTPMatch, tuple[str, ...], list[Listener]]]:
+        self, bound: Bound, route: FieldReader, *, separate: bool
+    ) -> Iterator[tuple[HTTPMatch, tuple[str, ...], list[ImportedListener]]]:
         """Yields matches that hosts and listeners let be one rule; `separate`: only with the same prefix to replace."""
-        entries = route.children("match")
-        found = [match for each in entries if (match := read_match(each)) is not None] if entries else [HTTPMatch()]
-        groups: dict[HTTPMatch, list[HTTPMatch]] = {}
-        for match in found:
-            key = match._replace(matches=(), prefix=match.prefix if separate else None)
-            groups.setdefault(key, []).append(match)
-        for key, matches in groups.items():
+        for key, matches in _grouped(route, separate=separate).items():
+            hosts = _narrowed(bound.hosts, key.authority)
             protocols = {"http": ("HTTP",), "https": ("HTTPS",)}.get(key.scheme, ("HTTP", "HTTPS"))
-            listeners = [each.listener for each in bound.servers(key.gateways, key.port, protocols)]
-            hosts = bound.hosts
-            if key.authority:
-                hosts = (key.authority,) if _reaches(key.authority, bound.hosts) and is_host(key.authority) else (NOWHERE,)
-            reached = [each for each in listeners if _reaches(each.hostname, hosts)]
+            servers = bound.servers(key.gateways, key.port, protocols)
+            reached = [each.listener for each in servers if _reaches(each.listener.hostname, hosts)]
             if not reached:
                 text = "no imported server of the gateways takes these requests; the route is left out"
                 route.note(Category.SKIPPED, "no-server", text)
@@ -218,48 +204,35 @@ class VirtualServiceReader:
             joined = tuple(each for match in matches for each in match.matches)
             yield key._replace(matches=joined, prefix=matches[0].prefix), hosts, reached
 
-    def _stream(self, bound: Bound, route: Reader, match: Reader | None, names: Sequence[str]) -> Iterator[Rule]:
+    def _stream(
+        self, bound: Bound, route: FieldReader, match: FieldReader | None, names: Sequence[str]
+    ) -> Iterator[ImportedRule]:
         """Yields the routes of connections: through to the backend by SNI, or after the gateway has ended their TLS."""
         gateways, port = (match.texts("gateways"), match.integer("port") or 0) if match else ((), 0)
-        for key in _STREAM_CONDITIONS if match else ():
-            if match and key in match:
-                match.note(
-                    Category.CANNOT, "match-left-out", "has no equivalent; the match is left out", key, severity=Severity.HIGH
-                )
-                route.ignore("route")
-                return
+        if match and (unwritable := next((key for key in _STREAM_CONDITIONS if key in match), None)):
+            text = "has no equivalent; the match is left out"
+            match.note(Category.CANNOT, "match-left-out", text, unwritable, severity=NoteSeverity.HIGH)
+            route.ignore("route")
+            return
         passed = bool(names)
         servers = [each for each in bound.servers(gateways, port, ("TLS", "TCP")) if each.passthrough is passed]
         for kind in (RouteKind.TLS, RouteKind.TCP):
             listeners = [each.listener for each in servers if each.listener.protocol == kind.removesuffix("Route")]
             hosts = self._stream_hosts(kind, names or bound.hosts, listeners)
             reached = [each for each in listeners if _reaches(each.hostname, hosts)]
-            if not reached:
-                continue
-            if kind is RouteKind.TLS and not hosts:
-                route.note(
-                    Category.CANNOT, "sni-any", "a TLSRoute needs hostnames, and the route has none", severity=Severity.HIGH
-                )
-                continue
-            at = Place(bound.gateway, reached[0].port, hosts, PASSTHROUGH if passed else STREAM)
-            yield Rule(
-                source=route.source(),
-                namespace=bound.spec.namespace,
-                route=bound.spec.document.bare_name,
-                listeners=tuple(each.key for each in reached),
-                hostnames=hosts,
-                kind=kind,
-                hops=self._hops.hops(route, at)[0],
-            )
+            if reached and kind is RouteKind.TLS and not hosts:
+                text = "a TLSRoute needs hostnames, and the route has none"
+                route.note(Category.CANNOT, "sni-any", text, severity=NoteSeverity.HIGH)
+            elif reached:
+                at = RequestOrigin(bound.gateway, reached[0].port, hosts, PASSTHROUGH if passed else STREAM)
+                rule = _rule_of(bound, route, reached, hosts)
+                yield msgspec.structs.replace(rule, kind=kind, hops=self._hops.hops(route, at)[0])
         if not servers:
-            route.note(
-                Category.SKIPPED,
-                "no-server",
-                "no imported server of the gateways takes these connections; the route is left out",
-            )
+            text = "no imported server of the gateways takes these connections; the route is left out"
+            route.note(Category.SKIPPED, "no-server", text)
             route.ignore("route")
 
-    def _stream_hosts(self, kind: RouteKind, names: Sequence[str], listeners: Sequence[Listener]) -> tuple[str, ...]:
+    def _stream_hosts(self, kind: RouteKind, names: Sequence[str], listeners: Sequence[ImportedListener]) -> tuple[str, ...]:
         if kind is RouteKind.TCP:
             return ()
         found = tuple(each.lower() for each in names if each != "*" and is_host(each.lower()))
@@ -268,11 +241,51 @@ class VirtualServiceReader:
         return tuple(dict.fromkeys(each.hostname for each in listeners if each.hostname))
 
 
+def _rule_of(bound: Bound, route: FieldReader, listeners: Sequence[ImportedListener], hosts: tuple[str, ...]) -> ImportedRule:
+    owner = bound.spec.document
+    return ImportedRule(route.source(), owner.namespace, owner.bare_name, tuple(each.key for each in listeners), hosts)
+
+
+def _note_answers(route: FieldReader) -> None:
+    """Lists the answers that the gateway gave itself, or that another VirtualService has."""
+    if "directResponse" in route:
+        text = "has no equivalent; these requests get 500"
+        route.note(Category.CANNOT, "no-equivalent", text, "directResponse", severity=NoteSeverity.HIGH)
+    if "delegate" in route:
+        text = f"the rules of VirtualService {_delegate(route)} are not imported; these requests get 500"
+        remedy = "Write its rules into this VirtualService, and import again."
+        route.note(Category.CANNOT, "delegate", text, "delegate", remedy=remedy, severity=NoteSeverity.HIGH)
+
+
+def _note_unused(route: FieldReader) -> None:
+    for key in ("route", "timeout", "retries", *MIRRORS):
+        if key in route:
+            route.note(Category.SKIPPED, "not-used", "has no effect beside a redirect or an answer of its own", key)
+
+
+def _grouped(route: FieldReader, *, separate: bool) -> dict[HTTPMatch, list[HTTPMatch]]:
+    """Returns the matches that differ in nothing but the requests they take."""
+    entries = route.children("match")
+    found = [match for each in entries if (match := read_match(each)) is not None] if entries else [HTTPMatch()]
+    groups: dict[HTTPMatch, list[HTTPMatch]] = {}
+    for match in found:
+        key = match._replace(matches=(), prefix=match.prefix if separate else None)
+        groups.setdefault(key, []).append(match)
+    return groups
+
+
+def _narrowed(hosts: tuple[str, ...], authority: str) -> tuple[str, ...]:
+    """Returns the hosts of a match: the authority that it names, if the VirtualService has it."""
+    if not authority:
+        return hosts
+    return (authority,) if _reaches(authority, hosts) and is_host(authority) else (NOWHERE,)
+
+
 def _reaches(hostname: str, hosts: Sequence[str]) -> bool:
     return not hosts or any(intersection(hostname, each) is not None for each in hosts)
 
 
-def _delegate(route: Reader) -> str:
+def _delegate(route: FieldReader) -> str:
     """Returns the VirtualService that a rule delegates to."""
     found = route.value.get("delegate")
     named = found if isinstance(found, dict) else {}

@@ -18,11 +18,11 @@ from lasthop_import.documents import Document
 from lasthop_import.ingresses import annotations_of, ingresses_of
 from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.model import Imported
-from lasthop_import.settings import Settings, System
+from lasthop_import.settings import ImportSettings, System
 from lasthop_import.systems.nginx.hosts import Hosts
 from lasthop_import.systems.nginx.ingresses import OWN_PREFIXES, Ingresses
 from lasthop_import.systems.nginx.kinds import GROUP, OWN_KINDS
-from lasthop_import.systems.nginx.listeners import Listeners
+from lasthop_import.systems.nginx.listeners import CustomListeners
 from lasthop_import.systems.nginx.policies import PolicyBook
 from lasthop_import.systems.nginx.transport_servers import read_transport_servers
 from lasthop_import.systems.nginx.virtual_servers import VirtualServers
@@ -34,9 +34,9 @@ def _claims(document: Document) -> bool:
     return document.group == GROUP or any(str(name).startswith(OWN_PREFIXES) for name in annotations_of(document))
 
 
-def read(inputs: Inputs, settings: Settings) -> Imported:
+def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads all objects of the controller."""
-    policies, named = PolicyBook(inputs), Listeners(inputs)
+    policies, named = PolicyBook(inputs), CustomListeners(inputs)
     documents = ingresses_of(inputs, settings, CONTROLLER)
     hosts = Hosts(inputs, settings, documents)
     servers = VirtualServers(inputs, policies, named, hosts)

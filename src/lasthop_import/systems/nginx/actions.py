@@ -3,140 +3,141 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
-from lasthop.base.api.routes import (
-    HTTPPathModifier,
-    HTTPRequestRedirectFilter,
-    HTTPRouteFilter,
-    HTTPURLRewriteFilter,
-    SessionPersistence,
-)
-from lasthop_import.model import Hop, Match, PathMatch, ValueMatch
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter, SessionPersistence
+from lasthop_import.model import ImportedHop, ImportedMatch, ImportedValueMatch, PathMatch
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.nginx.paths import rewritten
-from lasthop_import.values import header_edits, value_match
+from lasthop_import.values import (
+    REDIRECT_CODES,
+    REQUEST_HEADERS,
+    RESPONSE_HEADERS,
+    full_path,
+    header_edits,
+    url_rewrite,
+    value_match,
+)
 
 _REDIRECT: Final = re.compile(
     r"(?P<scheme>https?|\$\{(?:scheme|http_x_forwarded_proto)\})://(?P<host>\$\{host\}|[A-Za-z0-9.-]+)"
     r"(?::(?P<port>[0-9]{1,5}))?(?P<path>/[^$?#{}]*)?(?P<tail>\$\{request_uri\})?"
 )
-CODES: Final = (301, 302, 303, 307, 308)
 
 
-class Outcome(NamedTuple):
+class ActionOutcome(NamedTuple):
     """What is done with the requests of a route."""
 
-    hops: tuple[Hop, ...] = ()
+    hops: tuple[ImportedHop, ...] = ()
     filters: tuple[HTTPRouteFilter, ...] = ()
     grpc: bool = False
     persistence: SessionPersistence | None = None
 
 
-class Found(NamedTuple):
-    hop: Hop
+class ActionHop(NamedTuple):
+    hop: ImportedHop
     grpc: bool
     persistence: SessionPersistence | None
 
 
-Lookup = Callable[[str, Reader, str], Found | None]
+Lookup = Callable[[str, FieldReader, str], ActionHop | None]
 """Returns the hop to an upstream by name, and lists a name that there is not: (name, reader, key)."""
 
 
-def outcome(route: Reader, path: PathMatch, lookup: Lookup) -> Outcome:
+def outcome(route: FieldReader, path: PathMatch, lookup: Lookup) -> ActionOutcome:
     """Returns what `action` or `splits` of a route, or of one of its matches, do."""
     splits = route.children("splits")
     if not splits:
         return _action(route.child("action"), path, lookup)
-    hops: list[Hop] = []
-    grpc, rewrites = False, set[HTTPRouteFilter]()
-    found = [(_weight(each), _action(each.child("action"), path, lookup), each) for each in splits]
-    for weight, one, each in found:
-        if not one.hops:
+    shares = [(max(0, each.integer("weight", 0) or 0), _action(each.child("action"), path, lookup)) for each in splits]
+    for (weight, share), each in zip(shares, splits, strict=True):
+        if not share.hops:
             text = f"a share of {weight} that is not passed to an upstream is left out"
-            each.note(Category.CANNOT, "split-without-upstream", text, None, severity=Severity.HIGH)
-            continue
-        rewrites |= {one for one in one.filters if one.type == "URLRewrite"} or {HTTPRouteFilter("")}
-        rest = tuple(one for one in one.filters if one.type != "URLRewrite")
-        hops.append(msgspec.structs.replace(one.hops[0], weight=weight, filters=rest))
-        grpc = grpc or one.grpc
-    shared = tuple(each for each in rewrites if each.type) if len(rewrites) == 1 else ()
+            each.note(Category.CANNOT, "split-without-upstream", text, None, severity=NoteSeverity.HIGH)
+    passed = [(weight, share) for weight, share in shares if share.hops]
+    return ActionOutcome(
+        tuple(_weighted(share, weight) for weight, share in passed),
+        _shared_rewrite(route, [share for _, share in passed]),
+        any(share.grpc for _, share in passed),
+        next((share.persistence for _, share in shares if share.persistence), None),
+    )
+
+
+def _weighted(share: ActionOutcome, weight: int) -> ImportedHop:
+    rest = tuple(each for each in share.filters if each.type != "URLRewrite")
+    return msgspec.structs.replace(share.hops[0], weight=weight, filters=rest)
+
+
+def _shared_rewrite(route: FieldReader, shares: Sequence[ActionOutcome]) -> tuple[HTTPRouteFilter, ...]:
+    """Returns the rewrite that all shares have; a rule has one for all of them."""
+    rewrites = {tuple(each for each in share.filters if each.type == "URLRewrite") for share in shares}
     if len(rewrites) > 1:
         text = "each share rewrites the path in its own way, which cannot be written; none does now"
-        route.note(Category.CANNOT, "rewrites-of-splits", text, "splits", severity=Severity.HIGH)
-    return Outcome(tuple(hops), shared, grpc, next((one.persistence for _, one, _ in found if one.persistence), None))
+        route.note(Category.CANNOT, "rewrites-of-splits", text, "splits", severity=NoteSeverity.HIGH)
+    return rewrites.pop() if len(rewrites) == 1 else ()
 
 
-def _weight(split: Reader) -> int:
-    return max(0, split.integer("weight", 0) or 0)
-
-
-def _action(action: Reader, path: PathMatch, lookup: Lookup) -> Outcome:
+def _action(action: FieldReader, path: PathMatch, lookup: Lookup) -> ActionOutcome:
     if "redirect" in action:
-        return Outcome(filters=_redirect(action.child("redirect")))
+        return ActionOutcome(filters=_redirect(action.child("redirect")))
     if "return" in action:
         text = "a fixed answer cannot be written; these requests get 500"
-        action.note(Category.CANNOT, "return", text, "return", severity=Severity.HIGH)
-        return Outcome()
+        action.note(Category.CANNOT, "return", text, "return", severity=NoteSeverity.HIGH)
+        return ActionOutcome()
     if "proxy" in action:
         proxy = action.child("proxy")
         return _passed(lookup(proxy.text("upstream"), proxy, "upstream"), _proxy_filters(proxy, path))
     return _passed(lookup(action.text("pass"), action, "pass"), ())
 
 
-def _passed(found: Found | None, filters: tuple[HTTPRouteFilter, ...]) -> Outcome:
-    return Outcome(filters=filters) if found is None else Outcome((found.hop,), filters, found.grpc, found.persistence)
+def _passed(found: ActionHop | None, filters: tuple[HTTPRouteFilter, ...]) -> ActionOutcome:
+    if found is None:
+        return ActionOutcome(filters=filters)
+    return ActionOutcome((found.hop,), filters, found.grpc, found.persistence)
 
 
-def _redirect(reader: Reader) -> tuple[HTTPRouteFilter, ...]:
-    url, code = reader.text("url"), reader.integer("code", 301)
+def _redirect(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:
+    url, code = reader.text("url"), reader.integer("code", 301) or 0
     found = _REDIRECT.fullmatch(url)
     if found is None or (found["tail"] and found["path"]):
         text = "the address has variables or a query that cannot be written; these requests get 500"
-        reader.note(Category.CANNOT, "redirect", text, "url", severity=Severity.HIGH)
+        reader.note(Category.CANNOT, "redirect", text, "url", severity=NoteSeverity.HIGH)
         return ()
-    if code not in CODES:
+    if code not in REDIRECT_CODES:
         reader.note(Category.CANNOT, "redirect-code", f"{code} cannot be written; it is 302 now", "code")
-    modifier = None if found["tail"] else HTTPPathModifier("ReplaceFullPath", replace_full_path=found["path"] or "/")
-    scheme = "" if "$" in found["scheme"] else found["scheme"]
-    host = "" if "$" in found["host"] else found["host"].lower()
-    port, status = int(found["port"] or 0), code if code in CODES else 302
-    return (
-        HTTPRouteFilter(
-            "RequestRedirect", request_redirect=HTTPRequestRedirectFilter(scheme, host, modifier, port, status or 302)
-        ),
-    )
+    path = None if found["tail"] else full_path(found["path"] or "/")
+    scheme, host = ("" if "$" in part else part.lower() for part in (found["scheme"], found["host"]))
+    status = code if code in REDIRECT_CODES else 302
+    written = HTTPRequestRedirectFilter(scheme, host, path, int(found["port"] or 0), status)
+    return (HTTPRouteFilter("RequestRedirect", request_redirect=written),)
 
 
-def _proxy_filters(proxy: Reader, path: PathMatch) -> tuple[HTTPRouteFilter, ...]:
+def _proxy_filters(proxy: FieldReader, path: PathMatch) -> tuple[HTTPRouteFilter, ...]:
     found = rewritten(path, proxy.text("rewritePath"))
     if found.lost:
-        proxy.note(Category.CANNOT, "rewrite-dropped", found.lost, "rewritePath", severity=Severity.HIGH)
+        proxy.note(Category.CANNOT, "rewrite-dropped", found.lost, "rewritePath", severity=NoteSeverity.HIGH)
     if found.changed:
         proxy.note(Category.CHANGED, "rewrite-slash", found.changed, "rewritePath")
     requests, responses = proxy.child("requestHeaders"), proxy.child("responseHeaders")
     if requests.raw("pass") is False:
         requests.note(Category.CANNOT, "headers-passed", "headers of requests were held back; all are passed on now", "pass")
     wanted = _headers(requests, "set")
-    host = next((value for name, value in wanted.items() if name.lower() == "host"), "").lower()
-    edits = header_edits("RequestHeaderModifier", {}, {k: v for k, v in wanted.items() if k.lower() != "host"})
-    added = _headers(responses, "add")
-    answers = header_edits("ResponseHeaderModifier", added, {}, responses.texts("hide"))
+    hosts = [wanted.pop(name) for name in list(wanted) if name.lower() == "host"]
     for key in ("pass", "ignore"):
         responses.cannot(key, "which headers of nginx's own handling are passed or ignored has no equivalent")
+    edits = header_edits(REQUEST_HEADERS, {}, wanted)
+    answers = header_edits(RESPONSE_HEADERS, _headers(responses, "add"), {}, responses.texts("hide"))
     for reader, refused in ((requests, edits.refused), (responses, answers.refused)):
         if refused:
             reader.note(Category.CANNOT, "headers", f"{', '.join(refused)} cannot be written", None)
-    rewrite = HTTPURLRewriteFilter(host, found.modifier)
-    rewrites = (HTTPRouteFilter("URLRewrite", url_rewrite=rewrite),) if host or found.modifier else ()
-    return (*edits.filters, *answers.filters, *rewrites)
+    return (*edits.filters, *answers.filters, *url_rewrite(hosts[0].lower() if hosts else "", found.modifier))
 
 
-def _headers(reader: Reader, key: str) -> dict[str, str]:
+def _headers(reader: FieldReader, key: str) -> dict[str, str]:
     """Returns headers by name; those with nginx's variables are listed and left out."""
     found = {}
     for each in reader.children(key):
@@ -152,36 +153,41 @@ def _headers(reader: Reader, key: str) -> dict[str, str]:
 # --- conditions ------------------------------------------------------------------------------------------------------
 
 
-class Conditions(NamedTuple):
-    match: Match
+class MatchConditions(NamedTuple):
+    match: ImportedMatch
     refused: str = ""
 
 
-def conditions(route: Reader, path: PathMatch) -> Conditions:
+def conditions(route: FieldReader, path: PathMatch) -> MatchConditions:
     """Returns the conditions of a match, all of which must hold."""
-    headers: list[ValueMatch] = []
-    query: list[ValueMatch] = []
-    method, refused = "", ""
+    found = MatchConditions(ImportedMatch(path))
     for each in route.children("conditions"):
-        header, cookie, argument = each.text("header"), each.text("cookie"), each.text("argument")
-        variable, value = each.text("variable"), each.text("value")
-        if value.startswith("!"):
-            refused = f"the condition {value} is negated"
-        elif variable == "$request_method" and value.isalpha():
-            method = value.upper()
-        elif variable:
-            refused = f"a condition on {variable} cannot be written"
-        elif header or argument:
-            found = _value(header or argument, value)
-            refused = refused if found else f"the condition on {header or argument} cannot be written"
-            (headers if header else query).extend([found] if found else [])
-        else:
-            pattern = _pattern(value)
-            headers.append(ValueMatch("Cookie", rf"(?:.*;\s*)?{re.escape(cookie)}=(?:{pattern})(?:;.*)?", regex=True))
-    return Conditions(Match(path, tuple(headers), tuple(query), method), refused)
+        found = _with_condition(found, each)
+    return found
 
 
-def _value(name: str, value: str) -> ValueMatch | None:
+def _with_condition(found: MatchConditions, condition: FieldReader) -> MatchConditions:
+    header, cookie, argument = (condition.text(key) for key in ("header", "cookie", "argument"))
+    variable, value = condition.text("variable"), condition.text("value")
+    match, replace = found.match, msgspec.structs.replace
+    if value.startswith("!"):
+        return found._replace(refused=f"the condition {value} is negated")
+    if variable:
+        if variable != "$request_method" or not value.isalpha():
+            return found._replace(refused=f"a condition on {variable} cannot be written")
+        return found._replace(match=replace(match, method=value.upper()))
+    if header or argument:
+        wanted = _value(header or argument, value)
+        if wanted is None:
+            return found._replace(refused=f"the condition on {header or argument} cannot be written")
+        if header:
+            return found._replace(match=replace(match, headers=(*match.headers, wanted)))
+        return found._replace(match=replace(match, query=(*match.query, wanted)))
+    pattern = rf"(?:.*;\s*)?{re.escape(cookie)}=(?:{_pattern(value)})(?:;.*)?"
+    return found._replace(match=replace(match, headers=(*match.headers, ImportedValueMatch("Cookie", pattern, regex=True))))
+
+
+def _value(name: str, value: str) -> ImportedValueMatch | None:
     """Returns a match by value. nginx compares texts without regard to case."""
     if value.startswith("~") or value.lower() != value.upper():
         return value_match(name, "regex", _pattern(value))

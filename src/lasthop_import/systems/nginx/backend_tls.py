@@ -12,36 +12,37 @@ import msgspec
 from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.levels import Level
 from lasthop_import.model import HopTLS, Name, TrustRef
-from lasthop_import.systems.nginx.policies import Egress, Policies
+from lasthop_import.systems.nginx.policies import Egress, NginxPolicies
 
 
-def hop_tls(enabled: bool, grpc: bool, server: Policies, own: Policies, switch: str, meant: bool) -> HopTLS | None:
+def hop_tls(enabled: bool, grpc: bool, server: NginxPolicies, own: NginxPolicies, switch: str, meant: bool) -> HopTLS | None:
     """Returns the TLS of a hop. `own`: the policies of the location; `switch`: the field that switches TLS on; `meant`: an
     egressMTLS of the server must mean this hop, because no other has TLS either."""
     egress = own.egress or server.egress
-    believed: Level | None
     if not enabled:
-        if egress is None or not (own.egress or meant):
-            return None
-        why = f"{switch} is not set, so {egress.policy} has no effect"
-        believed = _asked(egress) if egress.verify else Level.UNVERIFIED
-        return HopTLS(Level.PLAINTEXT, why, believed, "egress-without-tls")
-    alpn = ("h2",) if grpc else ()
+        return _without_tls(egress, switch) if egress is not None and (own.egress or meant) else None
+    options = TLSOptions(alpn=("h2",) if grpc else ())
     if broken := own.broken or server.broken:
         names, trust = (_names(egress), _trust(egress)) if egress else ((), ())
-        options = TLSOptions(alpn=alpn)
         return HopTLS(Level.BROKEN, f"{broken}, so nginx answered 500", names=names, trust=trust, options=options)
     if egress is None:
         why = f"{switch} is set without an egressMTLS policy, and nginx does not verify by itself"
-        return HopTLS(Level.UNVERIFIED, why, options=TLSOptions(alpn=alpn))
-    names, trust = _names(egress), _trust(egress)
+        return HopTLS(Level.UNVERIFIED, why, options=options)
     if grpc and own.egress is None:
         why = f"{egress.policy} is a policy of the whole server, where it becomes proxy_ssl_*; for gRPC nginx obeys grpc_ssl_*"
-        believed = _asked(egress) if egress.verify else None
-        options = TLSOptions(alpn=alpn)
-        return HopTLS(Level.UNVERIFIED, why, believed, "grpc-not-verified", names, trust=trust, options=options)
-    options = msgspec.structs.replace(egress.options, alpn=alpn)
-    sni = egress.name if egress.server_name else ""
+        believed, names = _asked(egress) if egress.verify else None, _names(egress)
+        return HopTLS(Level.UNVERIFIED, why, believed, "grpc-not-verified", names, trust=_trust(egress), options=options)
+    return _by_policy(egress, msgspec.structs.replace(egress.options, alpn=options.alpn))
+
+
+def _without_tls(egress: Egress, switch: str) -> HopTLS:
+    believed = _asked(egress) if egress.verify else Level.UNVERIFIED
+    why = f"{switch} is not set, so {egress.policy} has no effect"
+    return HopTLS(Level.PLAINTEXT, why, believed, "egress-without-tls")
+
+
+def _by_policy(egress: Egress, options: TLSOptions) -> HopTLS:
+    names, trust, sni = _names(egress), _trust(egress), egress.name if egress.server_name else ""
     if not egress.verify:
         why = f"verifyServer of {egress.policy} is not set, and false by default"
         believed, reason = (_asked(egress), "ca-was-ignored") if egress.ca else (None, "")

@@ -7,14 +7,14 @@ from typing import Final
 from lasthop_import.documents import Document
 from lasthop_import.ingresses import annotations_of
 from lasthop_import.inputs import Inputs
-from lasthop_import.settings import Settings
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.nginx.kinds import TRANSPORT_SERVER, VIRTUAL_SERVER
 
 MERGEABLE: Final = "nginx.org/mergeable-ingress-type"
 
 
 class Hosts:
-    def __init__(self, inputs: Inputs, settings: Settings, ingresses: list[Document]) -> None:
+    def __init__(self, inputs: Inputs, settings: ImportSettings, ingresses: list[Document]) -> None:
         self._inputs = inputs
         self._classes = settings.ingress_classes
         self._owners: dict[str, Document] = {}
@@ -48,10 +48,8 @@ class Hosts:
 
 def _hosts(document: Document) -> list[str]:
     spec = document.value.get("spec")
-    if not isinstance(spec, dict):
-        return []
+    rules = spec.get("rules") if isinstance(spec, dict) else None
     if document.kind != "Ingress":
-        return [host.lower()] if isinstance(host := spec.get("host"), str) and host else []
-    rules = spec.get("rules")
+        rules = [spec]
     found = [each.get("host") for each in rules if isinstance(each, dict)] if isinstance(rules, list) else []
     return [each.lower() for each in found if isinstance(each, str) and each]

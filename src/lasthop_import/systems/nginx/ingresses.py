@@ -9,10 +9,7 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.routes import (
-    HTTPPathModifier,
-    HTTPRequestRedirectFilter,
     HTTPRouteFilter,
-    HTTPURLRewriteFilter,
     SessionPersistence,
 )
 from lasthop_import.documents import Document
@@ -22,25 +19,25 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     Certificate,
     ForeignCertificate,
-    Hop,
-    Listener,
+    ImportedHop,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
     ListenerKey,
-    Match,
     PathKind,
     PathMatch,
     RouteKind,
-    Rule,
     SecretCertificate,
 )
-from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.systems.nginx.annotations import EVERYWHERE, list_unsupported
 from lasthop_import.systems.nginx.backend_tls import hop_tls
 from lasthop_import.systems.nginx.hosts import MERGEABLE, Hosts
 from lasthop_import.systems.nginx.paths import regex, rewritten
-from lasthop_import.systems.nginx.policies import Policies, PolicyBook, hsts
+from lasthop_import.systems.nginx.policies import NginxPolicies, PolicyBook, hsts
 from lasthop_import.systems.nginx.upstreams import cookie
-from lasthop_import.systems.nginx.virtual_servers import ROOT, WILDCARD
-from lasthop_import.values import header_edits
+from lasthop_import.systems.nginx.virtual_servers import WILDCARD
+from lasthop_import.values import full_path, header_edits, https_redirect_rule, is_port, redirect, url_rewrite
 
 PREFIX: Final = "nginx.org"
 OWN_PREFIXES: Final = ("nginx.org/", "nginx.com/", "appprotect.f5.com/", "appprotectdos.f5.com/")
@@ -53,7 +50,7 @@ class _Ingress(msgspec.Struct, frozen=True):
 
     found: IngressObject
     annotations: Annotations
-    policies: Policies
+    policies: NginxPolicies
     ssl: frozenset[str]
     grpc: frozenset[str]
     rewrites: dict[str, str]
@@ -65,8 +62,8 @@ class Ingresses:
         self._inputs = inputs
         self._policies = policies
         self._hosts = hosts
-        self.listeners: list[Listener] = []
-        self.rules: list[Rule] = []
+        self.listeners: list[ImportedListener] = []
+        self.rules: list[ImportedRule] = []
 
     def read(self, documents: list[Document]) -> None:
         read = [self._ingress(document) for document in documents]
@@ -74,12 +71,10 @@ class Ingresses:
         for server in read:
             if server not in minions:
                 self._server(server, minions)
-        for minion in minions:
-            for at in minion.found.paths:
-                owner = self._hosts.owner(at.host)
-                if owner is None or owner not in [each.found.document for each in read]:
-                    text = f"no master has {at.host or 'its host'}, so the minion was not used"
-                    self._inputs.notes.append(Note(Category.SKIPPED, "no-master", text, at.source))
+        for at in (at for minion in minions for at in minion.found.paths):
+            if self._hosts.owner(at.host) not in documents:
+                text = f"no master has {at.host or 'its host'}, so the minion was not used"
+                self._inputs.notes.append(Note(Category.SKIPPED, "no-master", text, at.source))
         for each in read:
             each.annotations.reader.ignore(*(each.annotations.key(name) for name in EVERYWHERE), MERGEABLE)
 
@@ -124,26 +119,20 @@ class Ingresses:
             owner = self._hosts.owner(host)
             if owner is not None and owner is not found.document:
                 text = f"{host} belongs to the older {owner.name}"
-                self._inputs.notes.append(Note(Category.SKIPPED, "host-taken", text, Source(found.document)))
-                continue
-            own = [(server, at) for at in found.paths if at.host == host]
-            if master:
-                own = [(minion, at) for minion in minions for at in minion.found.paths if at.host == host]
-            if found.default is not None and not any(at.path == "/" for _, at in own):
-                source = Source(found.document, ("spec", "defaultBackend"))
-                own.append((server, PathOf(host, "/", "Prefix", found.default, source)))
-            self._host(server, host, own, master)
+                self._inputs.notes.append(Note(Category.SKIPPED, "host-taken", text, SourceRef(found.document)))
+            else:
+                self._host(server, host, _paths(server, host, minions if master else [server]), master)
 
     def _host(self, server: _Ingress, host: str, paths: list[tuple[_Ingress, PathOf]], master: bool) -> None:
-        source = Source(server.found.document)
+        source, owner = SourceRef(server.found.document), server.found
         secure = self._secure(server, host)
-        plain = [Listener(source, port, "HTTP") for port in _ports(server.annotations, "listen-ports", 80)]
+        plain = [ImportedListener(source, port, "HTTP") for port in _ports(server.annotations, "listen-ports", 80)]
         redirects = bool(secure) and self._redirects(server.annotations)
         self.listeners += [*plain, *secure]
         listeners = tuple(each.key for each in (*(() if redirects else plain), *secure))
         names = (host,) if host else ()
         shared = self._shared(server, bool(secure))
-        taken: dict[tuple[PathKind, str], Source] = {}
+        taken: dict[tuple[PathKind, str], SourceRef] = {}
         for ingress, at in paths:
             match = _path(ingress.annotations, at)
             if first := taken.get((match.kind, match.value)):
@@ -156,21 +145,11 @@ class Ingresses:
             self.rules.append(msgspec.structs.replace(rule, listeners=listeners, hostnames=names, filters=filters))
         self._app_root(server, names, listeners)
         if redirects:
-            code = server.annotations.number("http-redirect-code", 301)
-            redirect = HTTPRequestRedirectFilter("https", status_code=code if code in (301, 302, 307, 308) else 301)
-            self.rules.append(
-                Rule(
-                    source=source,
-                    namespace=server.found.namespace,
-                    route=f"{server.found.name}-https-redirect",
-                    listeners=tuple(each.key for each in plain),
-                    hostnames=names,
-                    matches=(ROOT,),
-                    filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
-                )
-            )
+            code, keys = server.annotations.number("http-redirect-code", 301), tuple(each.key for each in plain)
+            code = code if code in (301, 302, 307, 308) else 301
+            self.rules.append(https_redirect_rule(source, owner.namespace, owner.name, keys, names, code=code))
 
-    def _secure(self, server: _Ingress, host: str) -> list[Listener]:
+    def _secure(self, server: _Ingress, host: str) -> list[ImportedListener]:
         for hosts, secret, source in server.found.tls:
             if host in hosts:
                 certificate: Certificate = (
@@ -178,7 +157,7 @@ class Ingresses:
                 )
                 ports = _ports(server.annotations, "listen-ports-ssl", 443)
                 clients = server.policies.clients
-                return [Listener(source, port, "HTTPS", host, (certificate,), clients=clients) for port in ports]
+                return [ImportedListener(source, port, "HTTPS", host, (certificate,), clients=clients) for port in ports]
         if server.policies.clients:
             text = "verifies clients, but the host has no TLS, so nobody was verified"
             server.annotations.note(Category.ACCESS_CONTROL, "client-validation-without-tls", text, "policies")
@@ -202,56 +181,58 @@ class Ingresses:
         return (*server.policies.filters, *strict)
 
     def _app_root(self, server: _Ingress, names: tuple[str, ...], listeners: tuple[ListenerKey, ...]) -> None:
-        root = server.annotations.text("app-root")
-        if not root:
-            return
-        path = HTTPPathModifier("ReplaceFullPath", replace_full_path=root)
-        redirect = HTTPRequestRedirectFilter(path=path, status_code=302)
-        self.rules.append(
-            Rule(
-                source=server.annotations.source("app-root"),
-                namespace=server.found.namespace,
-                route=server.found.name,
-                listeners=listeners,
-                hostnames=names,
-                matches=(Match(PathMatch(PathKind.EXACT, "/")),),
-                filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
+        if root := server.annotations.text("app-root"):
+            source, owner = server.annotations.source("app-root"), server.found
+            matches = (ImportedMatch(PathMatch(PathKind.EXACT, "/")),)
+            filters = (redirect(path=full_path(root)),)
+            self.rules.append(
+                ImportedRule(source, owner.namespace, owner.name, listeners, names, matches=matches, filters=filters)
             )
-        )
 
     # --- paths -------------------------------------------------------------------------------------------------------
 
-    def _rule(self, ingress: _Ingress, at: PathOf, match: PathMatch, server: _Ingress, master: bool) -> Rule:
+    def _rule(self, ingress: _Ingress, at: PathOf, match: PathMatch, server: _Ingress, master: bool) -> ImportedRule:
         service = at.backend.name if at.backend else ""
         grpc = service in ingress.grpc
-        filters = [*(ingress.policies.filters if master else ()), *_headers(ingress.annotations)]
-        target = ingress.rewrites.get(service) or ingress.annotations.text("rewrite-target")
-        found = rewritten(match, target)
-        name = "rewrites" if service in ingress.rewrites else "rewrite-target"
-        if found.lost:
-            ingress.annotations.note(Category.CANNOT, "rewrite-dropped", found.lost, name, severity=Severity.HIGH)
-        if found.changed:
-            ingress.annotations.note(Category.CHANGED, "rewrite-slash", found.changed, name)
-        if found.modifier:
-            filters.append(HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(path=found.modifier)))
-        hops: tuple[Hop, ...] = ()
+        own = ingress.policies if master else NginxPolicies()
+        hops: tuple[ImportedHop, ...] = ()
         if at.backend is not None:
-            own = ingress.policies if master else Policies()
             meant = not ingress.ssl and not server.ssl
             tls = hop_tls(service in ingress.ssl, grpc, server.policies, own, "nginx.org/ssl-services", meant)
-            hops = (Hop(at.source, at.backend, tls, h2c=grpc and tls is None),)
-        return Rule(
+            hops = (ImportedHop(at.source, at.backend, tls, h2c=grpc and tls is None),)
+        return ImportedRule(
             source=at.source,
             namespace=ingress.found.namespace,
             route=ingress.found.name,
             listeners=(),
             kind=RouteKind.GRPC if grpc else RouteKind.HTTP,
-            matches=(Match(match),),
-            filters=joined(filters),
+            matches=(ImportedMatch(match),),
+            filters=joined((*own.filters, *_headers(ingress.annotations), *_rewrite(ingress, service, match))),
             hops=hops,
             auth=(ingress.policies.auth or server.policies.auth) if hops else None,
             persistence=ingress.sticky.get(service),
         )
+
+
+def _paths(server: _Ingress, host: str, owners: list[_Ingress]) -> list[tuple[_Ingress, PathOf]]:
+    """Returns the paths of a host, each with its Ingress; the default backend takes what is left."""
+    found = [(owner, at) for owner in owners for at in owner.found.paths if at.host == host]
+    default = server.found.default
+    if default is not None and not any(at.path == "/" for _, at in found):
+        source = SourceRef(server.found.document, ("spec", "defaultBackend"))
+        found.append((server, PathOf(host, "/", "Prefix", default, source)))
+    return found
+
+
+def _rewrite(ingress: _Ingress, service: str, match: PathMatch) -> tuple[HTTPRouteFilter, ...]:
+    annotations = ingress.annotations
+    found = rewritten(match, ingress.rewrites.get(service) or annotations.text("rewrite-target"))
+    name = "rewrites" if service in ingress.rewrites else "rewrite-target"
+    if found.lost:
+        annotations.note(Category.CANNOT, "rewrite-dropped", found.lost, name, severity=NoteSeverity.HIGH)
+    if found.changed:
+        annotations.note(Category.CHANGED, "rewrite-slash", found.changed, name)
+    return url_rewrite(path=found.modifier)
 
 
 def _path(annotations: Annotations, at: PathOf) -> PathMatch:
@@ -270,7 +251,7 @@ def _split(text: str) -> list[str]:
 
 def _ports(annotations: Annotations, name: str, usual: int) -> list[int]:
     found = [int(each) for each in _split(annotations.text(name)) if each.isascii() and each.isdigit()]
-    return sorted({each for each in found if 0 < each < 65536}) or [usual]
+    return sorted({each for each in found if is_port(each)}) or [usual]
 
 
 def _headers(annotations: Annotations) -> Iterator[HTTPRouteFilter]:

@@ -6,8 +6,9 @@ import msgspec
 
 from lasthop_import.inputs import Inputs
 from lasthop_import.notes import Category
-from lasthop_import.reader import Reader
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.nginx.kinds import GLOBAL_CONFIGURATION
+from lasthop_import.values import is_port
 
 
 class NamedListener(msgspec.Struct, frozen=True):
@@ -15,7 +16,7 @@ class NamedListener(msgspec.Struct, frozen=True):
     port: int
 
 
-class Listeners:
+class CustomListeners:
     def __init__(self, inputs: Inputs) -> None:
         self.by_name: dict[str, NamedListener] = {}
         for document in inputs.of(GLOBAL_CONFIGURATION):
@@ -26,13 +27,13 @@ class Listeners:
                     each.cannot(key, "a listener has no address of its own; write spec.addresses of the Gateway")
                 self.by_name.setdefault(name, NamedListener(protocol, port))
 
-    def port(self, reader: Reader, key: str, usual: int) -> int:
+    def port(self, reader: FieldReader, key: str, usual: int) -> int:
         """Returns the port of the listener that a field names, or the usual one."""
         name = reader.text(key)
         if not name:
             return usual
         found = self.by_name.get(name)
-        if found is None or not 0 < found.port < 65536:
+        if found is None or not is_port(found.port):
             text = f"no GlobalConfiguration in the input has a listener {name}; port {usual} is written"
             reader.note(Category.TODO, "listener-unknown", text, key, remedy="Add the GlobalConfiguration to the input.")
             return usual

@@ -7,27 +7,28 @@ from typing import Final, NamedTuple
 
 from lasthop.base.api.routes import HTTPPathModifier
 from lasthop_import.model import PathKind, PathMatch
+from lasthop_import.values import full_path, prefix_path
 
 _GROUP: Final = re.compile(r"\$\d")
 
 
-class Location(NamedTuple):
+class NginxLocation(NamedTuple):
     path: PathMatch
     rank: tuple[int, int]
     """Sorts as nginx tries them: exact, `^~`, regular expressions in their order, other prefixes; long before short."""
 
 
-def location(path: str, number: int = 0) -> Location:
+def location(path: str, number: int = 0) -> NginxLocation:
     """Returns the match of a path as a VirtualServer has it; `number`: its place in the list."""
     if path.startswith("^~"):
         value = path[2:].strip()
-        return Location(PathMatch(PathKind.STRING, value), (1, -len(value)))
+        return NginxLocation(PathMatch(PathKind.STRING, value), (1, -len(value)))
     if path.startswith("~"):
         insensitive = path.startswith("~*")
-        return Location(regex(path[2 if insensitive else 1 :].strip(), insensitive), (2, number))
+        return NginxLocation(regex(path[2 if insensitive else 1 :].strip(), insensitive), (2, number))
     if path.startswith("="):
-        return Location(PathMatch(PathKind.EXACT, path[1:].strip()), (0, 0))
-    return Location(PathMatch(PathKind.STRING, path), (3, -len(path)))
+        return NginxLocation(PathMatch(PathKind.EXACT, path[1:].strip()), (0, 0))
+    return NginxLocation(PathMatch(PathKind.STRING, path), (3, -len(path)))
 
 
 def regex(pattern: str, insensitive: bool) -> PathMatch:
@@ -40,24 +41,24 @@ def regex(pattern: str, insensitive: bool) -> PathMatch:
     return PathMatch(PathKind.REGEX, f"{'(?i)' if insensitive else ''}{before}{grouped}{after}")
 
 
-class Rewritten(NamedTuple):
+class NginxRewrite(NamedTuple):
     modifier: HTTPPathModifier | None = None
     changed: str = ""
     lost: str = ""
 
 
-def rewritten(path: PathMatch, target: str) -> Rewritten:
+def rewritten(path: PathMatch, target: str) -> NginxRewrite:
     """Returns how a path is rewritten: of a prefix the prefix, of all others the whole path."""
     if not target:
-        return Rewritten()
+        return NginxRewrite()
     if not target.startswith("/") or "$" in _GROUP.sub("", target):
-        return Rewritten(lost="must begin with a slash, and can have no variables")
+        return NginxRewrite(lost="must begin with a slash, and can have no variables")
     if path.kind in (PathKind.EXACT, PathKind.REGEX):
         if _GROUP.search(target):
-            return Rewritten(lost="replaces parts of the path by a regular expression, which a rewrite cannot")
-        return Rewritten(HTTPPathModifier("ReplaceFullPath", replace_full_path=target))
+            return NginxRewrite(lost="replaces parts of the path by a regular expression, which a rewrite cannot")
+        return NginxRewrite(full_path(target))
     changed = ""
     if path.value.endswith("/") != target.endswith("/"):
         tail = f"{path.value.rstrip('/')}/x"
         changed = f"nginx made {target}{tail[len(path.value) :]} of {tail}; it is {target.rstrip('/')}/x now"
-    return Rewritten(HTTPPathModifier("ReplacePrefixMatch", replace_prefix_match=target), changed)
+    return NginxRewrite(prefix_path(target), changed)

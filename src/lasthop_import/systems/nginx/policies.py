@@ -16,10 +16,20 @@ from lasthop_import.documents import Document
 from lasthop_import.filters import joined
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Auth, ClientValidation, FileTrust, Hop, HopTLS, Name, ObjectName, ServiceBackend, TrustRef
-from lasthop_import.notes import Category, Note, Severity, Source
+from lasthop_import.model import (
+    Auth,
+    ClientValidation,
+    FileTrust,
+    HopTLS,
+    ImportedHop,
+    Name,
+    ObjectName,
+    ServiceBackend,
+    TrustRef,
+)
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.openssl import tls_options
-from lasthop_import.reader import Reader
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.nginx.kinds import POLICY
 from lasthop_import.values import cors
 
@@ -50,7 +60,7 @@ class Egress(msgspec.Struct, frozen=True):
     options: TLSOptions
 
 
-class Policies(msgspec.Struct, frozen=True):
+class NginxPolicies(msgspec.Struct, frozen=True):
     """What the policies of one context come to; of each type the first counts."""
 
     egress: Egress | None = None
@@ -64,23 +74,23 @@ class Policies(msgspec.Struct, frozen=True):
 class PolicyBook:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
-        self._read: dict[tuple[str, str], Policies] = {}
+        self._read: dict[tuple[str, str], NginxPolicies] = {}
         for document in inputs.of(POLICY):
             self._read[document.namespace, document.bare_name] = self._policy(document)
 
-    def together(self, references: Iterable[tuple[str, str, Source]]) -> Policies:
+    def together(self, references: Iterable[tuple[str, str, SourceRef]]) -> NginxPolicies:
         """Returns what some policies come to: (namespace, name, where it is named)."""
-        found = Policies()
+        found = NginxPolicies()
         for namespace, name, source in references:
             one = self._read.get((namespace, name))
             if one is None:
                 text = f"Policy {namespace}/{name} is not in the input; whether it restricts access or verifies is not known"
                 self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "policy-missing", text, source))
-                one = Policies(broken=f"Policy {namespace}/{name} is missing")
+                one = NginxPolicies(broken=f"Policy {namespace}/{name} is missing")
             if found.egress and one.egress:
                 text = f"a second egressMTLS in the same place was ignored; {found.egress.policy} is in force"
                 self._inputs.notes.append(Note(Category.CHANGED, "second-egress-ignored", text, source))
-            found = Policies(
+            found = NginxPolicies(
                 egress=found.egress or one.egress,
                 broken=found.broken or one.broken,
                 clients=found.clients or one.clients,
@@ -89,13 +99,13 @@ class PolicyBook:
             )
         return found
 
-    def _policy(self, document: Document) -> Policies:
+    def _policy(self, document: Document) -> NginxPolicies:
         spec = self._inputs.open(document).child("spec")
         spec.ignore("ingressClassName")
         for key, text in ACCESS_CONTROL.items():
             spec.access_control(key, text)
         spec.cannot("cache", "responses are not cached")
-        found = Policies()
+        found = NginxPolicies()
         if "egressMTLS" in spec:
             egress, broken = self._egress(spec.child("egressMTLS"), document)
             found = msgspec.structs.replace(found, egress=egress, broken=broken)
@@ -111,44 +121,33 @@ class PolicyBook:
 
     # --- egressMTLS --------------------------------------------------------------------------------------------------
 
-    def _egress(self, reader: Reader, document: Document) -> tuple[Egress, str]:
+    def _egress(self, reader: FieldReader, document: Document) -> tuple[Egress, str]:
         namespace = document.namespace
         verify, trusted, own = reader.boolean("verifyServer"), reader.text("trustedCertSecret"), reader.text("tlsSecret")
-        protocols, ciphers = reader.text("protocols"), reader.text("ciphers")
-        found = tls_options(protocols, ciphers)
-        reuse = "true" if reader.boolean("sessionReuse", True) else "false"
-        if found.lost_ciphers:
-            text = "an expression, or ciphers that Envoy does not have; the new gateway uses its own"
-            reader.note(Category.CANNOT, "ciphers", text, "ciphers")
-        if tls_options(protocols or PROTOCOLS, "").old_versions:
-            said = "" if protocols else ", as always if protocols is not set"
-            text = f"TLS 1.0 and 1.1 were offered to backends{said}; they are not any more"
-            reader.note(Category.TIGHTENED, "tls-1.0-gone", text, "protocols", severity=Severity.WARNING)
+        options = _options(reader)
         depth = reader.integer("verifyDepth", 1)
         if verify:
             text = f"chains of more than {depth} intermediate certificate(s) were refused; their length is not limited now"
-            reader.note(Category.LOOSENED, "depth-dropped", text, "verifyDepth", severity=Severity.WARNING)
+            reader.note(Category.LOOSENED, "depth-dropped", text, "verifyDepth", severity=NoteSeverity.WARNING)
         broken = ""
         if verify and not trusted:
             broken = f"{document.name} has verifyServer without trustedCertSecret, so it is invalid"
-        ca = client = None
         if trusted:
-            ca = TrustRef("Secret", namespace, trusted)
             broken = broken or self._problem(reader, "trustedCertSecret", namespace, trusted, CA_TYPE, ("ca.crt",))
         if own:
-            client = ObjectName(namespace, own)
             broken = broken or self._problem(reader, "tlsSecret", namespace, own, TLS_TYPE, ("tls.crt", "tls.key"))
-        name, options = reader.text("sslName"), msgspec.structs.replace(found.options, session_reuse=reuse)
-        egress = Egress(document.name, verify, name, reader.boolean("serverName"), ca, client, options)
-        return egress, broken
+        ca = TrustRef("Secret", namespace, trusted) if trusted else None
+        client = ObjectName(namespace, own) if own else None
+        name, server_name = reader.text("sslName"), reader.boolean("serverName")
+        return Egress(document.name, verify, name, server_name, ca, client, options), broken
 
-    def _problem(self, reader: Reader, key: str, namespace: str, name: str, kind: str, keys: tuple[str, ...]) -> str:
+    def _problem(self, reader: FieldReader, key: str, namespace: str, name: str, kind: str, keys: tuple[str, ...]) -> str:
         """Returns why the controller refuses a Secret. One that is not in the input is taken to be right."""
         data, found = self._inputs.data("Secret", namespace, name), self._inputs.find("Secret", namespace, name)
         if data is None or found is None:
             text = f"the Secret {self._inputs.absence('Secret', namespace, name)}; it is taken to be of type {kind}"
             remedy = "Add it to the input: if it were missing or of another type, the controller would answer 500."
-            reader.note(Category.TODO, "secret-missing", text, key, remedy=remedy, severity=Severity.WARNING)
+            reader.note(Category.TODO, "secret-missing", text, key, remedy=remedy, severity=NoteSeverity.WARNING)
             return ""
         actual = found.value.get("type") or "Opaque"
         if actual != kind:
@@ -158,24 +157,24 @@ class PolicyBook:
 
     # --- the others --------------------------------------------------------------------------------------------------
 
-    def _clients(self, reader: Reader, document: Document) -> ClientValidation | None:
+    def _clients(self, reader: FieldReader, document: Document) -> ClientValidation | None:
         secret, mode = reader.text("clientCertSecret"), reader.text("verifyClient", "on")
         depth = reader.integer("verifyDepth", 1)
         file = reader.text("crlFileName")
         if not secret or mode == "off":
             return None
         text = f"chains of more than {depth} intermediate certificate(s) were refused; their length is not limited now"
-        reader.note(Category.LOOSENED, "depth-dropped", text, "verifyDepth", severity=Severity.WARNING)
+        reader.note(Category.LOOSENED, "depth-dropped", text, "verifyDepth", severity=NoteSeverity.WARNING)
         if mode != "on":
             text = f"{mode}: clients without a valid certificate are let in, and the backend is not told which they are"
             reader.note(Category.CHANGED, "client-validation-optional", text, "verifyClient")
         revocation = (FileTrust(file),) if file else ()
         return ClientValidation((TrustRef("Secret", document.namespace, secret),), mode != "on", revocation)
 
-    def _auth(self, reader: Reader, document: Document) -> Auth | None:
+    def _auth(self, reader: FieldReader, document: Document) -> Auth | None:
         service, ports = reader.text("authServiceName"), reader.raw("authServicePorts")
-        uri, encrypted, verify = reader.text("authURI"), reader.boolean("sslEnabled"), reader.boolean("sslVerify")
-        trusted, sni = reader.text("trustedCertSecret"), reader.text("sniName")
+        uri, encrypted = reader.text("authURI"), reader.boolean("sslEnabled")
+        tls = _auth_tls(reader, document)
         reader.ignore("sslVerifyDepth")
         reader.cannot("authSigninURI", "a client that is refused is not sent to a login page")
         reader.cannot("authSigninRedirectBasePath", "belongs to authSigninURI")
@@ -186,25 +185,41 @@ class PolicyBook:
             text = "names no Service, so nobody would be asked"
             reader.note(Category.ACCESS_CONTROL, "externalAuth", text, None)
             return None
-        tls = None
-        if encrypted:
-            ca = (TrustRef("Secret", document.namespace, trusted),) if trusted else ()
-            names = (Name(sni),) if sni else ()
-            if verify and sni and ca:
-                tls = HopTLS(Level.NAME, f"sslVerify, with sniName {sni}", names=names, sni=sni, trust=ca, cn_fallback=True)
-            elif verify:
-                tls = HopTLS(Level.BROKEN, "sslVerify without sniName or trustedCertSecret", names=names, trust=ca)
-            else:
-                tls = HopTLS(Level.UNVERIFIED, "sslVerify is off", names=names, trust=ca)
-        backend = ServiceBackend(namespace or document.namespace, name, number)
         path = uri if uri.startswith("/") and uri != "/" else ""
         if path:
             text = f"the server was asked for {path}; now that is put before the request's own path"
             reader.note(Category.CHANGED, "auth-path", text, "authURI", remedy="Let the server accept all paths below it.")
-        return Auth(Hop(reader.source(), backend, tls), path=path)
+        backend = ServiceBackend(namespace or document.namespace, name, number)
+        return Auth(ImportedHop(reader.source(), backend, tls if encrypted else None), path=path)
 
 
-def _cors(reader: Reader) -> tuple[HTTPRouteFilter, ...]:
+def _options(reader: FieldReader) -> TLSOptions:
+    """Returns versions, ciphers and session reuse of an egressMTLS, and lists what is different now."""
+    protocols, found = reader.text("protocols"), tls_options(reader.text("protocols"), reader.text("ciphers"))
+    if found.lost_ciphers:
+        text = "an expression, or ciphers that Envoy does not have; the new gateway uses its own"
+        reader.note(Category.CANNOT, "ciphers", text, "ciphers")
+    if tls_options(protocols or PROTOCOLS, "").old_versions:
+        always = "" if protocols else ", as always if protocols is not set"
+        text = f"TLS 1.0 and 1.1 were offered to backends{always}; they are not any more"
+        reader.note(Category.TIGHTENED, "tls-1.0-gone", text, "protocols", severity=NoteSeverity.WARNING)
+    reuse = "true" if reader.boolean("sessionReuse", True) else "false"
+    return msgspec.structs.replace(found.options, session_reuse=reuse)
+
+
+def _auth_tls(reader: FieldReader, document: Document) -> HopTLS:
+    """Returns the TLS to the authentication server, where sslEnabled is set."""
+    verify, trusted, sni = reader.boolean("sslVerify"), reader.text("trustedCertSecret"), reader.text("sniName")
+    ca = (TrustRef("Secret", document.namespace, trusted),) if trusted else ()
+    names = (Name(sni),) if sni else ()
+    if not verify:
+        return HopTLS(Level.UNVERIFIED, "sslVerify is off", names=names, trust=ca)
+    if not sni or not ca:
+        return HopTLS(Level.BROKEN, "sslVerify without sniName or trustedCertSecret", names=names, trust=ca)
+    return HopTLS(Level.NAME, f"sslVerify, with sniName {sni}", names=names, sni=sni, trust=ca, cn_fallback=True)
+
+
+def _cors(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:
     found = cors(
         reader.texts("allowOrigin"),
         reader.texts("allowMethods") or ("GET", "HEAD", "POST"),
@@ -219,7 +234,7 @@ def _cors(reader: Reader) -> tuple[HTTPRouteFilter, ...]:
     return (found.filter,) if found.filter else ()
 
 
-def _hsts(reader: Reader) -> HTTPRouteFilter:
+def _hsts(reader: FieldReader) -> HTTPRouteFilter:
     reader.ignore("behindProxy")
     return hsts(reader.integer("maxAge", 2592000) or 0, reader.boolean("includeSubDomains"), reader.boolean("preload"))
 

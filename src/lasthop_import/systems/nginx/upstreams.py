@@ -6,11 +6,11 @@ from typing import Final
 
 import msgspec
 
-from lasthop.base.api.routes import CookieConfig, SessionPersistence
+from lasthop.base.api.routes import SessionPersistence
 from lasthop_import.model import ServiceBackend
-from lasthop_import.notes import Category, Source
-from lasthop_import.reader import Reader
-from lasthop_import.values import TOKEN, duration, milliseconds
+from lasthop_import.notes import Category, SourceRef
+from lasthop_import.reader import FieldReader
+from lasthop_import.values import TOKEN, cookie_sessions, duration, milliseconds
 
 CANNOT: Final = {
     "subselector": "only some of the Service's Pods were used; all are now",
@@ -38,18 +38,18 @@ IGNORED: Final = ("keepalive", "buffers", "buffer-size", "busy-buffers-size", "c
 
 class Upstream(msgspec.Struct, frozen=True):
     backend: ServiceBackend
-    source: Source
+    source: SourceRef
     tls: bool
     grpc: bool
     persistence: SessionPersistence | None = None
 
 
-def read_upstreams(spec: Reader) -> dict[str, Upstream]:
+def read_upstreams(spec: FieldReader) -> dict[str, Upstream]:
     """Returns the upstreams by name."""
     return {each.text("name"): _upstream(each) for each in spec.children("upstreams")}
 
 
-def _upstream(reader: Reader) -> Upstream:
+def _upstream(reader: FieldReader) -> Upstream:
     namespace, _, service = reader.text("service").rpartition("/")
     backend = ServiceBackend(namespace or reader.namespace, service, reader.port("port"))
     kind = reader.text("type", "http")
@@ -64,7 +64,7 @@ def _upstream(reader: Reader) -> Upstream:
     return Upstream(backend, reader.source(), tls.boolean("enable"), kind == "grpc", persistence)
 
 
-def _session(reader: Reader) -> SessionPersistence | None:
+def _session(reader: FieldReader) -> SessionPersistence | None:
     enabled, name, path = reader.boolean("enable"), reader.text("name"), reader.text("path", "/")
     expires = reader.text("expires")
     for key in ("domain", "httpOnly", "secure", "samesite"):
@@ -81,6 +81,4 @@ def cookie(name: str, path: str, expires: str) -> SessionPersistence:
     """Returns a session by cookie; `expires` is a time of nginx's, or `max`."""
     lasting = milliseconds(expires) if expires and expires != "0" else None
     path = path if path.startswith("/") else "/"
-    if lasting is None:
-        return SessionPersistence("Cookie", CookieConfig(name, path))
-    return SessionPersistence("Cookie", CookieConfig(name, path, "Permanent"), absolute_timeout=duration(lasting))
+    return cookie_sessions(name, path, "" if lasting is None else duration(lasting))

@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.documents import Document
 from lasthop_import.filters import joined
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     Certificate,
     ForeignCertificate,
-    Hop,
-    Listener,
+    ImportedHop,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
     ListenerKey,
-    Match,
     PathKind,
     PathMatch,
     RouteKind,
-    Rule,
     SecretCertificate,
 )
-from lasthop_import.notes import Category, Severity, Source
+from lasthop_import.notes import Category, NoteSeverity, SourceRef
 from lasthop_import.order import order_notes
-from lasthop_import.reader import Reader
-from lasthop_import.systems.nginx.actions import CODES, Conditions, Found, conditions, outcome
+from lasthop_import.reader import FieldReader
+from lasthop_import.systems.nginx.actions import ActionHop, Lookup, MatchConditions, conditions, outcome
 from lasthop_import.systems.nginx.backend_tls import hop_tls
 from lasthop_import.systems.nginx.hosts import Hosts
 from lasthop_import.systems.nginx.kinds import VIRTUAL_SERVER, VIRTUAL_SERVER_ROUTE
-from lasthop_import.systems.nginx.listeners import Listeners
+from lasthop_import.systems.nginx.listeners import CustomListeners
 from lasthop_import.systems.nginx.paths import location
-from lasthop_import.systems.nginx.policies import Policies, PolicyBook
+from lasthop_import.systems.nginx.policies import NginxPolicies, PolicyBook
 from lasthop_import.systems.nginx.upstreams import Upstream, read_upstreams
+from lasthop_import.values import REDIRECT_CODES, https_redirect_rule
 
-ROOT: Final = Match(PathMatch(PathKind.SEGMENT, "/"))
+ROOT: Final = ImportedMatch(PathMatch(PathKind.SEGMENT, "/"))
 SNIPPETS: Final = "nginx configuration, which may restrict access"
 WILDCARD: Final = "tls has no secret, so nginx used the controller's wildcard certificate"
 
@@ -48,20 +48,20 @@ class _Place(msgspec.Struct, frozen=True):
     host: str
     upstreams: dict[str, Upstream]
     listeners: tuple[ListenerKey, ...]
-    server: Policies
-    inherited: Policies | None = None
+    server: NginxPolicies
+    inherited: NginxPolicies | None = None
     """Of the VirtualServer's route, for subroutes that have no policies at all."""
 
 
 class VirtualServers:
-    def __init__(self, inputs: Inputs, policies: PolicyBook, named: Listeners, hosts: Hosts) -> None:
+    def __init__(self, inputs: Inputs, policies: PolicyBook, named: CustomListeners, hosts: Hosts) -> None:
         self._inputs = inputs
         self._policies = policies
         self._named = named
         self._hosts = hosts
         self._used: set[Document] = set()
-        self.listeners: list[Listener] = []
-        self.rules: list[Rule] = []
+        self.listeners: list[ImportedListener] = []
+        self.rules: list[ImportedRule] = []
 
     def read(self) -> None:
         for document in self._inputs.of(VIRTUAL_SERVER):
@@ -74,16 +74,15 @@ class VirtualServers:
                 )
 
     def _server(self, document: Document) -> None:
-        reader = self._inputs.open(document)
-        spec = reader.child("spec")
+        spec = self._inputs.open(document).child("spec")
         host = spec.text("host").lower()
         _common(spec)
         server = self._policies.together(references(spec))
-        plain, secure, redirect = self._listeners(spec, host, server)
-        listeners = [*([plain] if plain and not redirect else []), *([secure] if secure else [])]
+        plain, secure, redirect_code = self._listeners(spec, host, server)
+        listeners = [each for each in (None if redirect_code else plain, secure) if each]
         self.listeners += [each for each in (plain, secure) if each]
         place = _Place(document, host, read_upstreams(spec), tuple(each.key for each in listeners), server)
-        ranked: list[tuple[tuple[int, int], Rule]] = []
+        ranked: list[tuple[tuple[int, int], ImportedRule]] = []
         for number, route in enumerate(spec.children("routes")):
             if "route" in route or "routeSelector" in route:
                 ranked += self._delegated(route, place)
@@ -92,52 +91,37 @@ class VirtualServers:
         rules = [rule for _, rule in sorted(ranked, key=lambda each: each[0])]
         self._inputs.notes += order_notes(each for each in rules if not each.refused)
         self.rules += rules
-        if plain and redirect:
-            self.rules.append(
-                Rule(
-                    source=spec.child("tls").source("redirect"),
-                    namespace=document.namespace,
-                    route=f"{document.bare_name}-https-redirect",
-                    listeners=(plain.key,),
-                    hostnames=(host,),
-                    matches=(ROOT,),
-                    filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
-                )
-            )
+        if plain and redirect_code:
+            source = spec.child("tls").source("redirect")
+            owner = (document.namespace, document.bare_name)
+            self.rules.append(https_redirect_rule(source, *owner, (plain.key,), (host,), code=redirect_code))
 
     # --- listeners ---------------------------------------------------------------------------------------------------
 
     def _listeners(
-        self, spec: Reader, host: str, server: Policies
-    ) -> tuple[Listener | None, Listener | None, HTTPRequestRedirectFilter | None]:
-        """Returns the listener for HTTP, that for HTTPS, and the redirect from the one to the other."""
+        self, spec: FieldReader, host: str, server: NginxPolicies
+    ) -> tuple[ImportedListener | None, ImportedListener | None, int]:
+        """Returns the listener for HTTP, that for HTTPS, and the status that redirects from the one to the other, or 0."""
         given = spec.child("listener")
         custom = "listener" in spec
         http = self._named.port(given, "http", 80) if "http" in given or not custom else 0
         https = self._named.port(given, "https", 443) if "https" in given or not custom else 0
-        plain = Listener(spec.source("host"), http, "HTTP") if http else None
+        plain = ImportedListener(spec.source("host"), http, "HTTP") if http else None
         if server.clients and "tls" not in spec:
             text = "verifies clients, but the server has no TLS, so nobody was verified"
             spec.note(Category.ACCESS_CONTROL, "client-validation-without-tls", text, "policies")
-        if "tls" not in spec or not https:
-            spec.child("tls")
-            return plain, None, None
         tls = spec.child("tls")
+        if "tls" not in spec or not https:
+            return plain, None, 0
         secret = tls.text("secret")
         certificate: Certificate = SecretCertificate(spec.namespace, secret) if secret else ForeignCertificate(WILDCARD)
         tls.cannot("cert-manager", "the controller asked cert-manager for the certificate; annotate the Gateway instead")
-        secure = Listener(tls.source(), https, "HTTPS", host, (certificate,), clients=server.clients)
-        redirect = tls.child("redirect")
-        enabled, code = redirect.boolean("enable"), redirect.integer("code", 301)
-        if redirect.text("basedOn", "scheme") != "scheme":
-            text = "requests were redirected by the header of a proxy in front; it is by the port now"
-            redirect.note(Category.CHANGED, "redirect-based-on", text, "basedOn")
-        found = HTTPRequestRedirectFilter("https", status_code=code if code in CODES else 301) if enabled else None
-        return plain, secure, found
+        secure = ImportedListener(tls.source(), https, "HTTPS", host, (certificate,), clients=server.clients)
+        return plain, secure, _redirect_code(tls.child("redirect"))
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
-    def _delegated(self, route: Reader, place: _Place) -> Iterator[tuple[tuple[int, int], Rule]]:
+    def _delegated(self, route: FieldReader, place: _Place) -> Iterator[tuple[tuple[int, int], ImportedRule]]:
         """Yields the rules of the VirtualServerRoutes that a route names or selects."""
         path = route.text("path")
         _route_notes(route)
@@ -151,88 +135,102 @@ class VirtualServers:
             for each, subroute in enumerate(spec.children("subroutes")):
                 if not subroute.text("path").startswith(path) and not path.startswith(("~", "=")):
                     text = f"is not below {path}, so the controller did not use the VirtualServerRoute"
-                    subroute.note(Category.CHANGED, "subroute-elsewhere", text, "path", severity=Severity.HIGH)
+                    subroute.note(Category.CHANGED, "subroute-elsewhere", text, "path", severity=NoteSeverity.HIGH)
                 yield from self._route(subroute, below, 1000 * number + each)
 
-    def _selected(self, route: Reader, place: _Place) -> list[Document]:
+    def _selected(self, route: FieldReader, place: _Place) -> list[Document]:
         namespace, _, name = route.text("route").rpartition("/")
         namespace = namespace or place.document.namespace
         labels = route.child("routeSelector").mapping("matchLabels")
         found = []
         for document in self._inputs.of(VIRTUAL_SERVER_ROUTE):
-            own = document.metadata.get("labels")
-            selected = labels and isinstance(own, dict) and labels.items() <= own.items()
-            named = name and (document.namespace, document.bare_name) == (namespace, name)
-            spec = document.value.get("spec")
-            host = spec.get("host") if isinstance(spec, dict) else None
-            if (selected or named) and self._hosts.is_ours(document):
-                if str(host or "").lower() == place.host:
-                    found.append(document)
-                else:
-                    text = f"its host is not {place.host}, so VirtualServer {place.document.path} did not use it"
-                    self._inputs.skip(document, "other-host", text)
-                    self._used.add(document)
+            named = bool(name) and (document.namespace, document.bare_name) == (namespace, name)
+            if not (named or _has_labels(document, labels)) or not self._hosts.is_ours(document):
+                continue
+            if _host_of(document) == place.host:
+                found.append(document)
+            else:
+                text = f"its host is not {place.host}, so VirtualServer {place.document.path} did not use it"
+                self._inputs.skip(document, "other-host", text)
+                self._used.add(document)
         if name and not found:
             text = f"VirtualServerRoute {namespace}/{name} of this host is not in the input"
             route.note(Category.TODO, "route-missing", text, "route", remedy="Add it to the input.")
         return found
 
-    def _route(self, route: Reader, place: _Place, number: int) -> Iterator[tuple[tuple[int, int], Rule]]:
+    def _route(self, route: FieldReader, place: _Place, number: int) -> Iterator[tuple[tuple[int, int], ImportedRule]]:
         _route_notes(route)
         at = location(route.text("path", "/"), number)
         own = self._policies.together(references(route))
         if not route.value.get("policies") and place.inherited is not None:
             own = place.inherited
-        meant = not any(each.tls for each in place.upstreams.values())
-
-        def lookup(name: str, reader: Reader, key: str) -> Found | None:
-            upstream = place.upstreams.get(name)
-            if upstream is None:
-                text = f"there is no upstream {name!r}, so the controller refused all of {place.document.name}"
-                reader.note(Category.CANNOT, "no-upstream", text, key, severity=Severity.HIGH)
-                return None
-            tls = hop_tls(upstream.tls, upstream.grpc, place.server, own, "tls.enable", meant)
-            h2c = upstream.grpc and not upstream.tls
-            return Found(Hop(reader.source(key), upstream.backend, tls, h2c=h2c), upstream.grpc, upstream.persistence)
-
-        base = Rule(
+        base = ImportedRule(
             source=route.source(),
             namespace=place.document.namespace,
             route=place.document.bare_name,
             listeners=place.listeners,
             hostnames=(place.host,) if place.host else (),
-            auth=own.auth or place.server.auth,
         )
-        shared = (*own.filters, *place.server.filters)
         choices = [(each, conditions(each, at.path)) for each in route.children("matches")]
-        last = (route, Conditions(Match(at.path)))
-        for reader, found in (*choices, last):
-            done = outcome(reader, at.path, lookup)
-            passed = bool(done.hops)
-            yield (
-                at.rank,
-                msgspec.structs.replace(
-                    base,
-                    source=reader.source(),
-                    kind=RouteKind.GRPC if done.grpc else RouteKind.HTTP,
-                    matches=(found.match,),
-                    filters=joined((*done.filters, *shared)),
-                    hops=done.hops,
-                    # nginx answers by itself before it asks anybody.
-                    auth=base.auth if passed else None,
-                    persistence=done.persistence if passed else None,
-                    refused=found.refused or ("" if place.listeners else "the server has no listener"),
-                ),
+        for reader, found in (*choices, (route, MatchConditions(ImportedMatch(at.path)))):
+            done = outcome(reader, at.path, _lookup(place, own))
+            rule = msgspec.structs.replace(
+                base,
+                source=reader.source(),
+                kind=RouteKind.GRPC if done.grpc else RouteKind.HTTP,
+                matches=(found.match,),
+                filters=joined((*done.filters, *own.filters, *place.server.filters)),
+                hops=done.hops,
+                refused=found.refused or ("" if place.listeners else "the server has no listener"),
             )
+            # nginx answers by itself before it asks anybody.
+            auth, persistence = (own.auth or place.server.auth, done.persistence) if done.hops else (None, None)
+            yield at.rank, msgspec.structs.replace(rule, auth=auth, persistence=persistence)
 
 
-def references(reader: Reader) -> Iterable[tuple[str, str, Source]]:
+def _redirect_code(redirect: FieldReader) -> int:
+    """Returns the status of the redirect to HTTPS; 0 if there is none."""
+    enabled, code = redirect.boolean("enable"), redirect.integer("code", 301) or 301
+    if redirect.text("basedOn", "scheme") != "scheme":
+        text = "requests were redirected by the header of a proxy in front; it is by the port now"
+        redirect.note(Category.CHANGED, "redirect-based-on", text, "basedOn")
+    return (code if code in REDIRECT_CODES else 301) if enabled else 0
+
+
+def _has_labels(document: Document, labels: dict[str, Any]) -> bool:
+    own = document.metadata.get("labels")
+    return bool(labels) and isinstance(own, dict) and labels.items() <= own.items()
+
+
+def _host_of(document: Document) -> str:
+    spec = document.value.get("spec")
+    return str((spec.get("host") if isinstance(spec, dict) else None) or "").lower()
+
+
+def _lookup(place: _Place, own: NginxPolicies) -> Lookup:
+    """Returns what finds the upstream of an action, with its TLS."""
+    meant = not any(each.tls for each in place.upstreams.values())
+
+    def lookup(name: str, reader: FieldReader, key: str) -> ActionHop | None:
+        upstream = place.upstreams.get(name)
+        if upstream is None:
+            text = f"there is no upstream {name!r}, so the controller refused all of {place.document.name}"
+            reader.note(Category.CANNOT, "no-upstream", text, key, severity=NoteSeverity.HIGH)
+            return None
+        tls = hop_tls(upstream.tls, upstream.grpc, place.server, own, "tls.enable", meant)
+        hop = ImportedHop(reader.source(key), upstream.backend, tls, h2c=upstream.grpc and not upstream.tls)
+        return ActionHop(hop, upstream.grpc, upstream.persistence)
+
+    return lookup
+
+
+def references(reader: FieldReader) -> Iterable[tuple[str, str, SourceRef]]:
     """Yields the policies that a context names."""
     for each in reader.children("policies"):
         yield each.text("namespace") or reader.namespace, each.text("name"), each.source()
 
 
-def _common(spec: Reader) -> None:
+def _common(spec: FieldReader) -> None:
     spec.ignore("ingressClassName", "gunzip", "add-header-inherit")
     for key in ("http-snippets", "server-snippets"):
         spec.access_control(key, SNIPPETS)
@@ -240,7 +238,7 @@ def _common(spec: Reader) -> None:
     spec.cannot("externalDNS", "the controller wrote a record for external-dns; annotate the Gateway instead")
 
 
-def _route_notes(route: Reader) -> None:
+def _route_notes(route: FieldReader) -> None:
     route.ignore("add-header-inherit")
     route.access_control("location-snippets", SNIPPETS)
     route.access_control("dos", "protected against denial of service")

@@ -16,8 +16,8 @@ from lasthop.base.api.routes import (
     SessionPersistence,
 )
 from lasthop_import.filters import joined
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.openshift.backend_tls import PASSTHROUGH
 from lasthop_import.systems.openshift.routes import RouteOf
 from lasthop_import.values import TOKEN, duration, header_edits, milliseconds
@@ -88,7 +88,7 @@ def _rewrite(route: RouteOf) -> list[HTTPRouteFilter]:
     cut, _, tail = target.partition("#")
     if tail or "#" in target or not cut.startswith("/") or route.exact:
         text = "cannot be written; the path stays as it is"
-        route.annotations.note(Category.CANNOT, "rewrite-target", text, key, severity=Severity.HIGH)
+        route.annotations.note(Category.CANNOT, "rewrite-target", text, key, severity=NoteSeverity.HIGH)
         return []
     if target != "/" and path.endswith("/") != target.endswith("/"):
         text = f"the router put {target} for the text {path}; whole segments are replaced now"
@@ -99,7 +99,7 @@ def _rewrite(route: RouteOf) -> list[HTTPRouteFilter]:
     return [HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(path=modifier))]
 
 
-def _timeouts(annotations: Reader) -> HTTPRouteTimeouts:
+def _timeouts(annotations: FieldReader) -> HTTPRouteTimeouts:
     key = f"{PREFIX}timeout"
     value = annotations.text(key).strip()
     if not value:
@@ -129,7 +129,7 @@ def _sessions(route: RouteOf) -> SessionPersistence | None:
         text,
         None,
         remedy=f"If the application needs that, set {OWN}cookie_name, or write sessionPersistence.",
-        severity=Severity.INFO,
+        severity=NoteSeverity.INFO,
     )
     return None
 

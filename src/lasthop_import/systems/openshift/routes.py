@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Object
 from lasthop_import.documents import Document
@@ -15,16 +16,16 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     Certificate,
     ForeignCertificate,
+    HiddenKey,
     InlineCertificate,
     InlineTrust,
     MissingTrust,
     SecretCertificate,
     ServiceBackend,
-    Withheld,
 )
-from lasthop_import.notes import Category, Note, Severity, Source
-from lasthop_import.reader import Reader
-from lasthop_import.settings import Settings
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.openshift.backend_tls import EDGE, PASSTHROUGH, REENCRYPT
 
 ROUTE: Final = Kind("Route", "route.openshift.io", ("v1",), "routes", Object)
@@ -36,23 +37,23 @@ DESTINATION_CA: Final = f"{INGRESS_PREFIX}destination-ca-certificate-secret"
 DEFAULT: Final = "the router's own wildcard certificate was used"
 
 
-class Backend(msgspec.Struct, frozen=True):
+class RouteBackend(msgspec.Struct, frozen=True):
     service: ServiceBackend
     weight: int
-    source: Source
+    source: SourceRef
 
 
 class RouteOf(msgspec.Struct, frozen=True):
     """A Route, whether it was written or made of an Ingress."""
 
     document: Document
-    reader: Reader
-    annotations: Reader
-    source: Source
+    reader: FieldReader
+    annotations: FieldReader
+    source: SourceRef
     host: str
     path: str
     exact: bool
-    backends: tuple[Backend, ...]
+    backends: tuple[RouteBackend, ...]
     termination: str
     insecure: str
     """None, Redirect or Allow."""
@@ -65,18 +66,18 @@ class RouteOf(msgspec.Struct, frozen=True):
         return self.termination in (EDGE, REENCRYPT)
 
 
-def read_routes(inputs: Inputs, settings: Settings) -> Iterator[RouteOf]:
+def read_routes(inputs: Inputs, settings: ImportSettings) -> Iterator[RouteOf]:
     """Yields all Routes that a router has admitted, or may have, oldest first."""
     for document in inputs.of(ROUTE):
         if refusal := _not_admitted(document):
             inputs.skip(document, "not-admitted", f"no router admitted it: {refusal}")
         else:
-            yield _Reading(inputs, settings).route(document)
+            yield _RouteReader(inputs, settings).route(document)
     for document in _ingresses(inputs, settings):
-        yield from _Reading(inputs, settings).ingress(document)
+        yield from _RouteReader(inputs, settings).ingress(document)
 
 
-def _ingresses(inputs: Inputs, settings: Settings) -> Iterator[Document]:
+def _ingresses(inputs: Inputs, settings: ImportSettings) -> Iterator[Document]:
     for document in ingresses_of(inputs, settings, CONTROLLER, known=(INGRESS_CLASS, "")):
         if any(str(name).startswith(INGRESS_PREFIX) for name in annotations_of(document)) or settings.ingress_classes:
             yield document
@@ -87,21 +88,29 @@ def _ingresses(inputs: Inputs, settings: Settings) -> Iterator[Document]:
 
 def _not_admitted(document: Document) -> str:
     """Returns why no router serves a Route; empty if one does, or nobody says."""
+    admissions = [
+        condition
+        for router in _routers(document)
+        for condition in _mappings(router.get("conditions"))
+        if condition.get("type") == "Admitted"
+    ]
+    if any(each.get("status") == "True" for each in admissions):
+        return ""
+    return ", ".join(str(each.get("reason") or "without a reason") for each in admissions)
+
+
+def _routers(document: Document) -> list[Json]:
+    """Returns what the routers say in the status."""
     status = document.value.get("status")
-    routers = status.get("ingress") if isinstance(status, dict) else None
-    refusals = []
-    for router in routers if isinstance(routers, list) else ():
-        conditions = router.get("conditions") if isinstance(router, dict) else None
-        for each in conditions if isinstance(conditions, list) else ():
-            if isinstance(each, dict) and each.get("type") == "Admitted":
-                if each.get("status") == "True":
-                    return ""
-                refusals.append(str(each.get("reason") or "without a reason"))
-    return ", ".join(refusals)
+    return _mappings(status.get("ingress") if isinstance(status, dict) else None)
 
 
-class _Reading:
-    def __init__(self, inputs: Inputs, settings: Settings) -> None:
+def _mappings(value: Any) -> list[Json]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+class _RouteReader:
+    def __init__(self, inputs: Inputs, settings: ImportSettings) -> None:
         self._inputs = inputs
         self._settings = settings
 
@@ -129,12 +138,10 @@ class _Reading:
             refused=refused,
         )
 
-    def _host(self, spec: Reader, document: Document) -> tuple[str, str]:
+    def _host(self, spec: FieldReader, document: Document) -> tuple[str, str]:
         host, subdomain = spec.text("host").lower(), spec.text("subdomain").lower()
         if not host:
-            status = document.value.get("status")
-            routers = status.get("ingress") if isinstance(status, dict) else None
-            found = [each.get("host") for each in routers if isinstance(each, dict)] if isinstance(routers, list) else []
+            found = (each.get("host") for each in _routers(document))
             host = next((each.lower() for each in found if isinstance(each, str) and each), "")
         if not host and self._settings.domain:
             host = f"{subdomain or f'{document.bare_name}-{document.namespace}'}.{self._settings.domain.lower()}"
@@ -146,28 +153,29 @@ class _Reading:
         spec.note(Category.TODO, "host-unknown", text, "host", remedy="Pass --domain, as apps.example.org.")
         return "", "its host is not known"
 
-    def _backends(self, spec: Reader, namespace: str, target: int | str | None) -> Iterator[Backend]:
+    def _backends(self, spec: FieldReader, namespace: str, target: int | str | None) -> Iterator[RouteBackend]:
         for reader in (spec.child("to"), *spec.children("alternateBackends")):
             kind, name, weight = reader.text("kind", "Service"), reader.text("name"), reader.integer("weight", 100)
             if kind != "Service" or not name:
                 text = f"a backend of kind {kind} cannot be carried over" if name else "names no Service"
-                reader.note(Category.CANNOT, "no-backend", text, None, severity=Severity.HIGH)
+                reader.note(Category.CANNOT, "no-backend", text, None, severity=NoteSeverity.HIGH)
                 continue
             port = self._port(reader, namespace, name, target)
-            yield Backend(ServiceBackend(namespace, name, port), max(0, 100 if weight is None else weight), reader.source())
+            yield RouteBackend(
+                ServiceBackend(namespace, name, port), max(0, 100 if weight is None else weight), reader.source()
+            )
 
-    def _port(self, reader: Reader, namespace: str, name: str, target: int | str | None) -> int | str | None:
+    def _port(self, reader: FieldReader, namespace: str, name: str, target: int | str | None) -> int | str | None:
         """Returns the Service's port: a Route names that of the Pods."""
         ports = self._inputs.ports(namespace, name)
-        if target is None:
-            return None
-        if ports is None:
-            if isinstance(target, int):
-                text = f"port {target} is of the Pods; it is taken for that of Service {name}, which is not in the input"
-                remedy = "Add the Service to the input."
-                reader.note(Category.TODO, "target-port", text, None, remedy=remedy, severity=Severity.WARNING)
+        if target is None or (ports is None and isinstance(target, str)):
             return target
-        found = [each for each in ports if each.name == target or each.target == target]
+        if ports is None:
+            text = f"port {target} is of the Pods; it is taken for that of Service {name}, which is not in the input"
+            remedy = "Add the Service to the input."
+            reader.note(Category.TODO, "target-port", text, None, remedy=remedy, severity=NoteSeverity.WARNING)
+            return target
+        found = [each for each in ports if target in (each.name, each.target)]
         if not found and isinstance(target, int):
             names = self._named(namespace, name, target)
             found = [each for each in ports if each.name in names]
@@ -178,36 +186,22 @@ class _Reading:
 
     def _named(self, namespace: str, name: str, number: int) -> set[str]:
         """Returns the names of a Service's ports that its endpoints have under a number."""
-        found = set()
-        for each in self._inputs.documents:
-            labels = each.metadata.get("labels")
-            if each.kind == "EndpointSlice" and each.namespace == namespace and isinstance(labels, dict):
-                ports = each.value.get("ports")
-                if labels.get("kubernetes.io/service-name") == name and isinstance(ports, list):
-                    found |= {str(p.get("name") or "") for p in ports if isinstance(p, dict) and p.get("port") == number}
-        return found
+        slices = (each for each in self._inputs.documents if each.kind == "EndpointSlice" and each.namespace == namespace)
+        own = (each for each in slices if _labels(each).get("kubernetes.io/service-name") == name)
+        ports = (port for each in own for port in _mappings(each.value.get("ports")))
+        return {str(port.get("name") or "") for port in ports if port.get("port") == number}
 
-    def _tls(self, spec: Reader, document: Document) -> tuple[str, str, Certificate, InlineTrust | MissingTrust | None]:
-        if "tls" not in spec:
-            spec.child("tls")
-            return "", "Allow", ForeignCertificate(DEFAULT), None
+    def _tls(self, spec: FieldReader, document: Document) -> tuple[str, str, Certificate, InlineTrust | MissingTrust | None]:
         tls = spec.child("tls")
-        inner, key, chain = tls.text("certificate"), tls.text("key"), tls.text("caCertificate")
-        destination, external = tls.text("destinationCACertificate"), tls.child("externalCertificate").text("name")
-        termination = tls.text("termination").lower() or (EDGE if not destination.strip() else "")
+        if "tls" not in spec:
+            return "", "Allow", ForeignCertificate(DEFAULT), None
+        certificate, destination = _certificate(tls, document), tls.text("destinationCACertificate")
+        termination = tls.text("termination").lower() or ("(none)" if destination.strip() else EDGE)
         insecure = tls.text("insecureEdgeTerminationPolicy") or "None"
         if insecure not in ("None", "Allow", "Redirect"):
             text = "is none of None, Allow and Redirect; plaintext is not accepted"
             tls.note(Category.CANNOT, "insecure-policy", text, "insecureEdgeTerminationPolicy")
             insecure = "None"
-        if not termination:
-            termination = "(none)"
-        certificate: Certificate = ForeignCertificate(DEFAULT)
-        if external:
-            certificate = SecretCertificate(document.namespace, external)
-        elif inner.strip() and key.strip():
-            whole = f"{inner.strip()}\n{chain.strip()}".strip() + "\n"
-            certificate = InlineCertificate(document.namespace, f"{document.bare_name}-tls", whole, Withheld(key))
         ca: InlineTrust | None = None
         if destination.strip() and termination == REENCRYPT:
             ca = InlineTrust(destination, f"{document.name} spec.tls.destinationCACertificate")
@@ -223,16 +217,7 @@ class _Reading:
         found = read_ingress(self._inputs, document)
         annotations = found.annotation_reader
         termination, named = annotations.text(TERMINATION).lower(), annotations.text(DESTINATION_CA)
-        ca: InlineTrust | MissingTrust | None = None
-        if named:
-            data = self._inputs.data("Secret", document.namespace, named)
-            pem = (data or {}).get("tls.crt", b"").decode(errors="replace")
-            what = f"Secret {document.namespace}/{named}"
-            ca = (
-                InlineTrust(pem, f"{what}, key tls.crt")
-                if pem
-                else MissingTrust(f"{what} has no tls.crt, or is not in the input")
-            )
+        ca = self._destination_ca(document.namespace, named) if named else None
         for at in found.paths:
             if not at.host:
                 self._inputs.notes.append(Note(Category.SKIPPED, "no-host", "a path without a host makes no Route", at.source))
@@ -240,7 +225,6 @@ class _Reading:
             secret = next((name for hosts, name, _ in found.tls if at.host in hosts and name), "")
             secured = bool(secret) or any(at.host in hosts or not hosts for hosts, _, _ in found.tls)
             wanted = (termination or EDGE) if secured or termination == PASSTHROUGH else termination
-            backend = [Backend(at.backend, 100, at.source)] if at.backend else []
             yield RouteOf(
                 document=document,
                 reader=found.reader,
@@ -249,9 +233,31 @@ class _Reading:
                 host=at.host,
                 path="" if wanted == PASSTHROUGH else at.path,
                 exact=at.path_type == "Exact",
-                backends=tuple(backend),
+                backends=(RouteBackend(at.backend, 100, at.source),) if at.backend else (),
                 termination=wanted,
                 insecure="Redirect" if wanted else "Allow",
                 certificate=SecretCertificate(document.namespace, secret) if secret else ForeignCertificate(DEFAULT),
                 ca=ca if wanted == REENCRYPT else None,
             )
+
+    def _destination_ca(self, namespace: str, name: str) -> InlineTrust | MissingTrust:
+        pem = (self._inputs.data("Secret", namespace, name) or {}).get("tls.crt", b"").decode(errors="replace")
+        what = f"Secret {namespace}/{name}"
+        return (
+            InlineTrust(pem, f"{what}, key tls.crt") if pem else MissingTrust(f"{what} has no tls.crt, or is not in the input")
+        )
+
+
+def _certificate(tls: FieldReader, document: Document) -> Certificate:
+    inner, key, chain = (tls.text(key).strip() for key in ("certificate", "key", "caCertificate"))
+    if external := tls.child("externalCertificate").text("name"):
+        return SecretCertificate(document.namespace, external)
+    if not inner or not key:
+        return ForeignCertificate(DEFAULT)
+    whole = f"{inner}\n{chain}".strip() + "\n"
+    return InlineCertificate(document.namespace, f"{document.bare_name}-tls", whole, HiddenKey(tls.text("key")))
+
+
+def _labels(document: Document) -> Json:
+    found = document.metadata.get("labels")
+    return found if isinstance(found, dict) else {}

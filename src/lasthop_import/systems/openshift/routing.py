@@ -6,23 +6,33 @@ from typing import Final
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.model import Hop, Imported, Listener, ListenerKey, Match, PathKind, PathMatch, RouteKind, Rule
-from lasthop_import.notes import Category, Note, Severity
-from lasthop_import.settings import Settings
+from lasthop_import.model import (
+    Imported,
+    ImportedHop,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
+    ListenerKey,
+    PathKind,
+    PathMatch,
+    RouteKind,
+)
+from lasthop_import.notes import Category, Note, NoteSeverity
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.openshift.annotations import Done, read_annotations
 from lasthop_import.systems.openshift.backend_tls import PASSTHROUGH, REENCRYPT, hop_tls
 from lasthop_import.systems.openshift.routes import RouteOf, read_routes
+from lasthop_import.values import https_redirect_rule
 
 NO_DEFAULT_CA: Final = "openshift-no-service-ca"
 H2C: Final = ("h2c", "kubernetes.io/h2c")
 
 
-def read(inputs: Inputs, settings: Settings) -> Imported:
+def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads all Routes that a router serves."""
-    importer = _Importer(inputs, default_ca=not settings.flags.get(NO_DEFAULT_CA))
+    importer = _RouteImporter(inputs, default_ca=not settings.flags.get(NO_DEFAULT_CA))
     for route in sorted(read_routes(inputs, settings), key=_age):
         importer.route(route)
     return Imported(tuple(importer.listeners), tuple(importer.rules))
@@ -32,7 +42,7 @@ def _age(route: RouteOf) -> tuple[str, str, str, str]:
     return (*route.document.age, route.document.kind, route.source.field)
 
 
-class _Importer:
+class _RouteImporter:
     def __init__(self, inputs: Inputs, default_ca: bool) -> None:
         self._inputs = inputs
         self._default_ca = default_ca
@@ -40,55 +50,53 @@ class _Importer:
         self._paths: dict[tuple[str, str], Document] = {}
         self._terminated: dict[str, tuple[bool, Document]] = {}
         """Whether TLS of a host ends here or is passed through, by the oldest Route; a Gateway cannot do both."""
-        self.listeners: list[Listener] = []
-        self.rules: list[Rule] = []
+        self.listeners: list[ImportedListener] = []
+        self.rules: list[ImportedRule] = []
 
     def route(self, route: RouteOf) -> None:
         done = read_annotations(route)
         if not self._owns(route):
             return
-        if route.tls or route.termination == PASSTHROUGH:
-            ends, first = self._terminated.setdefault(route.host, (route.tls, route.document))
-            if route.host and ends != route.tls:
-                route = msgspec.structs.replace(
-                    route, refused=f"TLS of {route.host} is {'terminated' if ends else 'passed through'} by {first.name}"
-                )
+        route = self._without_mixed_tls(route)
         if route.termination == PASSTHROUGH:
             self._passthrough(route)
             return
-        names = (route.host,) if route.host else ()
-        plain = Listener(route.source, 80, "HTTP")
-        listeners: list[Listener] = []
+        plain = ImportedListener(route.source, 80, "HTTP")
+        listeners: list[ImportedListener] = []
         if route.tls and not route.refused:
-            listeners.append(Listener(route.source, 443, "HTTPS", route.host, (route.certificate,)))
+            listeners.append(ImportedListener(route.source, 443, "HTTPS", route.host, (route.certificate,)))
         if route.insecure == "Allow" and not route.refused:
             listeners.append(plain)
         if route.termination == REENCRYPT and route.insecure == "Allow":
             text = "plaintext from clients is accepted although the backend is reached by TLS, as before"
-            note = Note(Category.CHANGED, "plaintext-clients", text, route.source, severity=Severity.INFO)
+            note = Note(Category.CHANGED, "plaintext-clients", text, route.source, severity=NoteSeverity.INFO)
             self._inputs.notes.append(note)
         self.listeners += listeners
-        matches = (Match(_path(route)),)
+        matches = (ImportedMatch(_path(route)),)
         refused = route.refused or ("no router served it" if not listeners else "")
-        self.rules.append(self._rule(route, done, tuple(each.key for each in listeners), names, matches, refused))
+        self.rules.append(self._rule(route, done, tuple(each.key for each in listeners), matches, refused))
         if route.insecure == "Redirect" and not refused:
             self._redirect(route, plain, matches)
 
+    def _without_mixed_tls(self, route: RouteOf) -> RouteOf:
+        """Returns the Route; refused where an older one of its host terminates TLS that it passes through, or vice versa."""
+        if not route.tls and route.termination != PASSTHROUGH:
+            return route
+        ends, first = self._terminated.setdefault(route.host, (route.tls, route.document))
+        if not route.host or ends == route.tls:
+            return route
+        why = f"TLS of {route.host} is {'terminated' if ends else 'passed through'} by {first.name}"
+        return msgspec.structs.replace(route, refused=why)
+
     def _rule(
-        self,
-        route: RouteOf,
-        done: Done,
-        listeners: tuple[ListenerKey, ...],
-        names: tuple[str, ...],
-        matches: tuple[Match, ...],
-        refused: str,
-    ) -> Rule:
-        return Rule(
+        self, route: RouteOf, done: Done, listeners: tuple[ListenerKey, ...], matches: tuple[ImportedMatch, ...], refused: str
+    ) -> ImportedRule:
+        return ImportedRule(
             source=route.source,
             namespace=route.document.namespace,
             route=route.document.bare_name,
             listeners=listeners,
-            hostnames=names,
+            hostnames=(route.host,) if route.host else (),
             matches=matches,
             filters=done.filters,
             hops=self._hops(route),
@@ -111,25 +119,25 @@ class _Importer:
             return False
         return True
 
-    def _hops(self, route: RouteOf) -> tuple[Hop, ...]:
+    def _hops(self, route: RouteOf) -> tuple[ImportedHop, ...]:
         found = []
         for each in route.backends:
             tls = hop_tls(route.termination, route.ca, self._default_ca, each.service)
             port = self._inputs.port(each.service.namespace, each.service.name, each.service.port)
             h2c = tls is None and port is not None and port.app_protocol in H2C
-            found.append(Hop(each.source, each.service, tls, weight=each.weight, h2c=h2c))
+            found.append(ImportedHop(each.source, each.service, tls, weight=each.weight, h2c=h2c))
         alone = len(found) == 1 and found[0].weight
-        return (Hop(found[0].source, found[0].backend, found[0].tls, h2c=found[0].h2c),) if alone else tuple(found)
+        return (ImportedHop(found[0].source, found[0].backend, found[0].tls, h2c=found[0].h2c),) if alone else tuple(found)
 
     def _passthrough(self, route: RouteOf) -> None:
         if route.path:
             text = "a path has no meaning where TLS is passed through; the API refuses it"
             self._inputs.notes.append(Note(Category.CHANGED, "path-ignored", text, route.source))
-        listener = Listener(route.source, 443, "TLS", route.host, passthrough=True)
+        listener = ImportedListener(route.source, 443, "TLS", route.host, passthrough=True)
         if not route.refused:
             self.listeners.append(listener)
         self.rules.append(
-            Rule(
+            ImportedRule(
                 source=route.source,
                 namespace=route.document.namespace,
                 route=route.document.bare_name,
@@ -141,22 +149,14 @@ class _Importer:
             )
         )
         if route.insecure == "Redirect" and not route.refused:
-            self._redirect(route, Listener(route.source, 80, "HTTP"), (Match(PathMatch(PathKind.SEGMENT, "/")),))
-
-    def _redirect(self, route: RouteOf, plain: Listener, matches: tuple[Match, ...]) -> None:
-        self.listeners.append(plain)
-        redirect = HTTPRequestRedirectFilter("https", status_code=302)
-        self.rules.append(
-            Rule(
-                source=route.source,
-                namespace=route.document.namespace,
-                route=f"{route.document.bare_name}-https-redirect",
-                listeners=(plain.key,),
-                hostnames=(route.host,),
-                matches=matches,
-                filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
+            self._redirect(
+                route, ImportedListener(route.source, 80, "HTTP"), (ImportedMatch(PathMatch(PathKind.SEGMENT, "/")),)
             )
-        )
+
+    def _redirect(self, route: RouteOf, plain: ImportedListener, matches: tuple[ImportedMatch, ...]) -> None:
+        self.listeners.append(plain)
+        owner = (route.document.namespace, route.document.bare_name)
+        self.rules.append(https_redirect_rule(route.source, *owner, (plain.key,), (route.host,), matches, 302))
 
 
 def _path(route: RouteOf) -> PathMatch:

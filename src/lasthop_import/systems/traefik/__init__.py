@@ -22,30 +22,30 @@ from lasthop_import.documents import Document
 from lasthop_import.ingresses import annotations_of, class_of
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import Imported
-from lasthop_import.settings import Settings, System
-from lasthop_import.systems.traefik.front import Front
+from lasthop_import.settings import ImportSettings, System
+from lasthop_import.systems.traefik.front import EntryPointListeners
 from lasthop_import.systems.traefik.ingress_objects import CONTROLLER, read_ingresses
 from lasthop_import.systems.traefik.ingress_routes import Parts, read_connections, read_ingress_routes
-from lasthop_import.systems.traefik.kinds import GROUPS, KINDS, PREFIX, Objects
+from lasthop_import.systems.traefik.kinds import GROUPS, KINDS, PREFIX, TraefikObjects
 from lasthop_import.systems.traefik.middlewares import Middlewares
-from lasthop_import.systems.traefik.rules import Rules
-from lasthop_import.systems.traefik.services import Services
+from lasthop_import.systems.traefik.rules import TraefikRules
+from lasthop_import.systems.traefik.services import TraefikServices
 from lasthop_import.systems.traefik.static import FLAGS, read_static
 
 
-def read(inputs: Inputs, settings: Settings) -> Imported:
+def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads all routes."""
-    static, objects = read_static(inputs, settings), Objects(inputs)
-    front = Front(inputs, objects, static)
+    static, objects = read_static(inputs, settings), TraefikObjects(inputs)
+    front = EntryPointListeners(inputs, objects, static)
     parts = Parts(
         inputs,
         settings,
         objects,
         static,
-        Services(inputs, objects, static),
+        TraefikServices(inputs, objects, static),
         Middlewares(inputs, objects, static.cross_namespace),
         front,
-        Rules(inputs, front),
+        TraefikRules(inputs, front),
     )
     read_ingress_routes(parts)
     read_ingresses(parts)

@@ -9,6 +9,7 @@ default; and peerCertSANs verify even where insecureSkipVerify seems to turn tha
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -28,8 +29,8 @@ from lasthop_import.model import (
     Trust,
     TrustRef,
 )
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.traefik.static import Static
 
 VERSIONS: Final = {"VersionTLS10": "1.0", "VersionTLS11": "1.1", "VersionTLS12": "1.2", "VersionTLS13": "1.3"}
@@ -73,7 +74,7 @@ def default_transport(static: Static) -> Transport:
     return Transport("the default transport", static.skip_verify, trust=trust)
 
 
-def read_transport(inputs: Inputs, reader: Reader) -> Transport:
+def read_transport(inputs: Inputs, reader: FieldReader) -> Transport:
     """Reads a ServersTransport, or the `tls` of a ServersTransportTCP."""
     spec = reader.child("spec")
     for key, text in _CONNECTIONS.items():
@@ -94,33 +95,35 @@ def read_transport(inputs: Inputs, reader: Reader) -> Transport:
     return Transport(reader.document.name, skip, server_name, trust, lost, names, client, options, mesh, fault)
 
 
-def _trust(inputs: Inputs, tls: Reader) -> tuple[tuple[Trust, ...], str]:
+def _trust(inputs: Inputs, tls: FieldReader) -> tuple[tuple[Trust, ...], str]:
     """Returns the CAs, and why there is none although some are named."""
-    named = [("Secret", name, "rootCAsSecrets") for name in tls.texts("rootCAsSecrets")]
+    named = list(_named_cas(tls))
+    found: list[Trust] = []
+    problems: list[str] = []
+    for kind, name, key in named:
+        ca = ca_of(inputs, tls, kind, name, key) if kind else "an entry of rootCAs names two objects"
+        if not isinstance(ca, str):
+            found.append(ca)
+            continue
+        problems.append(ca)
+        if kind and len(named) > 1:
+            tls.note(Category.CHANGED, "root-ca-left-out", f"{ca}, so Traefik left it out", key)
+    return tuple(found), "" if found else "; ".join(problems)
+
+
+def _named_cas(tls: FieldReader) -> Iterator[tuple[str, str, str]]:
+    """Yields kind and name of the CAs, and the field that names them; without a kind, an entry that names two."""
+    yield from (("Secret", name, "rootCAsSecrets") for name in tls.texts("rootCAsSecrets"))
     for entry in tls.children("rootCAs"):
         secret, config_map = entry.text("secret"), entry.text("configMap")
         if secret and config_map:
             entry.note(Category.CANNOT, "root-ca-left-out", "names a Secret and a ConfigMap, so Traefik left it out", None)
-            named.append(("", "", ""))
+            yield "", "", ""
         elif secret or config_map:
-            named.append(("Secret" if secret else "ConfigMap", secret or config_map, "rootCAs"))
-    found: list[Trust] = []
-    problems: list[str] = []
-    for kind, name, key in named:
-        if not kind:
-            problems.append("an entry of rootCAs names two objects")
-            continue
-        ca = ca_of(inputs, tls, kind, name, key)
-        if isinstance(ca, str):
-            problems.append(ca)
-            if len(named) > 1:
-                tls.note(Category.CHANGED, "root-ca-left-out", f"{ca}, so Traefik left it out", key)
-        else:
-            found.append(ca)
-    return tuple(found), "" if found else "; ".join(problems)
+            yield "Secret" if secret else "ConfigMap", secret or config_map, "rootCAs"
 
 
-def ca_of(inputs: Inputs, reader: Reader, kind: str, name: str, key: str) -> TrustRef | str:
+def ca_of(inputs: Inputs, reader: FieldReader, kind: str, name: str, key: str) -> TrustRef | str:
     """Returns where the CA is in a Secret or ConfigMap, or why Traefik finds none there. One that is not in the input is taken
     to have it: fetched or not, the policy fails closed while it does not exist."""
     namespace = reader.namespace
@@ -129,7 +132,7 @@ def ca_of(inputs: Inputs, reader: Reader, kind: str, name: str, key: str) -> Tru
         absent = inputs.absence(kind, namespace, name)
         text = f"{kind} {namespace}/{name} {absent}; it is taken to have a ca.crt"
         remedy = "Add it to the input: if it does not exist, Traefik trusted the system's CAs."
-        reader.note(Category.TODO, "secret-missing", text, key, remedy=remedy, severity=Severity.WARNING)
+        reader.note(Category.TODO, "secret-missing", text, key, remedy=remedy, severity=NoteSeverity.WARNING)
         return TrustRef(kind, namespace, name)
     for each in ("tls.ca", "ca.crt"):
         if data.get(each):
@@ -139,7 +142,7 @@ def ca_of(inputs: Inputs, reader: Reader, kind: str, name: str, key: str) -> Tru
     return f"{kind} {namespace}/{name} has neither tls.ca nor ca.crt"
 
 
-def _sans(tls: Reader) -> tuple[Name, ...]:
+def _sans(tls: FieldReader) -> tuple[Name, ...]:
     found = []
     for entry in tls.children("peerCertSANs"):
         kind, value = entry.text("type"), entry.text("value")
@@ -157,32 +160,20 @@ def _sans(tls: Reader) -> tuple[Name, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _client(tls: Reader) -> ObjectName | None:
+def _client(tls: FieldReader) -> ObjectName | None:
     secrets = tls.texts("certificatesSecrets")
     if len(secrets) > 1:
         text = "one of several client certificates was chosen by what the backend asks for; only the first is shown now"
-        tls.note(Category.CHANGED, "several-client-certificates", text, "certificatesSecrets", severity=Severity.HIGH)
+        tls.note(Category.CHANGED, "several-client-certificates", text, "certificatesSecrets", severity=NoteSeverity.HIGH)
     return ObjectName(tls.namespace, secrets[0]) if secrets else None
 
 
-def _options(tls: Reader) -> tuple[TLSOptions, str]:
+def _options(tls: FieldReader) -> tuple[TLSOptions, str]:
     """Returns versions, ciphers and ALPN, and why the whole transport is refused because of them."""
     alpn = ("http/1.1",) if tls.boolean("disableHTTP2") else ()
     lowest, highest = (_version(tls, key) for key in ("minVersion", "maxVersion"))
-    fault = ""
-    if lowest and (not highest or lowest >= highest):
-        fault = "minVersion needs a maxVersion above it"
-    ciphers = tls.texts("cipherSuites")
-    if strange := [each for each in ciphers if not _CIPHER.fullmatch(each)]:
-        text = f"{strange[0]} is no cipher that Traefik knows, so it used its own; the new gateway does, too"
-        tls.note(Category.CHANGED, "ciphers", text, "cipherSuites")
-        ciphers = ()
-    names = tuple(openssl_name(each) for each in ciphers)
-    unknown = [each for each, name in zip(ciphers, names, strict=True) if name is None]
-    if unknown:
-        text = f"Envoy does not have {', '.join(unknown)}; the new gateway uses its own ciphers"
-        tls.note(Category.CANNOT, "ciphers", text, "cipherSuites")
-    suites = () if unknown else tuple(dict.fromkeys(each for each in names if each))
+    fault = "minVersion needs a maxVersion above it" if lowest and (not highest or lowest >= highest) else ""
+    suites = _cipher_suites(tls)
     if highest in ("1.0", "1.1"):
         text = f"TLS {highest} is the highest that was permitted, which is refused now"
         tls.note(Category.TIGHTENED, "tls-1.0-gone", text, "maxVersion")
@@ -191,7 +182,22 @@ def _options(tls: Reader) -> tuple[TLSOptions, str]:
     return TLSOptions(minimum, maximum, suites, alpn=alpn), fault
 
 
-def _version(tls: Reader, key: str) -> str:
+def _cipher_suites(tls: FieldReader) -> tuple[str, ...]:
+    """Returns the ciphers as Envoy names them; none if Traefik or Envoy does not know one of them."""
+    wanted = tls.texts("cipherSuites")
+    if strange := [each for each in wanted if not _CIPHER.fullmatch(each)]:
+        text = f"{strange[0]} is no cipher that Traefik knows, so it used its own; the new gateway does, too"
+        tls.note(Category.CHANGED, "ciphers", text, "cipherSuites")
+        return ()
+    names = {each: openssl_name(each) for each in wanted}
+    if unknown := [each for each in wanted if names[each] is None]:
+        text = f"Envoy does not have {', '.join(unknown)}; the new gateway uses its own ciphers"
+        tls.note(Category.CANNOT, "ciphers", text, "cipherSuites")
+        return ()
+    return tuple(dict.fromkeys(filter(None, names.values())))
+
+
+def _version(tls: FieldReader, key: str) -> str:
     text = tls.text(key)
     if text and text not in VERSIONS:
         tls.note(Category.CANNOT, "tls-version", "is no version that Traefik knows, and was ignored", key)
@@ -213,12 +219,12 @@ def openssl_name(cipher: str) -> str | None:
 def hop_tls(transport: Transport, dialled: str, *, known: bool = True) -> HopTLS:
     """Returns what is verified of a backend. `dialled`: the name that is dialled; empty for the IP address of a Pod. `known`:
     whether the settings of the default transport are."""
-    label = transport.label
-    names = transport.sans or ((Name(transport.server_name or dialled),) if transport.server_name or dialled else ())
-    shown = msgspec.structs.replace(
-        HopTLS(Level.BROKEN, ""),
-        names=names,
-        sni=transport.server_name or dialled,
+    label, name = transport.label, transport.server_name or dialled
+    shown = HopTLS(
+        Level.BROKEN,
+        "",
+        names=transport.sans or ((Name(name),) if name else ()),
+        sni=name,
         trust=transport.trust,
         client_certificate=transport.client,
         options=transport.options,
@@ -227,29 +233,32 @@ def hop_tls(transport: Transport, dialled: str, *, known: bool = True) -> HopTLS
     def found(level: Level, why: str, believed: Level | None = None, reason: str = "") -> HopTLS:
         return msgspec.structs.replace(shown, level=level, why=why, believed=believed, believed_reason=reason)
 
+    unverified = transport.skip and not transport.sans
     if transport.fault:
-        asked = Level.UNVERIFIED if transport.skip and not transport.sans else Level.NAME
+        asked = Level.UNVERIFIED if unverified else Level.NAME
         return found(Level.BROKEN, f"{label}: {transport.fault}, {DEFAULT_ONLY}", asked, "transport-replaced")
     if transport.mesh:
         return found(Level.MESH, f"{label} uses SPIFFE")
     if not known:
         why = "no serversTransport, and only Traefik's static configuration says what the default one verifies"
         return found(Level.BROKEN, f"{why} (--traefik-static, --traefik-insecure-skip-verify)")
-    if transport.skip and not transport.sans:
+    if unverified:
         return found(Level.UNVERIFIED, f"{label} has insecureSkipVerify")
     if transport.lost:
         shown = msgspec.structs.replace(shown, trust=(MissingTrust(transport.lost),))
         why = f"{label}: {transport.lost}, so Traefik trusted the system's CAs instead"
         return found(Level.BROKEN, why, Level.NAME, "root-ca-ignored")
     shown = msgspec.structs.replace(shown, trust=transport.trust or (SystemTrust(),))
-    if transport.sans:
+    return found(*_verified_name(transport, dialled))
+
+
+def _verified_name(transport: Transport, dialled: str) -> tuple[Level, str]:
+    """Returns how the name is checked beside the chain, and what decides it."""
+    label, server_name = transport.label, transport.server_name
+    if transport.sans and (transport.skip or server_name or dialled):
         level = Level.URI if all(each.kind is NameKind.URI for each in transport.sans) else Level.NAME
-        if transport.skip:
-            return found(level, f"{label} has peerCertSANs, which are verified in spite of insecureSkipVerify")
-        if transport.server_name or dialled:
-            return found(level, f"{label} has peerCertSANs")
-    if not transport.server_name and not dialled:
-        return found(Level.IP_NAME, f"{label} has no serverName, so the name had to be the Pod's IP address")
-    return found(
-        Level.NAME, f"{label} has the serverName {transport.server_name}" if transport.server_name else f"the host {dialled}"
-    )
+        spite = ", which are verified in spite of insecureSkipVerify" if transport.skip else ""
+        return level, f"{label} has peerCertSANs{spite}"
+    if not server_name and not dialled:
+        return Level.IP_NAME, f"{label} has no serverName, so the name had to be the Pod's IP address"
+    return Level.NAME, f"{label} has the serverName {server_name}" if server_name else f"the host {dialled}"

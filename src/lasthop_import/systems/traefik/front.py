@@ -9,14 +9,14 @@ from lasthop_import.model import (
     Certificate,
     ClientValidation,
     ForeignCertificate,
-    Listener,
+    ImportedListener,
     ListenerKey,
     SecretCertificate,
     TrustRef,
 )
-from lasthop_import.notes import Category, Source
-from lasthop_import.reader import Reader
-from lasthop_import.systems.traefik.kinds import CRD, Objects
+from lasthop_import.notes import Category, SourceRef
+from lasthop_import.reader import FieldReader
+from lasthop_import.systems.traefik.kinds import CRD, TraefikObjects
 from lasthop_import.systems.traefik.static import EntryPoint, Static
 
 _TLS_OPTION = {
@@ -43,17 +43,17 @@ class Keys(NamedTuple):
     secure: tuple[ListenerKey, ...] = ()
 
 
-class Front:
-    def __init__(self, inputs: Inputs, objects: Objects, static: Static) -> None:
+class EntryPointListeners:
+    def __init__(self, inputs: Inputs, objects: TraefikObjects, static: Static) -> None:
         self._inputs = inputs
         self._objects = objects
         self._static = static
-        self.listeners: list[Listener] = []
+        self.listeners: list[ImportedListener] = []
         self._default: Certificate | None = None
 
     # --- entry points ------------------------------------------------------------------------------------------------
 
-    def points(self, reader: Reader, names: tuple[str, ...], key: str, *, tls: bool) -> tuple[EntryPoint, ...]:
+    def points(self, reader: FieldReader, names: tuple[str, ...], key: str, *, tls: bool) -> tuple[EntryPoint, ...]:
         """Returns the entry points of a route. One that nobody knows is listed, and left out."""
         if not names:
             found = [each for each in self._static.entry_points.values() if each.default and not each.udp]
@@ -79,7 +79,7 @@ class Front:
 
     def http(
         self,
-        source: Source,
+        source: SourceRef,
         points: tuple[EntryPoint, ...],
         hosts: tuple[str, ...],
         tls: Termination | None,
@@ -92,14 +92,16 @@ class Front:
             if point.tls:
                 secure += self._secure(source, point.port, hosts, tls or Termination(self.default_certificate()))
             elif not only_tls:
-                plain.append(Listener(source, point.port, "HTTP"))
+                plain.append(ImportedListener(source, point.port, "HTTP"))
         if points and not plain and not secure:
             return f"it has tls, and its entry points ({', '.join(each.name for each in points)}) are without"
         self.listeners += [*plain, *secure]
         return Keys(tuple(each.key for each in plain), tuple(each.key for each in secure))
 
-    def _secure(self, source: Source, port: int, hosts: tuple[str, ...], tls: Termination) -> list[Listener]:
-        return [Listener(source, port, "HTTPS", host, (tls.certificate,), clients=tls.clients) for host in hosts or ("",)]
+    def _secure(self, source: SourceRef, port: int, hosts: tuple[str, ...], tls: Termination) -> list[ImportedListener]:
+        return [
+            ImportedListener(source, port, "HTTPS", host, (tls.certificate,), clients=tls.clients) for host in hosts or ("",)
+        ]
 
     def taken(self, port: int, host: str, protocol: str) -> bool:
         """Returns whether a port has listeners that exclude one for connections."""
@@ -110,7 +112,7 @@ class Front:
 
     # --- certificates ------------------------------------------------------------------------------------------------
 
-    def termination(self, tls: Reader, namespace: str) -> Termination:
+    def termination(self, tls: FieldReader, namespace: str) -> Termination:
         """Reads the `tls` of a route."""
         secret, resolver = tls.text("secretName"), tls.text("certResolver")
         for each in tls.children("domains"):
@@ -154,7 +156,7 @@ class Front:
         defaults = [each for each in self._objects.of("TLSOption") if each.bare_name == "default"]
         return self._validation(self._inputs.open(defaults[0])) if len(defaults) == 1 else None
 
-    def _validation(self, reader: Reader) -> ClientValidation | None:
+    def _validation(self, reader: FieldReader) -> ClientValidation | None:
         spec = reader.child("spec")
         for key, text in _TLS_OPTION.items():
             spec.cannot(key, text)

@@ -8,8 +8,8 @@ import msgspec
 
 from lasthop.base.api.routes import HTTPRouteFilter
 from lasthop_import.notes import Category
-from lasthop_import.reader import Reader
-from lasthop_import.values import cors, header_edits, is_host
+from lasthop_import.reader import FieldReader
+from lasthop_import.values import REQUEST_HEADERS, RESPONSE_HEADERS, HeaderEdits, cors, header_edits, is_host
 
 _FLAGS: Final = {
     "frameDeny": ("X-Frame-Options", "DENY"),
@@ -38,7 +38,7 @@ _CANNOT: Final = {
 }
 
 
-class Headers(msgspec.Struct, frozen=True):
+class HeadersMiddleware(msgspec.Struct, frozen=True):
     requests: dict[str, str] = {}
     """Headers to set; empty: to remove."""
     responses: dict[str, str] = {}
@@ -47,9 +47,9 @@ class Headers(msgspec.Struct, frozen=True):
     host: str = ""
     cors: HTTPRouteFilter | None = None
 
-    def after(self, later: Headers) -> Headers:
+    def after(self, later: HeadersMiddleware) -> HeadersMiddleware:
         """Returns both edits, the later one after this."""
-        return Headers(
+        return HeadersMiddleware(
             {**self.requests, **later.requests},
             {**self.responses, **later.responses},
             later.transport_security or self.transport_security,
@@ -62,49 +62,46 @@ class Headers(msgspec.Struct, frozen=True):
         responses = dict(self.responses)
         if secure and self.transport_security:
             responses["Strict-Transport-Security"] = self.transport_security
-        found = [*_edited("RequestHeaderModifier", self.requests), *_edited("ResponseHeaderModifier", responses)]
-        return (*found, *((self.cors,) if self.cors else ()))
+        requests = _edited(REQUEST_HEADERS, self.requests).filters
+        return (*requests, *_edited(RESPONSE_HEADERS, responses).filters, *((self.cors,) if self.cors else ()))
 
 
-def _edited(kind: str, values: dict[str, str]) -> tuple[HTTPRouteFilter, ...]:
+def _edited(kind: str, values: dict[str, str]) -> HeaderEdits:
     replaced = {name: value for name, value in values.items() if value}
-    return header_edits(kind, {}, replaced, [name for name, value in values.items() if not value]).filters
+    return header_edits(kind, {}, replaced, [name for name, value in values.items() if not value])
 
 
-def read_headers(reader: Reader) -> Headers:
+def read_headers(reader: FieldReader) -> HeadersMiddleware:
     requests, responses = reader.text_map("customRequestHeaders"), reader.text_map("customResponseHeaders")
-    host = next((value for name, value in requests.items() if name.lower() == "host"), "").lower()
-    requests = {name: value for name, value in requests.items() if name.lower() != "host"}
+    hosts = [requests.pop(name) for name in list(requests) if name.lower() == "host"]
+    host = hosts[0].lower() if hosts else ""
     if host and not is_host(host):
         reader.note(Category.CANNOT, "host", f"{host[:100]} cannot be written as the Host", "customRequestHeaders")
         host = ""
-    for key, (name, value) in _FLAGS.items():
-        if reader.boolean(key):
-            responses[name] = value
-    for key, name in _TEXTS.items():
-        if value := reader.text(key):
-            responses[name] = value
+    responses |= {name: value for key, (name, value) in _FLAGS.items() if reader.boolean(key)}
+    responses |= {name: value for key, name in _TEXTS.items() if (value := reader.text(key))}
     for key, values in (("customRequestHeaders", requests), ("customResponseHeaders", responses)):
-        replaced = {name: value for name, value in values.items() if value}
-        if refused := header_edits("RequestHeaderModifier", {}, replaced, [n for n, v in values.items() if not v]).refused:
+        if refused := _edited(REQUEST_HEADERS, values).refused:
             text = f"cannot be set: {', '.join(each[:60] for each in refused)}"
             reader.note(Category.CANNOT, "headers", text, key if key in reader else None)
     for key, text in _CANNOT.items():
         reader.cannot(key, text)
     reader.access_control("allowedHosts", "requests for other hosts were refused")
-    seconds = reader.integer("stsSeconds") or 0
-    parts = [f"max-age={seconds}"] if seconds > 0 else []
-    for key, word in (("stsIncludeSubdomains", "includeSubDomains"), ("stsPreload", "preload")):
-        wanted = reader.boolean(key)
-        parts += [word] if wanted and parts else []
-    forced = reader.boolean("forceSTSHeader")
-    security = "; ".join(parts)
+    forced, security = reader.boolean("forceSTSHeader"), _transport_security(reader)
     if forced and security:
         responses["Strict-Transport-Security"] = security
-    return Headers(requests, responses, "" if forced else security, host, _cors(reader))
+    return HeadersMiddleware(requests, responses, "" if forced else security, host, _cors(reader))
 
 
-def _cors(reader: Reader) -> HTTPRouteFilter | None:
+def _transport_security(reader: FieldReader) -> str:
+    """Returns the value of Strict-Transport-Security; empty without stsSeconds."""
+    seconds = reader.integer("stsSeconds") or 0
+    words = (("stsIncludeSubdomains", "includeSubDomains"), ("stsPreload", "preload"))
+    more = [word for key, word in words if reader.boolean(key)]
+    return "; ".join([f"max-age={seconds}", *more]) if seconds > 0 else ""
+
+
+def _cors(reader: FieldReader) -> HTTPRouteFilter | None:
     credentials, age = reader.boolean("accessControlAllowCredentials"), reader.integer("accessControlMaxAge")
     names = ("AllowOriginList", "AllowMethods", "AllowHeaders", "ExposeHeaders")
     origins, methods, allowed, exposed = (reader.texts(f"accessControl{name}") for name in names)

@@ -9,10 +9,10 @@ from lasthop_import.systems.traefik.front import Termination
 from lasthop_import.systems.traefik.ingress_routes import Parts
 from lasthop_import.systems.traefik.kinds import PREFIX
 from lasthop_import.systems.traefik.matches import Alternative, Unwritable, alternatives
-from lasthop_import.systems.traefik.rules import ROOT, Router
-from lasthop_import.systems.traefik.services import Found
+from lasthop_import.systems.traefik.rules import Router
+from lasthop_import.systems.traefik.services import ServiceHops
 from lasthop_import.systems.traefik.static import EntryPoint
-from lasthop_import.values import is_host
+from lasthop_import.values import ROOT, is_host
 
 CONTROLLER = "traefik.io/ingress-controller"
 _CANNOT = {
@@ -30,10 +30,10 @@ def read_ingresses(parts: Parts) -> None:
         annotations = Annotations(ingress.annotation_reader, PREFIX)
         for name, text in _CANNOT.items():
             annotations.reader.cannot(annotations.key(name), text)
-        _Reading(parts, ingress, annotations).read()
+        _IngressReader(parts, ingress, annotations).read()
 
 
-class _Reading:
+class _IngressReader:
     def __init__(self, parts: Parts, ingress: IngressObject, annotations: Annotations) -> None:
         self._parts = parts
         self._ingress = ingress
@@ -100,12 +100,12 @@ class _Reading:
             return Termination(ForeignCertificate(f"Traefik's resolver {self._resolver[:60]} got it by ACME"), clients)
         return Termination(self._parts.front.default_certificate(), clients)
 
-    def _found(self, at: PathOf) -> Found:
+    def _found(self, at: PathOf) -> ServiceHops:
         if at.backend is None:
-            return Found()
+            return ServiceHops()
         place, own = self._parts.services.annotated(at.backend, at.source)
         known = ("serversscheme", "serverstransport", "nativelb", "passhostheader")
         for name in sorted(own.keys() - set(known)):
             text = f"the Service {at.backend.namespace}/{at.backend.name} has service.{name}, which is not carried over"
             self._ingress.reader.child("spec").note(Category.CANNOT, "service-annotation", text, None)
-        return Found((self._parts.services.hop(place),))
+        return ServiceHops((self._parts.services.hop(place),))

@@ -8,29 +8,29 @@ from lasthop_import.documents import Document
 from lasthop_import.ingresses import CLASS_ANNOTATION, class_of
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Hop, HopTLS, HostBackend, Listener, RouteKind, Rule
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
-from lasthop_import.settings import Settings
+from lasthop_import.model import Certificate, HopTLS, HostBackend, ImportedHop, ImportedListener, ImportedRule, RouteKind
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
+from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.traefik.backend_tls import hop_tls
-from lasthop_import.systems.traefik.front import Front
-from lasthop_import.systems.traefik.kinds import OLD_GROUP, Objects
+from lasthop_import.systems.traefik.front import EntryPointListeners
+from lasthop_import.systems.traefik.kinds import OLD_GROUP, TraefikObjects
 from lasthop_import.systems.traefik.matches import Alternative, Unwritable, alternatives, server_names
 from lasthop_import.systems.traefik.middlewares import Middlewares
-from lasthop_import.systems.traefik.rules import Router, Rules
-from lasthop_import.systems.traefik.services import Place, Services, not_permitted
-from lasthop_import.systems.traefik.static import Static
+from lasthop_import.systems.traefik.rules import Router, TraefikRules
+from lasthop_import.systems.traefik.services import ServiceReference, TraefikServices, not_permitted
+from lasthop_import.systems.traefik.static import EntryPoint, Static
 
 
 class Parts(msgspec.Struct, frozen=True):
     inputs: Inputs
-    settings: Settings
-    objects: Objects
+    settings: ImportSettings
+    objects: TraefikObjects
     static: Static
-    services: Services
+    services: TraefikServices
     middlewares: Middlewares
-    front: Front
-    rules: Rules
+    front: EntryPointListeners
+    rules: TraefikRules
 
 
 def chosen(parts: Parts, kind: str) -> list[Document]:
@@ -61,14 +61,14 @@ def read_ingress_routes(parts: Parts) -> None:
             parts.rules.add(router)
 
 
-def _opened(parts: Parts, document: Document) -> Reader:
+def _opened(parts: Parts, document: Document) -> FieldReader:
     reader = parts.inputs.open(document)
     reader.annotations().ignore(CLASS_ANNOTATION)
     reader.child("spec").ignore("ingressClassName")
     return reader
 
 
-def _router(parts: Parts, reader: Reader, route: Reader) -> Router:
+def _router(parts: Parts, reader: FieldReader, route: FieldReader) -> Router:
     rule, syntax, kind = route.text("match"), route.text("syntax"), route.text("kind")
     route.cannot("observability", "logs, metrics and tracing are not configured by route")
     priority = route.integer("priority") or 0
@@ -76,7 +76,7 @@ def _router(parts: Parts, reader: Reader, route: Reader) -> Router:
     references = [*route.children("middlewares"), *found.middlewares]
     if found.middlewares and len(found.hops) > 1:
         text = "middlewares of one service are applied to all services of the route now"
-        route.note(Category.CHANGED, "service-middlewares", text, None, severity=Severity.HIGH)
+        route.note(Category.CHANGED, "service-middlewares", text, None, severity=NoteSeverity.HIGH)
     refused, conditions = "", tuple[Alternative, ...]()
     try:
         conditions = alternatives(rule, v2=syntax == "v2" or (not syntax and reader.document.group == OLD_GROUP))
@@ -100,71 +100,93 @@ def _router(parts: Parts, reader: Reader, route: Reader) -> Router:
 # --- connections -----------------------------------------------------------------------------------------------------
 
 
-def read_connections(parts: Parts) -> tuple[Rule, ...]:
+def read_connections(parts: Parts) -> tuple[ImportedRule, ...]:
     """Reads IngressRouteTCPs; lists IngressRouteUDPs."""
-    rules: list[Rule] = []
+    rules: list[ImportedRule] = []
     for document in chosen(parts, "IngressRouteTCP"):
-        reader = _opened(parts, document)
-        spec = reader.child("spec")
-        names = spec.texts("entryPoints")
+        spec = _opened(parts, document).child("spec")
         tls = "tls" in spec
-        points = parts.front.points(spec, names, "entryPoints", tls=tls)
+        points = parts.front.points(spec, spec.texts("entryPoints"), "entryPoints", tls=tls)
         passthrough = spec.child("tls").boolean("passthrough")
-        termination = parts.front.termination(spec.child("tls"), reader.namespace) if tls else None
+        termination = parts.front.termination(spec.child("tls"), spec.namespace) if tls else None
+        certificates = () if passthrough or termination is None else (termination.certificate,)
         for route in spec.children("routes"):
-            hops = _stream_hops(parts, route.children("services"), reader.namespace, passthrough)
-            route.ignore("priority", "syntax")
-            _list_middlewares(parts, route, reader.namespace)
-            rule = Rule(route.source(), reader.namespace, document.bare_name, (), kind=RouteKind.TLS, hops=hops)
-            try:
-                hosts = server_names(route.text("match"))
-            except Unwritable as error:
-                rules.append(msgspec.structs.replace(rule, refused=str(error)))
-                continue
-            listeners: list[Listener] = []
-            refused = "" if points else "none of its entry points is known"
-            foreign = [each.backend for each in hops if each.backend.namespace != reader.namespace]
-            if foreign and not parts.static.cross_namespace:
-                refused = not_permitted(f"Service {foreign[0].namespace}/{foreign[0].name}")
-            if tls and not hosts:
-                refused = "it takes all connections with TLS, and a route needs names"
-            if hosts and not tls:
-                refused = "only TLS has names, and the route has none"
-            certificates = () if passthrough or termination is None else (termination.certificate,)
-            for point in points:
-                for host in hosts or ("",):
-                    protocol = "TLS" if tls else "TCP"
-                    if parts.front.taken(point.port, host, protocol):
-                        refused = f"other routes use the entry point {point.name} in a way that a Gateway cannot tell apart"
-                    listeners.append(Listener(route.source(), point.port, protocol, host, certificates, tls and passthrough))
-            if refused:
-                rules.append(msgspec.structs.replace(rule, refused=refused))
-                continue
-            parts.front.listeners += listeners
-            keys = tuple(each.key for each in listeners)
-            kind = RouteKind.TLS if tls else RouteKind.TCP
-            rules.append(msgspec.structs.replace(rule, listeners=keys, hostnames=hosts, kind=kind))
+            rules.append(_connection(parts, route, points, certificates, tls=tls, passthrough=passthrough))
     for document in chosen(parts, "IngressRouteUDP"):
         text = "UDP is not carried over; write a UDPRoute"
-        parts.inputs.open(document).note(Category.CANNOT, "udp", text, "spec", severity=Severity.HIGH)
+        parts.inputs.open(document).note(Category.CANNOT, "udp", text, "spec", severity=NoteSeverity.HIGH)
     return tuple(rules)
 
 
-def _stream_hops(parts: Parts, services: list[Reader], parent: str, passthrough: bool) -> tuple[Hop, ...]:
+def _connection(
+    parts: Parts,
+    route: FieldReader,
+    points: tuple[EntryPoint, ...],
+    certificates: tuple[Certificate, ...],
+    *,
+    tls: bool,
+    passthrough: bool,
+) -> ImportedRule:
+    """Returns the rule of a route of connections, and adds its listeners; refused if it cannot be written."""
+    hops = _stream_hops(parts, route.children("services"), route.namespace, passthrough)
+    route.ignore("priority", "syntax")
+    _list_middlewares(parts, route, route.namespace)
+    rule = ImportedRule(route.source(), route.namespace, route.document.bare_name, (), kind=RouteKind.TLS, hops=hops)
+    try:
+        hosts = server_names(route.text("match"))
+    except Unwritable as error:
+        return msgspec.structs.replace(rule, refused=str(error))
+    protocol = "TLS" if tls else "TCP"
+    refused = _connection_problem(parts, route.namespace, hops, points, hosts, tls=tls)
+    listeners: list[ImportedListener] = []
+    for point in points:
+        for host in hosts or ("",):
+            if parts.front.taken(point.port, host, protocol):
+                refused = f"other routes use the entry point {point.name} in a way that a Gateway cannot tell apart"
+            listener = ImportedListener(route.source(), point.port, protocol, host, certificates, tls and passthrough)
+            listeners.append(listener)
+    if refused:
+        return msgspec.structs.replace(rule, refused=refused)
+    parts.front.listeners += listeners
+    keys = tuple(each.key for each in listeners)
+    return msgspec.structs.replace(rule, listeners=keys, hostnames=hosts, kind=RouteKind.TLS if tls else RouteKind.TCP)
+
+
+def _connection_problem(
+    parts: Parts,
+    namespace: str,
+    hops: tuple[ImportedHop, ...],
+    points: tuple[EntryPoint, ...],
+    hosts: tuple[str, ...],
+    *,
+    tls: bool,
+) -> str:
+    """Returns why a route of connections cannot be written."""
+    if hosts and not tls:
+        return "only TLS has names, and the route has none"
+    if tls and not hosts:
+        return "it takes all connections with TLS, and a route needs names"
+    foreign = [each.backend for each in hops if each.backend.namespace != namespace]
+    if foreign and not parts.static.cross_namespace:
+        return not_permitted(f"Service {foreign[0].namespace}/{foreign[0].name}")
+    return "" if points else "none of its entry points is known"
+
+
+def _stream_hops(parts: Parts, services: list[FieldReader], parent: str, passthrough: bool) -> tuple[ImportedHop, ...]:
     return tuple(_stream_hop(parts, each, parent, passthrough, several=len(services) > 1) for each in services)
 
 
-def _stream_hop(parts: Parts, reader: Reader, parent: str, passthrough: bool, *, several: bool) -> Hop:
+def _stream_hop(parts: Parts, reader: FieldReader, parent: str, passthrough: bool, *, several: bool) -> ImportedHop:
     namespace = reader.text("namespace") or parent
     tls, transport = reader.boolean("tls"), reader.text("serversTransport")
     for key in ("terminationDelay", "nodePortLB", "nativeLB"):
         reader.cannot(key, "connections have no such setting")
     reader.cannot("proxyProtocol", "backends were sent the PROXY protocol, and are not any more")
     weight = reader.integer("weight", 1)
-    place = Place(reader.source(), namespace, reader.text("name"), reader.port("port"), "", transport, False, True)
+    place = ServiceReference(reader.source(), namespace, reader.text("name"), reader.port("port"), "", transport, False, True)
     backend = parts.services.backend(place)
     host = backend.hostname if isinstance(backend, HostBackend) else ""
-    hop = Hop(reader.source(), backend, None, max(0, weight if weight is not None else 1) if several else 1)
+    hop = ImportedHop(reader.source(), backend, None, max(0, weight if weight is not None else 1) if several else 1)
     if passthrough and not tls:
         return msgspec.structs.replace(hop, tls=HopTLS(Level.PASSTHROUGH, "tls.passthrough"))
     if not tls:
@@ -177,7 +199,7 @@ def _stream_hop(parts: Parts, reader: Reader, parent: str, passthrough: bool, *,
     return msgspec.structs.replace(hop, tls=hop_tls(found, host, known=bool(transport) or parts.static.known))
 
 
-def _list_middlewares(parts: Parts, route: Reader, namespace: str) -> None:
+def _list_middlewares(parts: Parts, route: FieldReader, namespace: str) -> None:
     for each in route.children("middlewares"):
         found = parts.objects.find("MiddlewareTCP", each.text("namespace") or namespace, each.text("name"))
         if found is None:

@@ -8,7 +8,7 @@ from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Object
 from lasthop_import.documents import Document
 from lasthop_import.inputs import INGRESS, Inputs
-from lasthop_import.reader import Reader
+from lasthop_import.reader import FieldReader
 
 GROUP, OLD_GROUP = "traefik.io", "traefik.containo.us"
 GROUPS: Final = (GROUP, OLD_GROUP)
@@ -42,7 +42,7 @@ _SECONDARY: Final = (
 )
 
 
-class Objects:
+class TraefikObjects:
     """Finds objects by kind and name, in either group."""
 
     def __init__(self, inputs: Inputs) -> None:
@@ -58,7 +58,7 @@ class Objects:
                     self._inputs.skip(document, "in-both-groups", f"{first.api_version} has the same {kind}, which is read")
         return sorted(found.values(), key=lambda each: each.age)
 
-    def find(self, kind: str, namespace: str, name: str) -> Reader | None:
+    def find(self, kind: str, namespace: str, name: str) -> FieldReader | None:
         """Opens an object; None if it is not there."""
         for group in GROUPS:
             document = self._inputs.find(kind, namespace, name, group)
@@ -66,7 +66,7 @@ class Objects:
                 return self._inputs.open(document)
         return None
 
-    def find_normalized(self, kind: str, name: str) -> Reader | None:
+    def find_normalized(self, kind: str, name: str) -> FieldReader | None:
         """Opens the object that `namespace-name` means, of which nobody knows where the namespace ends."""
         for document in self.of(kind):
             if f"{document.namespace}-{document.bare_name}" == name:

@@ -12,7 +12,7 @@ import itertools
 import re
 from typing import Final, NamedTuple
 
-from lasthop_import.model import Match, PathKind, PathMatch, ValueMatch
+from lasthop_import.model import ImportedMatch, ImportedValueMatch, PathKind, PathMatch
 from lasthop_import.values import METHODS, is_host, string_prefix, value_match
 
 MOST: Final = 256
@@ -36,7 +36,7 @@ class Term(NamedTuple):
 class Alternative(NamedTuple):
     host: str
     """Empty: any."""
-    match: Match
+    match: ImportedMatch
 
 
 Conjunction = tuple[Term, ...]
@@ -176,8 +176,8 @@ def _single(conjunction: Conjunction, v2: bool) -> tuple[Conjunction, ...]:
 def _alternative(conditions: Conjunction) -> Alternative:
     hosts: set[str] = set()
     paths: list[PathMatch] = []
-    headers: list[ValueMatch] = []
-    query: list[ValueMatch] = []
+    headers: list[ImportedValueMatch] = []
+    query: list[ImportedValueMatch] = []
     methods: set[str] = set()
     for name, arguments in conditions:
         match (name, arguments):
@@ -202,7 +202,7 @@ def _alternative(conditions: Conjunction) -> Alternative:
                 raise Unwritable(f"{name} with {len(arguments)} arguments has no equivalent")
     if len(hosts) > 1 or len(methods) > 1:
         raise Unwritable("it asks for two hosts or methods at once, so it never matched")
-    match_ = Match(_narrowest(paths), tuple(dict.fromkeys(headers)), tuple(dict.fromkeys(query)), "".join(methods))
+    match_ = ImportedMatch(_narrowest(paths), tuple(dict.fromkeys(headers)), tuple(dict.fromkeys(query)), "".join(methods))
     return Alternative("".join(hosts), match_)
 
 
@@ -244,7 +244,7 @@ def _with_variables(path: str) -> str:
     return written + re.escape(path[position:])
 
 
-def _value(key: str, kind: str, value: str) -> ValueMatch:
+def _value(key: str, kind: str, value: str) -> ImportedValueMatch:
     found = value_match(key, kind, value)
     if found is None:
         raise Unwritable(f"the header or parameter {key[:100]} cannot be compared with that value")

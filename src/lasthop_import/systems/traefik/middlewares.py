@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 from lasthop.base.api.routes import HTTPPathModifier, HTTPRouteRetry
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Auth, Hop, HopTLS, Name, ObjectName, PathKind, PathMatch, SystemTrust, Trust
-from lasthop_import.notes import Category, Severity
-from lasthop_import.reader import Reader
+from lasthop_import.model import Auth, HopTLS, ImportedHop, Name, ObjectName, PathKind, PathMatch, SystemTrust, Trust
+from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.traefik.backend_tls import ca_of
-from lasthop_import.systems.traefik.headers import Headers, read_headers
-from lasthop_import.systems.traefik.kinds import CRD, OTHER_PROVIDER, Objects
+from lasthop_import.systems.traefik.headers import HeadersMiddleware, read_headers
+from lasthop_import.systems.traefik.kinds import CRD, OTHER_PROVIDER, TraefikObjects
 from lasthop_import.systems.traefik.services import not_permitted
 from lasthop_import.urls import service_url
-from lasthop_import.values import TOKEN, duration, milliseconds
+from lasthop_import.values import TOKEN, duration, full_path, is_port, milliseconds, prefix_path
 
 DEEPEST: Final = 10
 ACCESS_CONTROL: Final = {
@@ -41,23 +41,23 @@ CANNOT: Final = {
 }
 
 
-class Redirect(NamedTuple):
+class RedirectMiddleware(NamedTuple):
     scheme: str
     port: int
     code: int
 
 
-class PathEdit(NamedTuple):
+class PathMiddleware(NamedTuple):
     kind: str
     """strip, add or replace."""
     values: tuple[str, ...]
-    reader: Reader
+    reader: FieldReader
 
 
 class Steps(NamedTuple):
-    headers: Headers = Headers()
-    edits: tuple[PathEdit, ...] = ()
-    redirect: Redirect | None = None
+    headers: HeadersMiddleware = HeadersMiddleware()
+    edits: tuple[PathMiddleware, ...] = ()
+    redirect: RedirectMiddleware | None = None
     auth: Auth | None = None
     retry: HTTPRouteRetry | None = None
     refused: str = ""
@@ -65,12 +65,12 @@ class Steps(NamedTuple):
 
 
 class Middlewares:
-    def __init__(self, inputs: Inputs, objects: Objects, cross_namespace: bool) -> None:
+    def __init__(self, inputs: Inputs, objects: TraefikObjects, cross_namespace: bool) -> None:
         self._inputs = inputs
         self._objects = objects
         self._cross_namespace = cross_namespace
 
-    def read(self, references: list[Reader], namespace: str) -> Steps:
+    def read(self, references: list[FieldReader], namespace: str) -> Steps:
         """Reads the middlewares that a route names, in order."""
         steps = Steps()
         for each in references:
@@ -78,7 +78,7 @@ class Middlewares:
             steps = self._named(steps, each, name, each.text("namespace") or namespace, namespace, ())
         return steps
 
-    def named(self, reader: Reader, key: str, namespace: str) -> Steps:
+    def named(self, reader: FieldReader, key: str, namespace: str) -> Steps:
         """Reads `namespace-name@kubernetescrd,...`, as annotations have it."""
         steps = Steps()
         for each in filter(None, (part.strip() for part in reader.text(key).split(","))):
@@ -91,7 +91,7 @@ class Middlewares:
                 steps = steps._replace(refused=f"Middleware {each[:100]} is not in the input; without it Traefik answers 404")
         return steps
 
-    def _named(self, steps: Steps, at: Reader, name: str, namespace: str, parent: str, path: tuple[str, ...]) -> Steps:
+    def _named(self, steps: Steps, at: FieldReader, name: str, namespace: str, parent: str, path: tuple[str, ...]) -> Steps:
         if OTHER_PROVIDER in name and not name.endswith(CRD):
             self._unknown(at, "name", name)
             return steps
@@ -109,11 +109,11 @@ class Middlewares:
             return steps._replace(refused=f"Middleware {label[:100]} refers to itself")
         return self._middleware(steps, found, (*path, label))
 
-    def _unknown(self, at: Reader, key: str, name: str) -> None:
+    def _unknown(self, at: FieldReader, key: str, name: str) -> None:
         text = f"{name[:100]} is of another provider, so what it does is not in the input; it may restrict access"
         at.note(Category.ACCESS_CONTROL, "middleware-unknown", text, key)
 
-    def _middleware(self, steps: Steps, reader: Reader, path: tuple[str, ...]) -> Steps:
+    def _middleware(self, steps: Steps, reader: FieldReader, path: tuple[str, ...]) -> Steps:
         spec = reader.child("spec")
         for key, text in ACCESS_CONTROL.items():
             spec.access_control(key, text)
@@ -140,7 +140,7 @@ class Middlewares:
 
     # --- external authentication -------------------------------------------------------------------------------------
 
-    def _forward_auth(self, steps: Steps, reader: Reader) -> Steps:
+    def _forward_auth(self, steps: Steps, reader: FieldReader) -> Steps:
         address = reader.text("address")
         place = service_url(address)
         for key in ("trustForwardHeader", "authResponseHeadersRegex", "addAuthCookiesToResponse", "maxResponseBodySize"):
@@ -163,12 +163,12 @@ class Middlewares:
             text = f"the server was asked for {place.path}; now that is put before the request's own path"
             remedy = "Let the server accept all paths below it."
             reader.note(Category.CHANGED, "auth-path", text, "address", remedy=remedy)
-        hop = Hop(reader.source("address"), place.backend, tls if place.tls else None)
+        hop = ImportedHop(reader.source("address"), place.backend, tls if place.tls else None)
         headers, back = (tuple(each for each in found if TOKEN.fullmatch(each))[:64] for found in (wanted, returned))
         path = "" if place.path == "/" else place.path
         return steps._replace(auth=Auth(hop, False, path, headers, back, body))
 
-    def _auth_tls(self, tls: Reader, service: str, address: str) -> HopTLS:
+    def _auth_tls(self, tls: FieldReader, service: str, address: str) -> HopTLS:
         skip, secret, client = tls.boolean("insecureSkipVerify"), tls.text("caSecret"), tls.text("certSecret")
         tls.ignore("caOptional")
         host = address.partition("://")[2].partition("/")[0].rpartition("@")[2].partition(":")[0].lower()
@@ -187,30 +187,32 @@ class Middlewares:
         return HopTLS(level, why, None, "", names, host, () if skip and not secret else trust, certificate)
 
 
-def _edit(key: str, reader: Reader) -> PathEdit:
+def _edit(key: str, reader: FieldReader) -> PathMiddleware:
     if key == "stripPrefix":
         prefixes = reader.texts("prefixes")
         reader.ignore("forceSlash")
-        return PathEdit("strip", tuple(each if each.startswith("/") else f"/{each}" for each in prefixes if each), reader)
+        return PathMiddleware(
+            "strip", tuple(each if each.startswith("/") else f"/{each}" for each in prefixes if each), reader
+        )
     if key == "addPrefix":
         prefix = reader.text("prefix")
-        return PathEdit("add", (prefix if prefix.startswith("/") else f"/{prefix}",), reader)
-    return PathEdit("replace", (reader.text("path") or "/",), reader)
+        return PathMiddleware("add", (prefix if prefix.startswith("/") else f"/{prefix}",), reader)
+    return PathMiddleware("replace", (reader.text("path") or "/",), reader)
 
 
-def _redirect(reader: Reader) -> Redirect | None:
+def _redirect(reader: FieldReader) -> RedirectMiddleware | None:
     scheme, permanent, port = reader.text("scheme").lower(), reader.boolean("permanent"), reader.port("port")
     if scheme not in ("http", "https"):
         reader.note(Category.CANNOT, "redirect-scheme", "only http and https can be redirected to", "scheme")
         return None
     code = 301 if permanent else 302
     text = f"requests other than GET were redirected with {code + 7 if permanent else code + 5}; all are with {code} now"
-    reader.note(Category.CHANGED, "redirect-code", text, None, severity=Severity.INFO)
-    number = port if isinstance(port, int) and 0 < port < 65536 else 0
-    return Redirect(scheme, number, code)
+    reader.note(Category.CHANGED, "redirect-code", text, None, severity=NoteSeverity.INFO)
+    number = port if isinstance(port, int) and is_port(port) else 0
+    return RedirectMiddleware(scheme, number, code)
 
 
-def _retry(reader: Reader) -> HTTPRouteRetry | None:
+def _retry(reader: FieldReader) -> HTTPRouteRetry | None:
     attempts, interval = reader.integer("attempts") or 0, reader.raw("initialInterval")
     for key in ("timeout", "maxRequestBodyBytes", "disableRetryOnNetworkError", "retryNonIdempotentMethod"):
         reader.cannot(key, "retries have no such setting")
@@ -227,9 +229,9 @@ def _retry(reader: Reader) -> HTTPRouteRetry | None:
     return HTTPRouteRetry(tuple(dict.fromkeys(codes)), min(attempts - 1, 100), backoff)
 
 
-def path_modifier(path: PathMatch | None, edits: tuple[PathEdit, ...]) -> HTTPPathModifier | None:
+def path_modifier(path: PathMatch | None, edits: tuple[PathMiddleware, ...]) -> HTTPPathModifier | None:
     """Returns what the middlewares make of the paths that match; what cannot be written is listed."""
-    exact, kind = path is not None and path.kind is PathKind.EXACT, path.kind if path else PathKind.SEGMENT
+    kind = path.kind if path else PathKind.SEGMENT
     first = path.value if path and kind is not PathKind.REGEX else "/"
     current, whole = first, ""
     for edit in edits:
@@ -237,23 +239,28 @@ def path_modifier(path: PathMatch | None, edits: tuple[PathEdit, ...]) -> HTTPPa
             whole = edit.values[0]
         elif whole:
             whole = _applied(edit, whole, exact=True) or whole
-        elif kind is PathKind.REGEX:
-            _lost(edit, "the path of the route is a regular expression")
         else:
-            after = _applied(edit, current, exact=exact)
-            if after is None:
-                _lost(edit, f"the route matches {first}, of which only some paths have the prefix")
-            current = current if after is None else after
+            current = _edited(edit, kind, first, current)
     if whole:
-        return HTTPPathModifier("ReplaceFullPath", replace_full_path=whole)
+        return full_path(whole)
     if current == first:
         return None
-    if exact:
-        return HTTPPathModifier("ReplaceFullPath", replace_full_path=current or "/")
-    return HTTPPathModifier("ReplacePrefixMatch", replace_prefix_match=current or "/")
+    return full_path(current or "/") if kind is PathKind.EXACT else prefix_path(current or "/")
 
 
-def _applied(edit: PathEdit, path: str, *, exact: bool) -> str | None:
+def _edited(edit: PathMiddleware, kind: PathKind, first: str, current: str) -> str:
+    """Returns the path after an edit; the path as it is, and a note, where the edit cannot be written."""
+    if kind is PathKind.REGEX:
+        _lost(edit, "the path of the route is a regular expression")
+        return current
+    after = _applied(edit, current, exact=kind is PathKind.EXACT)
+    if after is None:
+        _lost(edit, f"the route matches {first}, of which only some paths have the prefix")
+        return current
+    return after
+
+
+def _applied(edit: PathMiddleware, path: str, *, exact: bool) -> str | None:
     """Returns a path, or the beginning of one, after an edit; None if that depends on the rest."""
     if edit.kind == "add":
         return edit.values[0].rstrip("/") + path if path.startswith("/") else edit.values[0]
@@ -265,6 +272,6 @@ def _applied(edit: PathEdit, path: str, *, exact: bool) -> str | None:
     return path
 
 
-def _lost(edit: PathEdit, why: str) -> None:
+def _lost(edit: PathMiddleware, why: str) -> None:
     text = f"{why}; the backend gets the path as it is"
-    edit.reader.note(Category.CANNOT, "path-rewrite", text, None, severity=Severity.HIGH)
+    edit.reader.note(Category.CANNOT, "path-rewrite", text, None, severity=NoteSeverity.HIGH)

@@ -7,30 +7,32 @@ from typing import NamedTuple
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter, HTTPURLRewriteFilter
+from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.inputs import Inputs
-from lasthop_import.model import Listener, ListenerKey, Match, PathKind, PathMatch, RouteKind, Rule
-from lasthop_import.notes import Category, Note, Source
+from lasthop_import.model import ImportedListener, ImportedMatch, ImportedRule, ListenerKey, RouteKind
+from lasthop_import.notes import Category, Note, SourceRef
 from lasthop_import.order import order_notes
-from lasthop_import.systems.traefik.front import Front, Termination
+from lasthop_import.systems.traefik.front import EntryPointListeners, Keys, Termination
 from lasthop_import.systems.traefik.matches import Alternative
-from lasthop_import.systems.traefik.middlewares import Redirect, Steps, path_modifier
-from lasthop_import.systems.traefik.services import Found
+from lasthop_import.systems.traefik.middlewares import RedirectMiddleware, Steps, path_modifier
+from lasthop_import.systems.traefik.services import ServiceHops
 from lasthop_import.systems.traefik.static import EntryPoint
+from lasthop_import.values import ROOT, url_rewrite
 
-ROOT = Match(PathMatch(PathKind.SEGMENT, "/"))
+Groups = list[tuple[tuple[str, ...], tuple[ImportedMatch, ...]]]
+"""Hosts that are matched alike, with their matches; without hosts: all."""
 
 
 class Router(NamedTuple):
     """One router, as Traefik would have it."""
 
-    source: Source
+    source: SourceRef
     namespace: str
     route: str
     alternatives: tuple[Alternative, ...]
     points: tuple[EntryPoint, ...]
     priority: int
-    found: Found
+    found: ServiceHops
     steps: Steps
     tls: Termination | None = None
     """None: on entry points with TLS the default certificate is used."""
@@ -38,18 +40,16 @@ class Router(NamedTuple):
     refused: str = ""
 
 
-class Rules:
-    def __init__(self, inputs: Inputs, front: Front) -> None:
+class TraefikRules:
+    def __init__(self, inputs: Inputs, front: EntryPointListeners) -> None:
         self._inputs = inputs
         self._front = front
-        self._ranked: list[tuple[tuple[object, ...], Rule]] = []
-        self._redirected: dict[EntryPoint, tuple[Source, str]] = {}
+        self._ranked: list[tuple[tuple[object, ...], ImportedRule]] = []
+        self._redirected: dict[EntryPoint, tuple[SourceRef, str]] = {}
 
     def add(self, router: Router) -> None:
         """Adds the rules of a router. What cannot be written is added all the same: its hops are rows of the report."""
-        problem = router.refused or router.steps.refused or router.found.refused
         groups = _groups(router.alternatives)
-        hosts = tuple(dict.fromkeys(host for each, _ in groups for host in each))
         points = tuple(each for each in router.points if not each.redirect or each.tls)
         for each in router.points:
             if each not in points:
@@ -57,27 +57,26 @@ class Rules:
         if router.refused:
             self._refuse(router, router.refused)
             return
-        named = hosts if all(each for each, _ in groups) else ("", *hosts)
+        hosts = tuple(dict.fromkeys(host for names, _ in groups for host in names))
+        named = hosts if all(names for names, _ in groups) else ("", *hosts)
         keys = self._front.http(router.source, points, named, router.tls, only_tls=router.only_tls)
         if isinstance(keys, str):
             self._refuse(router, keys)
-            return
-        if not points:
-            if not router.points:
-                self._refuse(router, "none of its entry points is known")
-            return
+        elif points:
+            self._add_groups(router, groups, keys)
+        elif not router.points:
+            self._refuse(router, "none of its entry points is known")
+
+    def _add_groups(self, router: Router, groups: Groups, keys: Keys) -> None:
+        """Adds the rules of all hosts, with and without TLS apart where that makes a difference."""
+        redirect, headers = router.steps.redirect, router.steps.headers
+        problem = router.steps.refused or router.found.refused
+        alike = redirect is None and headers.filters(secure=True) == headers.filters(secure=False)
+        both = [(False, (*keys.plain, *keys.secure))] if alike else [(False, keys.plain), (True, keys.secure)]
         written = False
         for names, matches in groups:
-            redirect = router.steps.redirect
-            alike = redirect is None and router.steps.headers.filters(secure=True) == router.steps.headers.filters(
-                secure=False
-            )
-            both = [(False, (*keys.plain, *keys.secure))] if alike else [(False, keys.plain), (True, keys.secure)]
-            for secure, listeners in both:
-                if not listeners:
-                    continue
-                redirected = redirect is not None and redirect.scheme == ("http" if secure else "https")
-                if redirect is not None and redirected:
+            for secure, listeners in ((secure, listeners) for secure, listeners in both if listeners):
+                if redirect is not None and redirect.scheme == ("http" if secure else "https"):
                     self._rank(router, self._redirect(router, names, matches, listeners, redirect))
                     written = True
                 elif not problem:
@@ -87,14 +86,14 @@ class Rules:
         if problem and not (written and not router.found.hops):
             self._refuse(router, problem)
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[ImportedRule, ...]:
         """Returns all rules in the order in which Traefik tries them, and lists where Gateway API has another."""
         ranked = [rule for _, rule in sorted(self._ranked, key=lambda each: each[0])]
         self._inputs.notes += order_notes(each for each in ranked if not each.refused and each.kind is RouteKind.HTTP)
         self._note_catch_all(ranked)
         return (*ranked, *self._entry_point_redirects())
 
-    def _note_catch_all(self, rules: list[Rule]) -> None:
+    def _note_catch_all(self, rules: list[ImportedRule]) -> None:
         """Lists rules for all hosts beside rules for some: a host that has rules is served by these only."""
         named = {key.port for rule in rules if rule.hostnames for key in rule.listeners}
         for rule in rules:
@@ -103,12 +102,12 @@ class Rules:
                 remedy = "Add the hostnames for which it is wanted."
                 self._inputs.notes.append(Note(Category.CHANGED, "catch-all-host", text, rule.source, remedy=remedy))
 
-    def _rank(self, router: Router, rule: Rule) -> None:
+    def _rank(self, router: Router, rule: ImportedRule) -> None:
         self._ranked.append(((-router.priority, *router.source.order, len(self._ranked)), rule))
 
     def _refuse(self, router: Router, why: str) -> None:
         found = router.found
-        rule = Rule(router.source, router.namespace, router.route, (), refused=why)
+        rule = ImportedRule(router.source, router.namespace, router.route, (), refused=why)
         rule = msgspec.structs.replace(rule, hops=found.hops, mirrors=found.mirrors, auth=router.steps.auth)
         self._rank(router, rule)
 
@@ -118,20 +117,18 @@ class Rules:
         self,
         router: Router,
         names: tuple[str, ...],
-        matches: tuple[Match, ...],
+        matches: tuple[ImportedMatch, ...],
         listeners: tuple[ListenerKey, ...],
         secure: bool,
-    ) -> Iterator[Rule]:
+    ) -> Iterator[ImportedRule]:
         steps, found = router.steps, router.found
         filters = steps.headers.filters(secure=secure)
         for some in [(each,) for each in matches] if steps.edits else [matches]:
             modifier = path_modifier(some[0].path, steps.edits) if steps.edits else None
-            rewrite: tuple[HTTPRouteFilter, ...] = ()
-            if modifier is not None or steps.headers.host:
-                rewrite = (HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(steps.headers.host, modifier)),)
+            rewrite = url_rewrite(steps.headers.host, modifier)
             # A rule cannot rewrite the Host twice; the middleware came last in Traefik only for the request's own Host.
             hops = tuple(msgspec.structs.replace(each, filters=()) for each in found.hops) if rewrite else found.hops
-            yield Rule(
+            yield ImportedRule(
                 router.source,
                 router.namespace,
                 router.route,
@@ -150,34 +147,33 @@ class Rules:
         self,
         router: Router,
         names: tuple[str, ...],
-        matches: tuple[Match, ...],
+        matches: tuple[ImportedMatch, ...],
         listeners: tuple[ListenerKey, ...],
-        redirect: Redirect,
-    ) -> Rule:
+        redirect: RedirectMiddleware,
+    ) -> ImportedRule:
         filters = (_redirect_filter(redirect.scheme, redirect.port, redirect.code),)
         name = f"{router.route}-{redirect.scheme}-redirect"
-        return Rule(router.source, router.namespace, name, listeners, names, matches=matches, filters=filters)
+        return ImportedRule(router.source, router.namespace, name, listeners, names, matches=matches, filters=filters)
 
-    def _entry_point_redirects(self) -> Iterator[Rule]:
+    def _entry_point_redirects(self) -> Iterator[ImportedRule]:
         for point, (source, namespace) in sorted(self._redirected.items(), key=lambda each: each[0].name):
-            listener = Listener(source, point.port, "HTTP")
+            listener = ImportedListener(source, point.port, "HTTP")
             self._front.listeners.append(listener)
             filters = (_redirect_filter(point.redirect, 0, 301),)
             name = f"{point.name}-redirect"
-            yield Rule(source, namespace, name, (listener.key,), matches=(ROOT,), filters=filters)
+            yield ImportedRule(source, namespace, name, (listener.key,), matches=(ROOT,), filters=filters)
 
 
 def _redirect_filter(scheme: str, port: int, code: int) -> HTTPRouteFilter:
     return HTTPRouteFilter("RequestRedirect", request_redirect=HTTPRequestRedirectFilter(scheme, port=port, status_code=code))
 
 
-def _groups(alternatives: Iterable[Alternative]) -> list[tuple[tuple[str, ...], tuple[Match, ...]]]:
-    """Returns hosts that are matched alike, with their matches; without hosts: all."""
-    by_host: dict[str, list[Match]] = {}
+def _groups(alternatives: Iterable[Alternative]) -> Groups:
+    by_host: dict[str, list[ImportedMatch]] = {}
     for each in alternatives:
-        match = each.match if each.match != Match() else ROOT
+        match = each.match if each.match != ImportedMatch() else ROOT
         by_host.setdefault(each.host, []).append(match)
-    by_matches: dict[tuple[Match, ...], list[str]] = {}
+    by_matches: dict[tuple[ImportedMatch, ...], list[str]] = {}
     for host, matches in by_host.items():
         by_matches.setdefault(tuple(matches), []).append(host)
     return [

@@ -11,11 +11,11 @@ import msgspec
 from lasthop.base.api.routes import CookieConfig, HTTPRouteFilter, HTTPURLRewriteFilter, SessionPersistence
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import Level
-from lasthop_import.model import Backend, Hop, HopTLS, HostBackend, Mirror, ServiceBackend
-from lasthop_import.notes import Category, Severity, Source
-from lasthop_import.reader import Reader
+from lasthop_import.model import Backend, HopTLS, HostBackend, ImportedHop, ImportedMirror, ServiceBackend
+from lasthop_import.notes import Category, NoteSeverity, SourceRef
+from lasthop_import.reader import FieldReader
 from lasthop_import.systems.traefik.backend_tls import Transport, default_transport, hop_tls, read_transport
-from lasthop_import.systems.traefik.kinds import CRD, OTHER_PROVIDER, PREFIX, Objects
+from lasthop_import.systems.traefik.kinds import CRD, OTHER_PROVIDER, PREFIX, TraefikObjects
 from lasthop_import.systems.traefik.static import Static
 from lasthop_import.values import TOKEN, is_host
 
@@ -30,10 +30,10 @@ _BALANCING: Final = {
 }
 
 
-class Place(NamedTuple):
+class ServiceReference(NamedTuple):
     """Where a service is, and what its reference says about the connection."""
 
-    source: Source
+    source: SourceRef
     namespace: str
     name: str
     port: int | str | None
@@ -43,39 +43,39 @@ class Place(NamedTuple):
     pass_host: bool
 
 
-class Found(NamedTuple):
-    hops: tuple[Hop, ...] = ()
-    mirrors: tuple[Mirror, ...] = ()
+class ServiceHops(NamedTuple):
+    hops: tuple[ImportedHop, ...] = ()
+    mirrors: tuple[ImportedMirror, ...] = ()
     persistence: SessionPersistence | None = None
-    middlewares: tuple[Reader, ...] = ()
+    middlewares: tuple[FieldReader, ...] = ()
     """References to middlewares of a service itself, with those of its route."""
     refused: str = ""
     """Why Traefik serves no such route."""
 
 
 class _Share(NamedTuple):
-    hop: Hop
+    hop: ImportedHop
     weight: Fraction
 
 
-class Services:
-    def __init__(self, inputs: Inputs, objects: Objects, static: Static) -> None:
+class TraefikServices:
+    def __init__(self, inputs: Inputs, objects: TraefikObjects, static: Static) -> None:
         self._inputs = inputs
         self._objects = objects
         self.static = static
         self._transports: dict[tuple[str, str], Transport | str] = {}
 
-    def read(self, services: list[Reader], namespace: str) -> Found:
+    def read(self, services: list[FieldReader], namespace: str) -> ServiceHops:
         """Reads the services of a route of a namespace."""
-        reading = _Reading(self, self._objects)
+        reading = _ServiceReader(self, self._objects)
         shares = reading.weighted(services, namespace, Fraction(1), ())
-        return Found(
+        return ServiceHops(
             _integral(shares), tuple(reading.mirrors), reading.persistence, tuple(reading.middlewares), reading.refused
         )
 
     # --- a hop -------------------------------------------------------------------------------------------------------
 
-    def hop(self, place: Place) -> Hop:
+    def hop(self, place: ServiceReference) -> ImportedHop:
         backend = self.backend(place)
         scheme = self._scheme(place)
         filters: tuple[HTTPRouteFilter, ...] = ()
@@ -83,14 +83,14 @@ class Services:
             rewrite = HTTPURLRewriteFilter(hostname=backend.hostname)
             filters = (HTTPRouteFilter("URLRewrite", url_rewrite=rewrite),)
         tls = self._tls(place, backend, scheme)
-        return Hop(place.source, backend, tls, h2c=scheme == "h2c", filters=filters)
+        return ImportedHop(place.source, backend, tls, h2c=scheme == "h2c", filters=filters)
 
-    def annotated(self, backend: ServiceBackend, source: Source) -> tuple[Place, dict[str, str]]:
+    def annotated(self, backend: ServiceBackend, source: SourceRef) -> tuple[ServiceReference, dict[str, str]]:
         """Returns what the annotations of a Service say, which Traefik reads for Ingresses."""
         given = self._inputs.annotations("Service", backend.namespace, backend.name)
         start = f"{PREFIX}/service."
         own = {key[len(start) :].lower(): value.strip() for key, value in given.items() if key.startswith(start)}
-        place = Place(
+        place = ServiceReference(
             source,
             backend.namespace,
             backend.name,
@@ -102,7 +102,7 @@ class Services:
         )
         return place, own
 
-    def _scheme(self, place: Place) -> str:
+    def _scheme(self, place: ServiceReference) -> str:
         """Returns http, https or h2c; anything else is an error, and the route was not served."""
         if place.scheme:
             return place.scheme
@@ -111,14 +111,14 @@ class Services:
         name = port.name if port else place.port if isinstance(place.port, str) else ""
         return "https" if number == 443 or str(name).startswith("https") else "http"
 
-    def backend(self, place: Place) -> Backend:
+    def backend(self, place: ServiceReference) -> Backend:
         host = self.external_name(place)
         if not host:
             return ServiceBackend(place.namespace, place.name, place.port)
         number = self._number(place)
         return HostBackend(place.namespace, f"{place.name}-{number}", host, number)
 
-    def _number(self, place: Place) -> int:
+    def _number(self, place: ServiceReference) -> int:
         """Returns the port of an ExternalName Service, which may list none; 0 if it lists others."""
         port = self._inputs.port(place.namespace, place.name, place.port)
         if port is not None:
@@ -126,14 +126,14 @@ class Services:
         listed = self._inputs.ports(place.namespace, place.name)
         return place.port if isinstance(place.port, int) and not listed else 0
 
-    def external_name(self, place: Place) -> str:
+    def external_name(self, place: ServiceReference) -> str:
         document = self._inputs.find("Service", place.namespace, place.name)
         spec = document.value.get("spec") if document else None
         if not isinstance(spec, dict) or spec.get("type") != "ExternalName":
             return ""
         return str(spec.get("externalName") or "").lower().rstrip(".")
 
-    def _tls(self, place: Place, backend: Backend, scheme: str) -> HopTLS | None:
+    def _tls(self, place: ServiceReference, backend: Backend, scheme: str) -> HopTLS | None:
         if scheme in ("http", "h2c"):
             return None
         if scheme != "https":
@@ -172,18 +172,18 @@ class Services:
         return transport
 
 
-class _Reading:
+class _ServiceReader:
     """Collects what the services of one route say besides the hops."""
 
-    def __init__(self, services: Services, objects: Objects) -> None:
+    def __init__(self, services: TraefikServices, objects: TraefikObjects) -> None:
         self._services = services
         self._objects = objects
-        self.mirrors: list[Mirror] = []
+        self.mirrors: list[ImportedMirror] = []
         self.persistence: SessionPersistence | None = None
-        self.middlewares: list[Reader] = []
+        self.middlewares: list[FieldReader] = []
         self.refused = ""
 
-    def weighted(self, services: list[Reader], namespace: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
+    def weighted(self, services: list[FieldReader], namespace: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
         """Returns the hops of services, among which a share of the requests is divided."""
         weights = [_weight(each) for each in services]
         total = sum(weights) or 1
@@ -192,7 +192,7 @@ class _Reading:
             found += self.service(each, namespace, share * weight / total, path)
         return found
 
-    def service(self, reader: Reader, parent: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
+    def service(self, reader: FieldReader, parent: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
         name, kind = reader.text("name"), reader.text("kind") or "Service"
         namespace = reader.text("namespace") or parent
         self.middlewares += reader.children("middlewares")
@@ -215,10 +215,10 @@ class _Reading:
         self._note_hop(reader, hop, place)
         return [_Share(hop, share)]
 
-    def _place(self, reader: Reader, namespace: str, name: str) -> Place:
+    def _place(self, reader: FieldReader, namespace: str, name: str) -> ServiceReference:
         native = reader.boolean("nativeLB", self._services.static.native_lb)
         scheme, transport = reader.text("scheme"), reader.text("serversTransport")
-        return Place(
+        return ServiceReference(
             reader.source(),
             namespace,
             name,
@@ -229,13 +229,13 @@ class _Reading:
             reader.boolean("passHostHeader", True),
         )
 
-    def _note_hop(self, reader: Reader, hop: Hop, place: Place) -> None:
+    def _note_hop(self, reader: FieldReader, hop: ImportedHop, place: ServiceReference) -> None:
         if not place.pass_host and not hop.filters:
             text = "the Host was the address of the Pod, and is the request's own now"
             reader.note(Category.CHANGED, "host-passed", text, "passHostHeader")
         if place.native and hop.tls is not None and hop.tls.level is Level.IP_NAME:
             text = "the name to check was the Service's ClusterIP, not a Pod's"
-            reader.note(Category.CHANGED, "native-lb", text, "nativeLB", severity=Severity.INFO)
+            reader.note(Category.CHANGED, "native-lb", text, "nativeLB", severity=NoteSeverity.INFO)
         if hop.tls is None and isinstance(hop.backend, HostBackend) and not self._services.static.external_names:
             text = "Traefik serves Services of type ExternalName only with allowExternalNameServices"
             reader.note(Category.CHANGED, "external-name", text, None)
@@ -269,17 +269,17 @@ class _Reading:
         self.refused = f"TraefikService {label} says nothing that Traefik knows"
         return []
 
-    def _mirroring(self, reader: Reader, namespace: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
+    def _mirroring(self, reader: FieldReader, namespace: str, share: Fraction, path: tuple[str, ...]) -> list[_Share]:
         reader.cannot("maxBodySize", "a mirrored request has its body, of any size")
         reader.cannot("mirrorBody", "a mirrored request has its body")
         for each in reader.children("mirrors"):
             percent = each.integer("percent", 0) or 0
             for mirrored in self.service(each, namespace, Fraction(1), path):
                 if 0 < percent <= 100:
-                    self.mirrors.append(Mirror(mirrored.hop, percent))
+                    self.mirrors.append(ImportedMirror(mirrored.hop, percent))
         return self.service(reader, namespace, share, path)
 
-    def _sticky(self, sticky: Reader) -> None:
+    def _sticky(self, sticky: FieldReader) -> None:
         cookie = sticky.child("cookie")
         if "cookie" not in sticky:
             return
@@ -300,12 +300,12 @@ def not_permitted(what: str) -> str:
     return f"{what[:200]} is in another namespace, to which Traefik refers only with allowCrossNamespace (--traefik-static)"
 
 
-def _weight(reader: Reader) -> int:
+def _weight(reader: FieldReader) -> int:
     found = reader.integer("weight", 1)
     return max(0, min(found if found is not None else 1, MOST_WEIGHT))
 
 
-def _integral(shares: list[_Share]) -> tuple[Hop, ...]:
+def _integral(shares: list[_Share]) -> tuple[ImportedHop, ...]:
     """Returns the hops with whole weights."""
     if len(shares) == 1:
         return (shares[0].hop,)

@@ -8,8 +8,9 @@ import msgspec
 
 from lasthop.edge.admission.yaml import parse
 from lasthop_import.inputs import Inputs
-from lasthop_import.notes import Category, Note, Severity
-from lasthop_import.settings import Flag, Settings
+from lasthop_import.notes import Category, Note, NoteSeverity
+from lasthop_import.settings import Flag, ImportSettings
+from lasthop_import.values import port_number
 
 FLAGS: Final = (
     Flag("--traefik-static", "Traefik's static configuration (traefik.yml).", "FILE", file=True),
@@ -53,40 +54,47 @@ CONVENTION: Final = {
 }
 
 
-def read_static(inputs: Inputs, settings: Settings) -> Static:
+def read_static(inputs: Inputs, settings: ImportSettings) -> Static:
     """Returns the static configuration, as far as it is given."""
-    content = settings.flags.get("traefik-static")
-    value: dict[str, Any] = {}
-    if isinstance(content, bytes) and content:
-        parsed = parse(content)
-        found = parsed.documents[0] if parsed.documents and not parsed.mistakes else None
-        if isinstance(found, dict):
-            value = found
-        else:
-            text = "the file of --traefik-static is no YAML mapping, and is not used"
-            remedy = "Give the traefik.yml of the old gateway."
-            inputs.notes.append(Note(Category.TODO, "traefik-static", text, remedy=remedy, severity=Severity.HIGH))
+    value = _static_file(inputs, settings.flags.get("traefik-static"))
     entry_points = _entry_points(value) or dict(CONVENTION)
     for text in settings.flags.get("traefik-entrypoint") or ():
         point = _entry_point(str(text))
         if point is None:
             message = f"{text!r} is not NAME=PORT, and is not used"
-            inputs.notes.append(Note(Category.TODO, "traefik-entrypoint", message, severity=Severity.HIGH))
+            inputs.notes.append(Note(Category.TODO, "traefik-entrypoint", message, severity=NoteSeverity.HIGH))
         else:
             entry_points[point.name] = point
     transport = _mapping(value.get("serversTransport"))
     roots = transport.get("rootCAs")
     providers = [_mapping(_mapping(value.get("providers")).get(name)) for name in ("kubernetesCRD", "kubernetesIngress")]
     skip = bool(settings.flags.get("traefik-insecure-skip-verify"))
+
+    def provided(setting: str) -> bool:
+        return any(each.get(setting) is True for each in providers)
+
     return Static(
         entry_points,
         known=bool(value) or skip,
         skip_verify=skip or transport.get("insecureSkipVerify") is True,
         root_cas=tuple(each for each in roots if isinstance(each, str)) if isinstance(roots, list) else (),
-        cross_namespace=any(each.get("allowCrossNamespace") is True for each in providers),
-        external_names=any(each.get("allowExternalNameServices") is True for each in providers),
-        native_lb=any(each.get("nativeLBByDefault") is True for each in providers),
+        cross_namespace=provided("allowCrossNamespace"),
+        external_names=provided("allowExternalNameServices"),
+        native_lb=provided("nativeLBByDefault"),
     )
+
+
+def _static_file(inputs: Inputs, content: object) -> dict[str, Any]:
+    if not isinstance(content, bytes) or not content:
+        return {}
+    parsed = parse(content)
+    found = parsed.documents[0] if parsed.documents and not parsed.mistakes else None
+    if isinstance(found, dict):
+        return found
+    text = "the file of --traefik-static is no YAML mapping, and is not used"
+    remedy = "Give the traefik.yml of the old gateway."
+    inputs.notes.append(Note(Category.TODO, "traefik-static", text, remedy=remedy, severity=NoteSeverity.HIGH))
+    return {}
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -107,17 +115,15 @@ def _entry_points(static: dict[str, Any]) -> dict[str, EntryPoint]:
     points: dict[str, EntryPoint] = {}
     for name, each in found.items():
         address, _, protocol = str(each.get("address") or "").partition("/")
-        number = address.rpartition(":")[2]
-        if not number.isascii() or not number.isdigit() or not 0 < int(number) < 65536:
-            continue
-        http = _mapping(each.get("http"))
-        to = _mapping(_mapping(http.get("redirections")).get("entryPoint"))
-        points[name] = EntryPoint(
-            name,
-            int(number),
-            tls="tls" in http,
-            udp=protocol == "udp",
-            default=(each.get("asDefault") is True) if chosen else name not in ("traefik", "metrics"),
-            redirect=str(to.get("scheme") or "https") if to.get("to") else "",
-        )
+        if port := port_number(address.rpartition(":")[2]):
+            http = _mapping(each.get("http"))
+            to = _mapping(_mapping(http.get("redirections")).get("entryPoint"))
+            points[name] = EntryPoint(
+                name,
+                port,
+                tls="tls" in http,
+                udp=protocol == "udp",
+                default=each.get("asDefault") is True if chosen else name not in ("traefik", "metrics"),
+                redirect=str(to.get("scheme") or "https") if to.get("to") else "",
+            )
     return points

@@ -17,12 +17,12 @@ from lasthop.cli.render.progress import ProgressLine
 from lasthop.cli.render.terminal import note
 from lasthop_import.model import ObjectName
 from lasthop_import.registry import AUTO, SYSTEMS
-from lasthop_import.settings import Flag, Settings
+from lasthop_import.settings import Flag, ImportSettings
 
 if TYPE_CHECKING:
-    from lasthop_import.command.sources import Input
-    from lasthop_import.result import Result
-    from lasthop_import.run import Reading
+    from lasthop_import.command.sources import ImportInput
+    from lasthop_import.result import ImportResult
+    from lasthop_import.run import SystemsRead
     from lasthop_import.settings import System
 
 FLAGS: Final = tuple(flag for system in SYSTEMS.values() for flag in system.flags)
@@ -157,13 +157,14 @@ def command(
       lasthop import ingress-nginx -A --context prod --to gateway
       lasthop import auto manifests -o json | jq .summary
     """
-    from lasthop_import.command import output as import_output
+    from lasthop_import.check import with_check
+    from lasthop_import.command import folder as import_folder
     from lasthop_import.command import report as import_report
     from lasthop_import.run import write
     from lasthop_import.writer.text import render
 
     settings = _settings(options, in_cluster=not paths)
-    decisions = import_output.load_decisions(decisions_file, folder)
+    decisions = import_folder.load_decisions(decisions_file, folder)
     with ProgressLine() as progress, garbage.not_collected():
         systems, found = _read(system, paths, settings, cluster, progress)
         assert found.reading is not None
@@ -173,16 +174,16 @@ def command(
         )
         seen: dict[str, tuple[str, ...]] = {}
         if probe:
-            from lasthop_import.check import way_of
-            from lasthop_import.command.probe import proposals
+            from lasthop_import.command.probe import proposals, with_probes
 
             progress("Probing backends", 0, len(result.questions))
-            seen = proposals(result, found.documents, settings.now, way_of(settings))
-        result = import_output.with_check(import_output.with_probes(result, seen), settings)
+            seen = proposals(result, found.documents, settings)
+            result = with_probes(result, seen)
+        result = with_check(result, settings)
     code = result.exit_code(accepted, strict=strict)
     report = import_report.ImportReport.of(result, code, accepted)
     if folder:
-        import_output.write_folder(folder, result, report, decisions_file, settings, seen)
+        import_folder.write_folder(folder, result, report, decisions_file, settings, seen)
     if output == "text":
         if not folder:
             click.echo(render(result.objects), nl=False)
@@ -197,75 +198,94 @@ def command(
 
 
 def _read(
-    system: str, paths: tuple[str, ...], settings: Settings, cluster: target.ClusterOptions, progress: Any
-) -> tuple[list[System], Input]:
+    system: str, paths: tuple[str, ...], settings: ImportSettings, cluster: target.ClusterOptions, progress: Any
+) -> tuple[list[System], ImportInput]:
     """Returns the systems to import from, and the input with what they have read of it."""
-    from lasthop_import.command.sources import from_cluster, from_paths
     from lasthop_import.registry import detected
     from lasthop_import.run import read
 
     wanted = list(SYSTEMS.values()) if system == AUTO else [SYSTEMS[system]]
     chosen = list(wanted)
 
-    def interpret(found: Input) -> Reading:
+    def interpret(found: ImportInput) -> SystemsRead:
         if system == AUTO:
             chosen[:] = detected(found.documents)
         return read(chosen, found.documents, settings, found.hidden)
 
-    if paths:
-        if cluster.named:
-            raise click.UsageError("both files and a cluster are given; remove one of them")
-        found = from_paths(paths, cluster.namespace or "default", progress)
-        if not found.documents and not found.problems:
-            raise click.ClickException(f"there is no object in {', '.join(paths)}")
-        progress("Importing", 0, 1)
-        found = found._replace(reading=interpret(found))
-    else:
-        if not cluster.named and not target.configured():
-            raise click.UsageError("give files, a folder or - for standard input; or a cluster, with --context")
-        from lasthop.cli.views import cluster as clusters
-
-        found = clusters.run(cluster, lambda client, ns: from_cluster(client, ns, wanted, interpret, progress))
-    if system == AUTO and not found.documents and found.problems:
-        file, line, message = found.problems[0]
-        raise click.ClickException(f"there is nothing to import: {file}{f':{line}' if line else ''} {message}")
-    if system == AUTO and not chosen:
-        known = ", ".join(SYSTEMS)
-        raise click.ClickException(f"no object is of a known system; if you know which it is, name it: {known}")
+    found = _read_paths(paths, cluster, interpret, progress) if paths else _read_cluster(wanted, cluster, interpret, progress)
+    if system == AUTO:
+        _check_detected(chosen, found)
     return chosen, found
 
 
-def _settings(options: dict[str, Any], *, in_cluster: bool) -> Settings:
-    flags: dict[str, Any] = {}
-    for flag in FLAGS:
-        value = options.pop(flag.key.replace("-", "_"))
-        flags[flag.key] = value.read_bytes() if flag.file and value else value or flag.default
+def _read_paths(
+    paths: tuple[str, ...], cluster: target.ClusterOptions, interpret: Callable[[ImportInput], SystemsRead], progress: Any
+) -> ImportInput:
+    from lasthop_import.command.sources import from_paths
+
+    if cluster.named:
+        raise click.UsageError("both files and a cluster are given; remove one of them")
+    found = from_paths(paths, cluster.namespace or "default", progress)
+    if not found.documents and not found.problems:
+        raise click.ClickException(f"there is no object in {', '.join(paths)}")
+    progress("Importing", 0, 1)
+    return found._replace(reading=interpret(found))
+
+
+def _read_cluster(
+    wanted: list[System], cluster: target.ClusterOptions, interpret: Callable[[ImportInput], SystemsRead], progress: Any
+) -> ImportInput:
+    from lasthop.cli.views import cluster as clusters
+    from lasthop_import.command.sources import from_cluster
+
+    if not cluster.named and not target.configured():
+        raise click.UsageError("give files, a folder or - for standard input; or a cluster, with --context")
+    return clusters.run(cluster, lambda client, ns: from_cluster(client, ns, wanted, interpret, progress))
+
+
+def _check_detected(chosen: list[System], found: ImportInput) -> None:
+    """Raises if no object is of a known system."""
+    if not found.documents and found.problems:
+        file, line, message = found.problems[0]
+        raise click.ClickException(f"there is nothing to import: {file}{f':{line}' if line else ''} {message}")
+    if not chosen:
+        known = ", ".join(SYSTEMS)
+        raise click.ClickException(f"no object is of a known system; if you know which it is, name it: {known}")
+
+
+def _settings(options: dict[str, Any], *, in_cluster: bool) -> ImportSettings:
+    flags = {flag.key: _flag_value(flag, options.pop(flag.key.replace("-", "_"))) for flag in FLAGS}
     waives = "waive" in (options["unverified"], options["chain_only"])
     if waives and not options["reason"].strip():
         raise click.UsageError("a waiver needs a reason: add --reason TEXT")
-    files: dict[str, bytes] = {}
-    for each in options.pop("cas"):
-        path, equals, file = each.partition("=")
-        if not equals or not Path(file).is_file():
-            raise click.BadParameter(f"{each!r} must be PATH=FILE, with a file that exists", param_hint="--ca")
-        files[path] = Path(file).read_bytes()
     parent = options.pop("parent") or ""
     name, _, listener = parent.partition(":")
-    gateway = ObjectName(options.pop("gateway_namespace"), options.pop("gateway"))
-    return Settings(
+    return ImportSettings(
         now=time.time(),
-        gateway=gateway,
+        gateway=ObjectName(options.pop("gateway_namespace"), options.pop("gateway")),
         parent=NamespacedName().convert(name, None, None) if parent else None,
         parent_listener=listener,
         ingress_classes=options.pop("ingress_class"),
-        ca_files=files,
+        ca_files=dict(map(_ca_file, options.pop("cas"))),
         in_cluster=in_cluster,
         flags=flags,
         **options,
     )
 
 
-def _next(result: Result, folder: Path | None, paths: tuple[str, ...]) -> list[str]:
+def _flag_value(flag: Flag, value: Any) -> Any:
+    return value.read_bytes() if flag.file and value else value or flag.default
+
+
+def _ca_file(option: str) -> tuple[str, bytes]:
+    """Returns the path in the old proxy and the content of a `PATH=FILE`."""
+    path, equals, file = option.partition("=")
+    if not equals or not Path(file).is_file():
+        raise click.BadParameter(f"{option!r} must be PATH=FILE, with a file that exists", param_hint="--ca")
+    return path, Path(file).read_bytes()
+
+
+def _next(result: ImportResult, folder: Path | None, paths: tuple[str, ...]) -> list[str]:
     if not sys.stderr.isatty():
         return []
     if folder is None:

@@ -1,0 +1,208 @@
+"""Resolves hops to the ports that policies are about, and groups them: a port has one policy for all routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from lasthop.base.api.addresses import is_ip
+from lasthop.base.api.names import is_dns_label, is_dns_subdomain
+from lasthop_import.inputs import Inputs
+from lasthop_import.levels import Level
+from lasthop_import.model import (
+    AddressBackend,
+    HopTLS,
+    HostBackend,
+    Imported,
+    ImportedHop,
+    ImportedRule,
+    RouteKind,
+    ServiceBackend,
+)
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.values import is_port
+
+H2C: Final = "kubernetes.io/h2c"
+
+
+PortGroup = tuple[str, str, str, int]
+"""Kind, namespace, name and number of a port; 0 for all ports of a Service that is not in the input."""
+
+
+class HopPort(NamedTuple):
+    kind: str
+    """Service or XBackend."""
+    namespace: str
+    name: str
+    number: int
+    section: str = ""
+    """The port's name, if it has one."""
+    known: bool = True
+    """The Service is in the input. If it is not, a policy can only name all of it."""
+    app_protocol: str = ""
+
+    @property
+    def group(self) -> PortGroup:
+        return (self.kind, self.namespace, self.name, self.number if self.known else 0)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}:{self.number}"
+
+
+class Unresolved(NamedTuple):
+    """Why a hop has no port that can be written."""
+
+    problem: str
+    remedy: str = "Correct the reference."
+
+
+class RuleHop(NamedTuple):
+    """A hop of a rule: one row of the report."""
+
+    hop: ImportedHop
+    rule: ImportedRule | None
+    role: str
+    port: HopPort | None
+    problem: str = ""
+    """Why there is no port; then nothing is written that leads there."""
+    remedy: str = ""
+
+    @property
+    def tls(self) -> HopTLS | None:
+        return self.hop.tls
+
+    @property
+    def source(self) -> SourceRef:
+        return self.hop.source
+
+
+def rule_hops(inputs: Inputs, imported: Imported) -> tuple[RuleHop, ...]:
+    """Returns every hop with its port, in the order of the rules. Where two backends would be written under one name, the
+    first is; nothing is sent to the other."""
+    names: dict[tuple[str, str, str], tuple[object, ...]] = {}
+    found = []
+    for rule_hop in _unchecked(inputs, imported):
+        backend = rule_hop.hop.backend
+        if rule_hop.port is not None and not isinstance(backend, ServiceBackend):
+            taken = isinstance(backend, AddressBackend) and inputs.ports(backend.namespace, backend.name) is not None
+            own = _identity(backend)
+            if taken or names.setdefault((rule_hop.port.kind, backend.namespace, backend.name), own) != own:
+                text = f"another backend already has the name {backend.namespace}/{backend.name}"
+                rule_hop = rule_hop._replace(port=None, problem=text, remedy=Unresolved(text).remedy)
+        found.append(rule_hop)
+    return tuple(found)
+
+
+def _identity(backend: HostBackend | AddressBackend) -> tuple[object, ...]:
+    if isinstance(backend, HostBackend):
+        return (backend.hostname, backend.port)
+    return (backend.addresses, backend.port)
+
+
+def _unchecked(inputs: Inputs, imported: Imported) -> Iterator[RuleHop]:
+    for rule in imported.rules:
+        for hop in rule.hops:
+            yield _rule_hop(inputs, hop, rule, "backend")
+        for mirror in rule.mirrors:
+            yield _rule_hop(inputs, mirror.hop, rule, "mirror")
+        if rule.auth:
+            yield _rule_hop(inputs, rule.auth.hop, rule, "auth")
+    for hop in imported.hops:
+        yield _rule_hop(inputs, hop, None, "backend")
+
+
+def _rule_hop(inputs: Inputs, hop: ImportedHop, rule: ImportedRule | None, role: str) -> RuleHop:
+    found = resolve(inputs, hop)
+    return RuleHop(hop, rule, role, None, *found) if isinstance(found, Unresolved) else RuleHop(hop, rule, role, found)
+
+
+def resolve(inputs: Inputs, hop: ImportedHop) -> HopPort | Unresolved:
+    """Returns the port that a hop leads to, or why none can be written."""
+    match hop.backend:
+        case ServiceBackend(namespace, name, port):
+            return _service_port(inputs, namespace, name, port)
+        case HostBackend() as host:
+            return _host_port(host)
+        case AddressBackend() as backend:
+            return _address_port(backend)
+
+
+def _host_port(host: HostBackend) -> HopPort | Unresolved:
+    if is_ip(host.hostname) or not is_dns_subdomain(host.hostname) or host.hostname.endswith(".cluster.local"):
+        return Unresolved(f"{host.hostname!r} cannot be the hostname of an XBackend")
+    if not (is_dns_label(host.namespace) and is_dns_subdomain(host.name) and is_port(host.port)):
+        return Unresolved(f"{host.namespace}/{host.name}, port {host.port} cannot be an XBackend")
+    return HopPort("XBackend", host.namespace, host.name, host.port)
+
+
+def _address_port(backend: AddressBackend) -> HopPort | Unresolved:
+    valid = is_dns_label(backend.namespace) and is_dns_label(backend.name) and is_port(backend.port)
+    if not valid or not backend.addresses or not all(is_ip(ip) and is_port(number) for ip, number in backend.addresses):
+        return Unresolved(f"{backend.namespace}/{backend.name}, port {backend.port} cannot be a Service of addresses")
+    place = (backend.namespace, backend.name, backend.port, backend.port_name)
+    return HopPort("Service", *place, app_protocol=backend.app_protocol)
+
+
+def _service_port(inputs: Inputs, namespace: str, name: str, port: int | str | None) -> HopPort | Unresolved:
+    if not is_dns_label(namespace) or not is_dns_label(name):
+        return Unresolved(f"{namespace}/{name} cannot be the name of a Service")
+    found = inputs.port(namespace, name, port)
+    known = inputs.ports(namespace, name) is not None
+    if found is not None and is_port(found.number):
+        return HopPort("Service", namespace, name, found.number, found.name, known, found.app_protocol)
+    if known:
+        wanted = "no port is given, and it has not exactly one" if port is None else f"it has no TCP port {port}"
+        return Unresolved(f"Service {namespace}/{name}: {wanted}")
+    if isinstance(port, str) or port is None:
+        what = f"the number of port {port or 'of the hop'} is not known"
+        return Unresolved(f"Service {namespace}/{name} is not in the input, so {what}", "Add the Service to the input.")
+    return Unresolved(f"{port} cannot be a port")
+
+
+def _is_grpc(role: str, rule: ImportedRule) -> bool:
+    """Returns whether what is written implies HTTP/2."""
+    return rule.auth is not None and rule.auth.grpc if role == "auth" else rule.kind is RouteKind.GRPC
+
+
+def h2c_notes(hop: ImportedHop, port: HopPort | None) -> Iterator[Note]:
+    """Yields that nothing that is written says HTTP/2, as a GRPCRoute or an XBackend's protocol would."""
+    if hop.h2c and port is not None and port.kind == "Service" and port.app_protocol != H2C:
+        text = f"{port} was sent HTTP/2 without TLS; without appProtocol: kubernetes.io/h2c it is sent HTTP/1.1 now"
+        remedy = "Set appProtocol: kubernetes.io/h2c on the Service's port."
+        yield Note(Category.CHANGED, "h2c", text, hop.source, remedy=remedy)
+
+
+def groups(rule_hops: Iterable[RuleHop]) -> dict[PortGroup, list[RuleHop]]:
+    """Returns the hops that share a policy, by the group of their port, in a stable order."""
+    found: dict[PortGroup, list[RuleHop]] = {}
+    for rule_hop in rule_hops:
+        if rule_hop.port is not None:
+            found.setdefault(rule_hop.port.group, []).append(rule_hop)
+    return dict(sorted(found.items()))
+
+
+def rule_hop_notes(rule_hops: Iterable[RuleHop]) -> Iterator[Note]:
+    """Yields references that lead nowhere, Services that are not in the input, and HTTP/2 that nothing written says."""
+    missing: set[tuple[str, str]] = set()
+    for rule_hop in rule_hops:
+        port = rule_hop.port
+        if port is None:
+            yield _unresolved(rule_hop)
+        elif not port.known and (port.namespace, port.name) not in missing:
+            missing.add((port.namespace, port.name))
+            yield _missing_service(rule_hop, port)
+        if rule_hop.rule is None or not _is_grpc(rule_hop.role, rule_hop.rule):
+            yield from h2c_notes(rule_hop.hop, port)
+
+
+def _unresolved(rule_hop: RuleHop) -> Note:
+    text = f"{rule_hop.problem}; the reference is left out, and its share of the requests gets 500"
+    return Note(Category.TODO, "port-unknown", text, rule_hop.source, remedy=rule_hop.remedy)
+
+
+def _missing_service(rule_hop: RuleHop, port: HopPort) -> Note:
+    policed = rule_hop.tls is not None and rule_hop.tls.level is not Level.PASSTHROUGH
+    effect = "; its policy applies to all of its ports" if policed else ""
+    text = f"Service {port.namespace}/{port.name} is not in the input, so its ports have no names{effect}"
+    severity = NoteSeverity.WARNING if policed else NoteSeverity.INFO
+    return Note(Category.CHANGED, "service-missing", text, rule_hop.source, severity=severity)
