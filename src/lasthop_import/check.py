@@ -57,7 +57,7 @@ def with_check(result: ImportResult, settings: ImportSettings) -> ImportResult:
 
 
 def _suppressed(finding: Finding) -> bool:
-    """Returns whether a finding follows from an input without EndpointSlices, or is in the report: waivers need the operator."""
+    """Returns whether a finding follows from an input without EndpointSlices, or is in the report already."""
     return kind(finding.reason).passes or finding.reason == reasons.WAIVER_NOT_PERMITTED
 
 
