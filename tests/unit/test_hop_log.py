@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lasthop.engine.engine import Engine
+from lasthop.engine.memory.causes import EditKind
+from lasthop.engine.memory.record import Entry, RecordedCause
 from lasthop.engine.outputs.envoy.clusters import CLUSTERS
 from lasthop.engine.plan.upstream import Hop
 from lasthop.run.hop_log import SHOWN, HopLog
@@ -25,9 +27,11 @@ from tests.world import (
 class Log:
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.fields: list[dict[str, str]] = []
 
-    def info(self, event: str, **_: Any) -> None:
+    def info(self, event: str, **fields: Any) -> None:
         self.lines.append(event)
+        self.fields.append(fields)
 
 
 def world(count: int = 1) -> list[Any]:
@@ -99,3 +103,12 @@ def test_a_backend_that_no_route_leads_to_any_more_is_told_once() -> None:
     engine, log, said = started(2)
     edited(engine, log, mk_route("shop/r", "shop/web", [{"name": "api0", "port": 443}]))
     assert said.lines == ["shop/api1:443 is no longer used by any route"]
+
+
+def test_a_line_names_the_edit_and_its_author_as_the_record_has_them() -> None:
+    engine, log, said = started()
+    causes = (RecordedCause("BackendTLSPolicy shop/p", EditKind.CREATED, "Ann"),)
+    words = ("plaintext", "verified", "BackendTLSPolicy shop/p was created")
+    log.recorded([Entry(1.0, "Service", "shop/api0", 443, *words, gateways=("shop/web",), causes=causes)])
+    edited(engine, log, mk_policy("shop/p", "api0", "api.example", ["ca"]))
+    assert said.fields == [{"gateway": "shop/web", "because": "BackendTLSPolicy shop/p was created", "by": "Ann"}]

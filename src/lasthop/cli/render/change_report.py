@@ -88,23 +88,30 @@ def _second(at: float) -> str:
 
 
 def _lines(each: Entry) -> Iterator[str]:
-    mark = "weaker, not acknowledged" if each.weaker and not each.acknowledged else "weaker" if each.weaker else ""
-    mark = MARKS.get(each.effect, mark) if not each.weaker else mark
-    shown = f"  {click.style(mark, fg='red' if each.weaker else 'yellow')}" if mark else ""
-    yield f"{_second(each.at)}  {each.address}  {each.change}{shown}"
-    yield from wrapped(f"because {each.because}", INDENT, INDENT)
+    yield f"{_second(each.at)}  {each.address}  {each.change}{_mark(each)}"
+    for line in _details(each):
+        yield from wrapped(line, INDENT, INDENT)
+
+
+def _mark(each: Entry) -> str:
+    if each.weaker:
+        return f"  {click.style('weaker' if each.acknowledged else 'weaker, not acknowledged', fg='red')}"
+    mark = MARKS.get(each.effect)
+    return f"  {click.style(mark, fg='yellow')}" if mark else ""
+
+
+def _details(each: Entry) -> Iterator[str]:
+    yield f"because {each.because}"
     for cause in each.causes:
-        by = f" by {cause.who}" if cause.who else ""
-        said = f"{cause.object} {cause.edit}"
-        if by or f"{cause.object} was {cause.edit}" not in each.because:
-            yield from wrapped(f"{said}{by}", INDENT, INDENT)
-    for fact in each.facts:
-        if fact.text not in each.because:
-            yield from wrapped(fact.text, INDENT, INDENT)
+        if cause.who:
+            yield f"{cause.object} {cause.edit} by {cause.who}"
+        elif cause.object not in each.because:
+            yield f"{cause.object} {cause.edit}"
+    yield from (fact.text for fact in each.facts if fact.text not in each.because)
     if each.acknowledged and not each.because.endswith(each.acknowledged):
-        yield from wrapped(f"acknowledged by {each.acknowledged}", INDENT, INDENT)
+        yield f"acknowledged by {each.acknowledged}"
     if each.gateways:
-        yield from wrapped(f"from Gateway {', '.join(each.gateways)}", INDENT, INDENT)
+        yield f"from Gateway {', '.join(each.gateways)}"
 
 
 def as_json(report: ChangeReport) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.store.graph import BEFORE
-from lasthop.engine.store.node import Node, NodeId
+from lasthop.engine.store.node import NodeId
 from lasthop.engine.store.stages import Stages
 from lasthop.engine.store.store import OBJECTS
 
@@ -82,23 +82,24 @@ class Causes:
 
     def _changed(self, roots: Iterable[NodeId]) -> Iterator[NodeId]:
         """Yields the sources that have changed, of all that these rest on."""
-        journal, nodes = self._stages.journal or {}, self._graph.nodes
         todo, seen = list(roots), set(roots)
         while todo and len(seen) < MOST:
             id = todo.pop()
-            node = nodes.get(id)
-            further: list[NodeId] = [dep.id for dep in node.deps if self._is_new(dep)] if node else []
-            further += journal.get(id, ())
-            if node is None and id[0] is not OBJECTS and len(id) == 2 and isinstance(id[1], Key):
-                further.append((OBJECTS, id[1]))  # a member that has left: of its reads nothing is known any more
+            further = self._behind(id)
             if not further:
                 yield id
             fresh = [each for each in further if each not in seen]
             seen.update(fresh)
             todo += fresh
 
-    def _is_new(self, node: Node) -> bool:
-        return node.changed > self._base
+    def _behind(self, id: NodeId) -> list[NodeId]:
+        """Returns what has changed of all that a value was made of, or that is listed under a key of an index."""
+        listed = (self._stages.journal or {}).get(id, ())
+        if node := self._graph.nodes.get(id):
+            return [*(dep.id for dep in node.deps if dep.changed > self._base), *listed]
+        if id[0] is not OBJECTS and len(id) == 2 and isinstance(id[1], Key):
+            return [(OBJECTS, id[1]), *listed]  # a member that has left: of its reads nothing is known any more
+        return list(listed)
 
 
 def clause(causes: Iterable[Cause]) -> str:

@@ -371,9 +371,9 @@ def _unseen(known: Iterable[Entry], found: Iterable[Entry]) -> Iterator[Entry]:
         hashes.add(each.hash)
     for each in found:
         seen = times.get(_what(each), []) if each.effect != BEGAN else []
-        same = next((at for at in seen if at == each.at), None) or next((at for at in seen if abs(each.at - at) <= SAME), None)
-        if same is not None:
-            seen.remove(same)
+        apart, nearest = min(((abs(each.at - at), at) for at in seen), default=(math.inf, 0.0))
+        if apart <= SAME:
+            seen.remove(nearest)
         elif each.hash not in hashes:
             yield each
 

@@ -212,21 +212,33 @@ def _change(
     before: HopVerification | None, now: HopVerification | None, best: HopVerification | None
 ) -> VerificationChange | None:
     """Returns what changed of a hop; None: nothing that is recorded."""
-    if before is None or now is None:
-        there = before or now
-        if there is None or there.refused or there.strength is Strength.VERIFIED:
-            return None
-        weaker = now is not None and best is not None and best.strength > now.strength
-        return VerificationChange(ChangeKind.WEAKER) if weaker else SAME
+    if before is None:
+        return _new(now, best) if now else None
+    if now is None:
+        return SAME if _open(before) else None
     if before.refused and now.refused:
         return None
     change = compare(before, now, best)
-    if change.differs:
-        return change
+    return change if change.differs or _otherwise_different(before, now, best) else None
+
+
+def _new(now: HopVerification, best: HopVerification | None) -> VerificationChange | None:
+    if not _open(now):
+        return None
+    return VerificationChange(ChangeKind.WEAKER) if best and best.strength > now.strength else SAME
+
+
+def _open(found: HopVerification) -> bool:
+    """Whether connections are made that are weaker than verified."""
+    return not found.refused and found.strength is not Strength.VERIFIED
+
+
+def _otherwise_different(before: HopVerification, now: HopVerification, best: HopVerification | None) -> bool:
     was, is_now = _identity(before), _identity(now)
-    acknowledged_alone = was[:-1] == is_now[:-1]
-    # Who acknowledges what was never more says nothing.
-    return None if was == is_now or (acknowledged_alone and (best is None or best.strength <= now.strength)) else change
+    if was[:-1] == is_now[:-1]:
+        # Only the acknowledgement differs. Of what was never more than it is now that says nothing.
+        return was != is_now and best is not None and best.strength > now.strength
+    return True
 
 
 def _identity(found: HopVerification) -> tuple[object, ...]:

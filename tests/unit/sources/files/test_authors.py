@@ -153,6 +153,26 @@ def test_a_git_that_hangs_is_left_alone_for_a_while(repository: Path, tmp_path: 
     assert runs.read_text().count("x") == 2
 
 
+@needs_git
+def test_thousands_of_files_do_not_hold_up_everything_else(repository: Path) -> None:
+    now = [1000.0]
+
+    def clock() -> float:
+        """Each command takes 10 ms."""
+        now[0] += 0.01
+        return now[0]
+
+    found = Authors(clock=clock)
+    for number in range(300):
+        (repository / "a.yaml").write_text(f"# {number}\n")
+        os.utime(repository / "a.yaml", ns=(number, number))
+        last = found.of(repository / "a.yaml")
+    assert last == OWNER and now[0] - 1000.0 < 10.0
+    now[0] += authors.SILENCE
+    os.utime(repository / "a.yaml", ns=(5000, 5000))
+    assert found.of(repository / "a.yaml") == f"uncommitted; {OWNER}"
+
+
 SERVICE = """
 apiVersion: v1
 kind: Service

@@ -19,7 +19,11 @@ from typing import Final
 TIMEOUT: Final = 0.5
 """Seconds for one command. Nothing else is done in the meantime, but what an edit changes has gone out by then."""
 SILENCE: Final = 60.0
-"""Seconds for which git is not run after it took longer than that."""
+"""Seconds for which git is not run after it took longer than that, or than the next two together."""
+BUDGET: Final = 1.0
+"""Seconds for many commands, as for an edit of a thousand files ..."""
+SHARE: Final = 0.1
+"""... and the part of the time since then."""
 LARGEST: Final = 16 << 20
 """Bytes of a file that is compared with its committed text."""
 REMEMBERED: Final = 1000
@@ -53,6 +57,7 @@ class Authors:
     def __init__(self, git: str | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._git = shutil.which("git") if git is None else git
         self._clock, self._silent_until = clock, 0.0
+        self._spent, self._last = 0.0, 0.0
         self._known: dict[tuple[Path, int], str] = {}
 
     def of(self, path: Path) -> str:
@@ -91,6 +96,7 @@ class Authors:
         """Returns what git prints; None if it fails or takes too long."""
         command = (self._git or "git", *OPTIONS, "-C", str(root), *arguments)
         environment = {**ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
+        begun = self._clock()
         try:
             done = subprocess.run(
                 command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT, check=False
@@ -100,7 +106,15 @@ class Authors:
             return None
         except OSError:
             return None
+        self._spend(begun)
         return done.stdout.decode(errors="replace") if done.returncode == 0 else None
+
+    def _spend(self, begun: float) -> None:
+        now = self._clock()
+        self._spent = max(0.0, self._spent - SHARE * (begun - self._last)) + now - begun
+        self._last = now
+        if self._spent > BUDGET:
+            self._silent_until = now + SILENCE
 
 
 def _repository(folder: Path) -> Path | None:
