@@ -27,7 +27,7 @@ from lasthop.base.api.meta import Key, Object
 from lasthop.base.text.printable import clean
 from lasthop.edge.kubernetes.objects import read_object
 from lasthop.engine.store.graph import Graph
-from lasthop.engine.what_if import IN_ORDER, OPERATORS, Rehearsal, Verdict, hop_words
+from lasthop.engine.what_if import IN_ORDER, OPERATORS, Consequences, Rehearsal, hop_words
 from lasthop.web.turns import Full, Turns
 
 T = TypeVar("T")
@@ -169,7 +169,7 @@ def _candidate(request: Request, key: Key) -> Object | None:
     return decoded.object
 
 
-def _judged(uid: str, key: Key, verdict: Verdict) -> Json:
+def _judged(uid: str, key: Key, verdict: Consequences) -> Json:
     """Tells what concerns the namespace of the edit. Whoever reaches the port may ask, so of what is in other namespaces an
     answer says only how much it is."""
     changed = (*verdict.weaker, *verdict.other_trust)
@@ -184,7 +184,7 @@ def _judged(uid: str, key: Key, verdict: Verdict) -> Json:
     return _answer(uid, [f"lasthop: {text}" for text in texts], refused)
 
 
-def _not_compared(verdict: Verdict) -> str:
+def _not_compared(verdict: Consequences) -> str:
     return f"{len(verdict.not_judged)} of the hops that it concerns could not be compared; see lasthop check --against"
 
 

@@ -52,6 +52,8 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
         tuple(sorted({each.tls_version for each in tls})),
         state.endpoints,
         tuple(ejected.items()),
+        sum(found.traffic.requests for found in figures),
+        sum(found.traffic.errors for found in figures),
     )
     return msgspec.structs.replace(report, observed=part)
 

@@ -6,28 +6,36 @@ verdict ──(engine: VerificationMemory)──> HELD, an input ──> weakeni
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from lasthop.base.api.backends import KIND as XBACKEND
 from lasthop.base.api.core import AnyService
 from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import LocalObjectReference
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition
 from lasthop.engine.plan.finding import with_remedy
 from lasthop.engine.plan.messages import limited
+from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.upstream import Hop
 from lasthop.engine.plan.verdict import LENGTH, HopVerification, Weakening
-from lasthop.engine.plan.verification_change import Subject, compare
+from lasthop.engine.plan.verification_change import SYSTEM_CAS, Subject, compare
 from lasthop.engine.resolve.backends.reach import HOPS
 from lasthop.engine.resolve.hops.verdict import ACKNOWLEDGED, verdict
 from lasthop.engine.resolve.policies.references import WAIVER
 from lasthop.engine.resolve.policies.targets import WHOLE, service_of
 from lasthop.engine.resolve.policies.texts import read_policy
 from lasthop.engine.resolve.settings import HELD
+from lasthop.engine.resolve.trust.certificates import trusted
+from lasthop.engine.resolve.trust.trust import CA_KINDS, bundle
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.sources import Entry, Index
 from lasthop.engine.store.stages import indexer
 from lasthop.engine.store.store import read
+
+RESOLVED: Final = "what it failed for is resolved"
+
 
 # --- what it was, and which edit made the difference ------------------------------------------------------------------
 
@@ -75,7 +83,7 @@ def _reason(g: Graph, backend: Key, before: HopVerification, now: HopVerificatio
         if before.source.kind == "BackendTLSPolicy" and read_policy(g, before.source) is None:
             return f"{before.source} was deleted, and {now.source} applies"
         return f"{now.source} applies instead of {before.source}"
-    return _edited(now.source, before, now)
+    return _edited(g, now.source, before, now)
 
 
 def _lost(g: Graph, source: Key, backend: Key) -> str:
@@ -96,30 +104,50 @@ def _lost(g: Graph, source: Key, backend: Key) -> str:
     return f"{source} names {others} instead" if others else f"{source} does not name it any more"
 
 
-def _edited(source: Key, before: HopVerification, now: HopVerification) -> str:
-    """Says which part of a policy or XBackend, or of what it refers to, has changed."""
+def _edited(g: Graph, source: Key, before: HopVerification, now: HopVerification) -> str:
+    """Says which part of a policy or XBackend, or of an object that it refers to, has changed."""
     if before.waiver != now.waiver:
         return f"{source} uses {now.waiver} now" if now.waiver else f"{source} does not use {before.waiver} any more"
     if now.waiver and before.strength != now.strength:
         return f"{now.waiver} waives another check now"
     if before.refs != now.refs:
-        was, is_now = (", ".join(each.refs) or "the system's CAs" for each in (before, now))
+        was, is_now = (", ".join(each.refs) or SYSTEM_CAS for each in (before, now))
         return f"{source} now verifies against {is_now}, no longer against {was}"
+    if before.refused:
+        return RESOLVED
     if before.names != now.names and before.strength == now.strength:
         return f"{source} requires other names than {' or '.join(before.names)} now"
     if before.digest != now.digest or before.strength != now.strength:
-        # A waiver decides by its mode and its end, which are compared by themselves.
-        held_against = [ref for ref in now.refs if not ref.startswith(f"{WAIVER} ")]
-        return f"{', '.join(held_against) or source} has other content now"
-    if not before.refused and (facts := compare(before, now).facts):
+        return f"{_other_content(g, before, now) or source} has other content now"
+    if facts := compare(before, now).facts:
         ends = now.waiver and {fact.subject for fact in facts} == {Subject.WAIVER_END}
         return f"{now.waiver if ends else source} was edited: {'; '.join(map(str, facts))}"
-    return _acknowledgement(before, now) if not before.refused else "what it failed for is resolved"
+    return _acknowledgement(before, now)
+
+
+def _other_content(g: Graph, before: HopVerification, now: HopVerification) -> str:
+    """Returns the references that the CAs or pins that were added come from. If some were only removed, it is not known from
+    which reference; then all of them are named that can hold CAs or pins. A waiver holds none."""
+    refs = [ref for ref in now.refs if not ref.startswith(f"{WAIVER} ")]
+    known = {ca.sha256 for ca in before.basis.cas} if before.basis else None
+    if len(refs) < 2 or known is None:
+        return ", ".join(refs)
+    holders = [ref for ref in refs if _fingerprints(g, ref) - known]
+    return ", ".join(holders) or f"one of {', '.join(refs)}"
+
+
+def _fingerprints(g: Graph, ref: str) -> set[str]:
+    key = Key.parse(ref)
+    group = next((group for group, kind in CA_KINDS if key and kind == key.kind), None)
+    if key is None or group is None:
+        return set()
+    found = bundle(g, key.namespace, LocalObjectReference(group, key.kind, key.name))
+    return set() if isinstance(found, Problem) else {ca.sha256 for ca in trusted(found.anchors)}
 
 
 def _acknowledgement(before: HopVerification, now: HopVerification) -> str:
     if before.refused:
-        return "what it failed for is resolved"
+        return RESOLVED
     return f"acknowledged by {now.acknowledged}" if now.acknowledged else f"not acknowledged any more by {before.acknowledged}"
 
 
