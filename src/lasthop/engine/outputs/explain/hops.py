@@ -51,16 +51,18 @@ def hop_fact(g: Graph, hop: Hop, prefix: str) -> Fact:
 
 
 def tls_fact(g: Graph, hop: Hop) -> Fact:
-    tls = verdict(g, *hop).connection
+    found = verdict(g, *hop)
+    tls, unread = found.connection, found.unknown.file if found.unknown else ""
     others = tuple(rivals(g, hop.backend, hop.port)) if hop.protocol.policed else ()
     match tls:
         case BackendTLS():
             # The bundle, the names and the certificate: what the answer was made from is what was read for it.
-            reads = trust(g, (hop_tls, *hop))
+            reads = (*trust(g, (hop_tls, *hop)),)
             state = warning if tls.strength.waived else good
             return state(f"TLS because of {tls.source}", *checks(tls), *reads, *_own(g, tls), *others, object=tls.source)
         case Refused():
-            return bad("refused: ", *trust(g, (hop_tls, *hop), REFERS), *others, object=tls.source, why=tls.why)
+            reads = (*trust(g, (hop_tls, *hop), REFERS), *([plain(f"not read: {unread}")] if unread else ()))
+            return bad("refused: ", *reads, *others, object=tls.source, why=tls.why)
         case Plaintext():
             return _plaintext(g, hop, others)
 

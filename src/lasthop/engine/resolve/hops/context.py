@@ -84,10 +84,9 @@ def losers(g: Graph, backend: Key, port_number: int) -> Iterator[Loser]:
     for claim in claims(g, backend):
         if winner is None or claim.policy != winner.policy:
             for section in claim.sections:
-                if section not in (WHOLE, port.name):
-                    if section not in names:
-                        yield Loser(claim.policy, LostBy.NO_SUCH_PORT, section)
-                elif winner is not None:
+                if section not in (WHOLE, *names):
+                    yield Loser(claim.policy, LostBy.NO_SUCH_PORT, section)
+                elif winner and section in (WHOLE, port.name):
                     yield _lost(claim, winner, section, port.name)
 
 

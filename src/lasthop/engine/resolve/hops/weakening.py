@@ -69,10 +69,8 @@ def reason(g: Graph, backend: Key, before: HopVerification, now: HopVerification
 
 
 def _reason(g: Graph, backend: Key, before: HopVerification, now: HopVerification) -> str:
-    if before.port_name and now.port_name and before.port_name != now.port_name and before.source and not now.source:
-        policy = read_policy(g, before.source) if before.source.kind == "BackendTLSPolicy" else None
-        if policy and any(t.name == backend.name and t.section_name == before.port_name for t in policy.spec.target_refs):
-            return f"port {before.port_name} of {backend} is now called {now.port_name}"
+    if _renamed(g, backend, before, now):
+        return f"port {before.port_name} of {backend} is now called {now.port_name}"
     if now.refused:
         return now.refused
     if now.source is None:
@@ -84,6 +82,17 @@ def _reason(g: Graph, backend: Key, before: HopVerification, now: HopVerificatio
             return f"{before.source} was deleted, and {now.source} applies"
         return f"{now.source} applies instead of {before.source}"
     return _edited(g, now.source, before, now)
+
+
+def _renamed(g: Graph, backend: Key, before: HopVerification, now: HopVerification) -> bool:
+    """Returns whether a port has lost its policy because the port has another name now."""
+    if now.source or not before.source or before.source.kind != "BackendTLSPolicy":
+        return False
+    if not before.port_name or not now.port_name or before.port_name == now.port_name:
+        return False
+    policy = read_policy(g, before.source)
+    targets = policy.spec.target_refs if policy else ()
+    return any(target.name == backend.name and target.section_name == before.port_name for target in targets)
 
 
 def _lost(g: Graph, source: Key, backend: Key) -> str:
@@ -106,34 +115,51 @@ def _lost(g: Graph, source: Key, backend: Key) -> str:
 
 def _edited(g: Graph, source: Key, before: HopVerification, now: HopVerification) -> str:
     """Says which part of a policy or XBackend, or of an object that it refers to, has changed."""
+    return (
+        _other_waiver(source, before, now)
+        or _other_references(source, before, now)
+        or (RESOLVED if before.refused else "")
+        or _other_names(source, before, now)
+        or _other_content(g, source, before, now)
+        or _other_settings(source, before, now)
+        or _acknowledgement(before, now)
+    )
+
+
+def _other_waiver(source: Key, before: HopVerification, now: HopVerification) -> str:
     if before.waiver != now.waiver:
         return f"{source} uses {now.waiver} now" if now.waiver else f"{source} does not use {before.waiver} any more"
-    if now.waiver and before.strength != now.strength:
-        return f"{now.waiver} waives another check now"
-    if before.refs != now.refs:
-        was, is_now = (", ".join(each.refs) or SYSTEM_CAS for each in (before, now))
-        return f"{source} now verifies against {is_now}, no longer against {was}"
-    if before.refused:
-        return RESOLVED
-    if before.names != now.names and before.strength == now.strength:
-        return f"{source} requires other names than {' or '.join(before.names)} now"
-    if before.digest != now.digest or before.strength != now.strength:
-        return f"{_other_content(g, before, now) or source} has other content now"
-    if facts := compare(before, now).facts:
-        ends = now.waiver and {fact.subject for fact in facts} == {Subject.WAIVER_END}
-        return f"{now.waiver if ends else source} was edited: {'; '.join(map(str, facts))}"
-    return _acknowledgement(before, now)
+    return f"{now.waiver} waives another check now" if now.waiver and before.strength != now.strength else ""
 
 
-def _other_content(g: Graph, before: HopVerification, now: HopVerification) -> str:
-    """Returns the references that the CAs or pins that were added come from. If some were only removed, it is not known from
-    which reference; then all of them are named that can hold CAs or pins. A waiver holds none."""
+def _other_references(source: Key, before: HopVerification, now: HopVerification) -> str:
+    was, is_now = (", ".join(each.refs) or SYSTEM_CAS for each in (before, now))
+    return f"{source} now verifies against {is_now}, no longer against {was}" if was != is_now else ""
+
+
+def _other_names(source: Key, before: HopVerification, now: HopVerification) -> str:
+    if before.names == now.names or before.strength != now.strength:
+        return ""
+    return f"{source} requires other names than {' or '.join(before.names)} now"
+
+
+def _other_content(g: Graph, source: Key, before: HopVerification, now: HopVerification) -> str:
+    """Names the references that hold the CAs that were added. If CAs were only removed, it is not known from which reference;
+    then every one is named that can hold CAs or pins, and a waiver holds none."""
+    if before.digest == now.digest and before.strength == now.strength:
+        return ""
     refs = [ref for ref in now.refs if not ref.startswith(f"{WAIVER} ")]
-    known = {ca.sha256 for ca in before.basis.cas} if before.basis else None
-    if len(refs) < 2 or known is None:
-        return ", ".join(refs)
-    holders = [ref for ref in refs if _fingerprints(g, ref) - known]
-    return ", ".join(holders) or f"one of {', '.join(refs)}"
+    changed = ", ".join(refs) or str(source)
+    if len(refs) > 1 and before.basis:
+        known = {ca.sha256 for ca in before.basis.cas}
+        changed = ", ".join(ref for ref in refs if _fingerprints(g, ref) - known) or f"one of {changed}"
+    return f"{changed} has other content now"
+
+
+def _other_settings(source: Key, before: HopVerification, now: HopVerification) -> str:
+    facts = compare(before, now).facts
+    ends = now.waiver and {fact.subject for fact in facts} == {Subject.WAIVER_END}
+    return f"{now.waiver if ends else source} was edited: {'; '.join(map(str, facts))}" if facts else ""
 
 
 def _fingerprints(g: Graph, ref: str) -> set[str]:
