@@ -77,7 +77,7 @@ def test_a_person_sees_where_it_serves_what_fails_and_what_an_edit_changed(shop:
     )
     shop.write("more.yaml", docs.policy("first", "api.example", "ca"))
     changed = terminal.wait_for("is now")
-    assert "shop/first:443 is now verified (was plaintext): its own CA, for api.example" in changed
+    assert "shop/first:443 must now be verified (was plaintext): its own CA, for api.example" in changed
     assert shop.get("first").status == 503
     terminal.wait_for("503 GET first.test/ -> shop/first:443 127.0.0.1:9  connection refused")  # so all before it are read
     assert shop.process

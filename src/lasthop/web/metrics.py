@@ -80,7 +80,7 @@ def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
     yield from controller.metrics.collect()
 
 
-def _verification(hops: list[HopReport], weakened: list[Hop]) -> Iterator[Metric]:
+def verification_metrics(hops: list[HopReport], weakened: list[Hop]) -> Iterator[Metric]:
     """Yields how each hop is verified: what a security officer alerts on."""
     # The same port may fail twice, over TCP and UDP, and is one sample.
     modes = {(hop.gateway.path, *hop.backend, str(hop.port), hop.mode): 1 for hop in hops}
@@ -136,7 +136,7 @@ async def metrics(view: ControllerView) -> bytes:
         found = [
             *state,
             *traffic_metrics(rows, reports, totals, routes),
-            *_verification(hops, weakened),
+            *verification_metrics(hops, weakened),
             certificates_metric(certificates),
             revocations_metric(certificates),
         ]
