@@ -16,10 +16,9 @@ import msgspec
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.audit.changes import MAX_GATEWAYS, Edit
 from lasthop.engine.plan.strength import Strength
-from lasthop.engine.plan.upstream import Protocol
-from lasthop.engine.plan.verdict import HopVerification, Verdict, weakest
+from lasthop.engine.plan.verdict import HopVerification, weakest
 from lasthop.engine.plan.verification_change import compare
-from lasthop.engine.resolve.hops.verdict import VERDICTS
+from lasthop.engine.resolve.hops.verdict import changed_ports
 from lasthop.engine.resolve.hops.weakening import reason
 from lasthop.engine.resolve.settings import HELD
 from lasthop.engine.store.graph import Graph
@@ -44,8 +43,8 @@ class PortMemory(msgspec.Struct, frozen=True, array_like=True):
 class VerificationMemory:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._hops: dict[Port, dict[tuple[Key, Protocol], HopVerification]] = {}
-        """How it is verified on each hop that routes lead over, by Gateway and protocol."""
+        self._gateways: dict[Port, dict[Key, HopVerification]] = {}
+        """How the Gateways verify it from which routes lead there."""
         self._now: dict[Port, HopVerification] = {}
         self._ports: dict[Port, PortMemory] = {}
         self._edits: list[Edit] = []
@@ -71,24 +70,22 @@ class VerificationMemory:
     def settled(self, outputs: Changes) -> None:
         """Looks at what has been computed."""
         touched: dict[Port, None] = {}
-        for (gateway, backend, number, protocol), found in VERDICTS.of(outputs).items():
-            if not protocol.policed:
-                continue
+        for (gateway, backend, number), found in changed_ports(self._graph, outputs).items():
             port = Port(backend, number)
-            hops = self._hops.setdefault(port, {})
-            if isinstance(found, Verdict):
-                hops[gateway, protocol] = found.verification
+            gateways = self._gateways.setdefault(port, {})
+            if isinstance(found, HopVerification):
+                gateways[gateway] = found
             elif isinstance(found, Gone):
-                hops.pop((gateway, protocol), None)
+                gateways.pop(gateway, None)
             touched[port] = None
         for port in touched:
-            if self._hops[port]:
+            if self._gateways[port]:
                 self._look(port)
             else:
                 self._forget(port)
 
     def _look(self, port: Port) -> None:
-        found = self._hops[port].values()
+        found = self._gateways[port].values()
         now, before = weakest(found), self._now.get(port)
         best = self._best(port) if before is not None else None
         self._remember(port, found)
@@ -105,8 +102,7 @@ class VerificationMemory:
         was = before
         if best and before.refused and not now.refused:
             was = msgspec.structs.replace(best, refused=before.refused)
-        hops = self._hops[port].items()
-        gateways = sorted({gateway for (gateway, _), each in hops if bool(each.refused) == bool(now.refused)})
+        gateways = sorted(key for key, each in self._gateways[port].items() if bool(each.refused) == bool(now.refused))
         because = reason(self._graph, port.backend, was, now)
         self._edits.append(Edit(*port, before, now, because, change, tuple(gateways[:MAX_GATEWAYS])))
 
@@ -122,7 +118,7 @@ class VerificationMemory:
             self.version += HELD.set(self._graph, held, *port, strength)
 
     def _forget(self, port: Port) -> None:
-        del self._hops[port]
+        del self._gateways[port]
         self._ports.pop(port, None)
         self.version += self._now.pop(port, None) is not None
         for strength in Strength:
