@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from lasthop.engine.plan.strength import Strength
+
 
 class Level(StrEnum):
     """What the old gateway did on the way to a backend."""
@@ -30,7 +32,7 @@ class Level(StrEnum):
 
 
 class NewLevel(StrEnum):
-    """What the objects that are written make of it."""
+    """The words of the report for a hop as the written objects verify it. `strength` is their meaning."""
 
     PLAINTEXT = "plaintext"
     NAME = "name"
@@ -47,6 +49,21 @@ class NewLevel(StrEnum):
     """It fails closed until somebody decides: work for the reader of the report, who finds it by this word."""
     DROPPED = "dropped"
     """There is no reference to it: nothing is sent there."""
+
+    @property
+    def strength(self) -> Strength | None:
+        """None: the TLS is the client's own, or no connection is made."""
+        return _STRENGTHS.get(self)
+
+
+_STRENGTHS = {
+    NewLevel.PLAINTEXT: Strength.PLAINTEXT,
+    NewLevel.WAIVED_ALL: Strength.WAIVED_ALL,
+    NewLevel.WAIVED_NAMES: Strength.WAIVED_NAMES,
+    NewLevel.WAIVED_EXPIRY: Strength.WAIVED_EXPIRY,
+    NewLevel.PINNED_ONLY: Strength.PINNED_ONLY,
+    **dict.fromkeys((NewLevel.NAME, NewLevel.URI, NewLevel.PINNED), Strength.VERIFIED),
+}
 
 
 STRENGTH = {

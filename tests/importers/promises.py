@@ -10,6 +10,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.admission.chain import admit
+from lasthop.engine.plan.verdict import FAILING
 from lasthop.engine.resolve.settings import Settings
 from lasthop_import.check import ON_A_HOST, ImportCheck, check
 from lasthop_import.command import report as import_report
@@ -25,18 +26,6 @@ from tests.importers.harness import Outcome, run_documents
 
 ADDRESSES = Settings(host_network=False)
 PLAIN = (Level.PLAINTEXT, Level.PASSTHROUGH)
-MANNERS = {
-    NewLevel.PLAINTEXT: "plaintext",
-    NewLevel.NAME: "verified",
-    NewLevel.URI: "verified",
-    NewLevel.PINNED: "verified",
-    NewLevel.PINNED_ONLY: "pinned only",
-    NewLevel.PASSTHROUGH: "passthrough",
-    NewLevel.TODO: "failing closed",
-    NewLevel.WAIVED_ALL: "waived",
-    NewLevel.WAIVED_NAMES: "waived",
-    NewLevel.WAIVED_EXPIRY: "waived",
-}
 
 
 def assert_promises(system: str, outcome: Outcome) -> None:
@@ -202,6 +191,13 @@ def lacking(outcome: Outcome, missing: tuple[Key, ...]) -> bool:
     return bool(missing) and not any(each.name.endswith("-todo") or tuple(each) in known for each in missing)
 
 
+def manner(new: NewLevel, allow_waivers: bool) -> str:
+    """Returns what the audit calls a hop that the report calls so."""
+    if new.strength is None:
+        return FAILING if new is NewLevel.TODO else str(new)
+    return FAILING if new.strength.waived and not allow_waivers else new.strength.group
+
+
 def assert_audit_agrees(outcome: Outcome) -> ImportCheck:
     """Checks that the audit of the objects says of each hop what the last column of the report says. The input must be whole:
     Services with endpoints, and all Secrets."""
@@ -216,9 +212,7 @@ def assert_audit_agrees(outcome: Outcome) -> ImportCheck:
     for hop in found.hops:
         backend = f"{hop.backend}:{hop.port}"
         audited.add(backend)
-        allowed = {MANNERS[new] for new in by_backend[backend]}
-        if not outcome.settings.allow_waivers:
-            allowed = {"failing closed" if each == "waived" else each for each in allowed}
+        allowed = {manner(new, outcome.settings.allow_waivers) for new in by_backend[backend]}
         closed = "is not accepted" in hop.detail and reasons & {"default-certificate", "secret-missing", "inline-certificate"}
         if hop.refused and (closed or lacking(outcome, hop.missing)):
             continue

@@ -28,7 +28,7 @@ from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.policies import targets
 from lasthop.engine.resolve.settings import IN_CLUSTER
 from lasthop.engine.store.graph import Graph
-from lasthop.engine.what_if import Rehearsal, Verdict
+from lasthop.engine.what_if import Consequences, Rehearsal
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import (
     NOW,
@@ -139,7 +139,7 @@ def checked(before: dict[Key, Object | None], after: dict[Key, Object | None]) -
     return compare(state(before), state(after)).hops
 
 
-def rehearsed(before: dict[Key, Object | None], edited: Key, obj: Object | None, live: Engine | None = None) -> Verdict:
+def rehearsed(before: dict[Key, Object | None], edited: Key, obj: Object | None, live: Engine | None = None) -> Consequences:
     found = Rehearsal(IN_CLUSTER, NOW.timestamp())
     if live:
         found.follow(live.graph, NOW.timestamp())

@@ -11,7 +11,7 @@ from lasthop.base.api.meta import Key, Object
 from lasthop.engine.engine import Engine
 from lasthop.engine.plan.finding import Severity
 from lasthop.engine.resolve.settings import IN_CLUSTER
-from lasthop.engine.what_if import Rehearsal, Verdict
+from lasthop.engine.what_if import Consequences, Rehearsal
 from tests.rehearsed import POLICY, REFUSING, world
 from tests.world import NOW, key, keyed, mk, mk_gateway, mk_policy, mk_profile, mk_route, mk_service, mk_waiver, own_ref
 
@@ -38,13 +38,13 @@ def of(*objects: Object) -> Rehearsal:
     return found
 
 
-def texts(verdict: Verdict) -> list[str]:
+def texts(verdict: Consequences) -> list[str]:
     return [f"{finding.object}: {finding.message}" for finding in verdict.introduced]
 
 
 def test_writing_what_is_there_already_changes_nothing(rehearsal: Rehearsal) -> None:
     for obj in world():
-        assert done(rehearsal.edit(key(obj), obj)) == Verdict((), ()), obj
+        assert done(rehearsal.edit(key(obj), obj)) == Consequences((), ()), obj
 
 
 def test_a_ca_that_does_not_exist_is_told_once_and_not_what_follows_from_it(rehearsal: Rehearsal) -> None:
@@ -106,7 +106,7 @@ def test_one_that_is_stopped_halfway_leaves_nothing_behind(steps: int) -> None:
             break
     stopped.close()
     for obj in world():
-        assert done(rehearsal.edit(key(obj), obj)) == Verdict((), ())
+        assert done(rehearsal.edit(key(obj), obj)) == Consequences((), ())
 
 
 def test_it_keeps_up_with_the_cluster(rehearsal: Rehearsal) -> None:

@@ -55,7 +55,9 @@ OPERATORS: Final = frozenset(("GatewayClass", "GatewayProfile"))
 Steps = Generator[None, None, None]
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Consequences(msgspec.Struct, frozen=True):
+    """What an edit would change."""
+
     introduced: tuple[Finding, ...]
     """What would be wrong that is not now, without what only follows from it."""
     weaker: tuple[HopChange, ...]
@@ -68,7 +70,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """What could not be compared, a sentence each: it may be verified less."""
 
 
-IN_ORDER: Final = Verdict((), ())
+IN_ORDER: Final = Consequences((), ())
 
 
 class _Hop(msgspec.Struct, frozen=True):
@@ -133,7 +135,7 @@ class Rehearsal:
             yield
         yield from self._settle()
 
-    def edit(self, key: Key, obj: Object | None) -> Generator[None, None, Verdict]:
+    def edit(self, key: Key, obj: Object | None) -> Generator[None, None, Consequences]:
         """Rehearses that an object is written, or deleted (None)."""
         yield from self.catch_up()
         self._findings.changes()
@@ -154,7 +156,7 @@ class Rehearsal:
         yield from self._settle()
         before = yield from self._looked_at(hops, places)
         crash = (f"Lasthop failed in {crashes[0][0]}; the log of the controller says why",) if crashes else ()
-        return _verdict(key, new, before, after, crash, self._best)
+        return _consequences(key, new, before, after, crash, self._best)
 
     def _best(self, backend: Key, port: int) -> HopVerification | None:
         """Returns the strongest that the engine which serves remembers of a port."""
@@ -216,13 +218,15 @@ class Rehearsal:
         return _Seen(tuple(found), verified, tuple(unknown))
 
 
-def _verdict(key: Key, new: Iterable[Finding], before: _Seen, after: _Seen, crashes: tuple[str, ...], best: Best) -> Verdict:
+def _consequences(
+    key: Key, new: Iterable[Finding], before: _Seen, after: _Seen, crashes: tuple[str, ...], best: Best
+) -> Consequences:
     lasting = (each for each in new if not kind(each.reason).passes)
     roots = tuple(each for each in mistakes(lasting, {}) if _concerns(key, each.finding))
     compared = compare(
         State("now", (), before.reports, before.verified), State("then", roots, after.reports, after.verified), best
     )
-    return Verdict(
+    return Consequences(
         tuple(each.finding for each in compared.introduced),
         tuple(change for change in compared.hops if change.weaker),
         () if key.kind in OPERATORS else tuple(dict.fromkeys(_refusals(compared, before.hops, after.hops))),

@@ -90,7 +90,7 @@ def _gateways(controller: Controller) -> Iterator[Metric]:
     yield gauge("lasthop_gateway_programmed", help, ("gateway",), programmed)
 
 
-def _verification(hops: list[HopReport], weakened: list[Hop]) -> Iterator[Metric]:
+def verification_metrics(hops: list[HopReport], weakened: list[Hop]) -> Iterator[Metric]:
     """Yields how each hop is verified: what a security officer alerts on."""
     # The same port may fail twice, over TCP and UDP, and is one sample.
     modes = {(hop.gateway.path, *hop.backend, str(hop.port), hop.mode): 1 for hop in hops}
@@ -146,7 +146,7 @@ async def metrics(view: ControllerView) -> bytes:
         found = [
             *state,
             *traffic_metrics(rows, reports, totals, routes),
-            *_verification(hops, weakened),
+            *verification_metrics(hops, weakened),
             certificates_metric(certificates),
             revocations_metric(certificates),
         ]

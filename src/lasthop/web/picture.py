@@ -1,6 +1,6 @@
 """What the page shows of each hop, and which hops it shows: pure, reports and observations in, rows out.
 
-HopReport (asked for) + Observed (happened)  ──line──>  Line  ──choose──>  rows: single lines, and bundles of many
+HopReport (required) + Observed (happened)  ──line──>  Line  ──choose──>  rows: single lines, and bundles of many
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ SINGLE: Final = 40
 """Lines of a page; if there are more, what is in order is bundled."""
 BUNDLES: Final = 20
 NAMED_ENDPOINTS: Final = 3
+FAILING_SHARE: Final = 0.01
+"""Of the requests of a line: from here on its words say that they fail."""
 
 
 class State(StrEnum):
@@ -98,7 +100,10 @@ def line(report: HopReport, seen: HopSeen | None = None, recent: tuple[float, fl
     id, seen = line_id(report.gateway, report.backend, report.port, report.outside or ""), seen or HopSeen()
     requests, errors = recent
     share = errors / requests if requests else 0.0
-    return Line(id, report, state, _words(report, state), seen.endpoints, seen.traffic, requests, share)
+    words = _words(report, state)
+    # A handshake succeeds before the request fails: two facts, of which the state shows the first.
+    words = f"{words}; {share:.0%} of requests fail" if share >= FAILING_SHARE and state is not State.FAILING else words
+    return Line(id, report, state, words, seen.endpoints, seen.traffic, requests, share)
 
 
 def line_id(gateway: Key, backend: Key, port: int, own: str = "") -> str:

@@ -28,7 +28,7 @@ from lasthop.base.api.meta import Key, Object
 from lasthop.base.text.printable import clean
 from lasthop.edge.kubernetes.objects import read_object
 from lasthop.engine.store.graph import Graph
-from lasthop.engine.what_if import IN_ORDER, OPERATORS, Rehearsal, Verdict, hop_words
+from lasthop.engine.what_if import IN_ORDER, OPERATORS, Consequences, Rehearsal, hop_words
 
 T = TypeVar("T")
 WITHIN: Final = 2.0
@@ -175,7 +175,7 @@ def _candidate(request: AdmissionRequest, key: Key) -> Object | None:
     return decoded.object
 
 
-def _judged(uid: str, key: Key, verdict: Verdict) -> Json:
+def _judged(uid: str, key: Key, verdict: Consequences) -> Json:
     """Tells what concerns the namespace of the edit. Whoever reaches the port may ask, so of what is in other namespaces an
     answer says only how much it is."""
     texts = list(_concerning(verdict, key.namespace))
@@ -187,7 +187,7 @@ def _judged(uid: str, key: Key, verdict: Verdict) -> Json:
     return _answer(uid, [f"lasthop: {text}" for text in texts], refused)
 
 
-def _concerning(verdict: Verdict, namespace: str) -> Iterator[str]:
+def _concerning(verdict: Consequences, namespace: str) -> Iterator[str]:
     """Yields what concerns a namespace or cluster-scoped objects."""
     for hop in (*verdict.weaker, *verdict.other_trust):
         if namespace in (hop.gateway.namespace, hop.backend.namespace):
@@ -197,7 +197,7 @@ def _concerning(verdict: Verdict, namespace: str) -> Iterator[str]:
             yield str(finding)
 
 
-def _not_compared(verdict: Verdict) -> str:
+def _not_compared(verdict: Consequences) -> str:
     return f"{len(verdict.not_judged)} of the hops that it concerns could not be compared; see lasthop check --against"
 
 

@@ -246,6 +246,28 @@ def test_another_ca_and_other_names_are_recorded_and_no_error(engine: Engine) ->
     assert because == "BackendTLSPolicy a/p requires other names than api.example now"
 
 
+def test_only_the_reference_with_other_content_is_named() -> None:
+    policy = mk_policy("a/p", "backend", "api.example", ["c", "d"], section="https")
+    both = ca_pem("good") + ca_pem("second")
+    engine, _ = settled({**WORLD, **keyed(mk_config_map("a/c", both), mk_config_map("a/d", ca_pem("third")), policy)})
+    for changed, because in (
+        (mk_config_map("a/d", ca_pem("fourth")), "ConfigMap a/d has other content now"),
+        (mk_config_map("a/c", both + ca_pem("fifth")), "ConfigMap a/c has other content now"),
+        (mk_config_map("a/c", both), "one of ConfigMap a/c, ConfigMap a/d has other content now"),
+    ):
+        edit(engine, keyed(changed))
+        assert [each[2] for each in edits(engine)] == [because]
+
+
+def test_a_hop_that_connects_again_with_other_names_says_that_its_failure_is_over(engine: Engine) -> None:
+    edit(engine, {Key("ConfigMap", "a", "c"): None})
+    edit(engine, keyed(mk_policy("a/p", "backend", "new.example", ["c"], section="https")))
+    edits(engine)
+    edit(engine, keyed(mk_config_map("a/c", ca_pem("good"))))
+    ((_, after, because, _, _),) = edits(engine)
+    assert (after, because) == ("verified (CA) for new.example", "what it failed for is resolved")
+
+
 def test_the_systems_cas_in_place_of_an_own_one_are_recorded_and_no_error() -> None:
     engine, _ = settled(WORLD, store=STORE)
     assert edit(engine, keyed(mk_policy("a/p", "backend", "api.example", section="https"))) == []

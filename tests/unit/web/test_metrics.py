@@ -18,7 +18,7 @@ from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.run.cluster import ClusterRuntime
 from lasthop.run.infra.kubernetes.desired import Site
 from lasthop.web.controller_view import ControllerView
-from lasthop.web.metrics import certificates_metric, metrics
+from lasthop.web.metrics import certificates_metric, metrics, verification_metrics
 from lasthop.web.traffic_metrics import HopRow, traffic_metrics
 from tests.fake_api import FakeApi, client_of, serving
 from tests.world import keyed, mk_class, mk_gateway, mk_route, mk_service
@@ -108,3 +108,13 @@ def test_protocols_of_a_port_are_one_series_with_the_worst_health() -> None:
     buckets = {s.labels["le"]: s.value for s in found["lasthop_route_request_duration_seconds"] if s.name.endswith("_bucket")}
     assert buckets == {"0.1": 3, "+Inf": 4}
     assert [sample.value for sample in found["lasthop_backend_requests_active"]] == [3]
+
+
+def test_each_strength_has_the_label_that_alerts_are_written_for() -> None:
+    gateway = Key("Gateway", "a", "g")
+    hops = [HopReport(gateway, Key("Service", "a", each.name.lower()), 443, each, "") for each in Strength]
+    hops.append(HopReport(gateway, Key("Service", "a", "closed"), 443, Strength.VERIFIED, "", refused=True))
+    hops.append(HopReport(gateway, Key("Service", "a", "raw"), 443, Strength.PLAINTEXT, "", outside=Protocol.PASSTHROUGH))
+    found = next(iter(verification_metrics(hops, [])))
+    expected = {each.name.lower(): each.label for each in Strength} | {"closed": "FailingClosed", "raw": "Passthrough"}
+    assert {sample.labels["service"]: sample.labels["mode"] for sample in found.samples} == expected

@@ -89,6 +89,12 @@ def test_the_words_of_a_line_say_what_happened_and_where(shown: Line, words: str
     assert shown.words == words
 
 
+def test_a_handshake_that_succeeds_does_not_hide_requests_that_fail() -> None:
+    shown = line(msgspec.structs.replace(report(), observed=seen(Health.WORKING)), recent=(4.0, 4.0))
+    assert (shown.state, shown.words) == (State.VERIFIED, "its own CA, for a.example; 100% of requests fail")
+    assert shown.report.success == "handshake" and report(Strength.PLAINTEXT).success == "connection"
+
+
 def test_the_first_certificate_to_expire_is_shown() -> None:
     assert made(report(), seen(Health.WORKING)).certificate == LEAF
     assert made(report()).certificate is None

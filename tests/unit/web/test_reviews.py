@@ -24,7 +24,7 @@ from lasthop.engine.outputs.comparison import HopChange
 from lasthop.engine.plan.verification_change import ChangeKind, VerificationChange
 from lasthop.engine.resolve.settings import IN_CLUSTER
 from lasthop.engine.store.graph import Graph
-from lasthop.engine.what_if import Rehearsal, Verdict
+from lasthop.engine.what_if import Consequences, Rehearsal
 from lasthop.web import reviews as module
 from lasthop.web.reviews import LARGEST, LARGEST_OBJECT, BadReview, NotJudged, Reviews
 from lasthop.web.webhook import Door, application, serving
@@ -309,11 +309,11 @@ async def test_an_edit_without_a_namespace_tells_nothing_of_those_that_have_one(
 async def test_a_refusal_of_an_edit_without_a_namespace_names_nothing() -> None:
     weaker = VerificationChange(ChangeKind.WEAKER)
     hop = HopChange(Key("Gateway", "shop", "web"), Key("Service", "shop", "api"), 443, "verified", "plaintext", weaker)
-    verdict = Verdict((), (hop,), ("Gateway shop/web to Service shop/api:443 would be plaintext",))
+    verdict = Consequences((), (hop,), ("Gateway shop/web to Service shop/api:443 would be plaintext",))
     for edited, told in ((Key("Namespace", "", "shop"), False), (Key("Service", "shop", "api"), True)):
         response: dict[str, Any] = module._judged("u-1", edited, verdict)["response"]
         assert not response["allowed"] and ("shop" in str(response)) is told
-    elsewhere = module._judged("u-1", Key("Service", "blog", "api"), Verdict((), (hop,)))["response"]
+    elsewhere = module._judged("u-1", Key("Service", "blog", "api"), Consequences((), (hop,)))["response"]
     assert elsewhere["warnings"] == ["lasthop: 1 more in other namespaces; see lasthop check"]
 
 
@@ -386,9 +386,9 @@ class Blind(Rehearsal):
 
     refused: tuple[str, ...] = ()
 
-    def edit(self, key: Key, obj: Object | None) -> Generator[None, None, Verdict]:
+    def edit(self, key: Key, obj: Object | None) -> Generator[None, None, Consequences]:
         yield
-        return Verdict((), (), self.refused, not_judged=("Lasthop failed in x",))
+        return Consequences((), (), self.refused, not_judged=("Lasthop failed in x",))
 
 
 async def test_what_was_not_compared_is_an_error_so_that_the_failure_policy_decides() -> None:
@@ -423,12 +423,12 @@ class Slow(Rehearsal):
 
     turns = 0
 
-    def edit(self, key: Key, obj: Object | None) -> Generator[None, None, Verdict]:
+    def edit(self, key: Key, obj: Object | None) -> Generator[None, None, Consequences]:
         end = time.monotonic() + 60
         while self.turns < 100 and time.monotonic() < end:
             pass
         yield
-        return Verdict((), ())
+        return Consequences((), ())
 
 
 async def test_the_event_loop_has_its_turns_however_long_a_step_takes(monkeypatch: pytest.MonkeyPatch) -> None:

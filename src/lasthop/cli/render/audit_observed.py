@@ -62,7 +62,8 @@ def words(hop: HopReport, now: float) -> str:
     done = "verified" if hop.in_effect in _VERIFIED else "connected"
     when = f" {ago(now - seen.last_success)} ago" if seen.last_success else ""
     parts = [f"{done}{when}", count(seen.handshakes, "handshake") if seen.handshakes else "", ", ".join(seen.tls_versions)]
-    return ", ".join(filter(None, parts))
+    failed = f"; {seen.failed_requests:,} of {count(seen.requests, 'request')} failed" if seen.failed_requests else ""
+    return f"{', '.join(filter(None, parts))}{failed}"
 
 
 def shown_certificates(hop: HopReport, now: float) -> Iterator[str]:
@@ -98,6 +99,8 @@ def document(seen: Observed) -> dict[str, object]:
             for leaf in seen.certificates
         ],
         "tlsVersions": seen.tls_versions,
+        "requests": seen.requests,
+        "failedRequests": seen.failed_requests,
     }
 
 

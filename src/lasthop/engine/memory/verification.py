@@ -22,11 +22,10 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.memory.causes import Cause, Causes, clause
 from lasthop.engine.memory.record import MAX_GATEWAYS, Edit
 from lasthop.engine.plan.strength import Strength
-from lasthop.engine.plan.upstream import Protocol
-from lasthop.engine.plan.verdict import FAILING, HopVerification, Verdict, weakest
+from lasthop.engine.plan.verdict import FAILING, HopVerification, weakest
 from lasthop.engine.plan.verification_change import SAME, ChangeKind, VerificationChange, compare
 from lasthop.engine.resolve.backends.reach import PORTS
-from lasthop.engine.resolve.hops.verdict import VERDICTS, verdict
+from lasthop.engine.resolve.hops.verdict import changed_ports, verdict
 from lasthop.engine.resolve.hops.weakening import reason
 from lasthop.engine.resolve.settings import HELD
 from lasthop.engine.store.graph import Graph
@@ -59,8 +58,6 @@ class PortMemory(msgspec.Struct, frozen=True, array_like=True):
 class VerificationMemory:
     def __init__(self, graph: Graph, causes: Causes) -> None:
         self._graph, self._causes = graph, causes
-        self._protocols: dict[tuple[Key, Port], dict[Protocol, HopVerification]] = {}
-        """How a Gateway verifies it by each protocol that policies apply to."""
         self._gateways: dict[Port, dict[Key, HopVerification]] = {}
         """How the Gateways verify it from which routes lead there."""
         self._before: dict[Port, dict[Key, HopVerification]] = {}
@@ -112,20 +109,11 @@ class VerificationMemory:
     def settled(self, outputs: Changes) -> None:
         """Looks at what has been computed."""
         touched: dict[Port, dict[Key, HopVerification | None]] = {}
-        for (gateway, backend, number, protocol), found in VERDICTS.of(outputs).items():
-            if not protocol.policed:
-                continue
-            port = Port(backend, number)
-            protocols = self._protocols.setdefault((gateway, port), {})
-            if isinstance(found, Verdict):
-                protocols[protocol] = found.verification
+        for (gateway, backend, number), found in changed_ports(self._graph, outputs).items():
+            if isinstance(found, HopVerification):
+                touched.setdefault(Port(backend, number), {})[gateway] = found
             elif isinstance(found, Gone):
-                protocols.pop(protocol, None)
-            if protocols:
-                touched.setdefault(port, {})[gateway] = weakest(protocols.values())
-            else:
-                del self._protocols[gateway, port]
-                touched.setdefault(port, {})[gateway] = None
+                touched.setdefault(Port(backend, number), {})[gateway] = None
         for port, changed in touched.items():
             self._look(port, changed)
 
@@ -160,7 +148,7 @@ class VerificationMemory:
             return
         used = next((each.waiver for each in (before, now) if each and each.waiver), None)
         hop = (gateway, *port)
-        verdicts = [(verdict, *hop, each) for each in self._protocols.get((gateway, port), ())]
+        verdicts = [(verdict, *hop, each) for each in PORTS.of(self._graph, *hop)]
         causes = self._causes.of(*verdicts, (PORTS, *hop), waiver=used)
         because = self._because(port, before, now, best, causes)
         self._edits.append(Edit(*port, before, now, because, change, (gateway,), causes))

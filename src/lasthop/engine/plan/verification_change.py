@@ -65,28 +65,35 @@ class Fact(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         added, removed = (" and ".join(each) for each in (self.added, self.removed))
-        match self.subject:
-            case Subject.STRENGTH:
-                return f"{added}, no longer {removed}"
-            case Subject.CA:
-                return _both(f"trusts {added}" if added else "", f"no longer trusts {removed}" if removed else "")
-            case Subject.NAME:
-                return _both(f"accepts the name {added}" if added else "", f"no longer {removed}" if removed else "")
-            case Subject.PIN:
-                return _both(f"accepts pin {added}" if added else "", f"no longer pin {removed}" if removed else "")
-            case Subject.TRUST:
-                return "has other CAs or pins; which came and went was not recorded"
-            case Subject.TLS_VERSION:
-                return f"TLS {added}, no longer TLS {removed}"
-            case Subject.REVOCATION:
-                return f"revocation lists are {'checked' if added else 'no longer checked'}"
-            case Subject.CLIENT_CERTIFICATE:
-                shown = f"shows the client certificate of {added}" if added else "shows no client certificate"
-                return f"{shown}, no longer that of {removed}" if removed else shown
-            case Subject.WAIVER_END:
-                return f"the waiver ends {added}, no longer {removed}"
-            case Subject.REFUSAL:
-                return f"fails closed: {added}" if added else f"connects again; it failed closed: {removed}"
+        if both := SETS.get(self.subject):
+            return ", ".join(text.format(part) for text, part in zip(both, (added, removed), strict=True) if part)
+        if replaced := REPLACED.get(self.subject):
+            return replaced.format(added, removed)
+        return _one_sided(self.subject, added, removed)
+
+
+SETS: Final = {
+    Subject.CA: ("trusts {}", "no longer trusts {}"),
+    Subject.NAME: ("accepts the name {}", "no longer {}"),
+    Subject.PIN: ("accepts pin {}", "no longer pin {}"),
+}
+"""What is added to them and removed from them, in words."""
+REPLACED: Final = {
+    Subject.STRENGTH: "{}, no longer {}",
+    Subject.TLS_VERSION: "TLS {}, no longer TLS {}",
+    Subject.WAIVER_END: "the waiver ends {}, no longer {}",
+}
+
+
+def _one_sided(subject: Subject, added: str, removed: str) -> str:
+    if subject is Subject.TRUST:
+        return "has other CAs or pins; which came and went was not recorded"
+    if subject is Subject.REVOCATION:
+        return f"revocation lists are {'checked' if added else 'no longer checked'}"
+    if subject is Subject.REFUSAL:
+        return f"fails closed: {added}" if added else f"connects again; it failed closed: {removed}"
+    shown = f"shows the client certificate of {added}" if added else "shows no client certificate"
+    return f"{shown}, no longer that of {removed}" if removed else shown
 
 
 class VerificationChange(msgspec.Struct, frozen=True):
@@ -194,16 +201,19 @@ def _connection(before: Basis, after: Basis) -> Iterator[Fact]:
         older = any(now < was for was, now in zip(before.versions, after.versions, strict=True))
         kind = ChangeKind.WEAKER if older else ChangeKind.STRONGER
         yield Fact(Subject.TLS_VERSION, kind, (" to ".join(after.versions),), (" to ".join(before.versions),))
-    if before.revocation != after.revocation:
-        kind = ChangeKind.STRONGER if after.revocation else ChangeKind.WEAKER
-        yield Fact(
-            Subject.REVOCATION, kind, ("checked",) if after.revocation else (), () if after.revocation else ("checked",)
-        )
-    if before.client_certificate != after.client_certificate:
-        shown, hidden = bool(after.client_certificate), bool(before.client_certificate)
-        kind = ChangeKind.SAME if shown and hidden else ChangeKind.STRONGER if shown else ChangeKind.WEAKER
-        came, went = (tuple(filter(None, (each.client_certificate,))) for each in (after, before))
-        yield Fact(Subject.CLIENT_CERTIFICATE, kind, came, went)
+    was, now = (("checked",) if each.revocation else () for each in (before, after))
+    if was != now:
+        yield Fact(Subject.REVOCATION, _gained(was, now), now, was)
+    was, now = ((each.client_certificate,) if each.client_certificate else () for each in (before, after))
+    if was != now:
+        yield Fact(Subject.CLIENT_CERTIFICATE, _gained(was, now), now, was)
+
+
+def _gained(before: tuple[str, ...], after: tuple[str, ...]) -> ChangeKind:
+    """Compares something that is there or not."""
+    if before and after:
+        return ChangeKind.SAME
+    return ChangeKind.STRONGER if after else ChangeKind.WEAKER
 
 
 def _trusted(basis: Basis) -> dict[str, str]:
@@ -228,7 +238,3 @@ def _sets(subject: Subject, before: Mapping[str, str], after: Mapping[str, str])
     if added or removed:
         kind = ChangeKind.OTHER_TRUST if added and removed else ChangeKind.WEAKER if added else ChangeKind.STRONGER
         yield Fact(subject, kind, added, removed)
-
-
-def _both(first: str, second: str) -> str:
-    return ", ".join(filter(None, (first, second)))

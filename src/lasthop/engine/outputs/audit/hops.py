@@ -36,6 +36,7 @@ class Observed(msgspec.Struct, frozen=True, order=True):
     since: float
     """Unix time, as all times here; 0: never."""
     last_success: float
+    """The last handshake, in plaintext the last connection."""
     last_failure: float
     handshakes: int
     handshake_failures: int
@@ -51,6 +52,10 @@ class Observed(msgspec.Struct, frozen=True, order=True):
     ejected: tuple[tuple[str, float], ...] = ()
     """Endpoints that get no traffic for some seconds at a time, because connections to them keep failing, each with since
     when."""
+    requests: int = 0
+    """Requests since the proxies began; of a stream, connections. A handshake says nothing about them."""
+    failed_requests: int = 0
+    """Those of them that were answered with 5xx."""
 
 
 class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -123,6 +128,11 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
     def required(self) -> str:
         """The same in words that do not claim that a certificate has been verified."""
         return "must be verified" if self.in_effect is Strength.VERIFIED else self.manner
+
+    @property
+    def success(self) -> str:
+        """What succeeded at `Observed.last_success`: the request after it may have failed."""
+        return "handshake" if self.in_effect not in (None, Strength.PLAINTEXT) else "connection"
 
     @property
     def mode(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -31,14 +31,9 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
     if not seen:
         return report
     seen = {hop: seen_now(g, hop, found) for hop, found in seen.items()}
-    (state,), figures = port_states(g, seen), seen.values()
+    (state,), figures = port_states(g, seen), list(seen.values())
     tls = [each for hop, found in seen.items() for each in _over_tls(g, report, hop, found)]
     leaves = {each.certificate for each in tls if each.certificate}
-    ejected = {
-        address: min(each.ejected_since for found in figures for each in found.endpoints if _out(each, address))
-        for address in state.ejected
-        if any(_out(each, address) for found in figures for each in found.endpoints)
-    }
     part = Observed(
         state.health,
         state.since,
@@ -51,9 +46,19 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
         tuple(sorted(leaves, key=lambda leaf: leaf.not_after)[:MAX_CERTIFICATES]),
         tuple(sorted({each.tls_version for each in tls})),
         state.endpoints,
-        tuple(ejected.items()),
+        tuple(_ejected(figures, state.ejected)),
+        sum(found.traffic.requests for found in figures),
+        sum(found.traffic.errors for found in figures),
     )
     return msgspec.structs.replace(report, observed=part)
+
+
+def _ejected(figures: Iterable[HopSeen], addresses: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """Yields the endpoints that are left out, each with since when."""
+    seen = [each for found in figures for each in found.endpoints if each.ejected_since]
+    for address in addresses:
+        if since := [each.ejected_since for each in seen if each.address == address]:
+            yield address, min(since)
 
 
 def _over_tls(g: Graph, report: HopReport, hop: Hop, seen: HopSeen) -> list[EndpointSeen]:
@@ -63,10 +68,6 @@ def _over_tls(g: Graph, report: HopReport, hop: Hop, seen: HopSeen) -> list[Endp
         return []
     present = present_endpoints(g, *hop[1:])
     return found if present is None else [each for each in found if each.address in present]
-
-
-def _out(seen: EndpointSeen, address: str) -> bool:
-    return bool(seen.address == address and seen.ejected_since)
 
 
 def leaves(hops: Iterable[HopReport]) -> list[CertificateReport]:

@@ -75,7 +75,7 @@ def _distinct(hops: Iterable[Hop]) -> list[Hop]:
 def _reached(g: Graph, hop: Hop) -> Fact:
     tls = tls_fact(g, hop)
     said = f"from {hop.gateway} by {_routes(g, hop)}: {tls.text}"
-    seen = tuple(observed_fact(g, hop))
+    seen = observed_fact(g, hop)
     return Fact(said, worst((tls, *seen)), (*tls.because, *seen), tls.object, missing=tls.missing)
 
 

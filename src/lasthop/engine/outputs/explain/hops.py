@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from lasthop.base.api.backends import KIND as XBACKEND
 from lasthop.base.api.core import AnyService
-from lasthop.base.api.kinds import SERVICE_GROUPS
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import LocalObjectReference
 from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning, worst
@@ -16,17 +15,16 @@ from lasthop.engine.plan.observation import Health
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.reasons import BACKEND_NOT_FOUND
 from lasthop.engine.plan.strength import Strength
-from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
+from lasthop.engine.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.app_protocols import annotation_for_tls
-from lasthop.engine.resolve.backends.backends import endpoints
-from lasthop.engine.resolve.backends.missing_endpoints import missing_endpoints
+from lasthop.engine.resolve.hops.context import HopContext, LostBy, hop_context, losers
 from lasthop.engine.resolve.hops.hops import hop_tls
-from lasthop.engine.resolve.hops.observed import NOT_TRIED, hop_state, port_states
+from lasthop.engine.resolve.hops.observed import NOT_TRIED
+from lasthop.engine.resolve.hops.verdict import verdict
 from lasthop.engine.resolve.hops.weakening import weakening
-from lasthop.engine.resolve.policies.conditions import precedence
-from lasthop.engine.resolve.policies.targets import WHOLE, Claim, claims, misaimed, port_winner
-from lasthop.engine.resolve.settings import OBSERVES, SYSTEM_STORE
+from lasthop.engine.resolve.policies.targets import misaimed
+from lasthop.engine.resolve.settings import SYSTEM_STORE
 from lasthop.engine.resolve.trust.certificates import KeyPair, key_pair
 from lasthop.engine.resolve.trust.client_certificates import policy_certificate
 from lasthop.engine.resolve.trust.trust import bundle, day, pair_dates, ref_state
@@ -43,26 +41,28 @@ REFERS = "refers to {}"
 
 def hop_fact(g: Graph, hop: Hop, prefix: str) -> Fact:
     """Explains how a Gateway connects to a backend, and why."""
-    said, tls = f"{prefix}{hop.backend} port {hop.port}", hop_tls(g, *hop)
+    said, tls = f"{prefix}{hop.backend} port {hop.port}", verdict(g, *hop).connection
     if isinstance(tls, Refused) and tls.problem.reason == BACKEND_NOT_FOUND:
         return bad(f"{said}: refused, ", object=hop.backend, why=tls.problem)
     less = weakening(g, hop)
     lost = (bad(f"verified less than before, because {less.because}", object=less.policy),) if less else ()
-    facts = (tls_fact(g, hop), *lost, endpoints_fact(g, hop), *observed_fact(g, hop))
+    facts = (tls_fact(g, hop), *lost, *context_facts(g, hop))
     return Fact(said, worst(facts), facts, hop.backend)
 
 
 def tls_fact(g: Graph, hop: Hop) -> Fact:
-    tls = hop_tls(g, *hop)
+    found = verdict(g, *hop)
+    tls, unread = found.connection, found.unknown.file if found.unknown else ""
     others = tuple(rivals(g, hop.backend, hop.port)) if hop.protocol.policed else ()
     match tls:
         case BackendTLS():
             # The bundle, the names and the certificate: what the answer was made from is what was read for it.
-            reads = trust(g, (hop_tls, *hop))
-            state = warning if tls.waiver else good
+            reads = (*trust(g, (hop_tls, *hop)),)
+            state = warning if tls.strength.waived else good
             return state(f"TLS because of {tls.source}", *checks(tls), *reads, *_own(g, tls), *others, object=tls.source)
         case Refused():
-            return bad("refused: ", *trust(g, (hop_tls, *hop), REFERS), *others, object=tls.source, why=tls.why)
+            reads = (*trust(g, (hop_tls, *hop), REFERS), *([plain(f"not read: {unread}")] if unread else ()))
+            return bad("refused: ", *reads, *others, object=tls.source, why=tls.why)
         case Plaintext():
             return _plaintext(g, hop, others)
 
@@ -147,66 +147,51 @@ def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
     yield plain(f"shows {whose} from {secret}{until}", *([warning(said)] if said else ()), object=secret)
 
 
-def rivals(g: Graph, service_key: Key, port_number: int) -> Iterator[Fact]:
-    """Policies that name the Service and do not rule this port, and why not. None ever names an XBackend."""
-    service = read(g, service_key, AnyService) if service_key.kind in SERVICE_GROUPS else None
-    port = service.port(port_number) if service else None
-    if service is None or port is None:
-        return
-    winner = port_winner(g, service_key, port.name)
-    names = {p.name for p in service.spec.ports}
-    for claim in claims(g, service_key):
-        if winner is None or claim.policy != winner.policy:
-            yield from _lost(g, claim, winner, port.name, names)
-
-
-def _lost(g: Graph, claim: Claim, winner: Claim | None, port: str, names: set[str]) -> Iterator[Fact]:
-    for section in claim.sections:
-        if section not in (WHOLE, port):
-            if section not in names:
-                yield bad(f"not {claim.policy}: it names port {section}, which the Service does not have", object=claim.policy)
-            continue
+def rivals(g: Graph, backend: Key, port: int) -> Iterator[Fact]:
+    """Yields the policies that name the Service and do not apply to this port, and why not."""
+    for each in losers(g, backend, port):
+        said, winner = f"not {each.policy}: ", each.winner
         if winner is None:
-            continue
-        if section == WHOLE and port in winner.sections and port != WHOLE:
-            said = f"not {claim.policy}: it names the whole Service, and {winner.policy.path} names this very port"
-            yield plain(said, object=claim.policy)
+            yield bad(f"{said}it names port {each.section}, which the Service does not have", object=each.policy)
+        elif each.rule is LostBy.SECTION:
+            why = f"it names the whole Service, and {winner.policy.path} names this very port"
+            yield plain(f"{said}{why}", object=each.policy)
         else:
-            said = f"not {claim.policy}: the same target has {precedence(g, claim.policy, winner)}"
-            yield warning(said, object=claim.policy)
+            unread = " and cannot be read, so connections fail" if winner.rejected else ""
+            why = f"the same target has {winner.policy.path}, which {each.precedence}{unread}"
+            yield warning(f"{said}{why}", object=each.policy)
 
 
-def endpoints_fact(g: Graph, hop: Hop) -> Fact:
-    known = endpoints(g, hop.backend, hop.port, hop.protocol.transport).endpoints
-    if not known:
-        answer = fate(hop.protocol)
-        if hop.backend.kind == XBACKEND:
-            return bad(f"no endpoints, so {answer}: nothing that its selector names is ready")
-        why = missing_endpoints(g, hop.backend, hop.port, hop.protocol.transport)
-        return bad(f"no endpoints, so {answer}: {why or 'it is scaled to zero'}")
-    shown = ", ".join(f"{e.address}:{e.port}" for e in known[:SHOWN_ENDPOINTS])
-    more = f" and {len(known) - SHOWN_ENDPOINTS} more" if len(known) > SHOWN_ENDPOINTS else ""
-    sent = "would be sent" if isinstance(hop_tls(g, *hop), Refused) else "sent"
-    return plain(f"{sent} to {shown}{more}")
+def context_facts(g: Graph, hop: Hop) -> tuple[Fact, ...]:
+    """Explains where requests are sent, and what happened there."""
+    tls, found = verdict(g, *hop).connection, hop_context(g, hop)
+    if found.no_endpoints:
+        sent = bad(f"no endpoints, so {fate(hop.protocol)}: {found.no_endpoints}")
+    else:
+        more = len(found.endpoints) - SHOWN_ENDPOINTS
+        shown = f"{', '.join(found.endpoints[:SHOWN_ENDPOINTS])}{f' and {more} more' if more > 0 else ''}"
+        sent = plain(f"{'would be sent' if isinstance(tls, Refused) else 'sent'} to {shown}")
+    return sent, *_observed(found, tls)
 
 
-def observed_fact(g: Graph, hop: Hop) -> Iterator[Fact]:
-    """Yields what has happened on the hop, over all protocols of its port; nothing where nobody could see it."""
-    if not OBSERVES.of(g):
+def observed_fact(g: Graph, hop: Hop) -> tuple[Fact, ...]:
+    """Explains what has happened on the hop, over all protocols of its port; nothing where nothing observes it."""
+    return tuple(_observed(hop_context(g, hop), verdict(g, *hop).connection))
+
+
+def _observed(found: HopContext, tls: HopTLS) -> Iterator[Fact]:
+    state = found.observed
+    if state is None:
         return
-    protocols = [p for p in Protocol if p.policed == hop.protocol.policed and p.transport == hop.protocol.transport]
-    hops = [hop._replace(protocol=protocol) for protocol in protocols]
-    (state,) = port_states(g, hops)
     if state.health is Health.UNTRIED:
         yield plain(f"observed: {NOT_TRIED}")
         return
-    leaves = {leaf for each in hops for leaf in hop_state(g, *each).certificates}
     shown = [
         plain(f"shows {leaf.subject or 'a certificate'} for {', '.join(leaf.names) or 'no name'}, until {day(leaf.not_after)}")
-        for leaf in sorted(leaves, key=lambda leaf: leaf.not_after)[:SHOWN_ANCHORS]
+        for leaf in found.certificates[:SHOWN_ANCHORS]
     ]
     if state.health.bad:
         yield bad(f"observed: connections fail: {state.problem.message}", *shown)
         return
-    succeed = "handshakes" if isinstance(hop_tls(g, *hop), BackendTLS) else "connections"
+    succeed = "handshakes" if isinstance(tls, BackendTLS) else "connections"
     yield good(f"observed: {succeed} succeed", *shown)

@@ -109,7 +109,7 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
 
 def _connected(g: Graph, hop: Hop, tls: BackendTLS | Plaintext, by: Fact) -> Fact:
     """Describes a hop that is under the policy, with what has happened on it."""
-    seen = tuple(observed_fact(g, hop))
+    seen = observed_fact(g, hop)
     facts, said = (by, *seen), f"{hop.gateway}, port {hop.port}: TLS"
     if tls.strength in LOST:
         return Fact(f"{said}, {LOST[tls.strength]}", worst((warning(""), *seen)), facts, hop.gateway)

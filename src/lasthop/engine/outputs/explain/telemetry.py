@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lasthop.base.api.meta import Key
 from lasthop.base.api.telemetry import XTelemetryPolicy
 from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning, worst
-from lasthop.engine.outputs.explain.hops import endpoints_fact, observed_fact, tls_fact
+from lasthop.engine.outputs.explain.hops import context_facts, tls_fact
 from lasthop.engine.plan.problem import joined
 from lasthop.engine.plan.telemetry import SAMPLED, Tracing
 from lasthop.engine.resolve.gateways.telemetry import telemetry_ancestors, tracing, tracing_problems, unknown_attributes
@@ -41,8 +41,7 @@ def _at(g: Graph, key: Key, gateway: Key) -> Fact:
     facts = (
         *_words(found),
         tls_fact(g, found.collector),
-        endpoints_fact(g, found.collector),
-        *observed_fact(g, found.collector),
+        *context_facts(g, found.collector),
     )
     to = f"{found.collector.backend}:{found.collector.port}"
     return Fact(f"{gateway}: traced, and exported by OTLP over gRPC to {to}", worst(facts), facts, gateway)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lasthop.base.api.backends import EXTERNAL_HOSTNAME, XBackend
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning, worst
-from lasthop.engine.outputs.explain.hops import endpoints_fact, observed_fact, tls_fact, trust
+from lasthop.engine.outputs.explain.hops import context_facts, tls_fact, trust
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.reach import HOPS
 from lasthop.engine.resolve.backends.xbackend_conditions import hops
@@ -55,6 +55,6 @@ def _tls(g: Graph, key: Key) -> Iterator[Fact]:
 
 
 def _from(g: Graph, hop: Hop, routes: set[Key]) -> Fact:
-    tls, more = tls_fact(g, hop), (endpoints_fact(g, hop), *observed_fact(g, hop))
+    tls, more = tls_fact(g, hop), context_facts(g, hop)
     said = f"from {hop.gateway} by {', '.join(map(str, sorted(routes)))}: {tls.text}"
     return Fact(said, worst((tls, *more)), (*tls.because, *more), missing=tls.missing)

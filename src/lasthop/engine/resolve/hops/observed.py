@@ -102,7 +102,8 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def hop_state(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> HopState:
     """Returns what is known of a hop and its endpoints as they are now."""
-    tls = hop_tls(g, gateway, backend, port, protocol)
+    # Upgrades are connected as requests are; a node of their own would hold the same value.
+    tls = hop_tls(g, gateway, backend, port, Protocol.AUTO if protocol is Protocol.H1_UPGRADE else protocol)
     if isinstance(tls, Refused):
         return NOTHING_SEEN
     state = OBSERVED.of(g, gateway, backend, port, protocol, identity(tls)) or NOTHING_SEEN

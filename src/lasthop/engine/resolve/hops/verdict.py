@@ -38,11 +38,14 @@ from lasthop.engine.resolve.policies.targets import port_winner
 from lasthop.engine.resolve.policies.texts import read_policy
 from lasthop.engine.resolve.trust.trust import CA_KINDS
 from lasthop.engine.store.graph import Graph, query
-from lasthop.engine.store.stages import Output
+from lasthop.engine.store.node import Crash
+from lasthop.engine.store.stages import GONE, Changes, Gone, Output
 from lasthop.engine.store.store import read
 
 ACKNOWLEDGED: Final = f"{PREFIX}acknowledged"
 """Annotation of a BackendTLSPolicy or XBackend: the weakest verification that is intended, as `PinnedOnly`."""
+Place = tuple[Key, Key, int]
+"""Gateway, backend and port."""
 NOT_REACHED: Final = HopVerification(Strength.PLAINTEXT, refused="no route leads there")
 
 
@@ -64,6 +67,19 @@ def port_verification(g: Graph, gateway: Key, backend: Key, port: int) -> HopVer
     """Returns the weakest verification of a port, over the protocols that policies apply to."""
     found = [verdict(g, gateway, backend, port, each).verification for each in PORTS.of(g, gateway, backend, port)]
     return weakest(found) if found else NOT_REACHED
+
+
+def changed_ports(g: Graph, outputs: Changes) -> dict[Place, HopVerification | Gone | None]:
+    """Returns the ports of which a verdict has changed, as they are now; None: the verification could not be computed."""
+    places = dict.fromkeys((gateway, backend, port) for gateway, backend, port, by in VERDICTS.of(outputs) if by.policed)
+    return {place: _port_now(g, place) for place in places}
+
+
+def _port_now(g: Graph, place: Place) -> HopVerification | Gone | None:
+    if not PORTS.of(g, *place):
+        return GONE
+    found = g.shielded(port_verification, *place)
+    return None if isinstance(found, Crash) else found
 
 
 def _connected(g: Graph, tls: BackendTLS | Plaintext, port_name: str) -> HopVerification:

@@ -6,28 +6,36 @@ verdict ──(engine: VerificationMemory)──> HELD, an input ──> weakeni
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from lasthop.base.api.backends import KIND as XBACKEND
 from lasthop.base.api.core import AnyService
 from lasthop.base.api.meta import Key
+from lasthop.base.api.policies import LocalObjectReference
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition
 from lasthop.engine.plan.finding import with_remedy
 from lasthop.engine.plan.messages import limited
+from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.upstream import Hop
 from lasthop.engine.plan.verdict import LENGTH, HopVerification, Weakening
-from lasthop.engine.plan.verification_change import Subject, compare
+from lasthop.engine.plan.verification_change import SYSTEM_CAS, Subject, compare
 from lasthop.engine.resolve.backends.reach import HOPS
 from lasthop.engine.resolve.hops.verdict import ACKNOWLEDGED, verdict
 from lasthop.engine.resolve.policies.references import WAIVER
 from lasthop.engine.resolve.policies.targets import WHOLE, service_of
 from lasthop.engine.resolve.policies.texts import read_policy
 from lasthop.engine.resolve.settings import HELD
+from lasthop.engine.resolve.trust.certificates import trusted
+from lasthop.engine.resolve.trust.trust import CA_KINDS, bundle
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.sources import Entry, Index
 from lasthop.engine.store.stages import indexer
 from lasthop.engine.store.store import read
+
+RESOLVED: Final = "what it failed for is resolved"
+
 
 # --- what it was, and which edit made the difference ------------------------------------------------------------------
 
@@ -61,10 +69,8 @@ def reason(g: Graph, backend: Key, before: HopVerification, now: HopVerification
 
 
 def _reason(g: Graph, backend: Key, before: HopVerification, now: HopVerification) -> str:
-    if before.port_name and now.port_name and before.port_name != now.port_name and before.source and not now.source:
-        policy = read_policy(g, before.source) if before.source.kind == "BackendTLSPolicy" else None
-        if policy and any(t.name == backend.name and t.section_name == before.port_name for t in policy.spec.target_refs):
-            return f"port {before.port_name} of {backend} is now called {now.port_name}"
+    if _renamed(g, backend, before, now):
+        return f"port {before.port_name} of {backend} is now called {now.port_name}"
     if now.refused:
         return now.refused
     if now.source is None:
@@ -75,7 +81,18 @@ def _reason(g: Graph, backend: Key, before: HopVerification, now: HopVerificatio
         if before.source.kind == "BackendTLSPolicy" and read_policy(g, before.source) is None:
             return f"{before.source} was deleted, and {now.source} applies"
         return f"{now.source} applies instead of {before.source}"
-    return _edited(now.source, before, now)
+    return _edited(g, now.source, before, now)
+
+
+def _renamed(g: Graph, backend: Key, before: HopVerification, now: HopVerification) -> bool:
+    """Returns whether a port has lost its policy because the port has another name now."""
+    if now.source or not before.source or before.source.kind != "BackendTLSPolicy":
+        return False
+    if not before.port_name or not now.port_name or before.port_name == now.port_name:
+        return False
+    policy = read_policy(g, before.source)
+    targets = policy.spec.target_refs if policy else ()
+    return any(target.name == backend.name and target.section_name == before.port_name for target in targets)
 
 
 def _lost(g: Graph, source: Key, backend: Key) -> str:
@@ -96,30 +113,67 @@ def _lost(g: Graph, source: Key, backend: Key) -> str:
     return f"{source} names {others} instead" if others else f"{source} does not name it any more"
 
 
-def _edited(source: Key, before: HopVerification, now: HopVerification) -> str:
-    """Says which part of a policy or XBackend, or of what it refers to, has changed."""
+def _edited(g: Graph, source: Key, before: HopVerification, now: HopVerification) -> str:
+    """Says which part of a policy or XBackend, or of an object that it refers to, has changed."""
+    return (
+        _other_waiver(source, before, now)
+        or _other_references(source, before, now)
+        or (RESOLVED if before.refused else "")
+        or _other_names(source, before, now)
+        or _other_content(g, source, before, now)
+        or _other_settings(source, before, now)
+        or _acknowledgement(before, now)
+    )
+
+
+def _other_waiver(source: Key, before: HopVerification, now: HopVerification) -> str:
     if before.waiver != now.waiver:
         return f"{source} uses {now.waiver} now" if now.waiver else f"{source} does not use {before.waiver} any more"
-    if now.waiver and before.strength != now.strength:
-        return f"{now.waiver} waives another check now"
-    if before.refs != now.refs:
-        was, is_now = (", ".join(each.refs) or "the system's CAs" for each in (before, now))
-        return f"{source} now verifies against {is_now}, no longer against {was}"
-    if before.names != now.names and before.strength == now.strength:
-        return f"{source} requires other names than {' or '.join(before.names)} now"
-    if before.digest != now.digest or before.strength != now.strength:
-        # A waiver decides by its mode and its end, which are compared by themselves.
-        held_against = [ref for ref in now.refs if not ref.startswith(f"{WAIVER} ")]
-        return f"{', '.join(held_against) or source} has other content now"
-    if not before.refused and (facts := compare(before, now).facts):
-        ends = now.waiver and {fact.subject for fact in facts} == {Subject.WAIVER_END}
-        return f"{now.waiver if ends else source} was edited: {'; '.join(map(str, facts))}"
-    return _acknowledgement(before, now) if not before.refused else "what it failed for is resolved"
+    return f"{now.waiver} waives another check now" if now.waiver and before.strength != now.strength else ""
+
+
+def _other_references(source: Key, before: HopVerification, now: HopVerification) -> str:
+    was, is_now = (", ".join(each.refs) or SYSTEM_CAS for each in (before, now))
+    return f"{source} now verifies against {is_now}, no longer against {was}" if was != is_now else ""
+
+
+def _other_names(source: Key, before: HopVerification, now: HopVerification) -> str:
+    if before.names == now.names or before.strength != now.strength:
+        return ""
+    return f"{source} requires other names than {' or '.join(before.names)} now"
+
+
+def _other_content(g: Graph, source: Key, before: HopVerification, now: HopVerification) -> str:
+    """Names the references that hold the CAs that were added. If CAs were only removed, it is not known from which reference;
+    then every one is named that can hold CAs or pins, and a waiver holds none."""
+    if before.digest == now.digest and before.strength == now.strength:
+        return ""
+    refs = [ref for ref in now.refs if not ref.startswith(f"{WAIVER} ")]
+    changed = ", ".join(refs) or str(source)
+    if len(refs) > 1 and before.basis:
+        known = {ca.sha256 for ca in before.basis.cas}
+        changed = ", ".join(ref for ref in refs if _fingerprints(g, ref) - known) or f"one of {changed}"
+    return f"{changed} has other content now"
+
+
+def _other_settings(source: Key, before: HopVerification, now: HopVerification) -> str:
+    facts = compare(before, now).facts
+    ends = now.waiver and {fact.subject for fact in facts} == {Subject.WAIVER_END}
+    return f"{now.waiver if ends else source} was edited: {'; '.join(map(str, facts))}" if facts else ""
+
+
+def _fingerprints(g: Graph, ref: str) -> set[str]:
+    key = Key.parse(ref)
+    group = next((group for group, kind in CA_KINDS if key and kind == key.kind), None)
+    if key is None or group is None:
+        return set()
+    found = bundle(g, key.namespace, LocalObjectReference(group, key.kind, key.name))
+    return set() if isinstance(found, Problem) else {ca.sha256 for ca in trusted(found.anchors)}
 
 
 def _acknowledgement(before: HopVerification, now: HopVerification) -> str:
     if before.refused:
-        return "what it failed for is resolved"
+        return RESOLVED
     return f"acknowledged by {now.acknowledged}" if now.acknowledged else f"not acknowledged any more by {before.acknowledged}"
 
 

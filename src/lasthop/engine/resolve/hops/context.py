@@ -1,0 +1,96 @@
+"""What surrounds the verdict on a hop: the policies that lose, the endpoints, and what was observed.
+
+Read on demand, without a node of its own: it changes for other reasons than the verification does (`verdict.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import msgspec
+
+from lasthop.base.api.backends import KIND as XBACKEND
+from lasthop.base.api.core import AnyService
+from lasthop.base.api.kinds import SERVICE_GROUPS
+from lasthop.base.api.meta import Key
+from lasthop.engine.plan.observation import LeafCertificate
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.backends.backends import endpoints
+from lasthop.engine.resolve.backends.missing_endpoints import missing_endpoints
+from lasthop.engine.resolve.hops.observed import PortState, hop_state, port_states
+from lasthop.engine.resolve.policies.targets import WHOLE, Claim, claims, port_winner, rule_of
+from lasthop.engine.resolve.settings import OBSERVES
+from lasthop.engine.store.graph import Graph
+from lasthop.engine.store.store import read
+
+
+class LostBy(StrEnum):
+    NO_SUCH_PORT = "no such port"
+    """It names a port that the Service does not have."""
+    SECTION = "section"
+    """It names the whole Service, and the winner names the port."""
+    AGE = "age"
+    """The winner has the same target and is older, or as old and first by name."""
+
+
+class Loser(msgspec.Struct, frozen=True):
+    """A policy that names the Service of a hop and does not apply to its port."""
+
+    policy: Key
+    rule: LostBy
+    section: str = WHOLE
+    """The port that it names."""
+    winner: Claim | None = None
+    precedence: str = ""
+    """By age: why the winner comes first, as `is older`."""
+
+
+class HopContext(msgspec.Struct, frozen=True):
+    endpoints: tuple[str, ...]
+    no_endpoints: str
+    """Why there are none."""
+    observed: PortState | None
+    """Over all protocols of the port; None: nothing observes it."""
+    certificates: tuple[LeafCertificate, ...] = ()
+    """What the backend has shown, the first to expire first."""
+
+
+def hop_context(g: Graph, hop: Hop) -> HopContext:
+    known = endpoints(g, hop.backend, hop.port, hop.protocol.transport).endpoints
+    where, why = tuple(f"{each.address}:{each.port}" for each in known), "" if known else _no_endpoints(g, hop)
+    if not OBSERVES.of(g):
+        return HopContext(where, why, None)
+    protocols = [p for p in Protocol if p.policed == hop.protocol.policed and p.transport == hop.protocol.transport]
+    hops = [hop._replace(protocol=protocol) for protocol in protocols]
+    (state,) = port_states(g, hops)
+    leaves = {leaf for each in hops for leaf in hop_state(g, *each).certificates}
+    return HopContext(where, why, state, tuple(sorted(leaves, key=lambda leaf: leaf.not_after)))
+
+
+def _no_endpoints(g: Graph, hop: Hop) -> str:
+    if hop.backend.kind == XBACKEND:
+        return "nothing that its selector names is ready"
+    return missing_endpoints(g, hop.backend, hop.port, hop.protocol.transport) or "it is scaled to zero"
+
+
+def losers(g: Graph, backend: Key, port_number: int) -> Iterator[Loser]:
+    """Yields the policies that name the Service and do not apply to this port. No policy names an XBackend."""
+    service = read(g, backend, AnyService) if backend.kind in SERVICE_GROUPS else None
+    port = service.port(port_number) if service else None
+    if service is None or port is None:
+        return
+    winner, names = port_winner(g, backend, port.name), {each.name for each in service.spec.ports}
+    for claim in claims(g, backend):
+        if winner is None or claim.policy != winner.policy:
+            for section in claim.sections:
+                if section not in (WHOLE, *names):
+                    yield Loser(claim.policy, LostBy.NO_SUCH_PORT, section)
+                elif winner and section in (WHOLE, port.name):
+                    yield _lost(claim, winner, section, port.name)
+
+
+def _lost(claim: Claim, winner: Claim, section: str, port: str) -> Loser:
+    if section == WHOLE and port in winner.sections and port != WHOLE:
+        return Loser(claim.policy, LostBy.SECTION, section, winner)
+    return Loser(claim.policy, LostBy.AGE, section, winner, rule_of(winner.age, claim.age))
