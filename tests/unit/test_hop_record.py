@@ -229,7 +229,7 @@ def test_what_came_and_went_while_nothing_ran_is_recorded_if_all_hops_were_remem
 
 
 def test_a_waiver_that_is_no_longer_used_has_not_expired() -> None:
-    running = Running({**WORLD, **keyed(mk_config_map("a/unread", ca_pem("other")))})
+    running = Running({**WORLD, **keyed(mk_config_map("a/unread", ca_pem("other", 77)))})
     found = running.edit(policy("waived", "unread"))  # whose dates are a deadline that nothing had read
     assert [each.before for each in found] == ["waived (All)", "failing closed"]
     assert [short(each)[-1] for each in found] == [["BackendTLSPolicy a/waived changed"]] * 2
