@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from lasthop.base.api.documents import Json
 from lasthop.edge.admission.problem import Path
-from lasthop.edge.admission.yaml import Mistake, Span, field_lines, parse
+from lasthop.edge.admission.yaml import Span, YamlMistake, field_lines, parse
 
 MAX_VALUES: Final = 10_000_000
 """Mappings, lists and scalars in a text: 100,000 objects. More than files mode takes, because nobody else waits for it."""
@@ -171,7 +171,7 @@ def _substituted(value: Any, parameters: dict[str, str]) -> Any:
             return value
 
 
-def _problem(text: SourceText, mistake: Mistake) -> Unparsable:
+def _problem(text: SourceText, mistake: YamlMistake) -> Unparsable:
     return Unparsable(text.name, mistake.line, mistake.message)
 
 

@@ -23,7 +23,7 @@ from lasthop.base.api.meta import Key
 from lasthop.edge.sinks.sink import Sink
 from lasthop.edge.sources.files.loader import Loader
 from lasthop.edge.sources.files.state import StateDirectory
-from lasthop.edge.sources.source import Batch, Source
+from lasthop.edge.sources.source import Batch, ObjectSource
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Resource
 from lasthop.engine.plan.listener import Gateway
@@ -63,7 +63,7 @@ TOKENS = {
 LOST = {"all": "*", "memory": memory.FILE, "contents": "files.sqlite*"}
 
 
-class NoSource(Source):
+class NoSource(ObjectSource):
     async def batches(self) -> AsyncIterator[Batch]:
         raise NotImplementedError
         yield

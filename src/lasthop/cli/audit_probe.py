@@ -10,7 +10,7 @@ import msgspec
 from lasthop.base.api.meta import Key
 from lasthop.base.pki.parse import bare_names
 from lasthop.cli.views.command_view import View
-from lasthop.edge.probe.result import EndpointResult, State, TargetResult
+from lasthop.edge.probe.result import CheckState, EndpointResult, TargetResult
 from lasthop.engine.outputs.audit.hops import HopReport, Manner, Observed
 from lasthop.engine.plan.observation import MAX_CERTIFICATES, Failure, Health, LeafCertificate
 
@@ -58,7 +58,7 @@ def _observed(tried: TargetResult, now: float) -> Observed | None:
 
 
 def _why(endpoint: EndpointResult) -> str:
-    check = next(each for each in endpoint.checks if each.state is State.FAIL)
+    check = next(each for each in endpoint.checks if each.state is CheckState.FAIL)
     return f"{check.name}: {check.found}"
 
 

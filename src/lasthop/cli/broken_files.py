@@ -11,7 +11,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.text.suggestions import closest
 from lasthop.edge.admission.yaml import parse
 from lasthop.edge.sources.files.content import key_in
-from lasthop.edge.sources.files.folder import Unreadable, read
+from lasthop.edge.sources.files.folder import UnreadableFile, read
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.not_applied import NOT_APPLIED
 
@@ -30,7 +30,7 @@ def broken_objects(findings: Iterable[Finding]) -> dict[Key, str]:
         try:
             text, _ = read(Path(file))
             parsed = parse(text, as_json=file.endswith(".json"))
-        except (OSError, Unreadable):
+        except (OSError, UnreadableFile):
             continue
         for document in parsed.documents:
             items = document.get("items") if isinstance(document, dict) else None

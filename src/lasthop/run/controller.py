@@ -17,13 +17,13 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from lasthop.base import garbage
+from lasthop.base import gc_pause
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe.observations import MAX_PROXIES, Observations
 from lasthop.edge.observe.totals import Totals
 from lasthop.edge.sinks.sink import Sink
-from lasthop.edge.sources.source import Batch, Source
-from lasthop.edge.xds.server import Server
+from lasthop.edge.sources.source import Batch, ObjectSource
+from lasthop.edge.xds.server import XdsServer
 from lasthop.edge.xds.session import Acked, Nacked
 from lasthop.engine.engine import Engine, Update
 from lasthop.engine.outputs.audit.changes import ChangeRecord
@@ -63,10 +63,10 @@ class Controller:
     """Connects one source, one engine, one xDS server and their sinks, of which one runs the proxies."""
 
     def __init__(
-        self, source: Source, engine: Engine, system_store: Callable[[], SystemStore | None], sinks: Sequence[Sink]
+        self, source: ObjectSource, engine: Engine, system_store: Callable[[], SystemStore | None], sinks: Sequence[Sink]
     ) -> None:
         self.source, self.engine = source, engine
-        self.fleet, self.server, self.statuses = Fleet(), Server(self), StatusCache(engine.store)
+        self.fleet, self.server, self.statuses = Fleet(), XdsServer(self), StatusCache(engine.store)
         self.observations, self.totals = Observations(), Totals()
         self.exceeded: Counter[Key] = Counter()
         """Streams and reports of each Gateway's proxies that were refused because they exceed its budget."""
@@ -119,7 +119,7 @@ class Controller:
             self._look()
             return
         SYSTEM_STORE.set(self.engine.graph, self._system_store())
-        with garbage.kept():
+        with gc_pause.frozen():
             self.settle()
         self.loaded.set()
 

@@ -14,7 +14,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.base.api.status import GatewayStatus
-from lasthop.base.text.on_change import OnChange
+from lasthop.base.text.repeat_filter import RepeatFilter
 from lasthop.edge.proxy.access_log import SkippedLines
 from lasthop.edge.proxy.binary import Envoy
 from lasthop.edge.proxy.entry import AccessLogEntry
@@ -22,7 +22,7 @@ from lasthop.edge.proxy.failures import UNANSWERED
 from lasthop.edge.proxy.request_feed import RequestFeed
 from lasthop.edge.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, ProxyEvent
 from lasthop.edge.sinks.sink import Sink
-from lasthop.edge.sources.source import Source
+from lasthop.edge.sources.source import ObjectSource
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.audit.changes import Record
 from lasthop.engine.outputs.status.status_cache import StatusCache
@@ -58,7 +58,7 @@ URLS: Final = 10
 class HostRuntime(Sink):
     def __init__(
         self,
-        source: Source,
+        source: ObjectSource,
         envoy: Envoy,
         run_dir: Path,
         *,
@@ -182,7 +182,7 @@ class HostRuntime(Sink):
             return
         saved: object = None
         seen: memory.Stamp | None = None
-        problem = OnChange(lambda text: self._log.warning("cannot save how backends were verified", error=text))
+        problem = RepeatFilter(lambda text: self._log.warning("cannot save how backends were verified", error=text))
         one_at_a_time = threading.Lock()  # a save that is cancelled goes on in its thread
 
         def save(known: memory.Memory) -> memory.Stamp | None:

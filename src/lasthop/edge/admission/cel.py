@@ -18,8 +18,8 @@ from cel_expr_python.ext import ext_strings
 from lasthop.base.api.addresses import is_ip
 from lasthop.base.api.labels import is_qualified_name
 from lasthop.base.api.names import is_dns_label, is_dns_subdomain
-from lasthop.edge.admission.problem import Path, Problem
-from lasthop.edge.admission.schema import KEYWORDS, Node
+from lasthop.edge.admission.problem import FieldProblem, Path
+from lasthop.edge.admission.schema import KEYWORDS, SchemaNode
 
 _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
     "dns1123Label": is_dns_label,
@@ -35,7 +35,7 @@ _ANSWERS: Final[dict[tuple[str, bytes], bool]] = {}
 """By rule and value, as JSON. A rule reads nothing else, so an answer holds for ever."""
 
 
-def violations(root: Node, document: Any, broken: Iterable[Path]) -> Iterator[Problem]:
+def violations(root: SchemaNode, document: Any, broken: Iterable[Path]) -> Iterator[FieldProblem]:
     """Yields the violated rules of a structured document. `broken` are fields that the schema rejected: rules above or at one
     of them would see a value of the wrong type, so they are skipped, as in the API server."""
     if root.has_rules:
@@ -43,7 +43,7 @@ def violations(root: Node, document: Any, broken: Iterable[Path]) -> Iterator[Pr
         yield from _walk(root, document, _escaped(root, document), (), skipped)
 
 
-def _walk(node: Node, value: Any, escaped: Any, path: Path, skipped: set[Path]) -> Iterator[Problem]:
+def _walk(node: SchemaNode, value: Any, escaped: Any, path: Path, skipped: set[Path]) -> Iterator[FieldProblem]:
     if node.rules and path not in skipped:
         yield from _violated(node, escaped, path)
     if isinstance(value, dict):
@@ -56,12 +56,12 @@ def _walk(node: Node, value: Any, escaped: Any, path: Path, skipped: set[Path]) 
             yield from _walk(node.items, item, escaped[i], (*path, i), skipped)
 
 
-def _violated(node: Node, value: Any, path: Path) -> Iterator[Problem]:
+def _violated(node: SchemaNode, value: Any, path: Path) -> Iterator[FieldProblem]:
     if _holds(node.all_rules, value):
         return
     for rule in node.rules:
         if not _holds(rule.rule, value):
-            yield Problem(rule.message, path, reason="RuleViolated")
+            yield FieldProblem(rule.message, path, reason="RuleViolated")
 
 
 def _holds(rule: str, value: Any) -> bool:
@@ -79,7 +79,7 @@ def _evaluated(rule: str, value: Any) -> bool:
     return program(rule).eval(data={"self": value}).value() is True
 
 
-def _escaped(node: Node, value: Any) -> Any:
+def _escaped(node: SchemaNode, value: Any) -> Any:
     """Adds fields that are CEL keywords under their escaped names; most values are returned unchanged."""
     if not node.has_keywords:
         return value

@@ -21,7 +21,7 @@ from lasthop.edge.admission.cel import violations
 from lasthop.edge.admission.foreign import is_list
 from lasthop.edge.admission.limits import MAX_OBJECT
 from lasthop.edge.admission.metadata import completed
-from lasthop.edge.admission.problem import Problem, Problems, shown
+from lasthop.edge.admission.problem import FieldProblem, Problems, shown
 from lasthop.edge.admission.schema import schema_of
 from lasthop.edge.admission.structural import CLOSE, structured
 from lasthop.edge.admission.validation import TOO_LARGE, schema_problems, type_name
@@ -35,7 +35,7 @@ class AdmittedObject(msgspec.Struct, frozen=True):
     attachments: tuple[Attachment, ...] = ()
 
 
-def admit(document: Any) -> tuple[Json, list[Problem]]:
+def admit(document: Any) -> tuple[Json, list[FieldProblem]]:
     """Returns the document as an API server would store it, and its problems; without any it can be passed to `admitted`."""
     kind, unknown = kind_of(document)
     if kind is None:
@@ -43,7 +43,7 @@ def admit(document: Any) -> tuple[Json, list[Problem]]:
     size = len(msgspec.json.encode(document))
     if size > MAX_OBJECT:
         message = f"the object is {size} bytes as JSON; the limit is {MAX_OBJECT}, as in an API server"
-        return {}, [Problem(message, (), "Split it into several objects.", "TooLarge")]
+        return {}, [FieldProblem(message, (), "Split it into several objects.", "TooLarge")]
     problems = Problems()
     schema = schema_of(kind.kind, document["apiVersion"].rpartition("/")[2])
     key, metadata = completed(kind, document.get("metadata"), problems)
@@ -92,15 +92,17 @@ def _admitted(kind: str, obj: Object, digest: bytes) -> AdmittedObject:
     return AdmittedObject(Key(kind, metadata.namespace, metadata.name), obj, digest, attached)
 
 
-def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:
+def kind_of(document: Any) -> tuple[Kind | None, list[FieldProblem]]:
     if not isinstance(document, dict):
         return None, [
-            Problem(
+            FieldProblem(
                 f"a document must be a mapping, not {type_name(document)}", remedy="Write apiVersion, kind, metadata and spec."
             )
         ]
     problems = [
-        Problem("required field is missing" if document.get(name) is None else "must be a string", (name,), reason="Required")
+        FieldProblem(
+            "required field is missing" if document.get(name) is None else "must be a string", (name,), reason="Required"
+        )
         for name in ("apiVersion", "kind")
         if not isinstance(document.get(name), str)
     ]
@@ -110,13 +112,13 @@ def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:
     kind = KINDS.get(name)
     if kind is None and is_list(document):
         message = "a List needs `items`, a list of objects, and kind List or that of its items with List at the end"
-        return None, [Problem(message, ("items",) if "items" in document else ("kind",), reason="InvalidList")]
+        return None, [FieldProblem(message, ("items",) if "items" in document else ("kind",), reason="InvalidList")]
     if kind is None:
-        return None, [Problem(f"unknown kind {shown(name)}", ("kind",), _suggested(name), "UnknownKind")]
+        return None, [FieldProblem(f"unknown kind {shown(name)}", ("kind",), _suggested(name), "UnknownKind")]
     if version not in kind.api_versions:
         served = " or ".join(kind.api_versions)
         message = f"{name} is not served as {shown(version)}"
-        return None, [Problem(message, ("apiVersion",), f"Write {served}.", "UnknownKind")]
+        return None, [FieldProblem(message, ("apiVersion",), f"Write {served}.", "UnknownKind")]
     return kind, []
 
 

@@ -25,24 +25,24 @@ KEYWORDS: Final = frozenset((
 """Words that CEL reserves: Kubernetes lets rules write such a field as `__namespace__`."""
 
 
-class Rule(msgspec.Struct, frozen=True):
+class CelRule(msgspec.Struct, frozen=True):
     """One entry of x-kubernetes-validations."""
 
     rule: str
     message: str
 
 
-class Node(msgspec.Struct, frozen=True):
-    properties: dict[str, Node] = {}
+class SchemaNode(msgspec.Struct, frozen=True):
+    properties: dict[str, SchemaNode] = {}
     defaults: Json = {}
     """Of the properties that have one; copied when used."""
-    items: Node | None = None
-    additional: Node | None = None
+    items: SchemaNode | None = None
+    additional: SchemaNode | None = None
     is_object: bool = False
     max_items: int | None = None
     list_type: str = "atomic"
     list_keys: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[CelRule, ...] = ()
     all_rules: str = ""
     """The same as one expression."""
     has_rules: bool = False
@@ -52,7 +52,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True):
-    root: Node
+    root: SchemaNode
     validator: jsonschema_rs.Draft4Validator
 
 
@@ -65,19 +65,19 @@ def schema_of(kind: str, version: str) -> Schema:
     return Schema(_node(stripped), jsonschema_rs.Draft4Validator(_json_schema(stripped)))
 
 
-def _node(raw: Json) -> Node:
+def _node(raw: Json) -> SchemaNode:
     properties = {name: _node(below) for name, below in raw.get("properties", {}).items()}
     items = _node(raw["items"]) if "items" in raw else None
     values = raw.get("additionalProperties")
     additional = _node(values) if isinstance(values, dict) else None
     rules = tuple(
-        Rule(entry["rule"], entry.get("message") or f"failed rule: {entry['rule']}")
+        CelRule(entry["rule"], entry.get("message") or f"failed rule: {entry['rule']}")
         for entry in raw.get("x-kubernetes-validations", ())
         # A transition rule compares with the previous object, which does not exist for a file.
         if "oldSelf" not in entry["rule"]
     )
     below = [*properties.values(), *(n for n in (items, additional) if n)]
-    return Node(
+    return SchemaNode(
         properties=properties,
         defaults={k: v["default"] for k, v in raw.get("properties", {}).items() if "default" in v},
         items=items,

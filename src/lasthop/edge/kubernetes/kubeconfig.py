@@ -64,7 +64,7 @@ class User(msgspec.Struct, rename="kebab"):
     auth_provider: AuthProvider | None = None
 
 
-class Context(msgspec.Struct):
+class KubeContext(msgspec.Struct):
     cluster: str = ""
     user: str = ""
     namespace: str = ""
@@ -82,10 +82,10 @@ class NamedUser(msgspec.Struct):
 
 class NamedContext(msgspec.Struct):
     name: str
-    context: Context
+    context: KubeContext
 
 
-class File(msgspec.Struct, rename="kebab"):
+class KubeconfigFile(msgspec.Struct, rename="kebab"):
     current_context: str = ""
     clusters: list[NamedCluster] | None = None
     users: list[NamedUser] | None = None
@@ -97,11 +97,11 @@ class Kubeconfig(msgspec.Struct):
 
     where: str
     current: str
-    contexts: dict[str, Context]
+    contexts: dict[str, KubeContext]
     clusters: dict[str, tuple[Cluster, Path]]
     users: dict[str, tuple[User, Path]]
 
-    def chosen(self, context: str | None) -> tuple[str, Context]:
+    def chosen(self, context: str | None) -> tuple[str, KubeContext]:
         """Raises `ConfigError` if there is no such context, or none is chosen."""
         name = context or self.current
         there = f"there are {', '.join(sorted(self.contexts))}" if self.contexts else "there is none"
@@ -158,10 +158,10 @@ def credentials(kubeconfig: Kubeconfig, context: str) -> Credentials:
     )
 
 
-def _file(path: Path) -> File:
+def _file(path: Path) -> KubeconfigFile:
     try:
         document = yaml.load(path.read_text(), yaml.CSafeLoader)
-        return msgspec.convert({} if document is None else document, File)
+        return msgspec.convert({} if document is None else document, KubeconfigFile)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
 

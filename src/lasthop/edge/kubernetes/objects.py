@@ -16,7 +16,7 @@ from lasthop.base.api.backends import XBackend
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME, READ_KINDS, decode_json, has_status
 from lasthop.base.api.meta import BytesMap, Key, Object, ObjectMeta, StringMap
-from lasthop.base.api.policies import BackendTLSPolicy, PolicyStatus, PolicyTargetReference, RejectedPolicy
+from lasthop.base.api.policies import BackendTLSPolicy, ForeignPolicyStatus, PolicyTargetReference, RejectedPolicy
 from lasthop.base.api.telemetry import XTelemetryPolicy
 from lasthop.base.api.traffic import XBackendTrafficPolicy
 from lasthop.edge.kubernetes.observed import ObservedStatus
@@ -49,7 +49,7 @@ class DecodedObject(NamedTuple):
     """The object as received, for commands that show it."""
 
 
-class _Meta(msgspec.Struct, rename="camel", gc=False):
+class _ObjectMeta(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
@@ -57,7 +57,7 @@ class _Meta(msgspec.Struct, rename="camel", gc=False):
 
 
 class _Envelope(msgspec.Struct, gc=False):
-    metadata: _Meta
+    metadata: _ObjectMeta
     status: msgspec.Raw = msgspec.Raw()
 
 
@@ -123,7 +123,7 @@ def _without_our_status(obj: Shared) -> Shared:
     """Returns the object with the status entries of others only: what we have just written ourselves changes nothing."""
     entries = obj.status.ancestors
     others = tuple(entry for entry in entries if entry.controller_name != CONTROLLER_NAME)
-    return obj if len(others) == len(entries) else replace(obj, status=PolicyStatus(others))
+    return obj if len(others) == len(entries) else replace(obj, status=ForeignPolicyStatus(others))
 
 
 def _bare(meta: ObjectMeta) -> ObjectMeta:

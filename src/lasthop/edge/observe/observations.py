@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe.verdict import NONE, Verdict, judge
+from lasthop.edge.observe.verdict import NONE, EndpointVerdict, judge
 from lasthop.engine.plan.observation import (
     MAX_CERTIFICATES,
     MAX_ENDPOINTS,
@@ -47,7 +47,7 @@ _KEPT: Final = 16
 """Reports of a proxy that are kept for that."""
 
 
-Judged = tuple[str, EndpointSeen, Verdict]
+Judged = tuple[str, EndpointSeen, EndpointVerdict]
 """A proxy, what it has seen of an endpoint, and what follows."""
 
 
@@ -276,7 +276,7 @@ class _Proxy:
         self.heard = 0.0
         self.ahead = 0.0
         """Seconds that our clock is ahead of the proxy's; what the report took to arrive is in it."""
-        self.verdicts: dict[Hop, dict[tuple[str, str], Verdict]] = {}
+        self.verdicts: dict[Hop, dict[tuple[str, str], EndpointVerdict]] = {}
         """By configuration and address."""
         self._figures: deque[tuple[float, _Figures]] = deque(maxlen=_KEPT)
 

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe import counted as in_words
-from lasthop.edge.observe.evidence import Counts, EndpointCounts, EndpointsCounted, HopCounts, Outcome, Request
+from lasthop.edge.observe import words as in_words
+from lasthop.edge.observe.evidence import ConnectionOutcome, Counts, EndpointCounts, EndpointsCounted, HopCounts, ServedRequest
 from lasthop.edge.observe.words import cut, shown
 from lasthop.engine.plan.observation import (
     LATENCY_BOUNDS,
@@ -49,7 +49,7 @@ class Tally:
 
     def __init__(self, gateway: Key, proxy: str = "", *, now: float) -> None:
         self.gateway, self.proxy, self.since = gateway, proxy, now
-        self._hops: dict[Hop, _Hop] = {}
+        self._hops: dict[Hop, _HopTally] = {}
         self._routes: dict[Key, _Requests] = {}
         self._turn = 0
         self._counted = False
@@ -57,12 +57,12 @@ class Tally:
     def __repr__(self) -> str:
         return f"<Tally of {self.gateway.path}{f' at {self.proxy}' if self.proxy else ''}: {len(self._hops)} hops>"
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: ConnectionOutcome) -> None:
         """Takes in a line of the access log."""
         if hop := self._of(outcome.hop):
             hop.wire(outcome.config).take(_bounded(outcome))
 
-    def request(self, request: Request) -> None:
+    def request(self, request: ServedRequest) -> None:
         """Takes in the other part of that line: what was asked, and how it was answered."""
         if request.hop and (hop := self._of(request.hop)):
             hop.request(request)
@@ -98,10 +98,10 @@ class Tally:
         routes = {key: requests.traffic() for key, requests in self._routes.items()}
         return ProxyReport(self.gateway, self.proxy, self.since, now, hops, routes)
 
-    def _of(self, key: Hop) -> _Hop | None:
+    def _of(self, key: Hop) -> _HopTally | None:
         known = self._hops.get(key)
         if known is None and key.gateway == self.gateway and len(self._hops) < MAX_HOPS:
-            known = self._hops[key] = _Hop(key)
+            known = self._hops[key] = _HopTally(key)
         return known
 
 
@@ -113,7 +113,7 @@ class _Requests:
         self._latency = [0.0] * len(LATENCY_BOUNDS)
         self._traffic: Traffic | None = None
 
-    def take(self, request: Request) -> None:
+    def take(self, request: ServedRequest) -> None:
         self._traffic = None
         self._codes[min(5, max(1, request.status // 100)) - 1] += request.weight
         self._latency[bisect_left(LATENCY_BOUNDS, request.seconds)] += request.weight
@@ -146,7 +146,7 @@ class _Counter:
         return grown
 
 
-class _Hop:
+class _HopTally:
     """Requests of a hop, whatever its configuration, and what was seen under each configuration."""
 
     def __init__(self, key: Hop) -> None:
@@ -166,7 +166,7 @@ class _Hop:
     def watched(self) -> bool:
         return any(wire.watched for wire in self._wires.values())
 
-    def request(self, request: Request) -> None:
+    def request(self, request: ServedRequest) -> None:
         self._requests.take(request)
 
     def count(self, config: str, counted: HopCounts, now: float, *, first: bool) -> None:
@@ -225,7 +225,7 @@ class _Wire:
         )
         self._tls_failures: dict[str, _Counter] = {}
         self._counts = HopCounts()
-        self._doubtful: list[Outcome] = []
+        self._doubtful: list[ConnectionOutcome] = []
         self._errors = (0, 0)
         """TLS errors of the last two times that were counted: one may be counted before its line is read."""
         self._refused = False
@@ -252,7 +252,7 @@ class _Wire:
         """TLS errors of a stream were counted long enough ago for their lines to be read, and there was none."""
         return self._refused and bool(self._errors[0]) and not self._endpoints and not self._unsampled
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: ConnectionOutcome) -> None:
         self._seen, self.heard = None, max(self.heard, outcome.at)
         if outcome.doubtful:
             self._doubtful = [*self._doubtful, outcome][-_DOUBTFUL:]
@@ -305,7 +305,7 @@ class _Wire:
 
     def count_endpoints(self, counted: dict[str, EndpointCounts], now: float) -> None:
         self._seen, unlogged = None, self._unlogged
-        words = in_words.said(in_words.BROKEN_OFF) if unlogged else self._words
+        words = in_words.counted_only(in_words.BROKEN_OFF) if unlogged else self._words
         for address, counts in counted.items():
             known = self._endpoints.get(address)
             used = self._unsampled or (self._sending and counts.answers)
@@ -313,7 +313,7 @@ class _Wire:
                 self._endpoint(address).succeeded(now)
             elif known is None and not counts.connect_failures and not (unlogged and counts.connections):
                 continue
-            unseen = Outcome(self.key.hop, address, now, words, handshake=bool(self._kind) or unlogged)
+            unseen = ConnectionOutcome(self.key.hop, address, now, words, handshake=bool(self._kind) or unlogged)
             if unlogged:
                 self._endpoint(address).take(unseen)
             self._endpoint(address).count(counts, unseen, now, made=not self._refused, failing=self._failing)
@@ -321,7 +321,7 @@ class _Wire:
     @property
     def _words(self) -> str:
         """Says what the counters tell of the last failures."""
-        return in_words.words(self._kind, timeout=self._late)
+        return in_words.of_counters(self._kind, timeout=self._late)
 
     def _endpoint(self, address: str) -> _Endpoint:
         known = self._endpoints.get(address)
@@ -362,7 +362,7 @@ class _Endpoint:
         """The failure's words are from the log."""
         self.ejected_since = self._last_ejected = 0.0
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: ConnectionOutcome) -> None:
         if outcome.failure:
             self._logged = self._told = True
             self.failure, self.handshake = outcome.failure, outcome.handshake
@@ -394,7 +394,7 @@ class _Endpoint:
         self.in_a_row, self._told, self.handshake, self.ejected_since = 0, False, False, 0.0
         self.last_success = max(self.last_success, at)
 
-    def count(self, counts: EndpointCounts, unseen: Outcome, now: float, *, made: bool, failing: bool) -> None:
+    def count(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float, *, made: bool, failing: bool) -> None:
         """Takes what Envoy has counted for an endpoint. `unseen` is the failure to note if there was one that is in no log;
         `made`: answers are a success; `failing`: the hop's failures have just grown."""
         last, self._counts = self._counts, counts
@@ -416,7 +416,7 @@ class _Endpoint:
         elif counts.connect_failures > last.connect_failures and not logged:
             self._fails(counts.connect_failures - last.connect_failures, unseen, now)
 
-    def _fails(self, times: int, unseen: Outcome, now: float) -> None:
+    def _fails(self, times: int, unseen: ConnectionOutcome, now: float) -> None:
         for _ in range(min(times, _AT_ONCE)):
             self._failed(now)
         self.counted(unseen.failure, handshake=unseen.handshake)
@@ -444,7 +444,7 @@ def _importance(endpoint: _Endpoint) -> tuple[bool, float, str]:
     return bool(endpoint.in_a_row), max(endpoint.last_failure, endpoint.last_success), endpoint.address
 
 
-def _bounded(outcome: Outcome) -> Outcome:
+def _bounded(outcome: ConnectionOutcome) -> ConnectionOutcome:
     """Returns it with every text printable and cut to a length: backends and clients have written them."""
     texts = {name: cut(getattr(outcome, name)) for name in ("failure", "tls_version", "cipher")}
     return msgspec.structs.replace(outcome, **texts, certificate=shown(outcome.certificate))

@@ -27,7 +27,7 @@ SILENCE: Final = 1800.0
 """Seconds after which the last connection says nothing any more."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class EndpointVerdict(msgspec.Struct, frozen=True):
     health: Health = Health.UNTRIED
     since: float = 0.0
     returns: int = 0
@@ -35,10 +35,12 @@ class Verdict(msgspec.Struct, frozen=True):
     changed: float = 0.0
 
 
-NONE: Final = Verdict()
+NONE: Final = EndpointVerdict()
 
 
-def judge(old: Verdict, seen: EndpointSeen, *, hop_success: float, active: bool, now: float) -> tuple[Verdict, float | None]:
+def judge(
+    old: EndpointVerdict, seen: EndpointSeen, *, hop_success: float, active: bool, now: float
+) -> tuple[EndpointVerdict, float | None]:
     """Returns the verdict, and when to judge again if nothing new is seen until then.
 
     All of it was seen under one configuration of the hop. `hop_success` is when some endpoint has answered last under it;
@@ -64,15 +66,15 @@ def judge(old: Verdict, seen: EndpointSeen, *, hop_success: float, active: bool,
     if now - since < hold:
         return old, since + hold
     returns = old.returns if now - old.changed < CALM else 0
-    return Verdict(Health.FAILING, since, returns, now), quiet
+    return EndpointVerdict(Health.FAILING, since, returns, now), quiet
 
 
-def _works(old: Verdict, seen: EndpointSeen, now: float, quiet: float) -> tuple[Verdict, float | None]:
+def _works(old: EndpointVerdict, seen: EndpointSeen, now: float, quiet: float) -> tuple[EndpointVerdict, float | None]:
     if old.health is Health.WORKING:
         return old, quiet
     if old.health is not Health.FAILING:
-        return Verdict(Health.WORKING, seen.last_success, old.returns, now), quiet
+        return EndpointVerdict(Health.WORKING, seen.last_success, old.returns, now), quiet
     recovery = min(LONGEST_RECOVERY, RECOVERY * 2 ** (old.returns - 1)) if old.returns else 0.0
     if now - seen.last_failure < recovery:
         return old, seen.last_failure + recovery
-    return Verdict(Health.WORKING, seen.last_success, min(old.returns + 1, 10), now), quiet
+    return EndpointVerdict(Health.WORKING, seen.last_success, min(old.returns + 1, 10), now), quiet

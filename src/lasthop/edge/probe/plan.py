@@ -37,7 +37,7 @@ LIMIT: Final = 10
 """Endpoints of a port that are tried; the others have the same certificate as a rule."""
 
 
-class Target(NamedTuple):
+class ProbeTarget(NamedTuple):
     """One port, as one Gateway would connect to it."""
 
     gateway: str
@@ -55,7 +55,7 @@ class Target(NamedTuple):
 # --- what there is to try --------------------------------------------------------------------------------------------
 
 
-def targets(engine: Engine, key: Key, address: Endpoint | None) -> list[Target]:
+def targets(engine: Engine, key: Key, address: Endpoint | None) -> list[ProbeTarget]:
     """Returns where a gateway would use this policy, or how it would connect to this Service, XBackend or route's backends;
     with an address, that alone, with the same expectations."""
     if key.kind == "BackendTLSPolicy":
@@ -68,7 +68,7 @@ def targets(engine: Engine, key: Key, address: Endpoint | None) -> list[Target]:
         ]
     if address is None:
         return found
-    alone: dict[str, Target] = {}
+    alone: dict[str, ProbeTarget] = {}
     for each in found:
         same = repr((each.gateway, each.refused, each.unused, each.expected and each.expected[:2]))
         alone.setdefault(same, each._replace(endpoints=() if each.refused else (address,)))
@@ -100,7 +100,7 @@ def _policies(engine: Engine, key: Key) -> list[Key]:
     return list(dict.fromkeys(claim.policy for claim in claims(engine.graph, key))) if key.kind in SERVICE_GROUPS else []
 
 
-def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[Target]:
+def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[ProbeTarget]:
     g = engine.graph
     ports: dict[tuple[Key, Key, int], Hop] = {}
     calls: set[tuple[Key, Key, int]] = set()
@@ -121,7 +121,7 @@ def _not_accepted(g: Graph, key: Key) -> str:
     return f"Gateway {key.path} is not accepted, so it serves nothing: {found.accepted.message}"
 
 
-def _unreached(engine: Engine, policy: Key) -> Iterator[Target]:
+def _unreached(engine: Engine, policy: Key) -> Iterator[ProbeTarget]:
     """Yields what the policy by itself asks for, where no Gateway connects yet."""
     g, obj = engine.graph, read_policy(engine.graph, policy)
     if obj is None:
@@ -154,7 +154,7 @@ def _passed_through(engine: Engine, service: Key, port: int) -> str:
     return ""
 
 
-def _without_effect(engine: Engine, policy: Key) -> Iterator[Target]:
+def _without_effect(engine: Engine, policy: Key) -> Iterator[ProbeTarget]:
     """Yields the Services that this policy names and for which it does not win."""
     g, obj = engine.graph, read_policy(engine.graph, policy)
     if obj is None:
@@ -163,7 +163,7 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[Target]:
         key = Key(ref.kind, policy.namespace, ref.name)
         if problem := target_problem(g, policy, ref):
             unused = problem.text if problem.reason == CONFLICTED else ""
-            yield Target("", key, 0, None, "" if unused else problem.text, unused=unused)
+            yield ProbeTarget("", key, 0, None, "" if unused else problem.text, unused=unused)
             continue
         others = {
             port.name: winner.policy.path
@@ -173,16 +173,16 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[Target]:
         named = [port for service, port in _ports(engine, obj) if service == key]
         if named and len(others) == len(named):
             listed = ", ".join(f"{port} ({path})" for port, path in others.items())
-            yield Target("", key, 0, None, unused=f"each of its ports has a BackendTLSPolicy of its own: {listed}")
+            yield ProbeTarget("", key, 0, None, unused=f"each of its ports has a BackendTLSPolicy of its own: {listed}")
 
 
-def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str, *, grpc: bool = False) -> Target:
+def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str, *, grpc: bool = False) -> ProbeTarget:
     g = engine.graph
     found = backends.endpoints(g, hop.backend, hop.port, "TCP")
     if isinstance(tls, Plaintext) and not refused:
-        return Target(by, hop.backend, hop.port, None, unused="nothing requires TLS there, so it is plaintext")
+        return ProbeTarget(by, hop.backend, hop.port, None, unused="nothing requires TLS there, so it is plaintext")
     if not isinstance(tls, BackendTLS) or refused:
-        return Target(by, hop.backend, hop.port, None, refused)
+        return ProbeTarget(by, hop.backend, hop.port, None, refused)
     alpn, h2c = tls.options.alpn, backends.speaks_h2c(g, hop.backend, hop.port)
     if hop.protocol.http:
         protocols = offered(hop, h2c, tls)
@@ -192,18 +192,18 @@ def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str,
     if isinstance(secret, Secret):
         own = identity(secret.data.get("tls.crt") or b"", secret.data.get("tls.key") or b"")
     expected = Expectation(tls, alpn, own, hop.protocol.http, h2_but_upgrades(hop, h2c, tls), grpc and hop.protocol.http)
-    return Target(by, hop.backend, hop.port, expected, "", found.endpoints)
+    return ProbeTarget(by, hop.backend, hop.port, expected, "", found.endpoints)
 
 
 # --- trying it -------------------------------------------------------------------------------------------------------
 
 
-def probe(key: Key, todo: list[Target], *, notes: tuple[str, ...] = ()) -> ProbeResult:
+def probe(key: Key, todo: list[ProbeTarget], *, notes: tuple[str, ...] = ()) -> ProbeResult:
     """Tries the targets. Blocks: run it in a thread where something else goes on."""
     now = time.time()
     with ThreadPoolExecutor(AT_ONCE) as pool:
 
-        def probe_target(target: Target) -> TargetResult:
+        def probe_target(target: ProbeTarget) -> TargetResult:
             expected, refused = target.expected, target.refused
             if expected is None:
                 return TargetResult(target.gateway, str(target.backend), target.port, "", refused, target.unused, ())

@@ -6,7 +6,7 @@ from typing import Final
 
 from lasthop.edge.probe.certificate_view import CertificateInfo, is_expired, is_valid, validity
 from lasthop.edge.probe.handshake import Codes
-from lasthop.edge.probe.result import LISTED, Check, State
+from lasthop.edge.probe.result import LISTED, Check, CheckState
 from lasthop.engine.plan.tls import Anchors, BackendTLS, Mode
 from lasthop.engine.resolve.trust.certificates import parse_bundle
 from lasthop.engine.resolve.trust.trust import minute
@@ -25,26 +25,26 @@ def check_trust(tls: BackendTLS, chain: list[CertificateInfo], errors: tuple[int
     """Returns the checks of the chain and of the dates. `errors` are the chain's, as OpenSSL numbers them."""
     if tls.mode is Mode.WAIVED_ALL and tls.waiver:
         waived = f"waived by {tls.waiver.key}"
-        return Check("chain", State.SKIP, waived), Check("dates", State.SKIP, waived)
+        return Check("chain", CheckState.SKIP, waived), Check("dates", CheckState.SKIP, waived)
     if tls.trust is None:
         by = "not looked at: the hash is the identity"
-        return Check("chain", State.SKIP, by), Check("dates", State.SKIP, by)
+        return Check("chain", CheckState.SKIP, by), Check("dates", CheckState.SKIP, by)
     issuer = "itself" if chain[0].self_signed else chain[0].issuer
     found = f"{chain[0].subject}, issued by {issuer}; trusted: {_anchors(tls)}"
     of_dates = [code for code in errors if code in (Codes.ERR_CERT_NOT_YET_VALID, Codes.ERR_CERT_HAS_EXPIRED)]
     others = [code for code in errors if code not in of_dates]
     dates = _dates(chain, tls, now)
     # The one at fault may be an anchor, which the backend has not shown.
-    if of_dates and dates.state is State.PASS:
+    if of_dates and dates.state is CheckState.PASS:
         dates = _anchor_dates(tls, of_dates[0], now)
     if not others:
-        return Check("chain", State.PASS, found), dates
+        return Check("chain", CheckState.PASS, found), dates
     remedy = {
         Codes.ERR_INVALID_PURPOSE: FOR_SERVERS,
         Codes.ERR_CERT_REVOKED: REVOKED,
         Codes.ERR_UNABLE_TO_GET_CRL: NO_LIST,
     }.get(others[0], "") or _chain_remedy(chain)
-    return Check("chain", State.FAIL, f"{found} ({WORDS.get(others[0], 'not valid')})", remedy), dates
+    return Check("chain", CheckState.FAIL, f"{found} ({WORDS.get(others[0], 'not valid')})", remedy), dates
 
 
 def _anchors(tls: BackendTLS) -> str:
@@ -75,11 +75,13 @@ def _dates(chain: list[CertificateInfo], tls: BackendTLS, now: float) -> Check:
         # Beyond the leaf only what is needed counts, and that is for the handshake to say.
         if number == 0 and not waived:
             renew = "Renew the backend's certificate" if is_expired(each, now) else "Wait until then"
-            return Check("dates", State.FAIL, found, f"{renew}, or set the clock of this machine if it is wrong.")
+            return Check("dates", CheckState.FAIL, found, f"{renew}, or set the clock of this machine if it is wrong.")
         if waived:
-            return Check("dates", State.SKIP, found)
+            return Check("dates", CheckState.SKIP, found)
     return Check(
-        "dates", State.SKIP if waived else State.PASS, f"until {chain[0].not_after[:10]}, {validity(chain[0], now)}{waived}"
+        "dates",
+        CheckState.SKIP if waived else CheckState.PASS,
+        f"until {chain[0].not_after[:10]}, {validity(chain[0], now)}{waived}",
     )
 
 
@@ -95,4 +97,4 @@ def _anchor_dates(tls: BackendTLS, code: int, now: float) -> Check:
         if early
         else "Renew the CA, and put its new certificate beside the old one."
     )
-    return Check("dates", State.FAIL, found, remedy)
+    return Check("dates", CheckState.FAIL, found, remedy)

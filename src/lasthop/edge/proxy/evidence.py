@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe.evidence import Outcome, Request
+from lasthop.edge.observe.evidence import ConnectionOutcome, ServedRequest
 from lasthop.edge.proxy.entry import AccessLogEntry, printable
 from lasthop.edge.proxy.failures import LEFT_OVER, at_last, refused_after_handshake, without_advice
 from lasthop.engine.plan.observation import LeafCertificate
@@ -80,7 +80,7 @@ def parse_sample(line: bytes) -> Sample | None:
         return None
 
 
-def observed(outcome: Outcome, *, upgrade: bool | None) -> tuple[Outcome, ...]:
+def observed(outcome: ConnectionOutcome, *, upgrade: bool | None) -> tuple[ConnectionOutcome, ...]:
     """Returns what a request has shown of its hop and, if it asked for an upgrade, of upgrades over it. That a backend ends a
     connection on which it was asked for one says nothing about other requests."""
     hop = outcome.hop.for_upgrades if upgrade else None
@@ -93,7 +93,7 @@ def observed(outcome: Outcome, *, upgrade: bool | None) -> tuple[Outcome, ...]:
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
-def failure(entry: AccessLogEntry) -> Outcome | None:
+def failure(entry: AccessLogEntry) -> ConnectionOutcome | None:
     """Returns the failure to connect that an entry of the log of failures tells of, if it does."""
     entry = at_last(entry)
     hop, flags = hop_of(entry.upstream_cluster), (entry.flags or "-").split(",")
@@ -102,19 +102,21 @@ def failure(entry: AccessLogEntry) -> Outcome | None:
     began, address, why = moment(entry.time), entry.upstream_host or "", without_advice(entry.why)
     config = config_of(entry.connection)
     if "UF" in flags and address:
-        return Outcome(hop, address, began, why, handshake=_in_handshake(entry), config=config)
+        return ConnectionOutcome(hop, address, began, why, handshake=_in_handshake(entry), config=config)
     if "UH" in flags:
-        return Outcome(hop, "", began, why, config=config)
+        return ConnectionOutcome(hop, "", began, why, config=config)
     if entry.tls_version != TLS_1_3 or not address:
         return None
     # With TLS 1.3 the handshake is over before the backend has looked at the client's certificate.
     at = ended(entry)
     if "UC" in flags and entry.status is not None:
-        return Outcome(hop, address, at, why, handshake=True, connected=True, config=config)
+        return ConnectionOutcome(hop, address, at, why, handshake=True, connected=True, config=config)
     if "UR" in flags and entry.status is None:
-        return Outcome(hop, address, at, refused_after_handshake(entry), handshake=True, config=config)
+        return ConnectionOutcome(hop, address, at, refused_after_handshake(entry), handshake=True, config=config)
     if flags == ["-"] and entry.status is None:
-        return Outcome(hop, address, at, refused_after_handshake(entry), handshake=True, doubtful=True, config=config)
+        return ConnectionOutcome(
+            hop, address, at, refused_after_handshake(entry), handshake=True, doubtful=True, config=config
+        )
     return None
 
 
@@ -128,12 +130,12 @@ def _in_handshake(entry: AccessLogEntry) -> bool:
 # --- samples ---------------------------------------------------------------------------------------------------------
 
 
-def success(sample: Sample) -> Outcome | None:
+def success(sample: Sample) -> ConnectionOutcome | None:
     """Returns the connection that a sample shows to have been made."""
     hop = hop_of(sample.upstream_cluster)
     if hop is None or not sample.upstream_host or not _connected(sample):
         return None
-    return Outcome(
+    return ConnectionOutcome(
         hop,
         sample.upstream_host,
         moment(sample.time),
@@ -153,7 +155,7 @@ def _connected(sample: Sample) -> bool:
     return bool(sample.bytes) or (sample.type == "TcpUpstreamConnected" and sample.tls_version != TLS_1_3)
 
 
-def request(sample: Sample, weight: float) -> Request | None:
+def request(sample: Sample, weight: float) -> ServedRequest | None:
     """Returns the request that a sample shows to be over; not one that its client gave up before there was an answer.
 
     A gRPC call that fails is answered with 200 all the same, so its own status tells.
@@ -168,7 +170,7 @@ def request(sample: Sample, weight: float) -> Request | None:
     hop = hop_of(sample.upstream_cluster)
     if hop and sample.upgrade:
         hop = hop.for_upgrades or hop
-    return Request(route_of(sample.route), hop, status, seconds, weight)
+    return ServedRequest(route_of(sample.route), hop, status, seconds, weight)
 
 
 def _failed(sample: Sample) -> bool:

@@ -17,14 +17,14 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe.evidence import Outcome
+from lasthop.edge.observe.evidence import ConnectionOutcome
 from lasthop.edge.observe.tally import Tally
 from lasthop.edge.proxy import evidence, sampler
 from lasthop.edge.proxy.access_log import POLL_INTERVAL, Tail
 from lasthop.edge.proxy.admin import Admin, AdminUnavailable
 from lasthop.edge.proxy.entry import AccessLogEntry
 from lasthop.edge.proxy.request_feed import RequestFeed
-from lasthop.edge.proxy.sampler import Share
+from lasthop.edge.proxy.sampler import LogShare
 from lasthop.engine.outputs.envoy.access_log import FAILURES_SHARE, SAMPLES_SHARE
 from lasthop.engine.plan.observation import ProxyReport
 
@@ -42,7 +42,7 @@ SIZE_LIMIT: Final = 1024 * 1024
 """Bytes of samples.log at which it is truncated; samples that were not read by then are missed."""
 
 
-class Observer:
+class ProxyObserver:
     def __init__(
         self,
         gateway: Key,
@@ -57,7 +57,7 @@ class Observer:
         self._gateway, self._feed = gateway, feed
         self.tally = Tally(gateway, proxy, now=time.time())
         self._path, self._admin, self._report = samples, admin, report
-        self._samples, self._failures = Share(SAMPLES_SHARE, sampler.SAMPLES), Share(FAILURES_SHARE, sampler.FAILURES)
+        self._samples, self._failures = LogShare(SAMPLES_SHARE, sampler.SAMPLES), LogShare(FAILURES_SHARE, sampler.FAILURES)
         self._failed = 0.0
 
     def wrote(self, lines: float) -> None:
@@ -113,7 +113,7 @@ class Observer:
         if request := evidence.request(sample, self._samples.weight(sample.ended)):
             self.tally.request(request)
 
-    def _outcome(self, outcome: Outcome, upgrade: bool | None) -> None:
+    def _outcome(self, outcome: ConnectionOutcome, upgrade: bool | None) -> None:
         for each in evidence.observed(outcome, upgrade=upgrade):
             self.tally.take(each)
 
@@ -143,7 +143,7 @@ class Observer:
             # What an Envoy that has just been started counts is to be told from what one had counted before.
             await asyncio.sleep(REPORT_INTERVAL if counted > 0 else START_INTERVAL)
 
-    async def _apply(self, *shares: Share) -> None:
+    async def _apply(self, *shares: LogShare) -> None:
         try:
             await self._admin.set_runtime({share.key: share.value for share in shares})
         except AdminUnavailable:

@@ -18,7 +18,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.proxy import launch
-from lasthop.edge.proxy.access_log import Reader
+from lasthop.edge.proxy.access_log import AccessLogReader
 from lasthop.edge.proxy.admin import Admin, AdminUnavailable
 from lasthop.edge.proxy.binary import Envoy
 from lasthop.edge.proxy.cgroup import cpus
@@ -26,9 +26,9 @@ from lasthop.edge.proxy.directory import ProxyDirectory
 from lasthop.edge.proxy.drain import drain_and_terminate
 from lasthop.edge.proxy.entry import AccessLogEntry, document
 from lasthop.edge.proxy.handle import EnvoyHandle
-from lasthop.edge.proxy.observer import Observer
-from lasthop.edge.proxy.pod_settings import PodSettings
-from lasthop.edge.proxy.readiness import Readiness
+from lasthop.edge.proxy.observer import ProxyObserver
+from lasthop.edge.proxy.pod_settings import PodEnvironment
+from lasthop.edge.proxy.readiness import PodReadiness
 from lasthop.engine.outputs.envoy.xds_cluster import RemoteXds, sds_files
 from lasthop.engine.plan.observation import ProxyReport
 
@@ -47,16 +47,16 @@ class Sender(Protocol):
         """Sends until it is cancelled."""
 
 
-class Pod:
-    def __init__(self, settings: PodSettings, envoy: Envoy, sender: Sender) -> None:
+class PodProxy:
+    def __init__(self, settings: PodEnvironment, envoy: Envoy, sender: Sender) -> None:
         self._settings, self._sender = settings, sender
         self._envoy = envoy
         # A subdirectory, because an emptyDir itself always belongs to root.
         self._directory = ProxyDirectory(settings.run_dir / "envoy")
         self._admin = Admin(self._directory.admin_socket)
-        self.readiness = Readiness(self._admin)
+        self.readiness = PodReadiness(self._admin)
         gateway = Key.read("Gateway", settings.gateway)
-        self._observer = Observer(gateway, self._directory.samples, self._admin, sender.update, proxy=settings.pod)
+        self._observer = ProxyObserver(gateway, self._directory.samples, self._admin, sender.update, proxy=settings.pod)
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
 
@@ -122,7 +122,7 @@ class Pod:
 class LogForwarder:
     """Writes failed requests, with the reason in words, to standard output."""
 
-    def __init__(self, reader: Reader, failed: Callable[[AccessLogEntry], None]) -> None:
+    def __init__(self, reader: AccessLogReader, failed: Callable[[AccessLogEntry], None]) -> None:
         """`failed` receives each of them."""
         self._reader, self._failed = reader, failed
 
@@ -146,8 +146,8 @@ class LogForwarder:
 
 
 @contextlib.contextmanager
-def _forwarding(path: Path, observer: Observer) -> Iterator[LogForwarder]:
-    reader = Reader(path, from_end=True, written=observer.wrote)
+def _forwarding(path: Path, observer: ProxyObserver) -> Iterator[LogForwarder]:
+    reader = AccessLogReader(path, from_end=True, written=observer.wrote)
     forwarder = LogForwarder(reader, observer.failed)
     try:
         yield forwarder

@@ -21,7 +21,7 @@ _LONGEST_REQUEST: Final = 5.0
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Readiness:
+class PodReadiness:
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._had_listeners = False

@@ -18,7 +18,7 @@ _SMOOTH: Final = 0.2
 _HISTORY: Final = 16
 
 
-class Share:
+class LogShare:
     """Of one log. Time is an argument."""
 
     def __init__(self, key: str, wanted: float) -> None:

@@ -22,11 +22,9 @@ from lasthop.edge.proxy import launch, steering
 from lasthop.edge.proxy.admin import Admin
 from lasthop.edge.proxy.binary import Envoy
 from lasthop.edge.proxy.directory import ProxyDirectory, RunDirLocked, folder_name
-from lasthop.edge.proxy.drain import drain_and_terminate
+from lasthop.edge.proxy.drain import GRACE_SECONDS, drain_and_terminate
 from lasthop.edge.proxy.handle import EnvoyHandle, find_envoys
 from lasthop.engine.outputs.envoy.xds_cluster import LocalXds
-
-GRACE_SECONDS: Final = 10.0
 
 BIND_SECONDS: Final = 5.0
 """For a new Envoy to listen on all ports of the old one; it may be without some of them, if the Gateway has changed."""

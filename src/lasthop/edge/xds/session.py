@@ -70,7 +70,7 @@ class Nacked(msgspec.Struct, frozen=True):
 SessionEvent = Acked | Nacked
 
 
-class Session:
+class XdsSession:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._seen = cache.generation
@@ -81,7 +81,7 @@ class Session:
         """After the answer to a route table the client gets as much time for other things as it took for the table."""
 
     def __repr__(self) -> str:
-        return f"Session({', '.join(map(repr, self._types.values()))})"
+        return f"XdsSession({', '.join(map(repr, self._types.values()))})"
 
     @property
     def synced(self) -> bool:

@@ -16,12 +16,12 @@ from lasthop.edge.proxy.access_log import SkippedLines, follow
 from lasthop.edge.proxy.admin import AdminUnavailable
 from lasthop.edge.proxy.binary import Envoy
 from lasthop.edge.proxy.directory import RunDirUnusable
+from lasthop.edge.proxy.drain import GRACE_SECONDS, end_orphans
 from lasthop.edge.proxy.entry import AccessLogEntry
 from lasthop.edge.proxy.handle import find_envoys
-from lasthop.edge.proxy.observer import Observer
-from lasthop.edge.proxy.orphans import end_orphans
+from lasthop.edge.proxy.observer import ProxyObserver
 from lasthop.edge.proxy.request_feed import RequestFeed
-from lasthop.edge.proxy.supervisor import GRACE_SECONDS, Proxy, ProxyEvent
+from lasthop.edge.proxy.supervisor import Proxy, ProxyEvent
 from lasthop.engine.plan.observation import ProxyReport
 from lasthop.engine.plan.upstream import Hop
 from lasthop.engine.resolve.gateways.ports import Probe
@@ -192,7 +192,7 @@ class Processes:
     async def _supervise(self, key: Key, proxy: Proxy) -> None:
         reported = ""
         while not self._stopping and self._proxies.get(key) is proxy:
-            observer = Observer(key, proxy.folder.samples, proxy.admin, self._seen, feed=self.feed)
+            observer = ProxyObserver(key, proxy.folder.samples, proxy.admin, self._seen, feed=self.feed)
             async with asyncio.TaskGroup() as tasks:
                 following = [tasks.create_task(work) for work in (self._follow(key, proxy, observer), observer.run())]
                 try:
@@ -206,7 +206,7 @@ class Processes:
                         task.cancel()
             await asyncio.sleep(RETRY)
 
-    async def _follow(self, key: Key, proxy: Proxy, observer: Observer) -> None:
+    async def _follow(self, key: Key, proxy: Proxy, observer: ProxyObserver) -> None:
         skipped = functools.partial(self._skipped, key)
         async for entry in follow(proxy.folder.access_log, from_end=True, skipped=skipped, written=observer.wrote):
             observer.failed(entry)

@@ -24,14 +24,14 @@ class Transition(NamedTuple):
     warning: bool = False
 
 
-class Programmed(NamedTuple):
+class ProgrammedCondition(NamedTuple):
     status: str
     reason: str
 
 
-def programmed(status: Json) -> Programmed:
+def programmed(status: Json) -> ProgrammedCondition:
     condition: Json = next((c for c in status.get("conditions") or () if c.get("type") == "Programmed"), {})
-    return Programmed(condition.get("status", ""), condition.get("reason", ""))
+    return ProgrammedCondition(condition.get("status", ""), condition.get("reason", ""))
 
 
 def transitions(before: Json, after: Json) -> list[Transition]:

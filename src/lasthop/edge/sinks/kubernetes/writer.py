@@ -39,7 +39,7 @@ LONGEST_PAUSE: Final = 10.0
 """Seconds between two attempts while the server does not answer."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class WriteLimits(msgspec.Struct, frozen=True):
     in_flight: int = 8
     rate: float = 100.0
     """Writes a second to begin with."""
@@ -59,7 +59,7 @@ class Limits(msgspec.Struct, frozen=True):
     """Seconds after any write before one that only tells what was seen on the wire: backends decide how often that changes."""
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = WriteLimits()
 
 
 class WriteGuard:
@@ -83,7 +83,7 @@ class StatusWriter:
         observed: ObservedStatuses,
         *,
         guard: WriteGuard | None = None,
-        limits: Limits = LIMITS,
+        limits: WriteLimits = LIMITS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

@@ -16,8 +16,8 @@ from lasthop.base.api.policies import RejectedPolicy
 from lasthop.edge.admission.chain import AdmittedObject, admit, admitted, admitted_again, kind_of
 from lasthop.edge.admission.foreign import embedded_policy, foreign_kind, may_embed_policy
 from lasthop.edge.admission.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
-from lasthop.edge.admission.problem import Path, Problem, field
-from lasthop.edge.admission.yaml import Mistake, Parsed, Span, field_lines, first_line, parse
+from lasthop.edge.admission.problem import FieldProblem, Path, field
+from lasthop.edge.admission.yaml import Parsed, Span, YamlMistake, field_lines, first_line, parse
 from lasthop.edge.sources.files.salvage import salvage
 from lasthop.engine.plan.finding import Finding
 
@@ -35,7 +35,7 @@ class ObjectEntry(NamedTuple):
     """Where in the document: empty, or ("items", n) in a List, which may be in another one."""
 
 
-class Content(msgspec.Struct, frozen=True):
+class FileContent(msgspec.Struct, frozen=True):
     """Holds the objects of a valid file."""
 
     digest: bytes
@@ -87,15 +87,15 @@ def digest(text: bytes) -> bytes:
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
-def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredDocument, ...]]:
+def examine(file: str, text: bytes) -> tuple[FileContent | BrokenFile, tuple[StoredDocument, ...]]:
     """Admits every object of a file. `file` is the name to show; its extension says whether the text is JSON."""
     parsed = parse(text, as_json=file.endswith(".json"))
     found = list(islice(_objects(parsed), MAX_OBJECTS + 1))
     if len(found) > MAX_OBJECTS:
-        mistake = Mistake(found[-1][0].line, f"the file holds more than {MAX_OBJECTS} objects", limit=True)
+        mistake = YamlMistake(found[-1][0].line, f"the file holds more than {MAX_OBJECTS} objects", limit=True)
         parsed = parsed._replace(mistakes=[mistake], complete=False)
     hides = may_embed_policy(text, (value for _, _, value in found))
-    problems: list[tuple[Span, Path, Any, Problem]] = []
+    problems: list[tuple[Span, Path, Any, FieldProblem]] = []
     stored: list[StoredDocument] = []
     entries: list[ObjectEntry] = []
     first: dict[Key, ObjectEntry] = {}
@@ -105,7 +105,9 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
             break
         if hides and (path := embedded_policy(value)) is not None:
             remedy = "Write it as a document of its own, or move this one to another folder."
-            problems.append((span, base, value, Problem("a BackendTLSPolicy inside another object is not read", path, remedy)))
+            problems.append(
+                (span, base, value, FieldProblem("a BackendTLSPolicy inside another object is not read", path, remedy))
+            )
         if other := foreign_kind(value):
             others.append(_cut(other))
             continue
@@ -114,16 +116,16 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
             try:
                 entry = ObjectEntry(admitted(kept), span, base)
             except msgspec.ValidationError as error:
-                wrong = [Problem(str(error))]
+                wrong = [FieldProblem(str(error))]
             else:
                 done = entry.admitted
                 stored.append(StoredDocument(span, base, done.key.kind, done.digest, _raw(kept)))
                 entries.append(entry)
                 if first.setdefault(entry.admitted.key, entry) is not entry:
-                    wrong = [Problem("is already in this file", ("metadata", "name"), "Remove one.", "DuplicateObject")]
+                    wrong = [FieldProblem("is already in this file", ("metadata", "name"), "Remove one.", "DuplicateObject")]
         problems.extend((span, base, value, problem) for problem in wrong)
     if not problems and not parsed.mistakes:
-        return Content(digest(text), text, tuple(entries), tuple(others)), tuple(stored)
+        return FileContent(digest(text), text, tuple(entries), tuple(others)), tuple(stored)
 
     lines = text.split(b"\n")
     findings = [_of_text(file, mistake, lines) for mistake in parsed.mistakes]
@@ -140,20 +142,20 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
     return BrokenFile(digest(text), tuple(findings), policies, opaque if parsed.complete else EVERYWHERE), ()
 
 
-def restore(text: bytes, stored: Iterable[StoredDocument]) -> Content | None:
+def restore(text: bytes, stored: Iterable[StoredDocument]) -> FileContent | None:
     """Restores a file that this same version has admitted before; None if it cannot have, whatever the state says."""
     try:
         entries = [ObjectEntry(admitted_again(s.kind, s.value, s.digest), s.span, s.base) for s in stored]
     except (msgspec.MsgspecError, KeyError):
         return None
-    return Content(digest(text), text, tuple(entries))
+    return FileContent(digest(text), text, tuple(entries))
 
 
 def _raw(value: Json) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def _of_text(file: str, mistake: Mistake, lines: list[bytes]) -> Finding:
+def _of_text(file: str, mistake: YamlMistake, lines: list[bytes]) -> Finding:
     if mistake.limit:
         remedy = "Split it into several files."
         return Finding(None, "TooLarge", f"{mistake.message}.", remedy, file=file, line=mistake.line)

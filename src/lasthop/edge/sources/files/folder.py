@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lasthop.edge.admission.limits import MAX_FILE, MAX_FOLDER_DEPTH, MAX_FOLDERS
-from lasthop.edge.sources.files.turns import Turns
+from lasthop.edge.sources.files.turns import TeamQueue
 
 EXTENSIONS: Final = (".yaml", ".yml", ".json")
 MISNAMED: Final = "its extension is not in lower case"
@@ -56,15 +56,15 @@ class FilesError(Exception):
     """The folder or the state directory cannot be used at all. The message is a sentence for the user."""
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """A file exists and cannot be read. The message says why."""
 
 
-class TooLarge(Unreadable):
+class TooLarge(UnreadableFile):
     pass
 
 
-class OutsideRoots(Unreadable):
+class OutsideRoots(UnreadableFile):
     """It is outside the folders that may be read."""
 
 
@@ -91,7 +91,7 @@ class _Scanner:
         self._linked: list[str] = []
         self._folders: dict[str, Identity] = {}
         self._names: dict[Identity, str] = {}
-        self._subfolders, self._links = Turns(), Turns()
+        self._subfolders, self._links = TeamQueue(), TeamQueue()
 
     def run(self) -> Scan:
         self._list("")
@@ -190,7 +190,7 @@ class Roots:
 
 
 def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple[bytes, Stamp]:
-    """Reads a file. Raises `FileNotFoundError` if it does not exist, `Unreadable` for other errors. Never waits on a pipe.
+    """Reads a file. Raises `FileNotFoundError` if it does not exist, `UnreadableFile` for other errors. Never waits on a pipe.
 
     With `roots` it must be in one of them after links are resolved; otherwise even its existence is not revealed.
     """
@@ -204,16 +204,16 @@ def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple
             if roots is not None and not roots.hold(os.readlink(f"/proc/self/fd/{descriptor}")):
                 raise OutsideRoots("it is outside")
             if not stat.S_ISREG(status.st_mode):
-                raise Unreadable("it is not a regular file")
+                raise UnreadableFile("it is not a regular file")
             text = file.read(limit + 1)
             if text is None:  # as for /proc/kmsg, which is said to be a regular file and waits
-                raise Unreadable("it has nothing to read")
+                raise UnreadableFile("it has nothing to read")
     except FileNotFoundError:
         if path.is_symlink():
-            raise Unreadable("it is a dangling link") from None
+            raise UnreadableFile("it is a dangling link") from None
         raise
     except OSError as error:
-        raise Unreadable(reason(error)) from error
+        raise UnreadableFile(reason(error)) from error
     if len(text) > limit:
         raise TooLarge(f"it is larger than {limit} bytes")
     return text, Stamp.of(status)

@@ -26,12 +26,12 @@ from lasthop.base.api.policies import RejectedPolicy
 from lasthop.edge.admission.chain import AdmittedObject
 from lasthop.edge.admission.limits import LARGE_FILE
 from lasthop.edge.sources.files import report
-from lasthop.edge.sources.files.content import BrokenFile, Content, ObjectEntry, digest, examine, restore
-from lasthop.edge.sources.files.file_set import File, FileSet, after
+from lasthop.edge.sources.files.content import BrokenFile, FileContent, ObjectEntry, digest, examine, restore
+from lasthop.edge.sources.files.file_set import FileSet, ManifestFile, after
 from lasthop.edge.sources.files.folder import FilesError, Identity, scan, stamp_of
 from lasthop.edge.sources.files.local_files import LocalFiles
 from lasthop.edge.sources.files.object_set import ObjectSet
-from lasthop.edge.sources.files.reading import Reading, Readings, crashed, emptied, is_blank, read_text, unreadable
+from lasthop.edge.sources.files.reading import FileReading, Readings, crashed, emptied, is_blank, read_text, unreadable
 from lasthop.edge.sources.files.state import NoState, SavedFile
 from lasthop.edge.sources.files.turns import in_turn, team_of
 from lasthop.edge.sources.source import Batch
@@ -97,8 +97,8 @@ class Loader:
         large: set[str] = set()
         later: set[str] = set()
 
-        def read(paths: Collection[str]) -> dict[str, Reading]:
-            found: dict[str, Reading] = {}
+        def read(paths: Collection[str]) -> dict[str, FileReading]:
+            found: dict[str, FileReading] = {}
             end = time.thread_time() + AT_ONCE_SECONDS
             for path in in_turn(paths, self._last_team) if leave_large else paths:
                 if leave_large and (len(found) >= AT_ONCE or (found and time.thread_time() >= end)):
@@ -132,11 +132,11 @@ class Loader:
         teams = {team_of(path) for path in later}
         for path in self._remembered() - found.files.keys():
             if why := _closed_above(path, found.closed):
-                readings[path] = Reading(unreadable(self._shown(path), f"its folder cannot be read ({why})"))
+                readings[path] = FileReading(unreadable(self._shown(path), f"its folder cannot be read ({why})"))
             elif team_of(path) in teams:
                 later.add(path)
             else:
-                readings[path] = Reading(None)
+                readings[path] = FileReading(None)
         return Readings(
             readings,
             self._local.changed(),
@@ -158,45 +158,45 @@ class Loader:
             self._local.worse(path, now) for path, now in readings.local.items()
         )
 
-    def _read(self, path: str, before: Readings | None = None) -> Reading:
+    def _read(self, path: str, before: Readings | None = None) -> FileReading:
         """Reads a file. If its content makes Lasthop itself fail, that is a broken file, not the end of all the others."""
         try:
             return self._examined(path, before)
         except Exception as error:
-            return Reading(crashed(self._shown(path), error), stamp_of(self.root / path))
+            return FileReading(crashed(self._shown(path), error), stamp_of(self.root / path))
 
-    def _examined(self, path: str, before: Readings | None) -> Reading:
+    def _examined(self, path: str, before: Readings | None) -> FileReading:
         last = before.files.get(path) if before else None
         if last and last.stamp and last.stamp == stamp_of(self.root / path):
             return last
         found = read_text(self.root / path, self._shown(path))
-        if isinstance(found, Reading):
+        if isinstance(found, FileReading):
             return found
         text, stamp = found
         seen, saved = digest(text), None if path in self._files else self._saved(path)
         if (known := self._files.get(path)) and (result := known.of_text(seen)):
-            reading = Reading(result, stamp, known.written)
+            reading = FileReading(result, stamp, known.written)
         elif saved and saved.digest == seen and saved.stored is not None and (again := restore(text, saved.stored)):
-            reading = Reading(again, stamp, saved.written)
+            reading = FileReading(again, stamp, saved.written)
         else:
             result, stored = examine(self._shown(path), text)
-            reading = Reading(result, stamp, stamp.mtime, stored)
+            reading = FileReading(result, stamp, stamp.mtime, stored)
         before_it = self._before(path) if is_blank(reading.result) else None
         if before_it and before_it.good and before_it.good.entries:
-            return Reading(emptied(self._shown(path)), stamp)
+            return FileReading(emptied(self._shown(path)), stamp)
         return reading
 
     def _saved(self, path: str) -> SavedFile | None:
         return self._state.last_good(os.path.join(self.root, path))
 
-    def _before(self, path: str) -> File | None:
+    def _before(self, path: str) -> ManifestFile | None:
         """Returns the file's previous state, possibly saved before a restart."""
         if (file := self._files.get(path)) or (saved := self._saved(path)) is None:
             return file
         if saved.stored is not None and (good := restore(saved.text, saved.stored)):
-            return File(good, written=saved.written)
+            return ManifestFile(good, written=saved.written)
         again, _ = examine(self._shown(path), saved.text)
-        return File(again, written=saved.written) if isinstance(again, Content) else None
+        return ManifestFile(again, written=saved.written) if isinstance(again, FileContent) else None
 
     def _remembered(self) -> set[str]:
         """Returns the files that existed: since the start, or at the first look before the restart."""
@@ -248,7 +248,7 @@ class Loader:
             *(unknown for _, broken in self._files.broken for unknown in report.of_opaque(broken)),
         )
 
-    def _apply_file(self, path: str, reading: Reading) -> set[Key]:
+    def _apply_file(self, path: str, reading: FileReading) -> set[Key]:
         old = self._files.good(path)
         file = after(self._before(path) if isinstance(reading.result, BrokenFile) else None, reading)
         self._files.put(path, file)

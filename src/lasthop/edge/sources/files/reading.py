@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lasthop.edge.admission.limits import MAX_MESSAGE
-from lasthop.edge.sources.files.content import EVERYWHERE, BrokenFile, Content, StoredDocument, digest
-from lasthop.edge.sources.files.folder import Identity, Stamp, TooLarge, Unreadable, read, stamp_of
+from lasthop.edge.sources.files.content import EVERYWHERE, BrokenFile, FileContent, StoredDocument, digest
+from lasthop.edge.sources.files.folder import Identity, Stamp, TooLarge, UnreadableFile, read, stamp_of
 from lasthop.edge.sources.files.local_file import LocalFile
 from lasthop.engine.plan.finding import Finding
 
 MAKE_READABLE: Final = "Make it readable for the user that runs Lasthop, or rename or remove it."
 
 
-class Reading(NamedTuple):
+class FileReading(NamedTuple):
     """Holds what was read from one file."""
 
-    result: Content | BrokenFile | None
+    result: FileContent | BrokenFile | None
     """None: the file does not exist."""
     stamp: Stamp | None = None
     written: int = 0
@@ -29,7 +29,7 @@ class Reading(NamedTuple):
 class Readings(NamedTuple):
     """Holds what was read from the folder: the files that may have changed."""
 
-    files: dict[str, Reading]
+    files: dict[str, FileReading]
     local: dict[str, LocalFile]
     closed: dict[str, str] | None = None
     """Subfolders that cannot be listed, and why. None if not everything was read, as with the next three."""
@@ -50,16 +50,16 @@ class Readings(NamedTuple):
         } == {p: f.stamp for p, f in other.local.items()}
 
 
-def read_text(path: Path, shown: str) -> tuple[bytes, Stamp] | Reading:
+def read_text(path: Path, shown: str) -> tuple[bytes, Stamp] | FileReading:
     """Reads a file, or returns why there is no text to examine."""
     try:
         return read(path)
     except FileNotFoundError:
-        return Reading(None)
+        return FileReading(None)
     except TooLarge as error:
-        return Reading(too_large(shown, str(error)), stamp_of(path))
-    except Unreadable as error:
-        return Reading(unreadable(shown, str(error)))
+        return FileReading(too_large(shown, str(error)), stamp_of(path))
+    except UnreadableFile as error:
+        return FileReading(unreadable(shown, str(error)))
 
 
 def unreadable(shown: str, why: str) -> BrokenFile:
@@ -85,5 +85,5 @@ def emptied(shown: str) -> BrokenFile:
     return BrokenFile(digest(b""), (finding,))
 
 
-def is_blank(result: Content | BrokenFile | None) -> bool:
-    return isinstance(result, Content) and not result.text.strip()
+def is_blank(result: FileContent | BrokenFile | None) -> bool:
+    return isinstance(result, FileContent) and not result.text.strip()

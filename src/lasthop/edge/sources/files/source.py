@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from lasthop.base import garbage
+from lasthop.base import gc_pause
 from lasthop.base.api.meta import Key
 from lasthop.edge.admission.limits import LARGE_FILE
 from lasthop.edge.sources.files.folder import is_manifest, is_misnamed, is_read, is_text, stamp_of
@@ -20,7 +20,7 @@ from lasthop.edge.sources.files.local_file import folders_to_watch
 from lasthop.edge.sources.files.reading import Readings
 from lasthop.edge.sources.files.state import StateDirectory
 from lasthop.edge.sources.files.watcher import Events, Watcher
-from lasthop.edge.sources.source import Batch, Source
+from lasthop.edge.sources.source import Batch, ObjectSource
 
 GRACE: Final = 0.04
 """Seconds before a file counts as deleted, empty, broken or shorter: editors truncate first and then write."""
@@ -46,7 +46,7 @@ class Look(NamedTuple):
 EVERYWHERE: Final = Look(None)
 
 
-class FilesSource(Source):
+class FilesSource(ObjectSource):
     def __init__(
         self,
         directory: Path,
@@ -122,7 +122,7 @@ class FilesSource(Source):
             loader.save()
 
     def _load_to_keep(self) -> Batch:
-        with garbage.kept():
+        with gc_pause.frozen():
             return self.load()
 
     async def _settled(self, look: Look, leave_large: bool = True) -> Readings:

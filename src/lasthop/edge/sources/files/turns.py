@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 
-class Turns:
+class TeamQueue:
     """Returns paths in the order in which they came, of each team in turn: one with thousands delays nobody else's."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ def team_of(file: str) -> str:
 
 def in_turn(files: Iterable[str], last: str) -> Iterator[str]:
     """Yields the files, one of each team in turn, beginning after the team that was the last one before."""
-    turns = Turns()
+    turns = TeamQueue()
     for team, file in sorted(((team_of(file), file) for file in files), key=lambda each: (each[0] <= last, each)):
         turns.add(file, team)
     return iter(turns.next, "")

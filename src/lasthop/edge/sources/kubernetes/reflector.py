@@ -35,7 +35,7 @@ STALE_LISTS: Final = 5
 """How many lists in a row may be older than what we know before they are believed: an etcd was restored from a backup."""
 
 
-class Timing(msgspec.Struct, frozen=True):
+class WatchTiming(msgspec.Struct, frozen=True):
     idle: float = 70.0
     """Seconds without data after which a watch is dead: bookmarks come every 60 s, and the server keeps 75 s of events."""
     lifetime: float = 300.0
@@ -50,7 +50,7 @@ class Timing(msgspec.Struct, frozen=True):
     clock: Callable[[], float] = time.monotonic
 
 
-class Sink(Protocol):
+class ReflectorSink(Protocol):
     def read(self, kind: Kind, reads: list[DecodedObject], deleted: list[Key]) -> None:
         """Takes new or changed objects, and deleted ones."""
 
@@ -86,7 +86,7 @@ class _Status(msgspec.Struct):
     message: str = ""
 
 
-class _Reading:
+class _PartialList:
     """Collects a list, which counts only when it is complete."""
 
     def __init__(self) -> None:
@@ -100,8 +100,8 @@ class Reflector:
         kind: Kind,
         client: Client,
         path: str,
-        sink: Sink,
-        timing: Timing | None = None,
+        sink: ReflectorSink,
+        timing: WatchTiming | None = None,
         read: Callable[[str, msgspec.Raw], DecodedObject] = read_object,
         ended: Callable[[str], None] = lambda reason: None,
     ) -> None:
@@ -111,7 +111,7 @@ class Reflector:
         """Version by object."""
         self.version = ""
         """The version to continue from; empty while everything must be listed."""
-        self._client, self._sink, self._timing, self._read = client, sink, timing or Timing(), read
+        self._client, self._sink, self._timing, self._read = client, sink, timing or WatchTiming(), read
         self._ended = ended
         self._backoff = Backoff(self._timing.first_pause, self._timing.longest_pause)
         self._relists = Backoff(self._timing.first_pause, self._timing.longest_pause)
@@ -182,7 +182,7 @@ class Reflector:
         await self._watch()
 
     async def _list(self) -> None:
-        reading, version = _Reading(), ""
+        reading, version = _PartialList(), ""
         async with aclosing(self._client.pages(self.path, self._selector(), self._timing.page)) as pages:
             async for page in pages:
                 content = msgspec.json.decode(page, type=_List)
@@ -194,7 +194,7 @@ class Reflector:
 
     async def _watch(self) -> None:
         """Watches until the server ends it. Without a version the watch begins with all objects."""
-        reading = None if self.version else _Reading()
+        reading = None if self.version else _PartialList()
         async with aclosing(self._client.watch(self.path, self._watch_params(), self._timing.idle)) as lines:
             async for line in lines:
                 if not line:
@@ -236,13 +236,13 @@ class Reflector:
         self._failures = 0
         self._sink.trouble(self, None)
 
-    def _add(self, reading: _Reading, content: msgspec.Raw) -> None:
+    def _add(self, reading: _PartialList, content: msgspec.Raw) -> None:
         key, version = identify(self.kind.kind, content)
         reading.keys[key] = version
         if self.known.get(key) != version:
             reading.reads.append(self._read(self.kind.kind, content))
 
-    def _replace(self, reading: _Reading, version: str) -> None:
+    def _replace(self, reading: _PartialList, version: str) -> None:
         """Replaces what was known by a complete list, which also shows what was deleted."""
         if older(version, self._newest) and self._stale_lists < STALE_LISTS:
             # From a server behind a load balancer that lags behind the previous one: it may not have the newest policy yet.

@@ -40,12 +40,12 @@ class ListResult(NamedTuple):
     """Why there is nothing although objects may exist: the server does not serve the kind in a version that we read."""
 
 
-class _Meta(msgspec.Struct, rename="camel"):
+class _ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
 
 
 class _List(msgspec.Struct):
-    metadata: _Meta
+    metadata: _ListMeta
     items: tuple[msgspec.Raw, ...] | None = None
 
 

@@ -30,8 +30,7 @@ from lasthop.edge.kubernetes.client import Client, path_of
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.edge.kubernetes.objects import POLICY, DecodedObject
 from lasthop.edge.kubernetes.observed import ObservedStatuses
-from lasthop.edge.sources.kubernetes.bundle import crd_versions
-from lasthop.edge.sources.kubernetes.discovery import NO_CRD, Crd, Served, choose, discover, find_crd
+from lasthop.edge.sources.kubernetes.discovery import NO_CRD, Crd, Served, choose, crd_versions, discover, find_crd
 from lasthop.edge.sources.kubernetes.findings import (
     install,
     not_served,
@@ -43,7 +42,7 @@ from lasthop.edge.sources.kubernetes.findings import (
     unreadable_targets,
 )
 from lasthop.edge.sources.kubernetes.proofs import Prover, Reading
-from lasthop.edge.sources.kubernetes.reflector import Reflector, Timing
+from lasthop.edge.sources.kubernetes.reflector import Reflector, WatchTiming
 from lasthop.edge.sources.source import Batch
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity
@@ -96,14 +95,14 @@ class KubernetesSource:
         *,
         namespaces: Iterable[str] = (),
         kinds: Iterable[Kind] = KINDS.values(),
-        timing: Timing | None = None,
+        timing: WatchTiming | None = None,
         discovery_interval: float = DISCOVERY_INTERVAL,
         settle: float = SETTLE,
     ) -> None:
         """`namespaces` are the watched ones, for namespaced kinds; empty: all."""
         self.observed = ObservedStatuses()
         self.restarts = Counter("lasthop_watch_restarts", "Watches that were opened again.", ["kind", "reason"], registry=None)
-        self._client, self._timing = client, timing or Timing()
+        self._client, self._timing = client, timing or WatchTiming()
         self._namespaces, self._kinds = tuple(namespaces) or ("",), tuple(kinds)
         self._interval, self._settle = discovery_interval, settle
         self._log: Any = structlog.get_logger()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from lasthop.base.api.core import AnyService
 from lasthop.base.api.meta import Key
-from lasthop.base.text.meant import meant
+from lasthop.base.text.suggestions import meant
 from lasthop.engine.resolve.backends.backends import SLICE_LABELS, endpoints, slices
 from lasthop.engine.resolve.settings import settings
 from lasthop.engine.store.graph import Graph

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.documents import Json
-from lasthop.base.text.on_change import OnChange
+from lasthop.base.text.repeat_filter import RepeatFilter
 from lasthop.edge.kubernetes.client import path_of
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.engine.outputs.audit.changes import Record, joined
@@ -60,7 +60,7 @@ class VerificationConfigMap:
         """`version` changes whenever `current()` does; `may_write` returns whether this replica leads. `lost` records what has
         happened to the ConfigMap, so that `current()` has it."""
         self._api, self._namespace, self._version, self._current = api, namespace, version, current
-        self._may_write, self._problem, self._lost = may_write, OnChange(problem), lost
+        self._may_write, self._problem, self._lost = may_write, RepeatFilter(problem), lost
         self._written: object = None
         self._stored: Json | None = None
         """The ConfigMap as it was last read or written here; the server says if somebody has written it since."""
