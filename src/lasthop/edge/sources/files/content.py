@@ -23,6 +23,10 @@ from lasthop.engine.plan.finding import Finding
 
 EVERYWHERE: Final = ("",)
 """Every namespace."""
+_Object = tuple[Span, Path, Any]
+"""The document that an object is in, where in it, and its value."""
+_Placed = tuple[Span, Path, Any, FieldProblem]
+"""The same with a problem of it."""
 
 
 class ObjectEntry(NamedTuple):
@@ -94,39 +98,57 @@ def examine(file: str, text: bytes) -> tuple[FileContent | BrokenFile, tuple[Sto
     if len(found) > MAX_OBJECTS:
         mistake = YamlMistake(found[-1][0].line, f"the file holds more than {MAX_OBJECTS} objects", limit=True)
         parsed = parsed._replace(mistakes=[mistake], complete=False)
-    hides = may_embed_policy(text, (value for _, _, value in found))
-    problems: list[tuple[Span, Path, Any, FieldProblem]] = []
-    stored: list[StoredDocument] = []
-    entries: list[ObjectEntry] = []
-    first: dict[Key, ObjectEntry] = {}
-    others: list[str] = []
-    for span, base, value in found[:MAX_OBJECTS]:
-        if len(problems) > MAX_FINDINGS:
+    admission = _Admission(may_embed_policy(text, (value for _, _, value in found)))
+    for each in found[:MAX_OBJECTS]:
+        if len(admission.problems) > MAX_FINDINGS:
             break
-        if hides and (path := embedded_policy(value)) is not None:
-            remedy = "Write it as a document of its own, or move this one to another folder."
-            problems.append(
-                (span, base, value, FieldProblem("a BackendTLSPolicy inside another object is not read", path, remedy))
-            )
-        if other := foreign_kind(value):
-            others.append(_cut(other))
-            continue
-        kept, wrong = admit(value)
-        if not wrong:
-            try:
-                entry = ObjectEntry(admitted(kept), span, base)
-            except msgspec.ValidationError as error:
-                wrong = [FieldProblem(str(error))]
-            else:
-                done = entry.admitted
-                stored.append(StoredDocument(span, base, done.key.kind, done.digest, _raw(kept)))
-                entries.append(entry)
-                if first.setdefault(entry.admitted.key, entry) is not entry:
-                    wrong = [FieldProblem("is already in this file", ("metadata", "name"), "Remove one.", "DuplicateObject")]
-        problems.extend((span, base, value, problem) for problem in wrong)
-    if not problems and not parsed.mistakes:
-        return FileContent(digest(text), text, tuple(entries), tuple(others)), tuple(stored)
+        admission.take(*each)
+    if admission.problems or parsed.mistakes:
+        return _broken(file, text, parsed, found, admission.problems), ()
+    return FileContent(digest(text), text, tuple(admission.entries), tuple(admission.others)), tuple(admission.stored)
 
+
+class _Admission:
+    """Admits the objects of one file, one after the other."""
+
+    def __init__(self, hides: bool) -> None:
+        """`hides`: some object may have a policy inside."""
+        self._hides = hides
+        self.problems: list[_Placed] = []
+        self.stored: list[StoredDocument] = []
+        self.entries: list[ObjectEntry] = []
+        self.others: list[str] = []
+        self._keys: set[Key] = set()
+
+    def take(self, span: Span, base: Path, value: Any) -> None:
+        wrong: list[FieldProblem] = []
+        if self._hides and (path := embedded_policy(value)) is not None:
+            remedy = "Write it as a document of its own, or move this one to another folder."
+            wrong.append(FieldProblem("a BackendTLSPolicy inside another object is not read", path, remedy))
+        if other := foreign_kind(value):
+            self.others.append(_cut(other))
+        else:
+            wrong += self._admit(span, base, value)
+        self.problems.extend((span, base, value, problem) for problem in wrong)
+
+    def _admit(self, span: Span, base: Path, value: Any) -> list[FieldProblem]:
+        kept, wrong = admit(value)
+        if wrong:
+            return wrong
+        try:
+            entry = ObjectEntry(admitted(kept), span, base)
+        except msgspec.ValidationError as error:
+            return [FieldProblem(str(error))]
+        key = entry.admitted.key
+        self.stored.append(StoredDocument(span, base, key.kind, entry.admitted.digest, _raw(kept)))
+        self.entries.append(entry)
+        if key in self._keys:
+            return [FieldProblem("is already in this file", ("metadata", "name"), "Remove one.", "DuplicateObject")]
+        self._keys.add(key)
+        return []
+
+
+def _broken(file: str, text: bytes, parsed: Parsed, found: list[_Object], problems: list[_Placed]) -> BrokenFile:
     lines = text.split(b"\n")
     findings = [_of_text(file, mistake, lines) for mistake in parsed.mistakes]
     for span, base, value, problem in problems[: MAX_FINDINGS - len(findings)]:
@@ -139,7 +161,7 @@ def examine(file: str, text: bytes) -> tuple[FileContent | BrokenFile, tuple[Sto
         message = f"there are more than {MAX_FINDINGS} problems in this file; the others are not listed"
         findings.append(Finding(None, "TooLarge", message, file=file, line=findings[-1].line))
     policies, opaque = _salvaged(found, findings[0])
-    return BrokenFile(digest(text), tuple(findings), policies, opaque if parsed.complete else EVERYWHERE), ()
+    return BrokenFile(digest(text), tuple(findings), policies, opaque if parsed.complete else EVERYWHERE)
 
 
 def restore(text: bytes, stored: Iterable[StoredDocument]) -> FileContent | None:
@@ -189,7 +211,7 @@ def key_in(value: Any) -> Key | None:
     return Key(kind.kind, namespace if kind.namespaced else "", name)
 
 
-def _objects(parsed: Parsed) -> Iterator[tuple[Span, Path, Any]]:
+def _objects(parsed: Parsed) -> Iterator[_Object]:
     """Yields documents, and the items of Lists, however deep, as kubectl does."""
     for document, span in zip(parsed.documents, parsed.spans, strict=True):
         for path, value in _items((), document):
@@ -222,7 +244,7 @@ def _nearest(lines: dict[Path, int], path: Path, otherwise: int) -> int:
     return otherwise
 
 
-def _salvaged(found: list[tuple[Span, Path, Any]], first: Finding) -> tuple[tuple[RejectedPolicy, ...], tuple[str, ...]]:
+def _salvaged(found: list[_Object], first: Finding) -> tuple[tuple[RejectedPolicy, ...], tuple[str, ...]]:
     """Returns the policies of a broken file, and the namespaces in which it may contain more."""
     message = f"its file is broken and was not applied: {first}"
     policies: list[RejectedPolicy] = []

@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from lasthop.edge.admission.limits import MAX_FILE, MAX_FOLDER_DEPTH, MAX_FOLDERS
 from lasthop.edge.sources.files.turns import TeamQueue
@@ -133,24 +133,25 @@ class _Scanner:
 
     def _take(self, path: str, entry: os.DirEntry[str]) -> None:
         try:
-            if not is_text(path):
-                if is_manifest(entry.name) or entry.is_dir():
-                    self._closed[_escaped(path)] = "its name is not UTF-8"
-                return
-            if entry.is_dir():
-                (self._links if entry.is_symlink() else self._subfolders).add(path, path.partition(os.sep)[0])
-            elif is_manifest(entry.name):
-                if entry.is_symlink():
-                    self._linked.append(path)
-                self._files[path] = Stamp.of(entry.stat())
-            elif is_misnamed(entry.name):
-                self._closed[path] = MISNAMED
-        except FileNotFoundError:
-            if is_manifest(entry.name) and entry.is_symlink():
-                self._files[path] = None  # a dangling link; a plain file was deleted meanwhile
-        except OSError:
-            if is_manifest(entry.name):
+            self._take_entry(path, entry)
+        except OSError as error:
+            # A plain file that does not exist was deleted meanwhile; a link may dangle.
+            deleted = isinstance(error, FileNotFoundError) and not entry.is_symlink()
+            if is_manifest(entry.name) and not deleted:
                 self._files[path] = None
+
+    def _take_entry(self, path: str, entry: os.DirEntry[str]) -> None:
+        if not is_text(path):
+            if is_manifest(entry.name) or entry.is_dir():
+                self._closed[_escaped(path)] = "its name is not UTF-8"
+        elif entry.is_dir():
+            (self._links if entry.is_symlink() else self._subfolders).add(path, path.partition(os.sep)[0])
+        elif is_manifest(entry.name):
+            if entry.is_symlink():
+                self._linked.append(path)
+            self._files[path] = Stamp.of(entry.stat())
+        elif is_misnamed(entry.name):
+            self._closed[path] = MISNAMED
 
 
 def is_read(path: str) -> bool:
@@ -199,15 +200,10 @@ def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
             # Checked again on the open file: a link may have changed since.
             if roots is not None and not roots.hold(os.readlink(f"/proc/self/fd/{descriptor}")):
                 raise OutsideRoots("it is outside")
-            if not stat.S_ISREG(status.st_mode):
-                raise UnreadableFile("it is not a regular file")
-            text = file.read(limit + 1)
-            if text is None:  # as for /proc/kmsg, which is said to be a regular file and waits
-                raise UnreadableFile("it has nothing to read")
+            text, status = _content(file, limit)
     except FileNotFoundError:
         if path.is_symlink():
             raise UnreadableFile("it is a dangling link") from None
@@ -217,6 +213,16 @@ def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple
     if len(text) > limit:
         raise TooLarge(f"it is larger than {limit} bytes")
     return text, Stamp.of(status)
+
+
+def _content(file: BinaryIO, limit: int) -> tuple[bytes, os.stat_result]:
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        raise UnreadableFile("it is not a regular file")
+    text = file.read(limit + 1)
+    if text is None:  # as for /proc/kmsg, which is said to be a regular file and waits
+        raise UnreadableFile("it has nothing to read")
+    return text, status
 
 
 def reason(error: OSError) -> str:

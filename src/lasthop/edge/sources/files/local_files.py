@@ -42,9 +42,7 @@ class Pairs:
 
     def older(self, paths: PairPaths, certificate: LocalFile, key: LocalFile) -> tuple[Pair, str] | None:
         """Returns the last good pair if the current files do not match, and why; None if they do, or if there is none."""
-        if paths not in self._good and paths not in self.unsaved and (last := self._state.pair(paths)):
-            self._good[paths] = last
-        good = self._good.get(paths)
+        good = self._last_good(paths)
         if good and (certificate.content, key.content) == good[:2]:
             return None
         why = mismatch(certificate.content, key.content)
@@ -54,6 +52,11 @@ class Pairs:
             self._good[paths] = self.unsaved[paths] = Pair(certificate.content, key.content, max(times, default=0))
             return None
         return (good, why) if good else None
+
+    def _last_good(self, paths: PairPaths) -> Pair | None:
+        if paths not in self._good and paths not in self.unsaved and (last := self._state.pair(paths)):
+            self._good[paths] = last
+        return self._good.get(paths)
 
     def keep_only(self, used: Collection[str]) -> None:
         for paths in [paths for paths in self._good if not all(path in used for path in paths)]:
@@ -226,33 +229,38 @@ def fill(
 
 
 def _filled(entry: AdmittedObject, contents: dict[str, bytes]) -> tuple[Object, list[Finding]]:
-    obj, attachments = entry.object, {attachment.key: attachment for attachment in entry.attachments}
+    obj = entry.object
     findings: list[Finding] = []
+    filled: ConfigMap | Secret
     if isinstance(obj, Secret):
         data = {**dict(obj.data), **contents}
-        if _size(data) > MAX_DATA:
-            return obj, [_too_large(entry, a) for a in attachments.values()]
-        return replace(obj, data=BytesMap(sorted(data.items()))), []
-    assert isinstance(obj, ConfigMap)
-    texts = dict(obj.data)
+        filled = replace(obj, data=BytesMap(sorted(data.items())))
+    else:
+        assert isinstance(obj, ConfigMap)
+        texts, findings = _texts(entry, contents)
+        filled = replace(obj, data=StringMap.of({**dict(obj.data), **texts}))
+        data = {name: text.encode() for name, text in filled.data}
+    if sum(map(len, data.values())) > MAX_DATA:
+        return obj, [_too_large(entry, attachment) for attachment in entry.attachments]
+    return filled, findings
+
+
+def _texts(entry: AdmittedObject, contents: dict[str, bytes]) -> tuple[dict[str, str], list[Finding]]:
+    texts: dict[str, str] = {}
+    findings: list[Finding] = []
+    attachments = {attachment.key: attachment for attachment in entry.attachments}
     for name, content in contents.items():
         try:
             texts[name] = content.decode()
         except UnicodeDecodeError:
             message = "a ConfigMap holds text, and this file is not UTF-8. The key is left out"
             findings.append(_finding(entry, attachments[name], message, "Convert it to PEM, or use a Secret."))
-    if _size({name: text.encode() for name, text in texts.items()}) > MAX_DATA:
-        return obj, [_too_large(entry, a) for a in attachments.values()]
-    return replace(obj, data=StringMap.of(texts)), findings
+    return texts, findings
 
 
 def _too_large(entry: AdmittedObject, attachment: Attachment) -> Finding:
     message = f"with its files the object is larger than {MAX_DATA} bytes. They are left out"
     return _finding(entry, attachment, message, "Split it into several objects.")
-
-
-def _size(data: Mapping[str, bytes]) -> int:
-    return sum(len(value) for value in data.values())
 
 
 def _finding(entry: AdmittedObject, attachment: Attachment, message: str, remedy: str) -> Finding:
