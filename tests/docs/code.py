@@ -11,10 +11,8 @@ from lasthop.engine.plan import condition, not_applied, reasons
 from tests.docs.pages import ROOT
 
 SOURCES = sorted((ROOT / "src" / "lasthop").rglob("*.py"))
-REASON_AT = {"Finding": 1, "Problem": 0}
+REASON_AT = {"Finding": 1, "Problem": 0, "FieldProblem": 3}
 """Whose reason is which argument, where it may be written as text."""
-ADMISSION = "from lasthop.edge.admission.problem import"
-"""Whose Problem has its reason last."""
 
 
 def condition_reasons() -> set[str]:
@@ -29,11 +27,10 @@ def finding_reasons() -> set[str]:
 
 
 def _written(path: Path) -> Iterator[str]:
-    reason_at = {**REASON_AT, "Problem": 3} if ADMISSION in path.read_text() else REASON_AT
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in reason_at:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in REASON_AT:
             named = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
-            at = reason_at[node.func.id]
+            at = REASON_AT[node.func.id]
             for value in (*node.args[at : at + 1], *named):
                 if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value:
                     yield value.value

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left
+from collections.abc import Mapping
 from itertools import accumulate
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe import words as in_words
 from lasthop.edge.observe.evidence import ConnectionOutcome, Counts, EndpointCounts, EndpointsCounted, HopCounts, ServedRequest
+from lasthop.edge.observe.totals import summed
 from lasthop.edge.observe.words import cut, shown
 from lasthop.engine.plan.observation import (
     LATENCY_BOUNDS,
@@ -180,8 +183,8 @@ class _HopTally:
         if known is None:
             if len(self._wires) >= MAX_CONFIGS:
                 oldest = min(self._wires, key=lambda each: self._wires[each].heard)
-                ended = _summed([self._ended, self._wires.pop(oldest).seen()])
-                self._ended = msgspec.structs.replace(ended, endpoints=(), last_success=0.0, last_failure=0.0)
+                ended = summed([self._ended, self._wires.pop(oldest).seen()], ())
+                self._ended = msgspec.structs.replace(ended, last_success=0.0, last_failure=0.0)
             known = self._wires[config] = _Wire(Connection(self._key, config))
         return known
 
@@ -192,24 +195,25 @@ class _HopTally:
         unchanged = len(parts) == len(self._parts) and all(map(operator.is_, parts, self._parts))
         if self._seen is None or not unchanged or self._seen.traffic is not traffic:
             self._parts = parts
-            self._seen = msgspec.structs.replace(_summed([*parts, self._ended]), traffic=traffic)
+            endpoints = (endpoint for part in parts for endpoint in part.endpoints)
+            self._seen = msgspec.structs.replace(summed([*parts, self._ended], endpoints), traffic=traffic)
         return self._seen
 
 
-def _summed(parts: list[HopSeen]) -> HopSeen:
-    kinds: dict[str, int] = {}
-    for part in parts:
-        for kind, count in part.tls_failures.items():
-            kinds[kind] = kinds.get(kind, 0) + count
-    return HopSeen(
-        sum(part.handshakes for part in parts),
-        sum(part.handshake_failures for part in parts),
-        sum(part.connect_failures for part in parts),
-        kinds,
-        max(part.last_success for part in parts),
-        max(part.last_failure for part in parts),
-        tuple(endpoint for part in parts for endpoint in part.endpoints)[:MAX_ENDPOINTS],
-    )
+class _Grown(NamedTuple):
+    """By how much the counters of a hop have grown since the last time."""
+
+    connections: int = 0
+    requests: int = 0
+    failures: int = 0
+    tls: Mapping[str, int] = MappingProxyType({})
+    late: bool = False
+    """Connections took too long."""
+
+    @property
+    def kind(self) -> str:
+        """The TLS failure that has grown most; empty if none has."""
+        return max(self.tls, key=lambda name: self.tls[name], default="") if any(self.tls.values()) else ""
 
 
 class _Wire:
@@ -270,30 +274,41 @@ class _Wire:
         and says nothing of now."""
         if counted != self._counts:
             self._counts, self._seen = counted, None
-        connections, requests = self._connections.take(counted.connections), self._sent.take(counted.requests)
-        failures = self._connect_failures.take(counted.connect_failures)
-        self._handshakes.take(counted.handshakes)
-        late = self._timeouts.take(counted.connect_timeouts) > 0
-        grown = {name: self._tls_failures.setdefault(name, _Counter()).take(n) for name, n in counted.tls_failures.items()}
-        if connections or counted.active:
+        grown = self._grown(counted)
+        if grown.connections or counted.active:
             self.heard = now
         if first:
-            failures, requests, grown = 0, 0, {}
-        self._failing = bool(failures)
-        kind = max(grown, key=lambda name: grown[name], default="") if any(grown.values()) else ""
-        if failures or kind:
-            self._kind, self._late = kind, late
-        self._errors = (self._errors[1], grown.get("connection_error", 0))
+            grown = _Grown(grown.connections, late=grown.late)
+        self._failing, kind = bool(grown.failures), grown.kind
+        if grown.failures or kind:
+            self._kind, self._late = kind, grown.late
+        self._errors = (self._errors[1], grown.tls.get("connection_error", 0))
         self._refused = not self.key.hop.protocol.http and any(self._errors)
         self._judge_doubtful()
-        good = not failures and not kind
-        self._unsampled, self._sending = bool(requests) and good and not self._endpoints, bool(requests)
-        for each in self._endpoints.values() if kind else ():
-            # Of an endpoint it may have been counted before, without a kind.
-            each.counted(self._words, handshake=True)
-        for each in self._endpoints.values() if good else ():
-            # There is traffic and none of it fails, whether samples show it or not.
-            if connections and now - each.last_bad > QUIET if each.in_a_row else requests and each.last_success:
+        good = not grown.failures and not kind
+        self._unsampled, self._sending = bool(grown.requests) and good and not self._endpoints, bool(grown.requests)
+        if kind:
+            for each in self._endpoints.values():
+                # Of an endpoint it may have been counted before, without a kind.
+                each.counted(self._words, handshake=True)
+        if good:
+            self._none_fails(grown, now)
+
+    def _grown(self, counted: HopCounts) -> _Grown:
+        """Takes the counters, and returns by how much they have grown."""
+        self._handshakes.take(counted.handshakes)
+        return _Grown(
+            self._connections.take(counted.connections),
+            self._sent.take(counted.requests),
+            self._connect_failures.take(counted.connect_failures),
+            {name: self._tls_failures.setdefault(name, _Counter()).take(n) for name, n in counted.tls_failures.items()},
+            self._timeouts.take(counted.connect_timeouts) > 0,
+        )
+
+    def _none_fails(self, grown: _Grown, now: float) -> None:
+        """Concludes that endpoints work: there is traffic and none of it fails, whether samples show it or not."""
+        for each in self._endpoints.values():
+            if grown.connections and now - each.last_bad > QUIET if each.in_a_row else grown.requests and each.last_success:
                 each.succeeded(now)
                 self._seen = None
 
@@ -307,16 +322,20 @@ class _Wire:
         self._seen, unlogged = None, self._unlogged
         words = in_words.counted_only(in_words.BROKEN_OFF) if unlogged else self._words
         for address, counts in counted.items():
-            known = self._endpoints.get(address)
-            used = self._unsampled or (self._sending and counts.answers)
-            if known is None and used and counts.connections > counts.connect_failures:
-                self._endpoint(address).succeeded(now)
-            elif known is None and not counts.connect_failures and not (unlogged and counts.connections):
+            if address not in self._endpoints and not self._notice(address, counts, now, unlogged=unlogged):
                 continue
             unseen = ConnectionOutcome(self.key.hop, address, now, words, handshake=bool(self._kind) or unlogged)
             if unlogged:
                 self._endpoint(address).take(unseen)
             self._endpoint(address).count(counts, unseen, now, made=not self._refused, failing=self._failing)
+
+    def _notice(self, address: str, counts: EndpointCounts, now: float, *, unlogged: bool) -> bool:
+        """Returns whether the counters of an endpoint that no line has shown tell something of it."""
+        used = self._unsampled or (self._sending and counts.answers)
+        if used and counts.connections > counts.connect_failures:
+            self._endpoint(address).succeeded(now)
+            return True
+        return bool(counts.connect_failures or (unlogged and counts.connections))
 
     @property
     def _words(self) -> str:
@@ -400,21 +419,28 @@ class _Endpoint:
         last, self._counts = self._counts, counts
         logged, self._logged = self._logged, False
         if counts.ejected:
-            if not self.in_a_row and now - self._last_ejected > _EJECTED_ANEW:
-                # Only who fails again and again is, however quickly it was over.
-                self._fails(counts.connect_failures, unseen, now)
-            self.ejected_since, self._last_ejected = self.ejected_since or now, now
-        if last is None and failing and not logged and counts.connections == counts.connect_failures > 0:
-            # It has never been connected to, and retries may have hidden all of it before anybody looked.
-            self._fails(counts.connect_failures, unseen, now)
-        elif last is None or counts.connections < last.connections:
-            if made and counts.answers and not self.last_success and self.in_a_row:
-                self.last_success = self.failing_since - 1.0  # at some time before
+            self._ejected(counts, unseen, now)
+        if last is None or counts.connections < last.connections:
+            self._begin(counts, unseen, now, made=made, failing=failing and not logged and last is None)
         elif counts.answers > last.answers:
             if made:
                 self.succeeded(now)
         elif counts.connect_failures > last.connect_failures and not logged:
             self._fails(counts.connect_failures - last.connect_failures, unseen, now)
+
+    def _ejected(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float) -> None:
+        if not self.in_a_row and now - self._last_ejected > _EJECTED_ANEW:
+            # Only who fails again and again is, however quickly it was over.
+            self._fails(counts.connect_failures, unseen, now)
+        self.ejected_since, self._last_ejected = self.ejected_since or now, now
+
+    def _begin(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float, *, made: bool, failing: bool) -> None:
+        """Takes counters that are new, or have begun anew: of the past they tell only whether anything worked."""
+        if failing and counts.connections == counts.connect_failures > 0:
+            # It has never been connected to, and retries may have hidden all of it before it was looked at.
+            self._fails(counts.connect_failures, unseen, now)
+        elif made and counts.answers and not self.last_success and self.in_a_row:
+            self.last_success = self.failing_since - 1.0  # at some time before
 
     def _fails(self, times: int, unseen: ConnectionOutcome, now: float) -> None:
         for _ in range(min(times, _AT_ONCE)):

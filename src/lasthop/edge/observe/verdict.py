@@ -47,8 +47,7 @@ def judge(
     `active`: something is under way there, such as a WebSocket that lasts for days.
     """
     failed = seen.in_a_row > 0
-    worked = seen.last_success > 0
-    last = max(seen.last_failure if failed else 0.0, seen.last_success if worked else 0.0)
+    last = max(seen.last_failure if failed else 0.0, seen.last_success, 0.0)
     if not last:
         return NONE, None
     if now - last >= SILENCE:
@@ -56,17 +55,23 @@ def judge(
     quiet = last + SILENCE
     if not failed:
         return _works(old, seen, now, quiet)
-    since = seen.failing_since
     if old.health is Health.FAILING:
         return old, quiet
-    known = worked or old.health is Health.WORKING or hop_success > 0
+    known = seen.last_success > 0 or old.health is Health.WORKING or hop_success > 0
+    return _fails(old, seen, known, now, quiet)
+
+
+def _fails(
+    old: EndpointVerdict, seen: EndpointSeen, known: bool, now: float, quiet: float
+) -> tuple[EndpointVerdict, float | None]:
+    """`known`: the endpoint, or another one of the hop, is known to have worked."""
     if known and seen.in_a_row < 2:
         return (old if old.health is Health.WORKING else NONE), quiet
     hold = HOLD if known else FIRST_HOLD
-    if now - since < hold:
-        return old, since + hold
+    if now - seen.failing_since < hold:
+        return old, seen.failing_since + hold
     returns = old.returns if now - old.changed < CALM else 0
-    return EndpointVerdict(Health.FAILING, since, returns, now), quiet
+    return EndpointVerdict(Health.FAILING, seen.failing_since, returns, now), quiet
 
 
 def _works(old: EndpointVerdict, seen: EndpointSeen, now: float, quiet: float) -> tuple[EndpointVerdict, float | None]:
