@@ -46,14 +46,20 @@ def violations(root: SchemaNode, document: Any, broken: Iterable[Path]) -> Itera
 def _walk(node: SchemaNode, value: Any, escaped: Any, path: Path, skipped: set[Path]) -> Iterator[FieldProblem]:
     if node.rules and path not in skipped:
         yield from _violated(node, escaped, path)
+    for key, item, below in _children(node, value):
+        if below.has_rules:
+            yield from _walk(below, item, escaped[key], (*path, key), skipped)
+
+
+def _children(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, SchemaNode]]:
+    """Yields the fields of a mapping or the items of a list that have a schema, with it."""
     if isinstance(value, dict):
         for name, item in value.items():
-            below = node.properties.get(name) or node.additional
-            if below is not None and below.has_rules:
-                yield from _walk(below, item, escaped[name], (*path, name), skipped)
-    elif isinstance(value, list) and node.items is not None and node.items.has_rules:
-        for i, item in enumerate(value):
-            yield from _walk(node.items, item, escaped[i], (*path, i), skipped)
+            if (below := node.properties.get(name) or node.additional) is not None:
+                yield name, item, below
+    elif isinstance(value, list) and node.items is not None:
+        for number, item in enumerate(value):
+            yield number, item, node.items
 
 
 def _violated(node: SchemaNode, value: Any, path: Path) -> Iterator[FieldProblem]:
@@ -83,17 +89,14 @@ def _escaped(node: SchemaNode, value: Any) -> Any:
     """Adds fields that are CEL keywords under their escaped names; most values are returned unchanged."""
     if not node.has_keywords:
         return value
-    if isinstance(value, dict):
-        result = {}
-        for name, item in value.items():
-            below = node.properties.get(name) or node.additional
-            result[name] = _escaped(below, item) if below is not None else item
-            if name in node.properties and name in KEYWORDS:
-                result[f"__{name}__"] = result[name]
-        return result
-    if isinstance(value, list) and node.items is not None:
-        return [_escaped(node.items, item) for item in value]
-    return value
+    if not isinstance(value, dict | list):
+        return value
+    result: Any = value.copy()
+    for key, item, below in _children(node, value):
+        result[key] = _escaped(below, item)
+        if key in node.properties and key in KEYWORDS:
+            result[f"__{key}__"] = result[key]
+    return result
 
 
 @cache

@@ -18,7 +18,7 @@ from lasthop.base.text.suggestions import closest
 from lasthop.edge.admission.attachments import Attachment, attachments
 from lasthop.edge.admission.builtin import CHECKS
 from lasthop.edge.admission.cel import violations
-from lasthop.edge.admission.foreign import is_list
+from lasthop.edge.admission.foreign import POLICY, is_list
 from lasthop.edge.admission.limits import MAX_OBJECT
 from lasthop.edge.admission.metadata import completed
 from lasthop.edge.admission.problem import FieldProblem, Problems, shown
@@ -44,13 +44,15 @@ def admit(document: Any) -> tuple[Json, list[FieldProblem]]:
     if size > MAX_OBJECT:
         message = f"the object is {size} bytes as JSON; the limit is {MAX_OBJECT}, as in an API server"
         return {}, [FieldProblem(message, (), "Split it into several objects.", "TooLarge")]
+    return _stored(kind, document)
+
+
+def _stored(kind: Kind, document: Json) -> tuple[Json, list[FieldProblem]]:
     problems = Problems()
     schema = schema_of(kind.kind, document["apiVersion"].rpartition("/")[2])
     key, metadata = completed(kind, document.get("metadata"), problems)
     content = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata", "status")}
-    if kind.kind == "BackendTLSPolicy":
-        content = _without_empty_trust(content)
-    content = structured(schema.root, content, (), problems)
+    content = structured(schema.root, _without_empty_trust(content) if kind.kind == POLICY else content, (), problems)
     refused = list(schema_problems(schema.validator, content, secret=kind.kind == "Secret"))
     problems.extend(refused)
     # Like an API server: the cost of rules is bounded by the limits of the schema.
@@ -99,15 +101,8 @@ def kind_of(document: Any) -> tuple[Kind | None, list[FieldProblem]]:
                 f"a document must be a mapping, not {type_name(document)}", remedy="Write apiVersion, kind, metadata and spec."
             )
         ]
-    problems = [
-        FieldProblem(
-            "required field is missing" if document.get(name) is None else "must be a string", (name,), reason="Required"
-        )
-        for name in ("apiVersion", "kind")
-        if not isinstance(document.get(name), str)
-    ]
-    if problems:
-        return None, problems
+    if untyped := [name for name in ("apiVersion", "kind") if not isinstance(document.get(name), str)]:
+        return None, [_untyped(name, document.get(name)) for name in untyped]
     name, version = document["kind"], document["apiVersion"]
     kind = KINDS.get(name)
     if kind is None and is_list(document):
@@ -120,6 +115,10 @@ def kind_of(document: Any) -> tuple[Kind | None, list[FieldProblem]]:
         message = f"{name} is not served as {shown(version)}"
         return None, [FieldProblem(message, ("apiVersion",), f"Write {served}.", "UnknownKind")]
     return kind, []
+
+
+def _untyped(name: str, value: Any) -> FieldProblem:
+    return FieldProblem("required field is missing" if value is None else "must be a string", (name,), reason="Required")
 
 
 def _suggested(name: str) -> str:

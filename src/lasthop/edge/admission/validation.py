@@ -33,6 +33,12 @@ _PARTS: Final = re.compile(
     r"^(?P<scheme>[a-z][a-z0-9+.-]*://)?(?P<host>[^/:?#]*)(?P<port>:\d+)?(?P<path>[/?#].*)?$", re.IGNORECASE
 )
 
+_NOT_PARTS: Final = {
+    "scheme": "is a URL and not a hostname",
+    "port": "has a port, which is not part of a hostname",
+    "path": "has a path, which is not part of a hostname",
+}
+
 
 def schema_problems(validator: jsonschema_rs.Draft4Validator, document: Any, secret: bool) -> Iterator[FieldProblem]:
     """Yields the violations of the schema, up to the limit. Values of a secret document, and of headers and query parameters,
@@ -115,12 +121,8 @@ def hostname_problem(written: str, pattern: str) -> tuple[str, str] | None:
     parts = _PARTS.match(written) if len(written) <= MAX_MESSAGE else None
     host = parts["host"].lower() if parts else ""
     instead = f"Write {host}." if re.match(pattern, host) else "Write a name such as api.example."
-    if parts and parts["scheme"]:
-        return "is a URL and not a hostname", instead
-    if parts and parts["port"]:
-        return "has a port, which is not part of a hostname", instead
-    if parts and parts["path"]:
-        return "has a path, which is not part of a hostname", instead
+    if parts and (found := next((problem for part, problem in _NOT_PARTS.items() if parts[part]), "")):
+        return found, instead
     if written.startswith("*") and not HOSTNAMES[pattern]:
         return "has a wildcard, which is not allowed here", instead
     if written != written.lower():

@@ -139,15 +139,7 @@ def credentials(kubeconfig: Kubeconfig, context: str) -> Credentials:
         raise ConfigError(f"{kubeconfig.where}: cluster {chosen.cluster} has no server")
     user, own = kubeconfig.users[chosen.user] if chosen.user else (User(), folder)
     ca = _content(cluster.certificate_authority_data, cluster.certificate_authority, folder, "certificate-authority")
-    certificate = _pair(user, own)
-    headers, renew_at = _static(user, own), ALWAYS if user.token_file or user.auth_provider else None
-    if user.exec is not None and not headers and certificate is None:
-        status = run(user.exec, own, _told(cluster, ca))
-        headers = bearer(status.token) if status.token else ()
-        if status.client_certificate_data:
-            certificate = status.client_certificate_data.encode(), status.client_key_data.encode()
-        if status.expiration_timestamp is not None:
-            renew_at = status.expiration_timestamp.timestamp() - BEFORE_EXPIRY
+    headers, certificate, renew_at = _login(user, own, _told(cluster, ca))
     return Credentials(
         url=cluster.server.rstrip("/") if "://" in cluster.server else f"https://{cluster.server.rstrip('/')}",
         tls=Tls(ca, not cluster.insecure_skip_tls_verify, certificate),
@@ -155,6 +147,23 @@ def credentials(kubeconfig: Kubeconfig, context: str) -> Credentials:
         server_name=cluster.tls_server_name or None,
         proxy=cluster.proxy_url or None,
         renew_at=renew_at,
+    )
+
+
+def _login(user: User, folder: Path, cluster: Json) -> tuple[Headers, tuple[bytes, bytes] | None, float | None]:
+    """Returns headers, client certificate and key, and when to read them again: what is written down, or else what an exec
+    plugin says."""
+    certificate, headers = _pair(user, folder), _static(user, folder)
+    if user.exec is None or headers or certificate is not None:
+        return headers, certificate, ALWAYS if user.token_file or user.auth_provider else None
+    status = run(user.exec, folder, cluster)
+    if status.client_certificate_data:
+        certificate = status.client_certificate_data.encode(), status.client_key_data.encode()
+    expires = status.expiration_timestamp
+    return (
+        bearer(status.token) if status.token else (),
+        certificate,
+        None if expires is None else expires.timestamp() - BEFORE_EXPIRY,
     )
 
 

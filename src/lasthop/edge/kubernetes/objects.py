@@ -105,16 +105,23 @@ def trimmed(kind: str, obj: Object) -> Object:
             data = StringMap(pair for pair in obj.data if pair[0] in core.READ_KEYS[kind])
             return core.ConfigMap(metadata=_bare(obj.metadata), data=data)
         case core.Pod():
-            # Of the many writes to a Pod's status only those are seen that begin or end its being an endpoint.
-            status = core.PodStatus((core.PodIP(obj.address),), conditions=(_READY,)) if obj.address else core.PodStatus()
-            meta = core.PodMeta(obj.metadata.name, obj.metadata.namespace, labels=obj.metadata.labels)
-            return core.Pod(metadata=meta, status=status)
+            return _trimmed_pod(obj)
         case core.EndpointSlice():
             return replace(obj, metadata=replace(obj.metadata, annotations=StringMap(), generation=0))
         case BackendTLSPolicy() | XBackend() | XBackendTrafficPolicy() | XTelemetryPolicy():
             obj = _without_our_status(obj)
-    if not obj.metadata.annotations.get(LAST_APPLIED):
-        return obj
+    return _without_copy(obj) if obj.metadata.annotations.get(LAST_APPLIED) else obj
+
+
+def _trimmed_pod(pod: core.Pod) -> core.Pod:
+    """Of the many writes to a Pod's status only those are seen that begin or end its being an endpoint."""
+    status = core.PodStatus((core.PodIP(pod.address),), conditions=(_READY,)) if pod.address else core.PodStatus()
+    meta = core.PodMeta(pod.metadata.name, pod.metadata.namespace, labels=pod.metadata.labels)
+    return core.Pod(metadata=meta, status=status)
+
+
+def _without_copy(obj: Object) -> Object:
+    """Returns the object without kubectl's copy of it."""
     annotations = StringMap(pair for pair in obj.metadata.annotations if pair[0] != LAST_APPLIED)
     return replace(obj, metadata=replace(obj.metadata, annotations=annotations))
 

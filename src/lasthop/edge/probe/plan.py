@@ -15,7 +15,7 @@ from lasthop.base.api.policies import BackendTLSPolicy
 from lasthop.base.api.profiles import PREFIX
 from lasthop.base.api.routes import GRPCRoute, HTTPRoute, StreamRoute
 from lasthop.edge.probe.checks import addresses, check_endpoint, unreachable
-from lasthop.edge.probe.handshake import Expectation, NoHandshake, identity
+from lasthop.edge.probe.handshake import Expectation, Identity, NoHandshake, identity
 from lasthop.edge.probe.result import EndpointResult, ProbeResult, TargetResult
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy.clusters import CLUSTERS, CONNECT_TIMEOUT, h2_but_upgrades, offered
@@ -58,14 +58,7 @@ class ProbeTarget(NamedTuple):
 def targets(engine: Engine, key: Key, address: Endpoint | None) -> list[ProbeTarget]:
     """Returns where a gateway would use this policy, or how it would connect to this Service, XBackend or route's backends;
     with an address, that alone, with the same expectations."""
-    if key.kind == "BackendTLSPolicy":
-        found = list(_of_hops(engine, lambda hop, tls: getattr(tls, "source", None) == key)) or list(_unreached(engine, key))
-        found += _without_effect(engine, key)
-    else:
-        found = list(_of_hops(engine, _leads_to(engine, key)))
-        found = found or [
-            each for policy in _policies(engine, key) for each in _unreached(engine, policy) if each.backend == key
-        ]
+    found = _of_policy(engine, key) if key.kind == "BackendTLSPolicy" else _of_backend(engine, key)
     if address is None:
         return found
     alone: dict[str, ProbeTarget] = {}
@@ -73,6 +66,17 @@ def targets(engine: Engine, key: Key, address: Endpoint | None) -> list[ProbeTar
         same = repr((each.gateway, each.refused, each.unused, each.expected and each.expected[:2]))
         alone.setdefault(same, each._replace(endpoints=() if each.refused else (address,)))
     return list(alone.values())
+
+
+def _of_policy(engine: Engine, key: Key) -> list[ProbeTarget]:
+    used = list(_of_hops(engine, lambda hop, tls: getattr(tls, "source", None) == key))
+    return [*(used or _unreached(engine, key)), *_without_effect(engine, key)]
+
+
+def _of_backend(engine: Engine, key: Key) -> list[ProbeTarget]:
+    if found := list(_of_hops(engine, _leads_to(engine, key))):
+        return found
+    return [each for policy in _policies(engine, key) for each in _unreached(engine, policy) if each.backend == key]
 
 
 def _leads_to(engine: Engine, key: Key) -> Callable[[Hop, HopTLS], bool]:
@@ -165,15 +169,12 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[ProbeTarget]:
             unused = problem.text if problem.reason == CONFLICTED else ""
             yield ProbeTarget("", key, 0, None, "" if unused else problem.text, unused=unused)
             continue
-        others = {
-            port.name: winner.policy.path
-            for service, port in _ports(engine, obj)
-            if service == key and (winner := port_winner(g, key, port.name)) and winner.policy != policy
-        }
-        named = [port for service, port in _ports(engine, obj) if service == key]
+        named = [port.name for service, port in _ports(engine, obj) if service == key]
+        winners = {port: port_winner(g, key, port) for port in named}
+        others = [f"{port} ({each.policy.path})" for port, each in winners.items() if each and each.policy != policy]
         if named and len(others) == len(named):
-            listed = ", ".join(f"{port} ({path})" for port, path in others.items())
-            yield ProbeTarget("", key, 0, None, unused=f"each of its ports has a BackendTLSPolicy of its own: {listed}")
+            unused = f"each of its ports has a BackendTLSPolicy of its own: {', '.join(others)}"
+            yield ProbeTarget("", key, 0, None, unused=unused)
 
 
 def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str, *, grpc: bool = False) -> ProbeTarget:
@@ -187,12 +188,16 @@ def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str,
     if hop.protocol.http:
         protocols = offered(hop, h2c, tls)
         alpn = tuple(each for each in ("h2", "http/1.1") if each in protocols)
-    secret = engine.store.get(tls.client_certificate) if tls.client_certificate else None
-    own = None
-    if isinstance(secret, Secret):
-        own = identity(secret.data.get("tls.crt") or b"", secret.data.get("tls.key") or b"")
+    own = _client_identity(engine, tls)
     expected = Expectation(tls, alpn, own, hop.protocol.http, h2_but_upgrades(hop, h2c, tls), grpc and hop.protocol.http)
     return ProbeTarget(by, hop.backend, hop.port, expected, "", found.endpoints)
+
+
+def _client_identity(engine: Engine, tls: BackendTLS) -> Identity | None:
+    secret = engine.store.get(tls.client_certificate) if tls.client_certificate else None
+    if not isinstance(secret, Secret):
+        return None
+    return identity(secret.data.get("tls.crt") or b"", secret.data.get("tls.key") or b"")
 
 
 # --- trying it -------------------------------------------------------------------------------------------------------

@@ -16,6 +16,11 @@ REVOKED: Final = "Give the backend a new certificate: its CA has revoked this on
 NO_LIST: Final = (
     "Put the CRLs of all CAs of the chain under ca.crl beside ca.crt, or that of the CA alone that issues for backends."
 )
+REMEDIES: Final = {
+    Codes.ERR_INVALID_PURPOSE: FOR_SERVERS,
+    Codes.ERR_CERT_REVOKED: REVOKED,
+    Codes.ERR_UNABLE_TO_GET_CRL: NO_LIST,
+}
 WORDS: Final = {
     code: name.removeprefix("ERR_").replace("_", " ").lower() for name, code in vars(Codes).items() if name[0] != "_"
 }
@@ -23,12 +28,8 @@ WORDS: Final = {
 
 def check_trust(tls: BackendTLS, chain: list[CertificateInfo], errors: tuple[int, ...], now: float) -> tuple[Check, Check]:
     """Returns the checks of the chain and of the dates. `errors` are the chain's, as OpenSSL numbers them."""
-    if tls.mode is Mode.WAIVED_ALL and tls.waiver:
-        waived = f"waived by {tls.waiver.key}"
-        return Check("chain", CheckState.SKIP, waived), Check("dates", CheckState.SKIP, waived)
-    if tls.trust is None:
-        by = "not looked at: the hash is the identity"
-        return Check("chain", CheckState.SKIP, by), Check("dates", CheckState.SKIP, by)
+    if skipped := _skipped(tls):
+        return Check("chain", CheckState.SKIP, skipped), Check("dates", CheckState.SKIP, skipped)
     issuer = "itself" if chain[0].self_signed else chain[0].issuer
     found = f"{chain[0].subject}, issued by {issuer}; trusted: {_anchors(tls)}"
     of_dates = [code for code in errors if code in (Codes.ERR_CERT_NOT_YET_VALID, Codes.ERR_CERT_HAS_EXPIRED)]
@@ -39,12 +40,15 @@ def check_trust(tls: BackendTLS, chain: list[CertificateInfo], errors: tuple[int
         dates = _anchor_dates(tls, of_dates[0], now)
     if not others:
         return Check("chain", CheckState.PASS, found), dates
-    remedy = {
-        Codes.ERR_INVALID_PURPOSE: FOR_SERVERS,
-        Codes.ERR_CERT_REVOKED: REVOKED,
-        Codes.ERR_UNABLE_TO_GET_CRL: NO_LIST,
-    }.get(others[0], "") or _chain_remedy(chain)
+    remedy = REMEDIES.get(others[0]) or _chain_remedy(chain)
     return Check("chain", CheckState.FAIL, f"{found} ({WORDS.get(others[0], 'not valid')})", remedy), dates
+
+
+def _skipped(tls: BackendTLS) -> str:
+    """Returns why neither chain nor dates are looked at; empty if they are."""
+    if tls.mode is Mode.WAIVED_ALL and tls.waiver:
+        return f"waived by {tls.waiver.key}"
+    return "not looked at: the hash is the identity" if tls.trust is None else ""
 
 
 def _anchors(tls: BackendTLS) -> str:
@@ -68,21 +72,17 @@ def _chain_remedy(chain: list[CertificateInfo]) -> str:
 def _dates(chain: list[CertificateInfo], tls: BackendTLS, now: float) -> Check:
     waived = f"; waived by {tls.waiver.key}" if tls.waiver and tls.mode is Mode.WAIVED_EXPIRY else ""
     for number, each in enumerate(chain):
-        if is_valid(each, now):
-            continue
-        who = "the certificate" if number == 0 else each.subject
-        found = f"{who}: {validity(each, now)} ({each.not_before[:10]} to {each.not_after[:10]}){waived}"
         # Beyond the leaf only what is needed counts, and that is for the handshake to say.
-        if number == 0 and not waived:
-            renew = "Renew the backend's certificate" if is_expired(each, now) else "Wait until then"
-            return Check("dates", CheckState.FAIL, found, f"{renew}, or set the clock of this machine if it is wrong.")
+        if is_valid(each, now) or (number and not waived):
+            continue
+        who = each.subject if number else "the certificate"
+        found = f"{who}: {validity(each, now)} ({each.not_before[:10]} to {each.not_after[:10]}){waived}"
         if waived:
             return Check("dates", CheckState.SKIP, found)
-    return Check(
-        "dates",
-        CheckState.SKIP if waived else CheckState.PASS,
-        f"until {chain[0].not_after[:10]}, {validity(chain[0], now)}{waived}",
-    )
+        renew = "Renew the backend's certificate" if is_expired(each, now) else "Wait until then"
+        return Check("dates", CheckState.FAIL, found, f"{renew}, or set the clock of this machine if it is wrong.")
+    until = f"until {chain[0].not_after[:10]}, {validity(chain[0], now)}{waived}"
+    return Check("dates", CheckState.SKIP if waived else CheckState.PASS, until)
 
 
 def _anchor_dates(tls: BackendTLS, code: int, now: float) -> Check:

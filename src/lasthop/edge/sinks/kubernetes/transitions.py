@@ -39,21 +39,21 @@ def transitions(before: Json, after: Json) -> list[Transition]:
     result: list[Transition] = []
     for (place, type), condition in new.items():
         was, now = old.get((place, type), {}).get("status"), condition["status"]
-        note = f"{place}{condition.get('message') or type}"
-        if was == now or (now != "True" and was != "True"):
-            continue
-        if type in WEAKENED:
-            result.append(Transition(type if now == "True" else f"{type}Over", note, warning=now == "True"))
-        elif now == "True":
-            result.append(Transition(type, note))
-        else:
-            result.append(Transition(f"Not{type}", f"{place}{condition.get('reason')}: {note}", warning=True))
-    over = [
-        (place, type)
-        for (place, type), c in old.items()
-        if type in WEAKENED and c["status"] == "True" and (place, type) not in new
-    ]
-    return result + [Transition(f"{type}Over", f"{place}no longer the case") for place, type in over]
+        if was != now and "True" in (was, now):
+            result.append(_transition(place, type, condition))
+    gone = ((place, type) for (place, type), c in old.items() if c["status"] == "True" and (place, type) not in new)
+    return result + [Transition(f"{type}Over", f"{place}no longer the case") for place, type in gone if type in WEAKENED]
+
+
+def _transition(place: str, type: str, condition: Json) -> Transition:
+    holds, note = condition["status"] == "True", f"{place}{condition.get('message') or type}"
+    if type in WEAKENED:
+        return Transition(type if holds else f"{type}Over", note, warning=holds)
+    return (
+        Transition(type, note)
+        if holds
+        else Transition(f"Not{type}", f"{place}{condition.get('reason')}: {note}", warning=True)
+    )
 
 
 def _conditions(status: Json) -> Iterator[tuple[tuple[str, str], Json]]:

@@ -24,19 +24,18 @@ def optional(kind: Kind) -> bool:
 def trouble_findings(
     troubles: Iterable[ReadError], discovery: ApiError | None, started: bool, access: str
 ) -> tuple[Finding, ...]:
+    troubles = list(troubles)
     found: list[Finding] = []
-    away = discovery if discovery is not None and discovery.transient else None
-    read = started
-    if discovery is not None and away is None:
+    if discovery is not None and not discovery.transient:
         found.append(_refused("discover the kinds of", "/apis", discovery, "", access))
-    for kind, error, before in troubles:
-        if error.transient:
-            away, read = away or error, read and before
-        else:
-            found.append(_of_kind(kind, error, before, access))
-    if away is not None:
+    found += [_of_kind(kind, error, before, access) for kind, error, before in troubles if not error.transient]
+    passing = [(error, before) for _, error, before in troubles if error.transient]
+    if discovery is not None and discovery.transient:
+        passing.insert(0, (discovery, True))
+    if passing:
+        read = started and all(before for _, before in passing)
         then = "the last known state is kept" if read else "nothing is programmed until it is"
-        found.append(Finding(None, "APIServerUnavailable", f"the API server is not available, {then}: {away}."))
+        found.append(Finding(None, "APIServerUnavailable", f"the API server is not available, {then}: {passing[0][0]}."))
     return tuple(dict.fromkeys(found))
 
 

@@ -100,12 +100,14 @@ class Prover:
         found = await asyncio.gather(*(self._attempt(scope) for scope in scopes))
         for scope, error in zip(scopes, found, strict=True):
             if error is None:
-                proven = {port: number for port, number in waiting.items() if scope in ("", port[0].namespace)}
-                self._proven |= proven
-                self._awaiting = {port: n for port, n in self._awaiting.items() if proven.get(port) != n}
+                self._set_proven({port: number for port, number in waiting.items() if scope in ("", port[0].namespace)})
         if self._proven:
             self._changed()
         return [error for error in found if error is not None]
+
+    def _set_proven(self, ports: Proofs) -> None:
+        self._proven |= ports
+        self._awaiting = {port: number for port, number in self._awaiting.items() if ports.get(port) != number}
 
     def report(self, *errors: ApiError) -> float:
         """Takes the errors of a request, none if it succeeded, and returns the pause before the next one. A single failure

@@ -87,6 +87,18 @@ class _WatchedKind:
         forbidden = {r for r, error in self.errors.items() if error.status == 403} if optional(self.kind) else set()
         return self.unread <= forbidden
 
+    def add(self, reflector: Reflector, task: asyncio.Task[None]) -> None:
+        self.reflectors.append(reflector)
+        self.unread.add(reflector)
+        self.tasks.append(task)
+
+    def succeed(self, before: _WatchedKind) -> None:
+        """Continues with another version of the same objects: what is known decides what is gone."""
+        pairs = list(zip(self.reflectors, before.reflectors, strict=True))
+        self.unread = {new for new, old in pairs if old in before.unread}
+        for new, old in pairs:
+            new.known = dict.fromkeys(old.known, "")
+
 
 class KubernetesSource:
     def __init__(
@@ -248,13 +260,8 @@ class KubernetesSource:
         while True:
             self._look.clear()
             try:
-                served = await discover(self._client, self._kinds)
-                versions = choose(self._kinds, served)
-                missing = await self._find_crds([kind for kind in self._kinds if kind.kind not in versions], served)
-                installed = [kind for kind in self._kinds if kind.kind in versions]
-                self._crd_versions = await crd_versions(self._client, installed, self._crd_versions)
-                self._discovery_error, self._discovered, failures = None, True, 0
-                self._adopt(versions, missing, tasks)
+                await self._discover(tasks)
+                failures = 0
             except ApiError as error:
                 failures += 1
                 if failures > 1 or not (self.started and error.transient):  # a single failure is not reported
@@ -262,6 +269,15 @@ class KubernetesSource:
             self._news.set()
             undecided = any(not each.lasts for kind, each in self._missing.items() if kind not in self._absent)
             await self._pause(min(RETRY, self._interval) if failures or undecided else self._interval)
+
+    async def _discover(self, tasks: asyncio.TaskGroup) -> None:
+        served = await discover(self._client, self._kinds)
+        versions = choose(self._kinds, served)
+        missing = await self._find_crds([kind for kind in self._kinds if kind.kind not in versions], served)
+        installed = [kind for kind in self._kinds if kind.kind in versions]
+        self._crd_versions = await crd_versions(self._client, installed, self._crd_versions)
+        self._discovery_error, self._discovered = None, True
+        self._adopt(versions, missing, tasks)
 
     async def _find_crds(self, kinds: list[Kind], served: Served) -> dict[str, Crd]:
         """Looks for the CRDs of missing kinds. One that we can do without, and never had, may be absent by discovery alone."""
@@ -302,30 +318,28 @@ class KubernetesSource:
         lasts = now - since >= min(ABSENT_AFTER, self._interval)
         self._missing[kind.kind] = _Missing(since, lasts, crd)
         watched = self._watched.get(kind.kind)
-        certain = watched is not None or kind.kind == POLICY
-        absent = (lasts and not crd.unread) if certain else (lasts or optional(kind))
+        must_be_certain = watched is not None or kind.kind == POLICY
+        absent = (lasts and not crd.unread) if must_be_certain else (lasts or optional(kind))
         if absent and kind.kind not in self._absent:
-            self._absent.add(kind.kind)
-            if watched is not None:
-                self._end(watched)
-            else:
-                self._log.info("kind is not installed; checking for it from time to time", kind=kind.kind, group=kind.group)
+            self._set_absent(kind, watched)
         elif crd.unread and kind.kind == POLICY:
             self._absent.discard(kind.kind)
+
+    def _set_absent(self, kind: Kind, watched: _WatchedKind | None) -> None:
+        self._absent.add(kind.kind)
+        if watched is not None:
+            self._end(watched)
+        else:
+            self._log.info("kind is not installed; checking for it from time to time", kind=kind.kind, group=kind.group)
 
     def _start(self, kind: Kind, version: str, tasks: asyncio.TaskGroup) -> None:
         before = self._watched.get(kind.kind)
         namespaces = self._namespaces if kind.namespaced else ("",)
-        reflectors = []
-        for number, namespace in enumerate(namespaces):
-            reflector = self._reflector(kind, version, namespace)
-            if before is not None:  # another version of the same objects: what is known decides what is gone
-                reflector.known = dict.fromkeys(before.reflectors[number].known, "")
-            reflectors.append(reflector)
+        reflectors = [self._reflector(kind, version, namespace) for namespace in namespaces]
         watched = _WatchedKind(kind, version, reflectors)
         if before is not None:
             self._stop(before)
-            watched.unread = {new for new, old in zip(reflectors, before.reflectors, strict=True) if old in before.unread}
+            watched.succeed(before)
         self._absent.discard(kind.kind)
         self._watched[kind.kind] = watched
         self.observed.versions[kind.kind] = version
@@ -388,9 +402,7 @@ class KubernetesSource:
             self._unselect(watched, known[namespace])
         for namespace in sorted(wanted - known.keys()):
             reflector = self._reflector(POD, POD.versions[0], namespace)
-            watched.reflectors.append(reflector)
-            watched.unread.add(reflector)
-            watched.tasks.append(self._tasks.create_task(reflector.run()))
+            watched.add(reflector, self._tasks.create_task(reflector.run()))
         self._log.info("watching", kind=POD.kind, version=watched.version, namespaces=sorted(wanted))
         if not wanted:
             del self._watched[POD.kind]
