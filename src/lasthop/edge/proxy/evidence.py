@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe.evidence import ConnectionOutcome, ServedRequest
@@ -86,7 +87,7 @@ def observed(outcome: ConnectionOutcome, *, upgrade: bool | None) -> tuple[Conne
     hop = outcome.hop.for_upgrades if upgrade else None
     if hop is None:
         return (outcome,)
-    of_upgrades = msgspec.structs.replace(outcome, hop=hop)
+    of_upgrades = replace(outcome, hop=hop)
     return (of_upgrades,) if outcome.failure and outcome.connected else (outcome, of_upgrades)
 
 
@@ -99,25 +100,23 @@ def failure(entry: AccessLogEntry) -> ConnectionOutcome | None:
     hop, flags = hop_of(entry.upstream_cluster), (entry.flags or "-").split(",")
     if hop is None or not entry.why:
         return None
-    began, address, why = moment(entry.time), entry.upstream_host or "", without_advice(entry.why)
-    config = config_of(entry.connection)
+    address = entry.upstream_host or ""
+    found = ConnectionOutcome(hop, address, moment(entry.time), without_advice(entry.why), config=config_of(entry.connection))
     if "UF" in flags and address:
-        return ConnectionOutcome(hop, address, began, why, handshake=_in_handshake(entry), config=config)
+        return replace(found, handshake=_in_handshake(entry))
     if "UH" in flags:
-        return ConnectionOutcome(hop, "", began, why, config=config)
-    if entry.tls_version != TLS_1_3 or not address:
-        return None
-    # With TLS 1.3 the handshake is over before the backend has looked at the client's certificate.
-    at = ended(entry)
+        return replace(found, address="")
+    return _refused_later(entry, flags, found) if entry.tls_version == TLS_1_3 and address else None
+
+
+def _refused_later(entry: AccessLogEntry, flags: list[str], found: ConnectionOutcome) -> ConnectionOutcome | None:
+    """With TLS 1.3 the handshake is over before the backend has looked at the client's certificate."""
+    found = replace(found, at=ended(entry), handshake=True)
     if "UC" in flags and entry.status is not None:
-        return ConnectionOutcome(hop, address, at, why, handshake=True, connected=True, config=config)
-    if "UR" in flags and entry.status is None:
-        return ConnectionOutcome(hop, address, at, refused_after_handshake(entry), handshake=True, config=config)
-    if flags == ["-"] and entry.status is None:
-        return ConnectionOutcome(
-            hop, address, at, refused_after_handshake(entry), handshake=True, doubtful=True, config=config
-        )
-    return None
+        return replace(found, connected=True)
+    if entry.status is not None or ("UR" not in flags and flags != ["-"]):
+        return None
+    return replace(found, failure=refused_after_handshake(entry), doubtful="UR" not in flags)
 
 
 def _in_handshake(entry: AccessLogEntry) -> bool:
@@ -162,8 +161,7 @@ def request(sample: Sample, weight: float) -> ServedRequest | None:
     """
     if sample.type not in _ENDS:
         return None
-    failed = sample.grpc_status in GRPC_FAILED or _failed(sample)
-    status = 503 if failed and (not sample.http or sample.status == 200) else sample.status if sample.http else 200
+    status = _status(sample)
     if not status:
         return None
     seconds = (sample.duration_ms or 0.0) / 1000
@@ -171,6 +169,12 @@ def request(sample: Sample, weight: float) -> ServedRequest | None:
     if hop and sample.upgrade:
         hop = hop.for_upgrades or hop
     return ServedRequest(route_of(sample.route), hop, status, seconds, weight)
+
+
+def _status(sample: Sample) -> int | None:
+    written = sample.status if sample.http else 200
+    failed = sample.grpc_status in GRPC_FAILED or _failed(sample)
+    return 503 if failed and written == 200 else written
 
 
 def _failed(sample: Sample) -> bool:

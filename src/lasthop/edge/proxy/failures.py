@@ -34,27 +34,31 @@ _ADVICE: Final = "; try: "
 
 def explain_failure(entry: AccessLogEntry) -> str | None:
     """Returns None if nothing failed on the way to the backend: a success, or the backend's own error."""
-    entry = at_last(entry)
-    if entry.tls_failure:
-        for pattern, sentence in _TRANSPORT:
-            if match := re.search(pattern, entry.tls_failure):
-                return printable(sentence(entry, match))
-        if LEFT_OVER not in entry.tls_failure:
-            return printable(f"connection to the backend failed: {_plain(entry.tls_failure)}")
+    why = _why(at_last(entry))
+    return None if why is None else printable(why)
+
+
+def _why(entry: AccessLogEntry) -> str | None:
+    if entry.tls_failure and (why := _of_transport(entry, entry.tls_failure)):
+        return why
     flags = (entry.flags or "").split(",")
-    if explanation := next((_FLAGS[flag] for flag in flags if flag in _FLAGS), None):
-        return printable(explanation(entry))
-    if entry.details == UNANSWERED:
-        return printable(_unanswered(entry))
-    if entry.details == OUTGROWN:
-        return printable(_outgrown(entry))
+    if explanation := next((_FLAGS[flag] for flag in flags if flag in _FLAGS), _DETAILS.get(entry.details or "")):
+        return explanation(entry)
     # A TCP connection has no status, and ends without a flag.
     if entry.status is None and flags == ["-"]:
-        return printable(_ended_at_once(entry))
+        return _ended_at_once(entry)
     # The response in place of a backend that must not be used.
     if entry.details == "direct_response" and (entry.status or 0) >= 500:
-        return printable(_no_cluster(entry))
+        return _no_cluster(entry)
     return None
+
+
+def _of_transport(entry: AccessLogEntry, failure: str) -> str:
+    """Explains Envoy's text about the connection; empty if it is not of this one."""
+    for pattern, sentence in _TRANSPORT:
+        if match := re.search(pattern, failure):
+            return sentence(entry, match)
+    return "" if LEFT_OVER in failure else f"connection to the backend failed: {_plain(failure)}"
 
 
 def at_last(entry: AccessLogEntry) -> AccessLogEntry:
@@ -286,3 +290,7 @@ def _plain(reason: str) -> str:
     """Shortens `TLS_error:|268435581:SSL_routines:OPENSSL_internal:SOME_WORDS:TLS_error_end` -> `some words`."""
     reason = re.sub(r"TLS_error:\|?|:?TLS_error_end|\d+:|SSL_routines:|OPENSSL_internal:|system_library:", "", reason)
     return reason.replace("_", " ").strip(" :").lower() or "no reason given"
+
+
+_DETAILS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {UNANSWERED: _unanswered, OUTGROWN: _outgrown}
+"""By Envoy's response code details."""

@@ -154,9 +154,9 @@ class Processes:
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._keep_probing())
             while not self._stopping or any(not task.done() for task in running.values()):
-                for key, proxy in self._proxies.items():
-                    # A proxy that was stopped is not started again.
-                    if proxy not in running and not self._stopping:
+                # A proxy that was stopped is not started again.
+                for key, proxy in () if self._stopping else self._proxies.items():
+                    if proxy not in running:
                         running[proxy] = tasks.create_task(self._supervise(key, proxy))
                 self._news.clear()
                 waiting = tasks.create_task(self._news.wait())
@@ -164,6 +164,9 @@ class Processes:
                 waiting.cancel()
                 running = {proxy: task for proxy, task in running.items() if not task.done()}
             watching.cancel()
+        await self._end()
+
+    async def _end(self) -> None:
         for socket in tuple(self._held):
             self._release(socket)
         if not self._leaving:

@@ -24,14 +24,17 @@ def optional(kind: Kind) -> bool:
 def trouble_findings(
     troubles: Iterable[ReadError], discovery: ApiError | None, started: bool, access: str
 ) -> tuple[Finding, ...]:
-    troubles = list(troubles)
     found: list[Finding] = []
-    if discovery is not None and not discovery.transient:
-        found.append(_refused("discover the kinds of", "/apis", discovery, "", access))
-    found += [_of_kind(kind, error, before, access) for kind, error, before in troubles if not error.transient]
-    passing = [(error, before) for _, error, before in troubles if error.transient]
+    passing: list[tuple[ApiError, bool]] = []
     if discovery is not None and discovery.transient:
-        passing.insert(0, (discovery, True))
+        passing.append((discovery, True))
+    elif discovery is not None:
+        found.append(_refused("discover the kinds of", "/apis", discovery, "", access))
+    for kind, error, before in troubles:
+        if error.transient:
+            passing.append((error, before))
+        else:
+            found.append(_of_kind(kind, error, before, access))
     if passing:
         read = started and all(before for _, before in passing)
         then = "the last known state is kept" if read else "nothing is programmed until it is"
