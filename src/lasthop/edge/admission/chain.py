@@ -52,7 +52,7 @@ def _stored(kind: Kind, document: Json) -> tuple[Json, list[FieldProblem]]:
     schema = schema_of(kind.kind, document["apiVersion"].rpartition("/")[2])
     key, metadata = completed(kind, document.get("metadata"), problems)
     content = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata", "status")}
-    content = structured(schema.root, _without_empty_trust(content) if kind.kind == POLICY else content, (), problems)
+    content = structured(schema.root, _without_empty_trust(kind, content), (), problems)
     refused = list(schema_problems(schema.validator, content, secret=kind.kind == "Secret"))
     problems.extend(refused)
     # Like an API server: the cost of rules is bounded by the limits of the schema.
@@ -64,10 +64,11 @@ def _stored(kind: Kind, document: Json) -> tuple[Json, list[FieldProblem]]:
     return stored, problems.found()
 
 
-def _without_empty_trust(content: Json) -> Json:
-    """Leaves out trust sources that are empty. GEP-1897 says "empty or unspecified" of `caCertificateRefs` and "unspecified or
-    empty" of `wellKnownCACertificates`, and other bundles admit both; this schema wants a value where the field is there."""
-    spec = content.get("spec")
+def _without_empty_trust(kind: Kind, content: Json) -> Json:
+    """Leaves out trust sources of a policy that are empty. GEP-1897 says "empty or unspecified" of `caCertificateRefs` and
+    "unspecified or empty" of `wellKnownCACertificates`, and other bundles admit both; this schema wants a value where the
+    field is there."""
+    spec = content.get("spec") if kind.kind == POLICY else None
     validation = spec.get("validation") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(validation, dict):
         return content
@@ -105,11 +106,8 @@ def kind_of(document: Any) -> tuple[Kind | None, list[FieldProblem]]:
         return None, [_untyped(name, document.get(name)) for name in untyped]
     name, version = document["kind"], document["apiVersion"]
     kind = KINDS.get(name)
-    if kind is None and is_list(document):
-        message = "a List needs `items`, a list of objects, and kind List or that of its items with List at the end"
-        return None, [FieldProblem(message, ("items",) if "items" in document else ("kind",), reason="InvalidList")]
     if kind is None:
-        return None, [FieldProblem(f"unknown kind {shown(name)}", ("kind",), _suggested(name), "UnknownKind")]
+        return None, [_unknown(name, document)]
     if version not in kind.api_versions:
         served = " or ".join(kind.api_versions)
         message = f"{name} is not served as {shown(version)}"
@@ -119,6 +117,13 @@ def kind_of(document: Any) -> tuple[Kind | None, list[FieldProblem]]:
 
 def _untyped(name: str, value: Any) -> FieldProblem:
     return FieldProblem("required field is missing" if value is None else "must be a string", (name,), reason="Required")
+
+
+def _unknown(name: str, document: dict[Any, Any]) -> FieldProblem:
+    if not is_list(document):
+        return FieldProblem(f"unknown kind {shown(name)}", ("kind",), _suggested(name), "UnknownKind")
+    message = "a List needs `items`, a list of objects, and kind List or that of its items with List at the end"
+    return FieldProblem(message, ("items",) if "items" in document else ("kind",), reason="InvalidList")
 
 
 def _suggested(name: str) -> str:

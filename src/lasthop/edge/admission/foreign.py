@@ -62,9 +62,12 @@ def foreign_kind(document: Any) -> str:
         return "" if any(map(_may_be_object, document)) else UNTYPED
     if not isinstance(document, dict) or _is_ours(document) or is_list(document):
         return ""
-    kind, version = document.get("kind"), document.get("apiVersion")
     if document and not _may_be_object(document):
         return UNTYPED_KUSTOMIZATION if any(isinstance(document.get(name), list) for name in KUSTOMIZED) else UNTYPED
+    return _typed(document.get("kind"), document.get("apiVersion"))
+
+
+def _typed(kind: Any, version: Any) -> str:
     if not isinstance(kind, str) or not isinstance(version, str):
         return ""
     well_formed = KIND.fullmatch(kind) and VERSION.fullmatch(version)
@@ -108,15 +111,18 @@ def embedded_policy(document: Any) -> Path | None:
     below: list[tuple[Path, Any]] = [((), document)]
     while below:
         path, value = below.pop()
-        if isinstance(value, dict):
-            if path and _looks_like_policy(value):
-                return path
-            below += [((*path, key), each) for key, each in value.items() if key != LAST_APPLIED]
-        elif isinstance(value, list):
-            below += [((*path, number), each) for number, each in enumerate(value)]
-        elif isinstance(value, str) and _writes_policy(value):
+        if path and isinstance(value, dict) and _looks_like_policy(value):
             return path
+        if isinstance(value, str) and _writes_policy(value):
+            return path
+        below += [((*path, key), each) for key, each in _inside(value)]
     return None
+
+
+def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, list):
+        return enumerate(value)
+    return [(key, each) for key, each in value.items() if key != LAST_APPLIED] if isinstance(value, dict) else ()
 
 
 def _writes_policy(text: str) -> bool:

@@ -176,8 +176,10 @@ class Client:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yields a successful response; everything else is an `ApiError`. A 401 is retried once with new credentials."""
         assert self._session is not None, "use `async with`"
-        content = None if body is None else msgspec.json.encode(body)
-        about = (("Accept", accept), *(() if content is None else (("Content-Type", content_type),)))
+        content, about = None, [("Accept", accept)]
+        if body is not None:
+            content = msgspec.json.encode(body)
+            about.append(("Content-Type", content_type))
         again = True
         while True:
             with self._errors_translated():

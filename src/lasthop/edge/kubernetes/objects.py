@@ -7,7 +7,8 @@ everything else that no struct declares is dropped with the JSON. A BackendTLSPo
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,6 +23,7 @@ from lasthop.base.api.traffic import XBackendTrafficPolicy
 from lasthop.edge.kubernetes.observed import ObservedStatus
 from lasthop.engine.plan.finding import Finding
 
+T = TypeVar("T")
 POLICY: Final = "BackendTLSPolicy"
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's copy of the whole object."""
@@ -99,11 +101,9 @@ def trimmed(kind: str, obj: Object) -> Object:
     """Returns the object without what is never used, so that a change of only that is none."""
     match obj:
         case core.Secret():
-            kept = BytesMap(pair for pair in obj.data if pair[0] in core.READ_KEYS[kind])
-            return core.Secret(metadata=_bare(obj.metadata), type=obj.type, data=kept)
+            return core.Secret(metadata=_bare(obj.metadata), type=obj.type, data=BytesMap(_read_keys(kind, obj.data)))
         case core.ConfigMap():
-            data = StringMap(pair for pair in obj.data if pair[0] in core.READ_KEYS[kind])
-            return core.ConfigMap(metadata=_bare(obj.metadata), data=data)
+            return core.ConfigMap(metadata=_bare(obj.metadata), data=StringMap(_read_keys(kind, obj.data)))
         case core.Pod():
             return _trimmed_pod(obj)
         case core.EndpointSlice():
@@ -111,6 +111,10 @@ def trimmed(kind: str, obj: Object) -> Object:
         case BackendTLSPolicy() | XBackend() | XBackendTrafficPolicy() | XTelemetryPolicy():
             obj = _without_our_status(obj)
     return _without_copy(obj) if obj.metadata.annotations.get(LAST_APPLIED) else obj
+
+
+def _read_keys(kind: str, data: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
+    return (pair for pair in data if pair[0] in core.READ_KEYS[kind])
 
 
 def _trimmed_pod(pod: core.Pod) -> core.Pod:

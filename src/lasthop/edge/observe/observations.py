@@ -337,11 +337,11 @@ def _concluded(found: list[Judged], old: HopState) -> HopState:
     # Where no endpoint is left, what was known of some says nothing.
     absent = [each for each in bad if not each.seen.address]
     working = set() if absent else {each.seen.address for each in found if each.verdict.health is Health.WORKING}
-    return _state(found, absent or bad, working, old)
+    failing = Health.PARTLY_FAILING if working else Health.FAILING
+    return _state(failing if bad else Health.WORKING, found, absent or bad, working, old)
 
 
-def _state(found: list[Judged], bad: list[Judged], working: set[str], old: HopState) -> HopState:
-    health = (Health.PARTLY_FAILING if working else Health.FAILING) if bad else Health.WORKING
+def _state(health: Health, found: list[Judged], bad: list[Judged], working: set[str], old: HopState) -> HopState:
     since = old.since if old.health is health else min(each.verdict.since for each in bad or found)
     seen = [each.seen for each in found]
     ejected = {each.seen.address for each in bad if each.seen.ejected_since}

@@ -55,8 +55,6 @@ def judge(
     quiet = last + SILENCE
     if not failed:
         return _works(old, seen, now, quiet)
-    if old.health is Health.FAILING:
-        return old, quiet
     known = seen.last_success > 0 or old.health is Health.WORKING or hop_success > 0
     return _fails(old, seen, known, now, quiet)
 
@@ -65,6 +63,8 @@ def _fails(
     old: EndpointVerdict, seen: EndpointSeen, known: bool, now: float, quiet: float
 ) -> tuple[EndpointVerdict, float | None]:
     """`known`: the endpoint, or another one of the hop, is known to have worked."""
+    if old.health is Health.FAILING:
+        return old, quiet
     if known and seen.in_a_row < 2:
         return (old if old.health is Health.WORKING else NONE), quiet
     hold = HOLD if known else FIRST_HOLD

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
@@ -170,11 +170,16 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[ProbeTarget]:
             yield ProbeTarget("", key, 0, None, "" if unused else problem.text, unused=unused)
             continue
         named = [port.name for service, port in _ports(engine, obj) if service == key]
-        winners = {port: port_winner(g, key, port) for port in named}
-        others = [f"{port} ({each.policy.path})" for port, each in winners.items() if each and each.policy != policy]
+        others = _others(g, policy, key, named)
         if named and len(others) == len(named):
             unused = f"each of its ports has a BackendTLSPolicy of its own: {', '.join(others)}"
             yield ProbeTarget("", key, 0, None, unused=unused)
+
+
+def _others(g: Graph, policy: Key, service: Key, ports: Iterable[str]) -> list[str]:
+    """Returns those of the ports that another policy wins, with that policy."""
+    winners = {port: port_winner(g, service, port) for port in ports}
+    return [f"{port} ({each.policy.path})" for port, each in winners.items() if each and each.policy != policy]
 
 
 def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str, *, grpc: bool = False) -> ProbeTarget:

@@ -76,14 +76,7 @@ class Subscription:
     def open(self, names: Iterable[str], versions: Mapping[str, str]) -> Generator[None, None, dict[str, Resource]]:
         """Takes the first request of a stream, and returns what the client has and should keep. Yields after each name, as do
         the other two: what a client lists may be all that there is."""
-        for name in names:
-            check_name(name)
-            self.names.add(name)
-            yield
-        for name, version in versions.items():
-            check_name(name)
-            self.has[name] = version
-            yield
+        yield from self._take(names, versions)
         told = dict(self.has)
         self.wildcard = WILDCARD in self.names or (not self.names and self.type_url in (CLUSTER, LISTENER))
         self.names.discard(WILDCARD)
@@ -94,6 +87,16 @@ class Subscription:
             yield
         current = (self._cache.get(self.type_url, name) for name in told)
         return {each.name: each for each in current if isinstance(each, Resource) and not self._lacks(each)}
+
+    def _take(self, names: Iterable[str], versions: Mapping[str, str]) -> Steps:
+        for name in names:
+            check_name(name)
+            self.names.add(name)
+            yield
+        for name, version in versions.items():
+            check_name(name)
+            self.has[name] = version
+            yield
 
     def _listed(self) -> list[str]:
         """Returns all names of the cache for a client that wants all there is. Of what was withdrawn it may have a version

@@ -5,7 +5,7 @@ The previous status is the cluster's, not a remembered one, so a restarted contr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, NamedTuple
 
 from lasthop.base.api.documents import Json
@@ -57,13 +57,13 @@ def _transition(place: str, type: str, condition: Json) -> Transition:
 
 
 def _conditions(status: Json) -> Iterator[tuple[tuple[str, str], Json]]:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") in EVENTS:
-            yield ("", condition["type"]), condition
+    yield from _of_types(status, EVENTS, "")
     for ancestor in status.get("ancestors") or ():
         if ancestor.get("controllerName") == CONTROLLER_NAME:
             ref = ancestor.get("ancestorRef") or {}
-            place = f"at {ref.get('kind', 'Gateway')} {ref.get('name')}: "
-            for condition in ancestor.get("conditions") or ():
-                if condition.get("type") in WEAKENED:
-                    yield (place, condition["type"]), condition
+            yield from _of_types(ancestor, WEAKENED, f"at {ref.get('kind', 'Gateway')} {ref.get('name')}: ")
+
+
+def _of_types(entry: Json, types: Container[str], place: str) -> Iterator[tuple[tuple[str, str], Json]]:
+    conditions = ((condition.get("type", ""), condition) for condition in entry.get("conditions") or ())
+    return (((place, type), condition) for type, condition in conditions if type in types)

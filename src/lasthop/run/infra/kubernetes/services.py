@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from lasthop.base.api.documents import Json
@@ -88,8 +89,8 @@ def _read_inside(gateway: DesiredGateway, services: Mapping[str, Mapping[str, An
 
 def _read_outside(gateway: DesiredGateway, services: Mapping[str, Mapping[str, Any]], problem: str) -> Infrastructure:
     names = _outside(gateway) if gateway.ports and gateway.outside else {}
-    existing = (services[name] for name in names if services.get(name))
-    assigned = tuple(dict.fromkeys(address for service in existing for address in _assigned(gateway, service)))
+    existing = [services[name] for name in names if services.get(name)]
+    assigned = tuple(dict.fromkeys(chain.from_iterable(_assigned(gateway, service) for service in existing)))
     if not gateway.addresses:
         return Infrastructure(assigned, (), problem)
     # Exactly the requested ones, in that order; others that a load balancer has assigned are not the Gateway's.
