@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lasthop.edge.proxy.admin import Admin
-from lasthop.edge.proxy.sampler import ALL, SAMPLES
+from lasthop.edge.proxy.observer import ALL, SAMPLES
 from lasthop.engine.outputs.envoy.access_log import SAMPLES_SHARE
 
 Json = dict[str, Any]

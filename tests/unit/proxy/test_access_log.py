@@ -17,9 +17,8 @@ from lasthop.edge.proxy import launch
 from lasthop.edge.proxy.access_log import BUDGET, AccessLogReader, SkippedLines, Tail, follow
 from lasthop.edge.proxy.admin import Admin
 from lasthop.edge.proxy.entry import AccessLogEntry, parse
-from lasthop.edge.proxy.observer import ProxyObserver
+from lasthop.edge.proxy.observer import ALL, ProxyObserver
 from lasthop.edge.proxy.pod import LogForwarder
-from lasthop.edge.proxy.sampler import ALL
 from lasthop.engine.outputs.envoy.access_log import FAILURES_SHARE
 from tests.backends import PATIENCE, until
 from tests.servers import server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from lasthop.edge.proxy.sampler import ALL, LogShare
+from lasthop.edge.proxy.observer import ALL, LogShare
 
 
 def settled(rate: float, share: LogShare, seconds: int = 60) -> float:

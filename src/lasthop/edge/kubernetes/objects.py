@@ -27,7 +27,7 @@ T = TypeVar("T")
 POLICY: Final = "BackendTLSPolicy"
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's copy of the whole object."""
-FIELD_SELECTORS: Final = {"Secret": "type!=helm.sh/release.v1"}
+_FIELD_SELECTORS: Final = {"Secret": "type!=helm.sh/release.v1"}
 """Keeps the server from sending Helm's releases, which are many, large and never a certificate."""
 
 _READY: Final = core.PodCondition("Ready", "True")
@@ -36,6 +36,18 @@ replace = msgspec.structs.replace
 
 Shared = BackendTLSPolicy | XBackend | XBackendTrafficPolicy | XTelemetryPolicy
 """Kinds in whose status controllers share a list."""
+
+
+class ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    annotations: dict[str, str] = {}
+
+
+class ObjectList(msgspec.Struct):
+    """A page of a list."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
 
 
 class DecodedObject(NamedTuple):
@@ -65,6 +77,12 @@ class _Envelope(msgspec.Struct, gc=False):
 
 _envelope: Final = msgspec.json.Decoder(_Envelope)
 _WITH_STATUS: Final = frozenset(name for name, kind in READ_KINDS.items() if has_status(kind))
+
+
+def selector(kind: str) -> dict[str, str]:
+    """Returns the parameters that select the objects of a kind which are needed."""
+    fields = _FIELD_SELECTORS.get(kind)
+    return {"fieldSelector": fields} if fields else {}
 
 
 def identify(kind: str, content: bytes | msgspec.Raw) -> tuple[Key, str]:

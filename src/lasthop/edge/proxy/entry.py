@@ -66,7 +66,7 @@ def parse(line: bytes) -> AccessLogEntry | None:
         entry = msgspec.json.decode(line, type=AccessLogEntry, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    texts = {name: printable(value) for name, value in msgspec.structs.asdict(entry).items() if isinstance(value, str)}
+    texts = {name: shortened(value) for name, value in msgspec.structs.asdict(entry).items() if isinstance(value, str)}
     return msgspec.structs.replace(entry, **texts)
 
 
@@ -77,8 +77,8 @@ def document(entry: AccessLogEntry) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None and name not in left_out}
 
 
-def printable(text: str) -> str:
-    """Replaces what could move a cursor, change a colour or reverse the direction of text. It is truncated first, so that the
-    work does not grow with what a client or backend sends."""
+def shortened(text: str) -> str:
+    """Truncates a text, so that the work does not grow with what a client or backend sends, and replaces what could move a
+    cursor, change a colour or reverse the direction of text. Unlike `base/text/printable.py` it makes no text longer."""
     text = text if len(text) <= _LONGEST else text[:_LONGEST] + CUT
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe.evidence import ConnectionOutcome, ServedRequest
-from lasthop.edge.proxy.entry import AccessLogEntry, printable
+from lasthop.edge.proxy.entry import AccessLogEntry, shortened
 from lasthop.edge.proxy.failures import LEFT_OVER, at_last, refused_after_handshake, without_advice
 from lasthop.engine.plan.observation import LeafCertificate
 from lasthop.engine.plan.upstream import Connection, Hop
@@ -205,7 +205,7 @@ def entry(sample: Sample, gateway: Key) -> AccessLogEntry | None:
 
 
 def _text(text: str | None) -> str | None:
-    return None if text is None else printable(text)
+    return None if text is None else shortened(text)
 
 
 def _leaf(sample: Sample) -> LeafCertificate | None:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.proxy.entry import CUT, AccessLogEntry, printable
+from lasthop.edge.proxy.entry import CUT, AccessLogEntry, shortened
 from lasthop.engine.plan.cluster_metadata import names as accepted
 from lasthop.engine.plan.cluster_metadata import source
 from lasthop.engine.plan.messages import probe_command
@@ -35,7 +35,7 @@ _ADVICE: Final = "; try: "
 def explain_failure(entry: AccessLogEntry) -> str | None:
     """Returns None if nothing failed on the way to the backend: a success, or the backend's own error."""
     why = _why(at_last(entry))
-    return None if why is None else printable(why)
+    return None if why is None else shortened(why)
 
 
 def _why(entry: AccessLogEntry) -> str | None:
@@ -194,7 +194,7 @@ def _closed(entry: AccessLogEntry) -> str:
 
 def refused_after_handshake(entry: AccessLogEntry) -> str:
     """Says of a connection that ended at once, and of which Envoy has counted a TLS error, that it was the backend's doing."""
-    return printable(_closed(entry))
+    return shortened(_closed(entry))
 
 
 def _connection_end(entry: AccessLogEntry) -> str:

@@ -3,6 +3,8 @@
 Names that start with a dot are skipped: editors' swap files, .git, and the `..data` folders behind a mounted ConfigMap, whose
 files are reached through the links beside them. Links to folders are followed; each folder is read once, and of
 all together at most `MAX_FOLDERS`: a link may lead to the whole machine.
+
+Teams that share the folder take turns. A team is whoever has a subfolder at the top; the files beside these are another's.
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from lasthop.edge.admission.limits import MAX_FILE, MAX_FOLDER_DEPTH, MAX_FOLDERS
-from lasthop.edge.sources.files.turns import TeamQueue
 
 EXTENSIONS: Final = (".yaml", ".yml", ".json")
 MISNAMED: Final = "its extension is not in lower case"
@@ -231,3 +233,37 @@ def reason(error: OSError) -> str:
     if error.errno == errno.ENXIO:  # a socket
         return "it is not a regular file"
     return (error.strerror or str(error)).lower()
+
+
+class TeamQueue:
+    """Returns paths in the order in which they came, of each team in turn: one with thousands delays nobody else's."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[str]] = {}
+
+    def add(self, path: str, team: str) -> None:
+        self._waiting.setdefault(team, deque()).append(path)
+
+    def next(self) -> str:
+        """Returns an empty string if there is nothing left."""
+        if not self._waiting:
+            return ""
+        team = next(iter(self._waiting))
+        paths = self._waiting.pop(team)
+        path = paths.popleft()
+        if paths:
+            self._waiting[team] = paths
+        return path
+
+
+def team_of(file: str) -> str:
+    top, separator, _ = file.partition(os.sep)
+    return top if separator else ""
+
+
+def in_turn(files: Iterable[str], last: str) -> Iterator[str]:
+    """Yields the files, one of each team in turn, beginning after the team that was the last one before."""
+    turns = TeamQueue()
+    for team, file in sorted(((team_of(file), file) for file in files), key=lambda each: (each[0] <= last, each)):
+        turns.add(file, team)
+    return iter(turns.next, "")

@@ -27,13 +27,22 @@ from lasthop.edge.admission.chain import AdmittedObject
 from lasthop.edge.admission.limits import LARGE_FILE
 from lasthop.edge.sources.files import report
 from lasthop.edge.sources.files.content import BrokenFile, FileContent, ObjectEntry, digest, examine, restore
-from lasthop.edge.sources.files.file_set import FileSet, ManifestFile, after
-from lasthop.edge.sources.files.folder import FilesError, Identity, Scan, Stamp, scan, stamp_of
+from lasthop.edge.sources.files.file_set import (
+    FileReading,
+    FileSet,
+    ManifestFile,
+    Readings,
+    after,
+    crashed,
+    emptied,
+    is_blank,
+    read_text,
+    unreadable,
+)
+from lasthop.edge.sources.files.folder import FilesError, Identity, Scan, Stamp, in_turn, scan, stamp_of, team_of
 from lasthop.edge.sources.files.local_files import LocalFiles
 from lasthop.edge.sources.files.object_set import ObjectSet
-from lasthop.edge.sources.files.reading import FileReading, Readings, crashed, emptied, is_blank, read_text, unreadable
 from lasthop.edge.sources.files.state import NoState, SavedFile
-from lasthop.edge.sources.files.turns import in_turn, team_of
 from lasthop.edge.sources.source import Batch
 from lasthop.engine.plan.finding import Finding, Severity
 from lasthop.engine.plan.knowledge import Unknown

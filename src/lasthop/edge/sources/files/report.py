@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.edge.sources.files.content import BrokenFile
-from lasthop.edge.sources.files.file_set import ManifestFile
+from lasthop.edge.sources.files.file_set import MAKE_READABLE, ManifestFile
 from lasthop.edge.sources.files.object_set import ObjectSet
-from lasthop.edge.sources.files.reading import MAKE_READABLE
 from lasthop.engine.plan.finding import Finding, Severity
 from lasthop.engine.plan.knowledge import Unknown
 from lasthop.engine.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotApplied, moment

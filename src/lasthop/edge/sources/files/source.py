@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from lasthop.base import gc_pause
 from lasthop.base.api.meta import Key
 from lasthop.edge.admission.limits import LARGE_FILE
+from lasthop.edge.sources.files.file_set import FileReading, Readings
 from lasthop.edge.sources.files.folder import Stamp, is_manifest, is_misnamed, is_read, is_text, stamp_of
 from lasthop.edge.sources.files.loader import Loader, Progress
 from lasthop.edge.sources.files.local_file import folders_to_watch
-from lasthop.edge.sources.files.reading import FileReading, Readings
 from lasthop.edge.sources.files.state import StateDirectory
 from lasthop.edge.sources.files.watcher import Events, Watcher
 from lasthop.edge.sources.source import Batch, ObjectSource

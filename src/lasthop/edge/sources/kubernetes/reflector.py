@@ -25,7 +25,7 @@ from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Key
 from lasthop.edge.kubernetes.client import PAGE, Client
 from lasthop.edge.kubernetes.errors import RESET, SILENT, ApiError
-from lasthop.edge.kubernetes.objects import FIELD_SELECTORS, DecodedObject, identify, read_object
+from lasthop.edge.kubernetes.objects import DecodedObject, ListMeta, ObjectList, identify, read_object, selector
 from lasthop.edge.kubernetes.observed import older
 from lasthop.edge.kubernetes.ratelimit import Backoff
 
@@ -61,23 +61,13 @@ class ReflectorSink(Protocol):
         """Takes the error that keeps us from reading; None once it is resolved."""
 
 
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    annotations: dict[str, str] = {}
-
-
-class _List(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
-
-
 class _Event(msgspec.Struct):
     type: str
     object: msgspec.Raw
 
 
 class _Bookmark(msgspec.Struct):
-    metadata: _ListMeta
+    metadata: ListMeta
 
 
 class _Status(msgspec.Struct):
@@ -183,9 +173,9 @@ class Reflector:
 
     async def _list(self) -> None:
         reading, version = _PartialList(), ""
-        async with aclosing(self._client.pages(self.path, self._selector(), self._timing.page)) as pages:
+        async with aclosing(self._client.pages(self.path, selector(self.kind.kind), self._timing.page)) as pages:
             async for page in pages:
-                content = msgspec.json.decode(page, type=_List)
+                content = msgspec.json.decode(page, type=ObjectList)
                 version = content.metadata.resource_version
                 for item in content.items or ():
                     self._add(reading, item)
@@ -221,14 +211,10 @@ class Reflector:
 
     def _watch_params(self) -> dict[str, str]:
         lifetime = int(self._timing.lifetime * random.uniform(1, 2))
-        params = {"allowWatchBookmarks": "true", "timeoutSeconds": str(lifetime), **self._selector()}
+        params = {"allowWatchBookmarks": "true", "timeoutSeconds": str(lifetime), **selector(self.kind.kind)}
         if self.version:
             return {**params, "resourceVersion": self.version}
         return {**params, "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": ""}
-
-    def _selector(self) -> dict[str, str]:
-        selector = FIELD_SELECTORS.get(self.kind.kind)
-        return {"fieldSelector": selector} if selector else {}
 
     # --- events ------------------------------------------------------------------------------------------------------
 
