@@ -29,6 +29,7 @@ from lasthop.edge.proxy.handle import EnvoyHandle
 from lasthop.edge.proxy.observer import ProxyObserver
 from lasthop.edge.proxy.pod_settings import PodEnvironment
 from lasthop.edge.proxy.readiness import PodReadiness
+from lasthop.edge.slices import wait_for
 from lasthop.engine.outputs.envoy.xds_cluster import RemoteXds, sds_files
 from lasthop.engine.plan.observation import ProxyReport
 
@@ -113,9 +114,7 @@ class PodProxy:
         with contextlib.suppress(AdminUnavailable):
             # From here on every response asks the client to close its connection; the next one goes to another Pod.
             await self._admin.fail_health_check()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(linger):
-                    await self._at_once.wait()
+            await wait_for(self._at_once, linger)
         await drain_and_terminate(handle, self._admin, drain - linger, self._at_once)
 
 

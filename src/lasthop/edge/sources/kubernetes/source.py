@@ -30,6 +30,7 @@ from lasthop.edge.kubernetes.client import Client, path_of
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.edge.kubernetes.objects import POLICY, DecodedObject
 from lasthop.edge.kubernetes.observed import ObservedStatuses
+from lasthop.edge.slices import wait_for
 from lasthop.edge.sources.kubernetes.discovery import NO_CRD, Crd, Served, choose, crd_versions, discover, find_crd
 from lasthop.edge.sources.kubernetes.findings import (
     install,
@@ -291,10 +292,8 @@ class KubernetesSource:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while POLICY in self._missing:
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(min(RETRY, self._interval)):
-                            await self._look.wait()
-                            return
+                    if await wait_for(self._look, min(RETRY, self._interval)):
+                        return
                     if (await find_crd(self._client, KINDS[POLICY])).version != self._missing[POLICY].crd.version:
                         return
                 await self._look.wait()
