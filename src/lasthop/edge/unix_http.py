@@ -90,12 +90,12 @@ def _request(target: str) -> bytes:
 
 def _response(received: bytes) -> tuple[int, bytes]:
     """Reads a response from everything that was received before the connection closed, as it was asked to."""
-    head, _, body = received.partition(b"\r\n\r\n")
+    head, end, body = received.partition(b"\r\n\r\n")
     try:
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         status = int(first.split()[1])
-        if len(body) < int(headers.get("content-length", 0)):
+        if not end or len(body) < int(headers.get("content-length", 0)):
             raise ValueError("it ended too early")
     except (ValueError, IndexError) as error:
         raise BadResponse(f"no HTTP response: {error}") from error

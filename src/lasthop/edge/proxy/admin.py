@@ -132,7 +132,10 @@ async def request(socket: Path, method: str, target: str) -> tuple[int, bytes]:
     try:
         head = f"{method} {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0"
         writer.write(f"{head}\r\n\r\n".encode())
-        response = HTTPResponse(cast(Socket, _Received(await reader.read())), method=method)
+        received = await reader.read()
+        if b"\r\n\r\n" not in received:
+            raise HTTPException("the answer ended too early")
+        response = HTTPResponse(cast(Socket, _Received(received)), method=method)
         response.begin()
         return response.status, response.read()
     finally:
