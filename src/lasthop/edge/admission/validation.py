@@ -121,10 +121,14 @@ def hostname_problem(written: str, pattern: str) -> tuple[str, str] | None:
     parts = _PARTS.match(written) if len(written) <= MAX_MESSAGE else None
     host = parts["host"].lower() if parts else ""
     instead = f"Write {host}." if re.match(pattern, host) else "Write a name such as api.example."
+    return _hostname_mistake(written, parts, wildcard=HOSTNAMES[pattern]), instead
+
+
+def _hostname_mistake(written: str, parts: re.Match[str] | None, *, wildcard: bool) -> str:
     if parts and (found := next((problem for part, problem in _NOT_PARTS.items() if parts[part]), "")):
-        return found, instead
-    if written.startswith("*") and not HOSTNAMES[pattern]:
-        return "has a wildcard, which is not allowed here", instead
+        return found
+    if written.startswith("*") and not wildcard:
+        return "has a wildcard, which is not allowed here"
     if written != written.lower():
-        return "has upper-case letters", instead
-    return "is not a DNS name: labels of a-z, 0-9 and -, with dots between", instead
+        return "has upper-case letters"
+    return "is not a DNS name: labels of a-z, 0-9 and -, with dots between"
