@@ -184,9 +184,12 @@ LONG = st.text(max_size=30).map(lambda text: text * 12)
 @given(st.lists(st.tuples(LONG, st.lists(LONG, max_size=12)), max_size=40))
 def test_whatever_backends_write_is_printable_and_bounded(texts: list[tuple[str, list[str]]]) -> None:
     tally = Tally(WEB, now=0.0)
+    counted(tally)
     for number, (text, names) in enumerate(texts):
         leaf = LeafCertificate(text, text, tuple(names), 0.0, 0.0)
         tally.take(ConnectionOutcome(HOP, f"10.0.0.{number}:1", 1.0, text, certificate=leaf))
+        tally.take(ConnectionOutcome(HOP, f"10.0.1.{number}:1", 1.0, "closed", connected=True, request=True, refused=text))
+    counted(tally, connection_error=1)
     for seen in tally.report(2.0).hops.values():
         assert len(seen.endpoints) <= MAX_ENDPOINTS
         for each in seen.endpoints:

@@ -486,5 +486,5 @@ def _importance(endpoint: _Endpoint) -> tuple[bool, float, str]:
 
 def _bounded(outcome: ConnectionOutcome) -> ConnectionOutcome:
     """Returns it with every text printable and cut to a length: backends and clients have written them."""
-    texts = {name: cut(getattr(outcome, name)) for name in ("failure", "tls_version", "cipher")}
+    texts = {name: cut(getattr(outcome, name)) for name in ("failure", "refused", "tls_version", "cipher")}
     return msgspec.structs.replace(outcome, **texts, certificate=shown(outcome.certificate))
