@@ -23,7 +23,7 @@ from bench.processes import environment, resident
 from bench.rows import Row, judged, verdict, write
 from bench.table import show
 from examples.quickstart.certificates import Issued
-from lasthop.base import garbage
+from lasthop.base import gc_pause
 from lasthop.edge.sources.files.loader import Loader
 from lasthop.edge.sources.files.state import StateDirectory
 from lasthop.engine.engine import Engine
@@ -38,7 +38,7 @@ def start(folder: Path, state: Path) -> dict[str, float]:
         now = time.process_time()
         steps[step], before = now - before, now
 
-    with garbage.kept():
+    with gc_pause.frozen():
         loader = Loader(folder, StateDirectory(state))
         batch = loader.apply(loader.look())
         assert batch is not None

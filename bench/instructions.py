@@ -28,7 +28,7 @@ from bench.observe import CLIENTS, WITHOUT, Load, gateway
 from bench.processes import backend
 from examples.quickstart.certificates import Issued
 from lasthop.edge.proxy.binary import OVERRIDE, find_envoy
-from lasthop.edge.proxy.sampler import SAMPLES
+from lasthop.edge.proxy.observer import SAMPLES
 
 WARM, REQUESTS = 200, 800
 """Requests before any are counted, and those that are; by number, so that a busy machine takes longer and counts the same."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe.evidence import EndpointCounts, HopCounts, Outcome
+from lasthop.edge.observe.evidence import ConnectionOutcome, EndpointCounts, HopCounts
 from lasthop.edge.observe.observations import Observations
 from lasthop.edge.observe.tally import Tally
 from lasthop.engine.plan.cluster_metadata import identity
@@ -54,13 +54,13 @@ class World:
         self._counts(address, proxy)[0] += 1
         if sampled:
             self.tally(proxy).take(
-                Outcome(HOP, address, self.now, certificate=leaf, tls_version="TLSv1.3", config=self.config)
+                ConnectionOutcome(HOP, address, self.now, certificate=leaf, tls_version="TLSv1.3", config=self.config)
             )
 
     def fails(self, address: str = A, words: str = WRONG_NAME, proxy: str = "", *, logged: bool = True) -> None:
         self._counts(address, proxy)[1] += 1
         if logged:
-            outcome = Outcome(HOP, address, self.now, words, handshake=words == WRONG_NAME, config=self.config)
+            outcome = ConnectionOutcome(HOP, address, self.now, words, handshake=words == WRONG_NAME, config=self.config)
             self.tally(proxy).take(outcome)
 
     def _counts(self, address: str, proxy: str) -> list[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lasthop.edge.proxy.admin import Admin
-from lasthop.edge.proxy.sampler import ALL, SAMPLES
+from lasthop.edge.proxy.observer import ALL, SAMPLES
 from lasthop.engine.outputs.envoy.access_log import SAMPLES_SHARE
 
 Json = dict[str, Any]
@@ -28,7 +28,7 @@ def emitted(run_dir: Path, admin: Path, pair: tuple[Path, Path]) -> Json:
     dump = json.loads(asyncio.run(Admin(bootstrap.parent / "admin.sock").config_dump()))
     found = as_static(json.loads(bootstrap.read_text()), dump)
     found["admin"]["address"] = {"pipe": {"path": str(admin)}}
-    # Of so many in a million, which is what `edge/proxy/sampler.py` comes to at 10,000 requests a second.
+    # Of so many in a million, which is what `edge/proxy/observer.py` comes to at 10,000 requests a second.
     found["layered_runtime"]["layers"][0]["static_layer"][SAMPLES_SHARE] = SAMPLED
     for listener in found["static_resources"]["listeners"]:
         for chain in listener["filter_chains"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -19,9 +20,9 @@ from bench.processes import free_port, main_thread_cpu
 from bench.route_delivery.ads import Ads
 from bench.route_delivery.deliveries import Delivery, resource
 from bench.route_delivery.emitted import Emitted
+from lasthop.edge.proxy.admin import request
 from lasthop.edge.proxy.binary import find_envoy
 from lasthop.edge.proxy.launch import command
-from lasthop.edge.unix_http import get
 from lasthop.engine.outputs.envoy.bootstrap import bootstrap
 from lasthop.engine.outputs.envoy.encode import encode
 from lasthop.engine.outputs.envoy.resource import LISTENER, Resource
@@ -119,5 +120,5 @@ class Proxy:
 
     def allocated(self) -> int:
         """Bytes, by Envoy's own account."""
-        _, body = get(self._admin, "/memory", 10)
+        _, body = asyncio.run(request(self._admin, "GET", "/memory"))
         return int(json.loads(body)["allocated"])

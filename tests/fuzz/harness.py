@@ -16,7 +16,7 @@ from envoy.config.route.v3 import route_pb2
 from lasthop.base.api.kinds import decode
 from lasthop.base.api.meta import Key, Object
 from lasthop.edge.proxy.binary import find_envoy
-from lasthop.edge.sources.source import Batch, Source
+from lasthop.edge.sources.source import Batch, ObjectSource
 from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Resource
 from lasthop.run.host import HostRuntime
 from tests.fuzz import certificates
@@ -45,7 +45,7 @@ class Failed(Exception):
     """What is not as it should be."""
 
 
-class _Feed(Source):
+class _Feed(ObjectSource):
     def __init__(self) -> None:
         self.queue: asyncio.Queue[Batch] = asyncio.Queue()
 

@@ -15,7 +15,7 @@ import pytest
 
 from lasthop.base.api.meta import Key, Object
 from lasthop.edge.sinks.sink import Sink
-from lasthop.edge.sources.source import Batch, Source
+from lasthop.edge.sources.source import Batch, ObjectSource
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy import encoded_routes, route_messages
 from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES, Resource
@@ -264,7 +264,7 @@ def test_an_edit_of_one_of_many_slices_of_a_service_judges_the_addresses_of_that
     assert len(changes) == 1
 
 
-class NoSource(Source):
+class NoSource(ObjectSource):
     async def batches(self) -> AsyncIterator[Batch]:
         raise NotImplementedError
         yield

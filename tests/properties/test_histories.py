@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from lasthop.base.api.bundle import CrdVersion, CrdVersions
 from lasthop.base.api.meta import Key, Object
 from lasthop.edge.sinks.sink import Sink
-from lasthop.edge.sources.source import Batch, Source
+from lasthop.edge.sources.source import Batch, ObjectSource
 from lasthop.edge.xds.cache import Cache
 from lasthop.edge.xds.session import Acked, Nacked
 from lasthop.engine.engine import Engine
@@ -147,7 +147,7 @@ def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: A
 # --- the controller, with proxies -------------------------------------------------------------------------------------
 
 
-class NoSource(Source):
+class NoSource(ObjectSource):
     async def batches(self) -> AsyncIterator[Batch]:
         raise NotImplementedError
         yield

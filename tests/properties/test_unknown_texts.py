@@ -23,7 +23,7 @@ from lasthop.base.api.meta import Key
 from lasthop.edge.sinks.sink import Sink
 from lasthop.edge.sources.files.loader import Loader
 from lasthop.edge.sources.files.state import StateDirectory
-from lasthop.edge.sources.source import Batch, Source
+from lasthop.edge.sources.source import Batch, ObjectSource
 from lasthop.engine.engine import Engine
 from lasthop.engine.memory import codec
 from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Resource
@@ -64,7 +64,7 @@ TOKENS = {
 LOST = {"all": "*", "memory": memory.FILE, "contents": "files.sqlite*"}
 
 
-class NoSource(Source):
+class NoSource(ObjectSource):
     async def batches(self) -> AsyncIterator[Batch]:
         raise NotImplementedError
         yield

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from lasthop.edge.proxy.admin import request
 from lasthop.edge.proxy.directory import folder_name
-from lasthop.edge.unix_http import request
 from tests.backends import until
 from tests.certificates import Certificate, dns
 from tests.ports import free_port

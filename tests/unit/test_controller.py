@@ -15,7 +15,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.api.status import GatewayStatus
 from lasthop.edge.proxy.binary import Envoy
 from lasthop.edge.proxy.entry import AccessLogEntry
-from lasthop.edge.sources.source import Batch, Source
+from lasthop.edge.sources.source import Batch, ObjectSource
 from lasthop.edge.xds.acks import EXPIRES, GatewayAcks
 from lasthop.edge.xds.session import Acked, Nacked
 from lasthop.engine.engine import Engine
@@ -31,7 +31,7 @@ GATEWAY = Key("Gateway", "a", "gw")
 HOP = "a/gw/a/api/443/auto"
 
 
-class NoSource(Source):
+class NoSource(ObjectSource):
     async def batches(self) -> AsyncIterator[Batch]:
         await asyncio.Event().wait()
         yield Batch({})

@@ -18,7 +18,7 @@ import pytest
 from lasthop.base.api.meta import Key
 from lasthop.base.api.status import GatewayStatus, RouteStatus
 from lasthop.edge.sinks.sink import Sink
-from lasthop.edge.sources.source import Batch, Source
+from lasthop.edge.sources.source import Batch, ObjectSource
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy import encoded_routes, route_messages
 from lasthop.engine.outputs.envoy.resource import ROUTES, SECRET
@@ -35,7 +35,7 @@ EVIL = Key("HTTPRoute", "shop", "evil")
 GARBAGE = "garbage"
 
 
-class NoSource(Source):
+class NoSource(ObjectSource):
     async def batches(self) -> AsyncIterator[Batch]:
         await asyncio.Event().wait()
         yield Batch({})

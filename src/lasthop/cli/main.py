@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from lasthop.base import garbage
+from lasthop.base import gc_pause
 from lasthop.base.text import terminal
 from lasthop.base.text.printable import printable
 from lasthop.base.text.suggestions import closest
@@ -86,7 +86,7 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         module = IMPORT if name == "import" else f"lasthop.cli.commands.{name}"
-        with garbage.kept():  # what is imported stays, and is a lot to look through
+        with gc_pause.frozen():  # what is imported stays, and is a lot to look through
             command: click.Command = importlib.import_module(module).command
         return command
 

@@ -1,4 +1,4 @@
-"""Runs long work on the event loop, a few milliseconds at a time, and shares the result between callers."""
+"""Runs long work on the event loop a few milliseconds at a time, shares the result between callers, and waits with a limit."""
 
 from __future__ import annotations
 
@@ -41,6 +41,15 @@ async def step_by_step(work: Generator[None, None, T]) -> T:
         if time.monotonic() - begun > SLICE:
             await asyncio.sleep(0)
             begun = time.monotonic()
+
+
+async def wait_for(event: asyncio.Event, seconds: float) -> bool:
+    """Waits for an event for at most so many seconds, and returns whether it is set."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
 
 
 class Shared(Generic[T]):

@@ -1,6 +1,7 @@
-"""Sends one HTTP request over a unix socket, or to an admin address, blocking or not.
+"""Sends one HTTP request to a running gateway, over its unix socket or to its admin address.
 
-A library for this takes longer to import than Envoy to start, or than a running gateway to answer.
+For commands: a library for this takes longer to import than the gateway takes to answer. Requests are HTTP/1.0, so that
+answers come as they are and not in chunks.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class BadResponse(Exception):
     """The response is not HTTP, or ended too early."""
 
 
-class Refused(Exception):
+class ErrorResponse(Exception):
     """The answer is not 200; the text says why."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -37,16 +38,15 @@ def get(path: Endpoint, target: str, timeout: float) -> tuple[int, bytes]:
     """Returns status and body. By a unix socket, of a process of this user or of root only; for root, of the owner of the
     folder that it is in. Raises OSError or `BadResponse`."""
     with _connected(path, timeout) as connection:
-        connection.sendall(_head("GET", target))
+        connection.sendall(_request(target))
         return _response(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
 
 
 def stream(path: Endpoint, target: str, timeout: float = 30.0) -> Iterator[bytes]:
-    """Yields the lines of an answer that goes on, as they come in. Raises OSError, `BadResponse` or `Refused`; also if nothing
-    comes for so many seconds."""
+    """Yields the lines of an answer that goes on, as they come in. Raises OSError, `BadResponse` or `ErrorResponse`; also if
+    nothing comes for so many seconds."""
     with _connected(path, timeout) as connection:
-        # HTTP/1.0, so that the lines come as they are and not in chunks.
-        connection.sendall(_head("GET", target, "1.0"))
+        connection.sendall(_request(target))
         received = b""
         while b"\r\n\r\n" not in received:
             piece = connection.recv(1 << 16)
@@ -57,7 +57,7 @@ def stream(path: Endpoint, target: str, timeout: float = 30.0) -> Iterator[bytes
         status = int(head.split(None, 2)[1])
         if status != 200:
             text = rest + b"".join(iter(lambda: connection.recv(1 << 16), b""))
-            raise Refused(status, text.decode(errors="replace").strip())
+            raise ErrorResponse(status, text.decode(errors="replace").strip())
         while True:
             *lines, rest = rest.split(b"\n")
             yield from lines
@@ -84,43 +84,19 @@ def _connected(path: Endpoint, timeout: float) -> socket.socket:
     return connection
 
 
-async def request(path: Path, method: str, target: str) -> tuple[int, bytes]:
-    """Returns status and body. Raises OSError or `BadResponse`; has no timeout of its own."""
-    import asyncio
-
-    reader, writer = await asyncio.open_unix_connection(str(path))
-    try:
-        writer.write(_head(method, target))
-        return _response(await reader.read())
-    finally:
-        writer.close()
-
-
-def _head(method: str, target: str, version: str = "1.1") -> bytes:
-    return f"{method} {target} HTTP/{version}\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".encode()
+def _request(target: str) -> bytes:
+    return f"GET {target} HTTP/1.0\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode()
 
 
 def _response(received: bytes) -> tuple[int, bytes]:
     """Reads a response from everything that was received before the connection closed, as it was asked to."""
-    head, _, body = received.partition(b"\r\n\r\n")
+    head, end, body = received.partition(b"\r\n\r\n")
     try:
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         status = int(first.split()[1])
-        if "chunked" in headers.get("transfer-encoding", ""):
-            body = _joined(body)
-        if len(body) < int(headers.get("content-length", 0)):
+        if not end or len(body) < int(headers.get("content-length", 0)):
             raise ValueError("it ended too early")
     except (ValueError, IndexError) as error:
         raise BadResponse(f"no HTTP response: {error}") from error
     return status, body
-
-
-def _joined(chunks: bytes) -> bytes:
-    body, begin = [], 0
-    while size := int(chunks[begin : (end := chunks.index(b"\r\n", begin))].split(b";")[0], 16):
-        begin = end + 2 + size + 2
-        if begin > len(chunks):
-            raise ValueError("it ended too early")
-        body.append(chunks[end + 2 : begin - 2])
-    return b"".join(body)

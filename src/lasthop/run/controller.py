@@ -17,13 +17,13 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from lasthop.base import garbage
+from lasthop.base import gc_pause
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe.observations import MAX_PROXIES, Observations
 from lasthop.edge.observe.totals import Totals
 from lasthop.edge.sinks.sink import Sink
-from lasthop.edge.sources.source import Batch, Source
-from lasthop.edge.xds.server import Server
+from lasthop.edge.sources.source import Batch, ObjectSource
+from lasthop.edge.xds.server import XdsServer
 from lasthop.edge.xds.session import Acked, Nacked
 from lasthop.engine.engine import Engine, Update
 from lasthop.engine.memory.codec import Memory
@@ -66,7 +66,7 @@ class Controller:
 
     def __init__(
         self,
-        source: Source,
+        source: ObjectSource,
         engine: Engine,
         system_store: Callable[[], SystemStore | None],
         sinks: Sequence[Sink],
@@ -77,7 +77,7 @@ class Controller:
         """`who` returns the author of an object's last edit, as far as it is known. `recorded` takes the entries that are
         added to the record of changes; without it they are logged."""
         self.source, self.engine = source, engine
-        self.fleet, self.server, self.statuses = Fleet(), Server(self), StatusCache(engine.store)
+        self.fleet, self.server, self.statuses = Fleet(), XdsServer(self), StatusCache(engine.store)
         self.observations, self.totals = Observations(), Totals()
         self.exceeded: Counter[Key] = Counter()
         """Streams and reports of each Gateway's proxies that were refused because they exceed its budget."""
@@ -131,7 +131,7 @@ class Controller:
             self._look()
             return
         SYSTEM_STORE.set(self.engine.graph, self._system_store())
-        with garbage.kept():
+        with gc_pause.frozen():
             self.settle()
         self.loaded.set()
 

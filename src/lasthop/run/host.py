@@ -14,7 +14,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.base.api.status import GatewayStatus
-from lasthop.base.text.on_change import OnChange
+from lasthop.base.text.repeat_filter import RepeatFilter
 from lasthop.edge.proxy.access_log import SkippedLines
 from lasthop.edge.proxy.binary import Envoy
 from lasthop.edge.proxy.entry import AccessLogEntry
@@ -22,7 +22,7 @@ from lasthop.edge.proxy.failures import UNANSWERED
 from lasthop.edge.proxy.request_feed import RequestFeed
 from lasthop.edge.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, ProxyEvent
 from lasthop.edge.sinks.sink import Sink
-from lasthop.edge.sources.source import Source
+from lasthop.edge.sources.source import ObjectSource
 from lasthop.engine.engine import Engine
 from lasthop.engine.memory.codec import Encoder, Memory, lost
 from lasthop.engine.memory.record import Entry, Record
@@ -37,6 +37,7 @@ from lasthop.engine.resolve.gateways.ports import PROBE, Probe
 from lasthop.engine.resolve.gateways.profiles import proxy_profile
 from lasthop.engine.resolve.routing.attachment import parents
 from lasthop.engine.resolve.routing.budgets import verdict_at
+from lasthop.engine.resolve.routing.routes import RouteVerdict
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.node import Crash
 from lasthop.run import loop
@@ -59,7 +60,7 @@ URLS: Final = 10
 class HostRuntime(Sink):
     def __init__(
         self,
-        source: Source,
+        source: ObjectSource,
         envoy: Envoy,
         run_dir: Path,
         *,
@@ -108,12 +109,9 @@ class HostRuntime(Sink):
         self._entry(told)
 
     def want(self, gateways: Mapping[Key, Gateway]) -> None:
-        wanted: dict[Key, set[tuple[str, int, str]]] = {}
-        for key, found in gateways.items():
-            served = [listener for listener in found.listeners if listener.served and found.accepted.status]
-            wanted[key] = {(address, each.port, each.transport) for address in found.addresses for each in served}
         profiles = {key: proxy_profile.attempt(self.controller.engine.graph, key) for key in gateways}
         drains = {key: found.drain_seconds for key, found in profiles.items() if not isinstance(found, Crash)}
+        wanted = {key: _sockets(found) for key, found in gateways.items()}
         self.processes.want(wanted, {key: drain for key, drain in drains.items() if drain is not None})
 
     async def run(self) -> None:
@@ -158,18 +156,23 @@ class HostRuntime(Sink):
         """Logs when it is ready and what it serves, or why it is not; and what each edit has changed once that is in force."""
         controller, told, waited, begun = self.controller, False, False, time.monotonic()
         while True:
-            ready = controller.settled and not self.unready()
-            if ready and self._hops.waiting:
-                self._hops.tell(controller.engine.graph, controller.engine.has_hop, first=not told)
-            if ready and not told:
+            reasons = self.unready() if controller.settled else []
+            if controller.settled and not reasons:
+                self._log_serving(first=not told)
                 told = True
-                urls = [url for key in sorted(controller.fleet.gateways) for url in served_urls(controller.engine.graph, key)]
-                backends = self._hops.summary() or "none"
-                self._log.info(f"ready: {', '.join(urls[:URLS])}{', ...' if len(urls) > URLS else ''}", backends=backends)
-            if not told and not waited and controller.settled and time.monotonic() - begun >= UNREADY_AFTER:
+            elif reasons and not told and not waited and time.monotonic() - begun >= UNREADY_AFTER:
                 waited = True
-                self._log.warning(f"not ready yet: {'; '.join(self.unready()[:REASONS])}")
+                self._log.warning(f"not ready yet: {'; '.join(reasons[:REASONS])}")
             await asyncio.sleep(ANNOUNCE_INTERVAL)
+
+    def _log_serving(self, *, first: bool) -> None:
+        graph = self.controller.engine.graph
+        if self._hops.waiting:
+            self._hops.tell(graph, self.controller.engine.has_hop, first=first)
+        if first:
+            urls = [url for key in sorted(self.controller.fleet.gateways) for url in served_urls(graph, key)]
+            backends = self._hops.summary() or "none"
+            self._log.info(f"ready: {', '.join(urls[:URLS])}{', ...' if len(urls) > URLS else ''}", backends=backends)
 
     def _stored(self, path: Path) -> Memory | None:
         """Returns what is saved, and reports it if that is not what it was."""
@@ -188,7 +191,7 @@ class HostRuntime(Sink):
             return
         saved: object = None
         seen: memory.Stamp | None = None
-        problem = OnChange(lambda text: self._log.warning("cannot save how backends were verified", error=text))
+        problem = RepeatFilter(lambda text: self._log.warning("cannot save how backends were verified", error=text))
         one_at_a_time = threading.Lock()  # a save that is cancelled goes on in its thread
 
         def save(known: Memory) -> memory.Stamp | None:
@@ -257,17 +260,28 @@ class HostRuntime(Sink):
         self._log.warning("too many failed requests to log them all", gateway=key.path, **counts)
 
 
+def _sockets(gateway: Gateway) -> set[tuple[str, int, str]]:
+    """Returns address, port and transport of each socket that a Gateway needs."""
+    served = [listener for listener in gateway.listeners if listener.served and gateway.accepted.status]
+    return {(address, each.port, each.transport) for address in gateway.addresses for each in served}
+
+
 def with_reason(g: Graph, statuses: StatusCache, entry: AccessLogEntry) -> AccessLogEntry:
     """Adds why there is no cluster, be it to send to or to ask: Envoy cannot know, the route's references do."""
     asking = entry.details == UNANSWERED
     route = statuses.key_of(entry.route or "")
     if route is None or not (asking or "NC" in (entry.flags or "").split(",")):
         return entry
-    attached = parents.attempt(g, route)
-    known = () if isinstance(attached, Crash) else attached
-    here = [parent for parent in known if parent.gateway.path == entry.gateway]
-    verdicts = (verdict_at(g, route, parent) for parent in here or known)
-    verdict = next((verdict for verdict in verdicts if verdict.refs), None)
+    verdict = _with_problems(g, route, entry.gateway)
     if verdict is None or (asking and not verdict.cannot_ask):
         return entry
     return msgspec.structs.replace(entry, why=limited(joined(verdict.refs, fields=True).text))
+
+
+def _with_problems(g: Graph, route: Key, gateway: str | None) -> RouteVerdict | None:
+    """Returns the first verdict on a route whose references have problems, at this Gateway if the route is attached there."""
+    attached = parents.attempt(g, route)
+    known = () if isinstance(attached, Crash) else attached
+    here = [parent for parent in known if parent.gateway.path == gateway]
+    verdicts = (verdict_at(g, route, parent) for parent in here or known)
+    return next((verdict for verdict in verdicts if verdict.refs), None)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from typing import Final
 
+from lasthop.edge.slices import wait_for
 from lasthop.run.controller import Controller
 from lasthop.run.stalls import Stalls
 
@@ -50,9 +50,7 @@ async def _settle_when_dirty(controller: Controller) -> None:
         if controller.proving:
             controller.dirty.set()
             controller.arrived.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PROOF):
-                    await controller.arrived.wait()
+            await wait_for(controller.arrived, PROOF)
 
 
 async def _until_sent(controller: Controller) -> None:
@@ -67,9 +65,7 @@ async def _until_sent(controller: Controller) -> None:
         heard = server.heard
         if controller.arrived.is_set() or not (server.behind or (server.expecting and look < TALK)):
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LOOK):
-                await controller.arrived.wait()
+        await wait_for(controller.arrived, LOOK)
         if heard == server.heard and not server.behind:
             return
 

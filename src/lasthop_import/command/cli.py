@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lasthop.base import garbage
+from lasthop.base import gc_pause
 from lasthop.base.text.suggestions import closest
 from lasthop.cli.args import target
 from lasthop.cli.render.progress import ProgressLine
@@ -165,7 +165,7 @@ def command(
 
     settings = _settings(options, in_cluster=not paths)
     decisions = import_folder.load_decisions(decisions_file, folder)
-    with ProgressLine() as progress, garbage.not_collected():
+    with ProgressLine() as progress, gc_pause.paused():
         systems, found = _read(system, paths, settings, cluster, progress)
         assert found.reading is not None
         names = [each.name for each in systems]

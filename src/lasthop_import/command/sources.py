@@ -14,7 +14,7 @@ from lasthop.base.api.meta import Key
 from lasthop.cli.views.selection import read_stdin
 from lasthop.edge.kubernetes.client import Client, path_of
 from lasthop.edge.kubernetes.errors import ApiError
-from lasthop.edge.sources.files.folder import FilesError, TooLarge, Unreadable, read, scan
+from lasthop.edge.sources.files.folder import FilesError, TooLarge, UnreadableFile, read, scan
 from lasthop.edge.sources.kubernetes.snapshot import look, plain
 from lasthop_import.documents import Document, ReadTexts, SourceText, Unparsable, read_texts
 from lasthop_import.inputs import SHARED
@@ -58,7 +58,7 @@ def from_paths(paths: Sequence[str], namespace: str, progress: Progress) -> Impo
             problems.append(Unparsable(file, 0, "does not exist"))
         except TooLarge as error:
             problems.append(Unparsable(file, 0, f"is not read: {error}; split it"))
-        except Unreadable as error:
+        except UnreadableFile as error:
             problems.append(Unparsable(file, 0, f"cannot be read: {error}"))
     progress("Parsing", 0, len(texts))
     found = _parsed(texts, namespace, progress)

@@ -8,7 +8,7 @@ from lasthop.base.api import crds
 from lasthop.base.api.kinds import EXPERIMENTAL_API, GATEWAY_API, KINDS
 from lasthop.edge.admission.cel import program
 from lasthop.edge.admission.chain import admit, admitted
-from lasthop.edge.admission.schema import Node, schema_of
+from lasthop.edge.admission.schema import SchemaNode, schema_of
 from tests.file_texts import policy, refused, route, service, stored
 
 
@@ -108,7 +108,7 @@ def test_every_served_version_of_every_kind_has_a_schema() -> None:
 def test_every_rule_we_admit_by_compiles() -> None:
     """A rule that does not compile would refuse every object."""
 
-    def rules(node: Node) -> set[str]:
+    def rules(node: SchemaNode) -> set[str]:
         below = [*node.properties.values(), *(n for n in (node.items, node.additional) if n)]
         return {rule.rule for rule in node.rules} | {rule for n in below for rule in rules(n)}
 

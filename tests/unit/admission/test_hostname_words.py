@@ -9,7 +9,7 @@ import yaml
 
 from lasthop.base.api.crds import schema
 from lasthop.base.api.kinds import KINDS
-from lasthop.edge.admission.hostname_words import HOSTNAMES, hostname_problem
+from lasthop.edge.admission.validation import HOSTNAMES, hostname_problem
 
 PRECISE, WILDCARD = sorted(HOSTNAMES, key=HOSTNAMES.__getitem__)
 

@@ -6,7 +6,7 @@ import pytest
 
 from lasthop.edge.admission import yaml
 from lasthop.edge.admission.limits import MAX_ALIASED_VALUES, MAX_TAGS
-from lasthop.edge.admission.yaml import Mistake, field_lines, parse
+from lasthop.edge.admission.yaml import YamlMistake, field_lines, parse
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_billion_laughs_are_cut_short() -> None:
 def test_directives_are_counted_before_they_are_parsed() -> None:
     """The C parser compares each with all the others: a million of them would take an hour, with all other threads waiting."""
     many = "".join(f"%TAG !t{number}! tag:x{number}\n" for number in range(MAX_TAGS + 1))
-    assert parse(f"{many}---\na: b\n".encode()).mistakes == [Mistake(1, "more than 100 lines begin with %TAG", True)]
+    assert parse(f"{many}---\na: b\n".encode()).mistakes == [YamlMistake(1, "more than 100 lines begin with %TAG", True)]
     few = "".join(f"%TAG !t{number}! tag:x{number}\n" for number in range(MAX_TAGS))
     indented = "".join("  %TAG\n" for _ in range(MAX_TAGS))
     assert parse(f"{few}---\na: |\n{indented}".encode()).documents == [{"a": "%TAG\n" * MAX_TAGS}]

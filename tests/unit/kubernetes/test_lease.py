@@ -18,7 +18,7 @@ from lasthop.edge.kubernetes.lease import (
     Leadership,
     LeaseAction,
     LeaseObservation,
-    Timing,
+    LeaseTiming,
     acquired,
     decide,
     record_of,
@@ -28,7 +28,7 @@ from tests.fake_api import FakeApi, Refusal, client_of, serving, until
 
 LONG = 30
 """Seconds of a lease that nobody waits for."""
-QUICK = Timing(duration=2, renew_deadline=0.6, renew_interval=0.1, look_interval=0.05)
+QUICK = LeaseTiming(duration=2, renew_deadline=0.6, renew_interval=0.1, look_interval=0.05)
 
 
 class Log(Leadership):

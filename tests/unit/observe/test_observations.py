@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe.evidence import EndpointCounts, HopCounts, Outcome
+from lasthop.edge.observe.evidence import ConnectionOutcome, EndpointCounts, HopCounts
 from lasthop.edge.observe.observations import AT_ONCE, EXPIRES, FIRST_WORDS_HOLD, MAX_PROXIES, WORDS_HOLD, Observations
 from lasthop.edge.observe.tally import MAX_CONFIGS, Tally
 from lasthop.edge.observe.verdict import FIRST_HOLD, HOLD, SILENCE
@@ -199,7 +199,7 @@ def test_no_endpoint_is_failing_until_there_is_one_again() -> None:
     world.succeeds(A)
     world.wait(60)
     for _ in range(10):
-        world.tally().take(Outcome(HOP, "", world.now, "backend has no ready endpoint", config=world.config))
+        world.tally().take(ConnectionOutcome(HOP, "", world.now, "backend has no ready endpoint", config=world.config))
         world.wait()
     assert world.health == "failing"
     assert world.state.failures == (Failure("backend has no ready endpoint", ()),)
@@ -242,7 +242,7 @@ def test_a_request_that_began_before_the_change_is_evidence_of_what_was_before()
     world = World()
     world.config = "second"
     world.wait(5)
-    world.tally().take(Outcome(HOP, A, world.now, certificate=LEAF, tls_version="TLSv1.3", config="first"))
+    world.tally().take(ConnectionOutcome(HOP, A, world.now, certificate=LEAF, tls_version="TLSv1.3", config="first"))
     world.wait(10)
     assert world.health == "untried"
     assert world.observations.state(HOP, "first").health == "working"
@@ -269,7 +269,7 @@ def test_two_proxies_of_which_one_has_not_heard_of_the_change_are_not_mixed_up()
     world = World("pod-1", "pod-2")
     world.config = "second"
     world.fails(proxy="pod-1")
-    late = Outcome(HOP, A, world.now, certificate=LEAF, tls_version="TLSv1.3", config="first")
+    late = ConnectionOutcome(HOP, A, world.now, certificate=LEAF, tls_version="TLSv1.3", config="first")
     world.tally("pod-2").take(late)
     world.wait(10)
     assert world.health == "failing" and world.state.working == ()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe.evidence import EndpointCounts, HopCounts, Outcome, Request
+from lasthop.edge.observe.evidence import ConnectionOutcome, EndpointCounts, HopCounts, ServedRequest
 from lasthop.edge.observe.tally import MAX_WATCHED, Tally
 from lasthop.engine.plan.observation import MAX_ENDPOINTS, MAX_NAMES, MAX_WORDS, LeafCertificate, Traffic
 from lasthop.engine.plan.upstream import Connection, Hop, Protocol
@@ -42,7 +42,7 @@ def test_figures_grow_on_when_envoy_begins_anew() -> None:
 def test_a_request_counts_for_as_many_as_it_stands_for() -> None:
     tally = Tally(WEB, now=0.0)
     for status, seconds, weight in ((200, 0.02, 1.0), (204, 0.3, 2.5), (101, 60.0, 1.0), (503, 0.001, 1.0), (404, 0.02, 1.5)):
-        tally.request(Request(ROUTE, HOP, status, seconds, weight))
+        tally.request(ServedRequest(ROUTE, HOP, status, seconds, weight))
     report = tally.report(1.0)
     traffic = report.hops[HOP].traffic
     assert traffic == report.routes[ROUTE]
@@ -54,7 +54,7 @@ def test_a_request_counts_for_as_many_as_it_stands_for() -> None:
 @pytest.mark.parametrize("errors", [0, 1])
 def test_a_request_without_an_answer_is_a_failed_handshake_only_if_envoy_counts_a_tls_error(first: str, errors: int) -> None:
     tally = Tally(WEB, now=0.0)
-    unanswered = Outcome(HOP, A, 1.0, "closed", connected=True, request=True, refused="wants a client certificate")
+    unanswered = ConnectionOutcome(HOP, A, 1.0, "closed", connected=True, request=True, refused="wants a client certificate")
     counted(tally)
     if first == "line":
         tally.take(unanswered)
@@ -64,14 +64,14 @@ def test_a_request_without_an_answer_is_a_failed_handshake_only_if_envoy_counts_
     (seen,) = tally.report(2.0).hops[HOP].endpoints
     expected = ("wants a client certificate", True, False) if errors else ("closed", False, True)
     assert (seen.failure, seen.handshake, seen.request) == expected
-    tally.take(Outcome(HOP, A, 3.0))
+    tally.take(ConnectionOutcome(HOP, A, 3.0))
     (seen,) = tally.report(4.0).hops[HOP].endpoints
     assert not (seen.in_a_row or seen.handshake or seen.request)
 
 
 def test_a_connection_that_ended_at_once_is_a_failure_only_if_envoy_counts_a_tls_error() -> None:
     tally = Tally(WEB, now=0.0)
-    ended = Outcome(HOP, A, 1.0, "connection ended right after the TLS handshake", handshake=True, doubtful=True)
+    ended = ConnectionOutcome(HOP, A, 1.0, "connection ended right after the TLS handshake", handshake=True, doubtful=True)
     counted(tally)
     tally.take(ended)
     counted(tally)
@@ -84,7 +84,9 @@ def test_a_connection_that_ended_at_once_is_a_failure_only_if_envoy_counts_a_tls
 def test_a_stream_whose_connections_are_made_and_refused_has_not_worked_before() -> None:
     tally, stream = Tally(WEB, now=0.0), HOP._replace(protocol=Protocol.TCP)
     tally.count({}, 0.5)
-    tally.take(Outcome(stream, A, 1.0, "connection ended right after the TLS handshake", handshake=True, doubtful=True))
+    tally.take(
+        ConnectionOutcome(stream, A, 1.0, "connection ended right after the TLS handshake", handshake=True, doubtful=True)
+    )
     tally.count({Connection(stream): HopCounts(1, 0, 1, {"connection_error": 1}, 0, 1)}, 2.0)
     assert tally.watched() == [stream]
     tally.count_endpoints({Connection(stream): {A: EndpointCounts(1, 0, 0)}}, 2.0)
@@ -96,7 +98,7 @@ def test_an_error_that_is_counted_before_its_line_is_read_counts_too() -> None:
     tally = Tally(WEB, now=0.0)
     tally.count({}, 0.5)
     counted(tally, connection_error=1)
-    tally.take(Outcome(HOP, A, 1.0, "connection ended", handshake=True, doubtful=True))
+    tally.take(ConnectionOutcome(HOP, A, 1.0, "connection ended", handshake=True, doubtful=True))
     counted(tally, connection_error=1)
     assert [each.failures for each in tally.report(3.0).hops[HOP].endpoints] == [1]
 
@@ -104,7 +106,7 @@ def test_an_error_that_is_counted_before_its_line_is_read_counts_too() -> None:
 def test_a_stream_that_is_refused_after_the_handshake_is_failing_though_its_connection_was_made() -> None:
     tally, stream = Tally(WEB, now=0.0), HOP._replace(protocol=Protocol.TCP)
     tally.count({}, 0.5)
-    tally.take(Outcome(stream, A, 1.0, "connection ended", handshake=True, doubtful=True))
+    tally.take(ConnectionOutcome(stream, A, 1.0, "connection ended", handshake=True, doubtful=True))
     tally.count({Connection(stream): HopCounts(4, 0, 4, {"connection_error": 4}, requests=4)}, 2.0)
     assert tally.watched() == [stream]
     for now in (2.0, 3.0):
@@ -129,7 +131,7 @@ def test_a_stream_whose_refusals_are_in_no_log_is_known_by_the_counters() -> Non
 def test_an_endpoint_in_no_log_works_once_its_answers_grow_beside_one_that_has_failed() -> None:
     """As a collector of spans that has moved: calls to it are in no access log."""
     tally = Tally(WEB, now=0.0)
-    tally.take(Outcome(HOP, A, 1.0, "TLS handshake failed", handshake=True))
+    tally.take(ConnectionOutcome(HOP, A, 1.0, "TLS handshake failed", handshake=True))
     other = "10.0.0.9:1"
     for now in (2.0, 3.0):
         tally.count({Connection(HOP): HopCounts(2, 1, 0, requests=3)}, now)
@@ -153,7 +155,7 @@ def test_hops_to_look_at_take_turns() -> None:
     tally = Tally(WEB, now=0.0)
     hops = [HOP._replace(port=port) for port in range(1, 3 * MAX_WATCHED)]
     for hop in hops:
-        tally.take(Outcome(hop, A, 1.0, "no"))
+        tally.take(ConnectionOutcome(hop, A, 1.0, "no"))
     turns = [tally.watched() for _ in range(3)]
     assert max(map(len, turns)) == MAX_WATCHED
     assert {hop for turn in turns for hop in turn} == set(hops)
@@ -162,14 +164,14 @@ def test_hops_to_look_at_take_turns() -> None:
 def test_hops_of_other_gateways_are_ignored() -> None:
     tally = Tally(WEB, now=0.0)
     foreign = Hop(Key("Gateway", "shop", "other"), HOP.backend, 443, Protocol.AUTO)
-    tally.take(Outcome(foreign, A, 1.0, "no"))
+    tally.take(ConnectionOutcome(foreign, A, 1.0, "no"))
     tally.count({Connection(foreign): HopCounts(1)}, 1.0)
     assert tally.report(2.0).hops == {}
 
 
 def test_a_hop_that_envoy_does_not_have_any_more_is_forgotten_in_time() -> None:
     tally = Tally(WEB, now=0.0)
-    tally.take(Outcome(HOP, A, 1.0))
+    tally.take(ConnectionOutcome(HOP, A, 1.0))
     tally.count({}, 3000.0)
     assert HOP in tally.report(3000.0).hops
     tally.count({}, 4000.0)
@@ -182,9 +184,12 @@ LONG = st.text(max_size=30).map(lambda text: text * 12)
 @given(st.lists(st.tuples(LONG, st.lists(LONG, max_size=12)), max_size=40))
 def test_whatever_backends_write_is_printable_and_bounded(texts: list[tuple[str, list[str]]]) -> None:
     tally = Tally(WEB, now=0.0)
+    counted(tally)
     for number, (text, names) in enumerate(texts):
         leaf = LeafCertificate(text, text, tuple(names), 0.0, 0.0)
-        tally.take(Outcome(HOP, f"10.0.0.{number}:1", 1.0, text, certificate=leaf))
+        tally.take(ConnectionOutcome(HOP, f"10.0.0.{number}:1", 1.0, text, certificate=leaf))
+        tally.take(ConnectionOutcome(HOP, f"10.0.1.{number}:1", 1.0, "closed", connected=True, request=True, refused=text))
+    counted(tally, connection_error=1)
     for seen in tally.report(2.0).hops.values():
         assert len(seen.endpoints) <= MAX_ENDPOINTS
         for each in seen.endpoints:
@@ -198,9 +203,9 @@ def test_whatever_backends_write_is_printable_and_bounded(texts: list[tuple[str,
 def test_of_many_endpoints_those_that_fail_are_kept() -> None:
     tally = Tally(WEB, now=0.0)
     for number in range(MAX_ENDPOINTS // 2):
-        tally.take(Outcome(HOP, f"10.0.0.{number}:1", float(number), "no"))
+        tally.take(ConnectionOutcome(HOP, f"10.0.0.{number}:1", float(number), "no"))
     for number in range(1000):
-        tally.take(Outcome(HOP, f"10.1.{number}:1", 100.0 + number))
+        tally.take(ConnectionOutcome(HOP, f"10.1.{number}:1", 100.0 + number))
     endpoints = tally.report(2.0).hops[HOP].endpoints
     assert [bool(each.in_a_row) for each in endpoints] == [True] * (MAX_ENDPOINTS // 2) + [False] * (MAX_ENDPOINTS // 2)
 
@@ -239,7 +244,7 @@ def test_what_is_only_counted_is_told_as_far_as_counters_know(tls_failures: dict
 def test_an_endpoint_that_answers_beside_one_that_fails_is_known_without_a_sample() -> None:
     tally = Tally(WEB, now=0.0)
     tally.count({Connection(HOP): HopCounts()}, 1.0)
-    tally.take(Outcome(HOP, A, 1.5, "certificate has expired", handshake=True))
+    tally.take(ConnectionOutcome(HOP, A, 1.5, "certificate has expired", handshake=True))
     tally.count({Connection(HOP): HopCounts(12, 11, 1, {"fail_verify_error": 11}, requests=5)}, 2.0)
     assert tally.watched() == [HOP]
     tally.count_endpoints({Connection(HOP): {A: EndpointCounts(11, 11), B: EndpointCounts(1, 0, 5), C: EndpointCounts()}}, 2.0)

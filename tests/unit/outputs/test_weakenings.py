@@ -16,6 +16,7 @@ from lasthop.engine.outputs.explain.explain import explain
 from lasthop.engine.plan.finding import Finding
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import (
+    NOW,
     STORE,
     ca_pem,
     keyed,
@@ -246,26 +247,45 @@ def test_another_ca_and_other_names_are_recorded_and_no_error(engine: Engine) ->
     assert because == "BackendTLSPolicy a/p requires other names than api.example now"
 
 
+def restarted(engine: Engine, objects: dict[Key, Object | None]) -> Engine:
+    """Another process that has read these objects, and what the one before remembered: no edit of them was seen."""
+    made = Engine(now=NOW.timestamp())
+    made.verifications.recall(engine.verifications.ports(), complete=True)
+    made.apply(objects)
+    settle(made, Snapshot())
+    return made
+
+
 def test_only_the_reference_with_other_content_is_named() -> None:
     policy = mk_policy("a/p", "backend", "api.example", ["c", "d"], section="https")
     both = ca_pem("good") + ca_pem("second")
-    engine, _ = settled({**WORLD, **keyed(mk_config_map("a/c", both), mk_config_map("a/d", ca_pem("third")), policy)})
-    for changed, because in (
-        (mk_config_map("a/d", ca_pem("fourth")), "ConfigMap a/d has other content now"),
-        (mk_config_map("a/c", both + ca_pem("fifth")), "ConfigMap a/c has other content now"),
-        (mk_config_map("a/c", both), "one of ConfigMap a/c, ConfigMap a/d has other content now"),
+    objects = {**WORLD, **keyed(mk_config_map("a/c", both), mk_config_map("a/d", ca_pem("third")), policy)}
+    engine, _ = settled(objects)
+    for changed, seen, unseen in (
+        (mk_config_map("a/d", ca_pem("fourth")), "ConfigMap a/d was changed", "ConfigMap a/d has other content now"),
+        (mk_config_map("a/c", both + ca_pem("fifth")), "ConfigMap a/c was changed", "ConfigMap a/c has other content now"),
+        (
+            mk_config_map("a/c", both),
+            "ConfigMap a/c was changed",
+            "one of ConfigMap a/c, ConfigMap a/d has other content now",
+        ),
     ):
+        objects |= keyed(changed)
+        assert [each[2] for each in edits(restarted(engine, objects))] == [unseen]
         edit(engine, keyed(changed))
-        assert [each[2] for each in edits(engine)] == [because]
+        assert [each[2] for each in edits(engine)] == [seen]
 
 
 def test_a_hop_that_connects_again_with_other_names_says_that_its_failure_is_over(engine: Engine) -> None:
+    changed = keyed(mk_policy("a/p", "backend", "new.example", ["c"], section="https"))
     edit(engine, {Key("ConfigMap", "a", "c"): None})
-    edit(engine, keyed(mk_policy("a/p", "backend", "new.example", ["c"], section="https")))
+    edit(engine, changed)
     edits(engine)
+    ((_, after, because, _, _),) = edits(restarted(engine, {**WORLD, **changed}))
+    assert (after, because) == ("verified (CA) for new.example", "what it failed for is resolved")
     edit(engine, keyed(mk_config_map("a/c", ca_pem("good"))))
     ((_, after, because, _, _),) = edits(engine)
-    assert (after, because) == ("verified (CA) for new.example", "what it failed for is resolved")
+    assert (after, because) == ("verified (CA) for new.example", "ConfigMap a/c was created")
 
 
 def test_the_systems_cas_in_place_of_an_own_one_are_recorded_and_no_error() -> None:

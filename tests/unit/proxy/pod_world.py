@@ -17,10 +17,9 @@ from cryptography import x509
 import lasthop
 from lasthop.base.pki import authority as ca
 from lasthop.base.pki.authority import Authority
-from lasthop.edge.proxy.admin import Admin, AdminUnavailable
-from lasthop.edge.unix_http import request
-from lasthop.edge.xds.credentials import Credentials
-from lasthop.edge.xds.server import Server
+from lasthop.edge.proxy.admin import Admin, AdminUnavailable, request
+from lasthop.edge.xds.credentials import MutualTls
+from lasthop.edge.xds.server import XdsServer
 from lasthop.engine.outputs.envoy.xds_cluster import XDS_CLUSTER
 from tests.ports import free_port
 from tests.xds_envoy import GATEWAY, Heard, becomes, changes, cluster, get, listener, route_table, until, virtual_host
@@ -58,11 +57,11 @@ class Controller:
         self.http = free_port()
         self.uids = {UID: GATEWAY}
         self.use(self.authority)
-        self.server = Server(self.heard)
+        self.server = XdsServer(self.heard)
 
     def use(self, authority: Authority) -> None:
         self.authority = authority
-        self.credentials = Credentials(ca.server_pair(authority, (NAME,), time.time()), authority.bundle)
+        self.credentials = MutualTls(ca.server_pair(authority, (NAME,), time.time()), authority.bundle)
 
     def secret(self, uid: str = UID, authority: Authority | None = None) -> dict[str, bytes]:
         return ca.client_secret(authority or self.authority, uid, time.time())
@@ -76,7 +75,7 @@ class Controller:
         self.server.open()
 
     async def restart(self) -> None:
-        old, self.server = self.server, Server(self.heard)
+        old, self.server = self.server, XdsServer(self.heard)
         await old.close()
 
     def synced(self) -> bool:

@@ -14,12 +14,11 @@ import pytest
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.proxy import launch
-from lasthop.edge.proxy.access_log import BUDGET, Reader, SkippedLines, Tail, follow
+from lasthop.edge.proxy.access_log import BUDGET, AccessLogReader, SkippedLines, Tail, follow
 from lasthop.edge.proxy.admin import Admin
 from lasthop.edge.proxy.entry import AccessLogEntry, parse
-from lasthop.edge.proxy.observer import Observer
+from lasthop.edge.proxy.observer import ALL, ProxyObserver
 from lasthop.edge.proxy.pod import LogForwarder
-from lasthop.edge.proxy.sampler import ALL
 from lasthop.engine.outputs.envoy.access_log import FAILURES_SHARE
 from tests.backends import PATIENCE, until
 from tests.servers import server
@@ -140,7 +139,7 @@ async def test_the_share_follows_what_is_written_and_an_entry_that_waited_stands
             if values.get(FAILURES_SHARE, ALL) < ALL / 50:
                 lowered.set()
 
-    observer = Observer(Key("Gateway", "a", "g"), folder / "samples.log", Envoy(folder / "none"), lambda report: None)
+    observer = ProxyObserver(Key("Gateway", "a", "g"), folder / "samples.log", Envoy(folder / "none"), lambda report: None)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(observer.run())
         await told.wait()
@@ -231,7 +230,7 @@ async def test_what_was_written_last_is_told_before_it_ends(log: Path) -> None:
 
 
 def test_skipped_lines_are_told_now_and_then_and_all_of_them(log: Path) -> None:
-    reader = Reader(log, from_end=False, size_limit=100_000)
+    reader = AccessLogReader(log, from_end=False, size_limit=100_000)
     told, entries = [], 0
     for second in range(25):
         append(log, LINE * 1_000)
@@ -250,7 +249,7 @@ async def test_a_pod_forwards_a_flood_piece_by_piece_and_says_what_it_skipped(
 ) -> None:
     append(log, LINE * 20_000)
     taken: list[AccessLogEntry] = []
-    forward = LogForwarder(Reader(log, from_end=False), taken.append)
+    forward = LogForwarder(AccessLogReader(log, from_end=False), taken.append)
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(forward.run())
         await asyncio.sleep(0)

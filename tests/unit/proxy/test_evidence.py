@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.proxy.counters import endpoint_counts, hop_counts
+from lasthop.edge.proxy.admin import endpoint_counts, hop_counts
 from lasthop.edge.proxy.entry import AccessLogEntry, parse
 from lasthop.edge.proxy.evidence import Sample, failure, moment, observed, parse_sample, request, success
 from lasthop.edge.proxy.failures import explained

@@ -13,9 +13,8 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from lasthop.edge.proxy.admin import Admin
+from lasthop.edge.proxy.admin import Admin, request
 from lasthop.edge.proxy.failures import explain_failure
-from lasthop.edge.unix_http import request
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port
 from tests.servers import answer, bad_request, hang_up, read_and_hang_up, say_nothing, server

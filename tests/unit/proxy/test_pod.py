@@ -114,10 +114,10 @@ async def test_another_proxys_certificate_cannot_pose_as_the_controller(
     folder: Path, controller: Controller, secret: MountedSecret
 ) -> None:
     """Same CA, wrong name."""
-    from lasthop.edge.xds.credentials import Credentials
+    from lasthop.edge.xds.credentials import MutualTls
 
     pair = ca.server_pair(controller.authority, ("something-else.svc",), time.time())
-    controller.credentials = Credentials(pair, controller.authority.bundle)
+    controller.credentials = MutualTls(pair, controller.authority.bundle)
     async with lasthop_proxy(folder, controller, secret) as proxy:
         await proxy.tried("ssl.fail_verify_san")
         assert controller.heard.events == []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from lasthop.edge.proxy.sampler import ALL, Share
+from lasthop.edge.proxy.observer import ALL, LogShare
 
 
-def settled(rate: float, share: Share, seconds: int = 60) -> float:
+def settled(rate: float, share: LogShare, seconds: int = 60) -> float:
     """How many lines a second there are in the end, of so many requests a second."""
     for _ in range(seconds):
         share.adjust(round(rate * share.value / ALL), 1.0)
@@ -15,17 +15,17 @@ def settled(rate: float, share: Share, seconds: int = 60) -> float:
 
 
 def test_everything_is_logged_while_there_is_little() -> None:
-    share = Share("key", 100.0)
+    share = LogShare("key", 100.0)
     assert settled(140.0, share) == 140.0 and share.value == ALL
 
 
 def test_of_much_a_share_is_logged_however_much_it_is() -> None:
     for rate in (200.0, 1_000.0, 50_000.0, 1_000_000.0):
-        assert 60 <= settled(rate, Share("key", 100.0)) <= 160, rate
+        assert 60 <= settled(rate, LogShare("key", 100.0)) <= 160, rate
 
 
 def test_it_becomes_everything_again() -> None:
-    share = Share("key", 100.0)
+    share = LogShare("key", 100.0)
     settled(10_000.0, share)
     assert share.value < ALL / 50
     settled(10.0, share)
@@ -33,20 +33,20 @@ def test_it_becomes_everything_again() -> None:
 
 
 def test_after_silence_it_takes_some_steps_so_that_a_burst_is_not_logged_whole() -> None:
-    share = Share("key", 100.0)
+    share = LogShare("key", 100.0)
     settled(100_000.0, share)
     share.adjust(0, 1.0)
     assert share.value <= ALL / 100
 
 
 def test_a_short_burst_is_logged_whole() -> None:
-    share = Share("key", 100.0)
+    share = LogShare("key", 100.0)
     assert not share.adjust(400, 1.0) and share.value == ALL
     assert share.adjust(1_001, 1.0)
 
 
 def test_lines_stand_for_the_share_that_held_when_they_were_written() -> None:
-    share, now, requests, estimate = Share("key", 100.0), 0.0, 0, 0.0
+    share, now, requests, estimate = LogShare("key", 100.0), 0.0, 0, 0.0
     share.applied(now)
     coin = random.Random(1)
     for second in range(100):

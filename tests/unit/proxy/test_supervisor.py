@@ -16,8 +16,8 @@ import pytest
 
 from lasthop.edge.proxy.binary import Envoy, find_envoy
 from lasthop.edge.proxy.directory import RunDirUnusable
+from lasthop.edge.proxy.drain import end_orphans
 from lasthop.edge.proxy.handle import find_envoys
-from lasthop.edge.proxy.orphans import end_orphans
 from lasthop.edge.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, ProxyEvent
 from tests.backends import PATIENCE
 from tests.ports import free_port

@@ -11,9 +11,9 @@ import grpc
 from lasthop.base.api.meta import Key
 from lasthop.base.pki import authority as ca
 from lasthop.edge.xds.acks import AckReport
-from lasthop.edge.xds.credentials import Credentials
+from lasthop.edge.xds.credentials import MutualTls
 from lasthop.edge.xds.observing import Peer, Reports
-from lasthop.edge.xds.server import Server
+from lasthop.edge.xds.server import XdsServer
 from lasthop.engine.plan.observation import ProxyReport
 from lasthop.engine.plan.upstream import Hop, Protocol
 from tests.xds_envoy import Heard
@@ -30,9 +30,9 @@ class Leader:
     def __init__(self) -> None:
         self.now = time.time()
         self.authority = ca.renewed(None, self.now)
-        self.credentials = Credentials(ca.server_pair(self.authority, (NAME,), self.now), self.authority.bundle)
+        self.credentials = MutualTls(ca.server_pair(self.authority, (NAME,), self.now), self.authority.bundle)
         self.over = Heard()
-        self.server = Server(self.over)
+        self.server = XdsServer(self.over)
         self.leads = True
         self.told: list[tuple[str, AckReport]] = []
         self.seen: list[tuple[ProxyReport, bool]] = []
@@ -69,8 +69,8 @@ class Leader:
     def peer(self, gateway: Key) -> Peer:
         return self.reports.peers.get(gateway) or Peer()
 
-    def client(self, replica: str = "b") -> Credentials:
-        return Credentials(ca.replica_pair(self.authority, replica, self.now), self.authority.bundle)
+    def client(self, replica: str = "b") -> MutualTls:
+        return MutualTls(ca.replica_pair(self.authority, replica, self.now), self.authority.bundle)
 
     def proxy(self, uid: str = WEB_UID) -> dict[str, bytes]:
         """Returns the files of a proxy's certificate."""

@@ -14,7 +14,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from lasthop.edge.xds.cache import Cache
 from lasthop.edge.xds.response import Response
-from lasthop.edge.xds.session import Acked, Nacked, Session, SessionEvent
+from lasthop.edge.xds.session import Acked, Nacked, SessionEvent, XdsSession
 from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Changes, Resource, Withdrawal
 
 START: Final = 1_000_000.0
@@ -121,7 +121,7 @@ class Playbook:
     def __init__(self, cache: Cache | None = None) -> None:
         self.now = START
         self.cache = cache or Cache()
-        self.session = Session(self.cache)
+        self.session = XdsSession(self.cache)
         self.events: list[SessionEvent] = []
         self.responses: list[Response] = []
         self._open: list[Response] = []

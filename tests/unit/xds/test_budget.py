@@ -18,8 +18,8 @@ from lasthop.edge.xds import budget
 from lasthop.edge.xds import server as module
 from lasthop.edge.xds.budget import ALLOWANCE, BURST, LONGEST_NAME, MAX_REQUEST, RATE, Allotment, OverBudget, largest_request
 from lasthop.edge.xds.cache import Cache
-from lasthop.edge.xds.server import Server
-from lasthop.edge.xds.session import LONGEST_DETAIL, Nacked, Session
+from lasthop.edge.xds.server import XdsServer
+from lasthop.edge.xds.session import LONGEST_DETAIL, Nacked, XdsSession
 from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS
 from tests.unit.xds.playbook import clusters, endpoints, withdrawn
 from tests.xds_client import proxy
@@ -35,9 +35,9 @@ def socket() -> Any:
 
 
 @contextlib.asynccontextmanager
-async def serving(socket: Path) -> AsyncIterator[tuple[Server, Heard]]:
+async def serving(socket: Path) -> AsyncIterator[tuple[XdsServer, Heard]]:
     heard = Heard()
-    server = Server(heard)
+    server = XdsServer(heard)
     await server.start(socket)
     server.update(GATEWAY, clusters("a=1"))
     server.update(OTHER, clusters("b=1"))
@@ -78,13 +78,13 @@ def test_more_names_than_the_gateway_has_and_longer_ones_are_refused(asked: Delt
     cache = Cache()
     cache.apply(clusters("a=1"))
     with pytest.raises(OverBudget):
-        Session(cache).receive(asked, 0.0)
+        XdsSession(cache).receive(asked, 0.0)
 
 
 def test_names_are_counted_over_all_requests_of_a_stream() -> None:
     cache = Cache()
     cache.apply(clusters("a=1"))
-    session = Session(cache)
+    session = XdsSession(cache)
     session.receive(request(CLUSTER, "*"), 0.0)
     half = len(MANY) // 2
     session.receive(request(CLUSTER, *MANY[:half]), 0.0)
@@ -102,7 +102,7 @@ def test_a_proxy_of_thousands_of_clusters_reconnects_with_all_it_has_and_what_is
     gone = [f"shop/web/shop/removed-{number:05}/443/auto" for number in range(ALLOWANCE)]
     cache.apply(clusters(*(f"{name}=0123456789abcdef" for name in names)))
     cache.apply(endpoints(*(f"{name}@0123456789abcdef=0123456789abcdef" for name in names)))
-    session = Session(cache)
+    session = XdsSession(cache)
     for type_url, suffix in ((CLUSTER, ""), (ENDPOINTS, "@0123456789abcdef")):
         held = [f"{name}{suffix}" for name in (*names, *gone)]
         asked = request(type_url, *(held if suffix else ()), versions=dict.fromkeys(held, "0123456789abcdef"))
@@ -125,7 +125,7 @@ def test_the_largest_request_follows_what_exists_and_ends_at_grpcs_limit() -> No
 def test_responses_that_are_never_confirmed_end_the_stream() -> None:
     cache = Cache()
     cache.apply(clusters("a=1"))
-    session = Session(cache)
+    session = XdsSession(cache)
     session.receive(request(CLUSTER, "a"), 0.0)
     with pytest.raises(OverBudget):
         for _ in range(budget.MAX_UNCONFIRMED + 1):
@@ -137,7 +137,7 @@ def test_responses_that_are_never_confirmed_end_the_stream() -> None:
 def test_of_a_refusal_only_the_beginning_is_read() -> None:
     cache = Cache()
     cache.apply(clusters("a=1"))
-    session = Session(cache)
+    session = XdsSession(cache)
     session.receive(request(CLUSTER), 0.0)
     response = session.poll(0.0)
     assert response
@@ -307,7 +307,7 @@ async def test_a_large_request_is_taken_in_slices_and_nothing_is_sent_before_the
 def test_what_changes_while_a_request_is_taken_is_not_lost() -> None:
     cache = Cache()
     cache.apply(clusters(*(f"c{number}=1" for number in range(50))))
-    session = Session(cache)
+    session = XdsSession(cache)
     steps = session.receiving(request(CLUSTER, versions={f"c{number}": "1" for number in range(50)}), 0.0)
     for _ in range(95):
         next(steps)

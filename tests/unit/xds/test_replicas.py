@@ -13,7 +13,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.pki import authority as ca
 from lasthop.base.pki.certificates import PemKeyPair
 from lasthop.edge.xds.acks import AckReport, GatewayAcks
-from lasthop.edge.xds.credentials import Credentials
+from lasthop.edge.xds.credentials import MutualTls
 from lasthop.edge.xds.replicas import METHOD, SERVICE, Reporter
 from lasthop.engine.outputs.envoy.resource import LISTENER
 from tests.unit.xds.leader import NAME, WEB, Leader, leading
@@ -75,7 +75,7 @@ async def test_nonsense_is_refused(leader: Leader) -> None:
 async def test_who_answers_must_be_a_controller(leader: Leader) -> None:
     """An address in the Lease is only where to look: a proxy that listens there is told nothing."""
     impostor = leader.proxy()
-    leader.credentials = Credentials(PemKeyPair(impostor["tls.crt"], impostor["tls.key"]), leader.authority.bundle)
+    leader.credentials = MutualTls(PemKeyPair(impostor["tls.crt"], impostor["tls.key"]), leader.authority.bundle)
     problems: list[str] = []
     client = leader.client()
     async with reporting(Reporter(lambda: leader.address, lambda: client, NAME, lambda: REPORT, problem=problems.append)):

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from lasthop.edge.xds.server import Server, SyncState
+from lasthop.edge.xds.server import SyncState, XdsServer
 from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
 from tests.unit.xds.playbook import clusters, withdrawn
 from tests.xds_client import Proxy, proxy
@@ -26,8 +26,8 @@ def socket() -> Any:
 
 
 @contextlib.asynccontextmanager
-async def serving(socket: Path, heard: Heard, **options: Any) -> AsyncIterator[Server]:
-    server = Server(heard, **options)
+async def serving(socket: Path, heard: Heard, **options: Any) -> AsyncIterator[XdsServer]:
+    server = XdsServer(heard, **options)
     await server.start(socket)
     try:
         yield server
@@ -194,7 +194,7 @@ async def test_the_socket_is_for_its_owner_only_and_gone_after_the_end(socket: P
     async with serving(socket, Heard()) as server:
         assert socket.stat().st_mode & 0o777 == 0o600
         with pytest.raises(FileExistsError):
-            await Server(Heard()).start(socket)
+            await XdsServer(Heard()).start(socket)
         assert server.state(GATEWAY).proxies == 0
     assert not socket.exists()
     async with serving(socket, Heard()):
@@ -202,4 +202,4 @@ async def test_the_socket_is_for_its_owner_only_and_gone_after_the_end(socket: P
 
 
 async def test_closing_what_never_started_is_harmless() -> None:
-    await Server(Heard()).close()
+    await XdsServer(Heard()).close()

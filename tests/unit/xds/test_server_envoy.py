@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lasthop.edge.xds.quarantine import Quarantine
-from lasthop.edge.xds.server import Server
+from lasthop.edge.xds.server import XdsServer
 from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Change, Part, Withdrawal
 from tests.ports import free_port
 from tests.xds_envoy import (
@@ -40,7 +40,7 @@ class World:
         self.directory = directory
         self.ads = directory / "run" / "ads.sock"
         self.heard = Heard()
-        self.server = Server(self.heard)
+        self.server = XdsServer(self.heard)
         self.port = free_port()
         self.one = one
         self.cluster, self.endpoints = cluster("a", one)
@@ -138,7 +138,7 @@ async def test_after_a_restart_of_the_server_nothing_is_sent_again(world: World)
     assert await get(world.port) == (200, "one")
     assert world.heard.events[-1] == f"disconnected {NODE}"
     again = Heard()
-    world.server = Server(again)
+    world.server = XdsServer(again)
     world.server.update(GATEWAY, changes(world.cluster, world.endpoints, world.listener, world.table))
     await world.server.start(world.ads)
     await until(lambda: world.server.waiting)  # it has come back: before `open` nothing is known, so nothing is said
@@ -152,7 +152,7 @@ async def test_after_a_restart_of_the_server_nothing_is_sent_again(world: World)
 
 async def test_after_a_restart_what_changed_meanwhile_is_sent_and_what_is_gone_is_removed(world: World) -> None:
     await world.server.close()
-    world.server = Server(Heard())
+    world.server = XdsServer(Heard())
     world.server.update(GATEWAY, changes(world.listener, world.table))
     await world.server.start(world.ads)
     world.server.open()

@@ -13,8 +13,8 @@ from envoy.service.discovery.v3 import discovery_pb2
 from lasthop.base.api.meta import Key
 from lasthop.base.pki import authority as ca
 from lasthop.base.pki.authority import Authority
-from lasthop.edge.xds.credentials import Credentials
-from lasthop.edge.xds.server import Server
+from lasthop.edge.xds.credentials import MutualTls
+from lasthop.edge.xds.server import XdsServer
 from lasthop.engine.outputs.envoy.resource import CLUSTER
 from tests.xds_envoy import Heard, changes, cluster, until
 
@@ -28,14 +28,14 @@ class World:
         self.now = time.time()
         self.authority = ca.renewed(None, self.now)
         self.heard = Heard()
-        self.server = Server(self.heard)
+        self.server = XdsServer(self.heard)
         self.port = 0
         self.use(self.authority)
         self.server.update(WEB, changes(*cluster("of-web", 1)))
         self.server.update(API, changes(*cluster("of-api", 2)))
 
     def use(self, authority: Authority) -> None:
-        self.credentials = Credentials(ca.server_pair(authority, (NAME,), self.now), authority.bundle)
+        self.credentials = MutualTls(ca.server_pair(authority, (NAME,), self.now), authority.bundle)
 
     def client(self, uid: str, authority: Authority | None = None) -> dict[str, bytes]:
         return ca.client_secret(authority or self.authority, uid, self.now)

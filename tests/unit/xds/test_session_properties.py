@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from lasthop.edge.xds.cache import Cache
 from lasthop.edge.xds.response import Response
-from lasthop.edge.xds.session import CHUNK, PACE, RETRY, Session
+from lasthop.edge.xds.session import CHUNK, PACE, RETRY, XdsSession
 from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource, Withdrawal
 from tests.unit.xds.client import TABLE, Client
 from tests.unit.xds.playbook import START, mk
@@ -39,7 +39,7 @@ class Conversation(RuleBasedStateMachine):
         for name in sorted(self.named):
             self.apply(self.cluster(name, "v0"))
         self.apply({LISTENER: {"l": mk(LISTENER, "l=1")}, **self.table()})
-        self.session = Session(self.cache)
+        self.session = XdsSession(self.cache)
         self.client.connect()
         self.everything_settles()
 
@@ -160,7 +160,7 @@ class Conversation(RuleBasedStateMachine):
 
     @rule()
     def the_stream_breaks(self) -> None:
-        self.session = Session(self.cache)
+        self.session = XdsSession(self.cache)
         self.client.connect()
 
     @rule()

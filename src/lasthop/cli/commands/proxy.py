@@ -12,7 +12,7 @@ from lasthop.base.api.addresses import with_port
 from lasthop.cli.args.long_running import on_signals
 from lasthop.edge.proxy.binary import EnvoyNotFound, find_envoy
 from lasthop.edge.proxy.directory import RunDirUnusable
-from lasthop.edge.proxy.pod import Pod, log
+from lasthop.edge.proxy.pod import PodProxy, log
 from lasthop.edge.proxy.pod_settings import InvalidSetting, from_environment
 from lasthop.edge.xds.observing import ReportSender
 
@@ -38,7 +38,7 @@ async def _run() -> int:
     settings = from_environment(os.environ)
     xds = with_port(settings.xds_host, settings.xds_port)
     sender = ReportSender(xds, settings.xds_server_name, settings.certificates, _report_problem)
-    pod = Pod(settings, find_envoy(), sender)
+    pod = PodProxy(settings, find_envoy(), sender)
     on_signals(pod.stop)
     return await pod.run()
 

@@ -49,8 +49,7 @@ def command(folder: Path | None, everything: bool, now: bool, by_option: Path | 
 
 def _end(gateway: local.LocalGateway, *, now: bool) -> None:
     from lasthop.edge.proxy.directory import ProxyDirectory, RunDirLocked
-    from lasthop.edge.proxy.orphans import end_orphans
-    from lasthop.edge.proxy.supervisor import GRACE_SECONDS
+    from lasthop.edge.proxy.drain import GRACE_SECONDS, end_orphans
 
     name = printable(gateway.name)
     if not gateway.run_dir.exists():
@@ -94,7 +93,7 @@ def _ended(run_dir: Path, still: Callable[[], object]) -> bool:
     """Returns False while a Lasthop holds the directory: the one that has left it, which is about to exit, or the next one,
     which is about to take it."""
     from lasthop.edge.proxy.directory import ProxyDirectory, RunDirUnusable
-    from lasthop.edge.proxy.orphans import end_orphans
+    from lasthop.edge.proxy.drain import end_orphans
 
     try:
         with ProxyDirectory(run_dir).locked():

@@ -116,7 +116,7 @@ def _lines(socket: Endpoint, query: dict[str, str]) -> Iterator[dict[str, Any]]:
         for line in unix_http.stream(socket, f"/api/tap?{urlencode(query)}"):
             if found := json.loads(line):
                 yield found
-    except unix_http.Refused as error:
+    except unix_http.ErrorResponse as error:
         raise click.ClickException(error.text) from None
     except (OSError, unix_http.BadResponse) as error:
         raise click.ClickException(f"the gateway does not answer on {AdminSocketView(socket).address}: {error}") from None

@@ -13,7 +13,7 @@ import msgspec
 
 from lasthop.base.api.core import READ_KEYS
 from lasthop.base.api.documents import Json
-from lasthop.edge.admission.problem import Problem, Problems, shown
+from lasthop.edge.admission.problem import FieldProblem, Problems, shown
 from lasthop.engine.plan import reasons
 
 PREFIX: Final = "lasthop.dev/file."
@@ -42,10 +42,10 @@ def check(document: Json, problems: Problems) -> set[str]:
         keys = READ_KEYS[document["kind"]]  # no other files, nor a private key in a ConfigMap
         if attachment.key not in keys:
             message = f"a file cannot be the content of {shown(attachment.key)} in a {document['kind']}"
-            problems.append(Problem(message, path, f"Only {', '.join(keys)} can come from a file."))
+            problems.append(FieldProblem(message, path, f"Only {', '.join(keys)} can come from a file."))
         if not attachment.path.strip() or "\0" in attachment.path:
-            problems.append(Problem("names no file", path, "Write the path of a file, relative to this one or absolute."))
+            problems.append(FieldProblem("names no file", path, "Write the path of a file, relative to this one or absolute."))
         if attachment.key in document.get("data", {}) or attachment.key in document.get("binaryData", {}):
             message = f"{shown(attachment.key)} is also written in the object itself"
-            problems.append(Problem(message, path, "Keep one of the two.", reasons.DUPLICATE))
+            problems.append(FieldProblem(message, path, "Keep one of the two.", reasons.DUPLICATE))
     return {attachment.key for attachment in attached}

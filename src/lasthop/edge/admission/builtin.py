@@ -17,7 +17,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.api.names import DNS_SUBDOMAIN, is_data_key, is_dns_subdomain
 from lasthop.edge.admission import attachments
 from lasthop.edge.admission.limits import MAX_DATA
-from lasthop.edge.admission.problem import Path, Problem, Problems, shown
+from lasthop.edge.admission.problem import FieldProblem, Path, Problems, shown
 from lasthop.engine.plan import reasons
 
 Check = Callable[[Key, Json, Problems], None]
@@ -30,14 +30,14 @@ def service(key: Key, document: Json, problems: Problems) -> None:
         name = spec.get("externalName", "").removesuffix(".")
         if not is_dns_subdomain(name):
             message = f"{shown(name)} is not a host name" if name else "required field is missing"
-            problems.append(Problem(message, ("spec", "externalName"), f"Use {DNS_SUBDOMAIN}."))
+            problems.append(FieldProblem(message, ("spec", "externalName"), f"Use {DNS_SUBDOMAIN}."))
     elif not ports and spec.get("clusterIP") != "None":
-        problems.append(Problem("must not be empty", ("spec", "ports"), "Give the Service a port.", reasons.REQUIRED))
+        problems.append(FieldProblem("must not be empty", ("spec", "ports"), "Give the Service a port.", reasons.REQUIRED))
     for i, port in enumerate(ports):
         port.setdefault("targetPort", port["port"])
         if len(ports) > 1 and not port.get("name"):
             path = ("spec", "ports", i, "name")
-            problems.append(Problem("required when there are several ports", path, "Name each port.", reasons.REQUIRED))
+            problems.append(FieldProblem("required when there are several ports", path, "Name each port.", reasons.REQUIRED))
     _unique_names(ports, ("spec", "ports"), problems)
 
 
@@ -51,14 +51,16 @@ def endpoint_slice(key: Key, document: Json, problems: Problems) -> None:
         for j, address in enumerate(endpoint["addresses"]):
             if not _fits(kind, address):
                 path = ("endpoints", i, "addresses", j)
-                problems.append(Problem(f"{shown(address)} is not an address of type {kind}", path, _other_type(address)))
+                problems.append(FieldProblem(f"{shown(address)} is not an address of type {kind}", path, _other_type(address)))
     _unique_names(document.get("ports", []), ("ports",), problems)
 
 
 def config_map(key: Key, document: Json, problems: Problems) -> None:
     data, binary = document.get("data", {}), document.get("binaryData", {})
     for name in binary.keys() & data.keys():
-        problems.append(Problem(f"{shown(name)} is in data and in binaryData", ("binaryData", name), reason=reasons.DUPLICATE))
+        problems.append(
+            FieldProblem(f"{shown(name)} is in data and in binaryData", ("binaryData", name), reason=reasons.DUPLICATE)
+        )
     _keys_and_size({**data, **_decoded(binary, ("binaryData",), problems)}, ("data",), problems)
     attachments.check(document, problems)
 
@@ -74,7 +76,7 @@ def secret(key: Key, document: Json, problems: Problems) -> None:
         for name in ("tls.crt", "tls.key"):
             if name not in data and name not in attached:
                 remedy = f"Add it, or name a local file in the annotation {attachments.PREFIX}{name}."
-                problems.append(Problem("a kubernetes.io/tls Secret needs it", ("data", name), remedy, reasons.REQUIRED))
+                problems.append(FieldProblem("a kubernetes.io/tls Secret needs it", ("data", name), remedy, reasons.REQUIRED))
 
 
 def cluster_trust_bundle(key: Key, document: Json, problems: Problems) -> None:
@@ -83,9 +85,9 @@ def cluster_trust_bundle(key: Key, document: Json, problems: Problems) -> None:
         prefix = signer.replace("/", ":") + ":"
         if not key.name.startswith(prefix) or not is_dns_subdomain(key.name.removeprefix(prefix)):
             remedy = f"With this signerName, begin the name with {prefix}"
-            problems.append(Problem(f"{shown(key.name)} is not a valid name", path, remedy))
+            problems.append(FieldProblem(f"{shown(key.name)} is not a valid name", path, remedy))
     elif not is_dns_subdomain(key.name):
-        problems.append(Problem(f"{shown(key.name)} is not a valid name", path, f"Use {DNS_SUBDOMAIN}."))
+        problems.append(FieldProblem(f"{shown(key.name)} is not a valid name", path, f"Use {DNS_SUBDOMAIN}."))
 
 
 CHECKS: Final[dict[str, Check]] = {
@@ -104,7 +106,7 @@ def _unique_names(ports: list[Json], path: Path, problems: Problems) -> None:
         name = port.get("name")
         if name is not None and seen.setdefault(name, i) != i:
             message = f"the same name as port {seen[name]}: {shown(name)}"
-            problems.append(Problem(message, (*path, i, "name"), "Give each port its own name.", reasons.DUPLICATE))
+            problems.append(FieldProblem(message, (*path, i, "name"), "Give each port its own name.", reasons.DUPLICATE))
 
 
 def _fits(kind: str, address: str) -> bool:
@@ -128,15 +130,17 @@ def _decoded(data: dict[str, str], path: Path, problems: Problems) -> dict[str, 
             result[name] = base64.b64decode(value, validate=True)
         except ValueError:
             remedy = "Encode it, or use stringData for plain text." if path == ("data",) else ""
-            problems.append(Problem("is not base64", (*path, name), remedy))
+            problems.append(FieldProblem("is not base64", (*path, name), remedy))
     return result
 
 
 def _keys_and_size(data: Json, path: Path, problems: Problems) -> None:
     for name in data:
         if not is_data_key(name):
-            problems.append(Problem(f"{shown(name)} is not a valid key", (*path, name), "Use letters, digits, '-', '_', '.'."))
+            problems.append(
+                FieldProblem(f"{shown(name)} is not a valid key", (*path, name), "Use letters, digits, '-', '_', '.'.")
+            )
     size = sum(len(value.encode() if isinstance(value, str) else value) for value in data.values())
     if size > MAX_DATA:
         message = f"holds {size} bytes; the limit is {MAX_DATA}"
-        problems.append(Problem(message, path, "Split it into several objects.", reasons.TOO_LARGE))
+        problems.append(FieldProblem(message, path, "Split it into several objects.", reasons.TOO_LARGE))

@@ -16,10 +16,9 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_strings
 
 from lasthop.base.api.addresses import is_ip
-from lasthop.base.api.labels import is_qualified_name
-from lasthop.base.api.names import is_dns_label, is_dns_subdomain
-from lasthop.edge.admission.problem import Path, Problem
-from lasthop.edge.admission.schema import KEYWORDS, Node
+from lasthop.base.api.names import is_dns_label, is_dns_subdomain, is_qualified_name
+from lasthop.edge.admission.problem import FieldProblem, Path
+from lasthop.edge.admission.schema import KEYWORDS, SchemaNode
 from lasthop.engine.plan import reasons
 
 _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
@@ -36,7 +35,7 @@ _ANSWERS: Final[dict[tuple[str, bytes], bool]] = {}
 """By rule and value, as JSON. A rule reads nothing else, so an answer holds for ever."""
 
 
-def violations(root: Node, document: Any, broken: Iterable[Path]) -> Iterator[Problem]:
+def violations(root: SchemaNode, document: Any, broken: Iterable[Path]) -> Iterator[FieldProblem]:
     """Yields the violated rules of a structured document. `broken` are fields that the schema rejected: rules above or at one
     of them would see a value of the wrong type, so they are skipped, as in the API server."""
     if root.has_rules:
@@ -44,25 +43,31 @@ def violations(root: Node, document: Any, broken: Iterable[Path]) -> Iterator[Pr
         yield from _walk(root, document, _escaped(root, document), (), skipped)
 
 
-def _walk(node: Node, value: Any, escaped: Any, path: Path, skipped: set[Path]) -> Iterator[Problem]:
+def _walk(node: SchemaNode, value: Any, escaped: Any, path: Path, skipped: set[Path]) -> Iterator[FieldProblem]:
     if node.rules and path not in skipped:
         yield from _violated(node, escaped, path)
+    for key, item, below in _children(node, value):
+        if below.has_rules:
+            yield from _walk(below, item, escaped[key], (*path, key), skipped)
+
+
+def _children(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, SchemaNode]]:
+    """Yields the fields of a mapping or the items of a list that have a schema, with it."""
     if isinstance(value, dict):
         for name, item in value.items():
-            below = node.properties.get(name) or node.additional
-            if below is not None and below.has_rules:
-                yield from _walk(below, item, escaped[name], (*path, name), skipped)
-    elif isinstance(value, list) and node.items is not None and node.items.has_rules:
-        for i, item in enumerate(value):
-            yield from _walk(node.items, item, escaped[i], (*path, i), skipped)
+            if (below := node.properties.get(name) or node.additional) is not None:
+                yield name, item, below
+    elif isinstance(value, list) and node.items is not None:
+        for number, item in enumerate(value):
+            yield number, item, node.items
 
 
-def _violated(node: Node, value: Any, path: Path) -> Iterator[Problem]:
+def _violated(node: SchemaNode, value: Any, path: Path) -> Iterator[FieldProblem]:
     if _holds(node.all_rules, value):
         return
     for rule in node.rules:
         if not _holds(rule.rule, value):
-            yield Problem(rule.message, path, reason=reasons.RULE_VIOLATED)
+            yield FieldProblem(rule.message, path, reason=reasons.RULE_VIOLATED)
 
 
 def _holds(rule: str, value: Any) -> bool:
@@ -80,21 +85,18 @@ def _evaluated(rule: str, value: Any) -> bool:
     return program(rule).eval(data={"self": value}).value() is True
 
 
-def _escaped(node: Node, value: Any) -> Any:
+def _escaped(node: SchemaNode, value: Any) -> Any:
     """Adds fields that are CEL keywords under their escaped names; most values are returned unchanged."""
     if not node.has_keywords:
         return value
-    if isinstance(value, dict):
-        result = {}
-        for name, item in value.items():
-            below = node.properties.get(name) or node.additional
-            result[name] = _escaped(below, item) if below is not None else item
-            if name in node.properties and name in KEYWORDS:
-                result[f"__{name}__"] = result[name]
-        return result
-    if isinstance(value, list) and node.items is not None:
-        return [_escaped(node.items, item) for item in value]
-    return value
+    if not isinstance(value, dict | list):
+        return value
+    result: Any = value.copy()
+    for key, item, below in _children(node, value):
+        result[key] = _escaped(below, item)
+        if key in node.properties and key in KEYWORDS:
+            result[f"__{key}__"] = result[key]
+    return result
 
 
 @cache

@@ -18,10 +18,10 @@ from lasthop.base.text.suggestions import closest
 from lasthop.edge.admission.attachments import Attachment, attachments
 from lasthop.edge.admission.builtin import CHECKS
 from lasthop.edge.admission.cel import violations
-from lasthop.edge.admission.foreign import is_list
+from lasthop.edge.admission.foreign import POLICY, is_list
 from lasthop.edge.admission.limits import MAX_OBJECT
 from lasthop.edge.admission.metadata import completed
-from lasthop.edge.admission.problem import Problem, Problems, shown
+from lasthop.edge.admission.problem import FieldProblem, Problems, shown
 from lasthop.edge.admission.schema import schema_of
 from lasthop.edge.admission.structural import CLOSE, structured
 from lasthop.edge.admission.validation import schema_problems, type_name
@@ -36,7 +36,7 @@ class AdmittedObject(msgspec.Struct, frozen=True):
     attachments: tuple[Attachment, ...] = ()
 
 
-def admit(document: Any) -> tuple[Json, list[Problem]]:
+def admit(document: Any) -> tuple[Json, list[FieldProblem]]:
     """Returns the document as an API server would store it, and its problems; without any it can be passed to `admitted`."""
     kind, unknown = kind_of(document)
     if kind is None:
@@ -44,14 +44,16 @@ def admit(document: Any) -> tuple[Json, list[Problem]]:
     size = len(msgspec.json.encode(document))
     if size > MAX_OBJECT:
         message = f"the object is {size} bytes as JSON; the limit is {MAX_OBJECT}, as in an API server"
-        return {}, [Problem(message, (), "Split it into several objects.", reasons.TOO_LARGE)]
+        return {}, [FieldProblem(message, (), "Split it into several objects.", reasons.TOO_LARGE)]
+    return _stored(kind, document)
+
+
+def _stored(kind: Kind, document: Json) -> tuple[Json, list[FieldProblem]]:
     problems = Problems()
     schema = schema_of(kind.kind, document["apiVersion"].rpartition("/")[2])
     key, metadata = completed(kind, document.get("metadata"), problems)
     content = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata", "status")}
-    if kind.kind == "BackendTLSPolicy":
-        content = _without_empty_trust(content)
-    content = structured(schema.root, content, (), problems)
+    content = structured(schema.root, _without_empty_trust(kind, content), (), problems)
     refused = list(schema_problems(schema.validator, content, secret=kind.kind == "Secret"))
     problems.extend(refused)
     # Like an API server: the cost of rules is bounded by the limits of the schema.
@@ -63,10 +65,11 @@ def admit(document: Any) -> tuple[Json, list[Problem]]:
     return stored, problems.found()
 
 
-def _without_empty_trust(content: Json) -> Json:
-    """Leaves out trust sources that are empty. GEP-1897 says "empty or unspecified" of `caCertificateRefs` and "unspecified or
-    empty" of `wellKnownCACertificates`, and other bundles admit both; this schema wants a value where the field is there."""
-    spec = content.get("spec")
+def _without_empty_trust(kind: Kind, content: Json) -> Json:
+    """Leaves out trust sources of a policy that are empty. GEP-1897 says "empty or unspecified" of `caCertificateRefs` and
+    "unspecified or empty" of `wellKnownCACertificates`, and other bundles admit both; this schema wants a value where the
+    field is there."""
+    spec = content.get("spec") if kind.kind == POLICY else None
     validation = spec.get("validation") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(validation, dict):
         return content
@@ -93,34 +96,35 @@ def _admitted(kind: str, obj: Object, digest: bytes) -> AdmittedObject:
     return AdmittedObject(Key(kind, metadata.namespace, metadata.name), obj, digest, attached)
 
 
-def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:
+def kind_of(document: Any) -> tuple[Kind | None, list[FieldProblem]]:
     if not isinstance(document, dict):
         return None, [
-            Problem(
+            FieldProblem(
                 f"a document must be a mapping, not {type_name(document)}", remedy="Write apiVersion, kind, metadata and spec."
             )
         ]
-    problems = [
-        Problem(
-            "required field is missing" if document.get(name) is None else "must be a string", (name,), reason=reasons.REQUIRED
-        )
-        for name in ("apiVersion", "kind")
-        if not isinstance(document.get(name), str)
-    ]
-    if problems:
-        return None, problems
+    if untyped := [name for name in ("apiVersion", "kind") if not isinstance(document.get(name), str)]:
+        return None, [_untyped(name, document.get(name)) for name in untyped]
     name, version = document["kind"], document["apiVersion"]
     kind = KINDS.get(name)
-    if kind is None and is_list(document):
-        message = "a List needs `items`, a list of objects, and kind List or that of its items with List at the end"
-        return None, [Problem(message, ("items",) if "items" in document else ("kind",), reason=reasons.INVALID_LIST)]
     if kind is None:
-        return None, [Problem(f"unknown kind {shown(name)}", ("kind",), _suggested(name), reasons.UNKNOWN_KIND)]
+        return None, [_unknown(name, document)]
     if version not in kind.api_versions:
         served = " or ".join(kind.api_versions)
         message = f"{name} is not served as {shown(version)}"
-        return None, [Problem(message, ("apiVersion",), f"Write {served}.", reasons.UNKNOWN_KIND)]
+        return None, [FieldProblem(message, ("apiVersion",), f"Write {served}.", reasons.UNKNOWN_KIND)]
     return kind, []
+
+
+def _untyped(name: str, value: Any) -> FieldProblem:
+    return FieldProblem("required field is missing" if value is None else "must be a string", (name,), reason=reasons.REQUIRED)
+
+
+def _unknown(name: str, document: dict[Any, Any]) -> FieldProblem:
+    if not is_list(document):
+        return FieldProblem(f"unknown kind {shown(name)}", ("kind",), _suggested(name), reasons.UNKNOWN_KIND)
+    message = "a List needs `items`, a list of objects, and kind List or that of its items with List at the end"
+    return FieldProblem(message, ("items",) if "items" in document else ("kind",), reason=reasons.INVALID_LIST)
 
 
 def _suggested(name: str) -> str:

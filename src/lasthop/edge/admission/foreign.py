@@ -59,19 +59,25 @@ def foreign_kind(document: Any) -> str:
     """Returns what a document is that is not ours, as `Deployment (apps/v1)`; empty: it is ours, or may be meant to be."""
     if isinstance(document, list):
         # A playbook, a list of values; but not a list of objects.
-        return "" if any(isinstance(each, dict) and _may_be_object(each) for each in document) else UNTYPED
-    if not isinstance(document, dict):
-        return ""
-    kind, version = document.get("kind"), document.get("apiVersion")
-    if isinstance(kind, str) and (own := KINDS.get(kind)) and version in own.api_versions:
-        return ""
-    if is_list(document):
+        return "" if any(map(_may_be_object, document)) else UNTYPED
+    if not isinstance(document, dict) or _is_ours(document) or is_list(document):
         return ""
     if document and not _may_be_object(document):
         return UNTYPED_KUSTOMIZATION if any(isinstance(document.get(name), list) for name in KUSTOMIZED) else UNTYPED
-    if not (isinstance(kind, str) and KIND.fullmatch(kind) and isinstance(version, str) and VERSION.fullmatch(version)):
+    return _typed(document.get("kind"), document.get("apiVersion"))
+
+
+def _typed(kind: Any, version: Any) -> str:
+    if not isinstance(kind, str) or not isinstance(version, str):
         return ""
-    return f"{kind} ({version})" if _is_foreign(kind, version.rpartition("/")[0]) else ""
+    well_formed = KIND.fullmatch(kind) and VERSION.fullmatch(version)
+    return f"{kind} ({version})" if well_formed and _is_foreign(kind, version.rpartition("/")[0]) else ""
+
+
+def _is_ours(document: dict[Any, Any]) -> bool:
+    kind = document.get("kind")
+    own = KINDS.get(kind) if isinstance(kind, str) else None
+    return own is not None and document.get("apiVersion") in own.api_versions
 
 
 def meant_as_policy(kind: str) -> bool:
@@ -105,15 +111,22 @@ def embedded_policy(document: Any) -> Path | None:
     below: list[tuple[Path, Any]] = [((), document)]
     while below:
         path, value = below.pop()
-        if isinstance(value, dict):
-            if path and _looks_like_policy(value):
-                return path
-            below += [((*path, key), each) for key, each in value.items() if key != LAST_APPLIED]
-        elif isinstance(value, list):
-            below += [((*path, number), each) for number, each in enumerate(value)]
-        elif isinstance(value, str) and (_WRITTEN_POLICY.search(value) or all(name in value for name in SPEC_FIELDS)):
+        if path and isinstance(value, dict) and _looks_like_policy(value):
             return path
+        if isinstance(value, str) and _writes_policy(value):
+            return path
+        below += [((*path, key), each) for key, each in _inside(value)]
     return None
+
+
+def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, list):
+        return enumerate(value)
+    return [(key, each) for key, each in value.items() if key != LAST_APPLIED] if isinstance(value, dict) else ()
+
+
+def _writes_policy(text: str) -> bool:
+    return bool(_WRITTEN_POLICY.search(text)) or all(name in text for name in SPEC_FIELDS)
 
 
 def may_embed_policy(text: bytes, values: Iterable[Any]) -> bool:
@@ -147,8 +160,9 @@ def mentions_policy(value: Any) -> bool:
     return False
 
 
-def _may_be_object(document: dict[Any, Any]) -> bool:
-    return any(isinstance(key, str) and key.casefold() in OBJECT_FIELDS for key in document)
+def _may_be_object(document: Any) -> bool:
+    keys = document if isinstance(document, dict) else ()
+    return any(isinstance(key, str) and key.casefold() in OBJECT_FIELDS for key in keys)
 
 
 def _is_foreign(kind: str, group: str) -> bool:

@@ -18,11 +18,10 @@ from typing import Any, Final
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import SERVICE_GROUPS, Kind
-from lasthop.base.api.labels import is_label_value, is_qualified_name
 from lasthop.base.api.meta import UNDATED, Key
-from lasthop.base.api.names import DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain
+from lasthop.base.api.names import DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
 from lasthop.edge.admission.limits import MAX_ANNOTATIONS
-from lasthop.edge.admission.problem import Path, Problem, Problems, shown
+from lasthop.edge.admission.problem import FieldProblem, Path, Problems, shown
 from lasthop.edge.admission.structural import unknown_field
 from lasthop.engine.plan import reasons
 
@@ -55,7 +54,7 @@ def completed(kind: Kind, metadata: Any, problems: Problems) -> tuple[Key, Json]
     if not isinstance(metadata, dict):
         missing = metadata is None
         problems.append(
-            Problem("required field is missing" if missing else "must be a mapping", ("metadata",), "Give it a name.")
+            FieldProblem("required field is missing" if missing else "must be a mapping", ("metadata",), "Give it a name.")
         )
         return Key(kind.kind, "", ""), {}
     for name in metadata:
@@ -81,16 +80,16 @@ def _name(kind: Kind, metadata: Json, problems: Problems) -> str:
     path = ("metadata", "name")
     if name is None:
         remedy = "A file needs `name`; generateName works only in a cluster." if "generateName" in metadata else ""
-        problems.append(Problem("required field is missing", path, remedy, reasons.REQUIRED))
+        problems.append(FieldProblem("required field is missing", path, remedy, reasons.REQUIRED))
     elif not isinstance(name, str):
-        problems.append(Problem("must be a string", path, "Put it in quotes."))
+        problems.append(FieldProblem("must be a string", path, "Put it in quotes."))
     elif kind.kind == "ClusterTrustBundle":
         pass  # depends on its signer: builtin.py
     elif kind.kind in ("Namespace", *SERVICE_GROUPS):
         if not is_dns_label(name):
-            problems.append(Problem(f"{shown(name)} is not a valid name", path, f"Use {DNS_LABEL}."))
+            problems.append(FieldProblem(f"{shown(name)} is not a valid name", path, f"Use {DNS_LABEL}."))
     elif not is_dns_subdomain(name):
-        problems.append(Problem(f"{shown(name)} is not a valid name", path, f"Use {DNS_SUBDOMAIN}."))
+        problems.append(FieldProblem(f"{shown(name)} is not a valid name", path, f"Use {DNS_SUBDOMAIN}."))
     return name if isinstance(name, str) else ""
 
 
@@ -99,15 +98,15 @@ def _namespace(kind: Kind, metadata: Json, problems: Problems) -> str:
     path = ("metadata", "namespace")
     if not kind.namespaced:
         if namespace:
-            problems.append(Problem(f"a {kind.kind} is not namespaced", path, "Remove the field."))
+            problems.append(FieldProblem(f"a {kind.kind} is not namespaced", path, "Remove the field."))
         return ""
     if namespace is None or namespace == "":
         return "default"
     if not isinstance(namespace, str):
-        problems.append(Problem("must be a string", path, "Put it in quotes."))
+        problems.append(FieldProblem("must be a string", path, "Put it in quotes."))
         return ""
     if not is_dns_label(namespace):
-        problems.append(Problem(f"{shown(namespace)} is not a valid namespace", path, f"Use {DNS_LABEL}."))
+        problems.append(FieldProblem(f"{shown(namespace)} is not a valid namespace", path, f"Use {DNS_LABEL}."))
     return namespace
 
 
@@ -116,7 +115,7 @@ def _labels(labels: Any, problems: Problems) -> dict[str, str]:
     result = _strings(labels, path, problems)
     for key, value in result.items():
         if not is_label_value(value):
-            problems.append(Problem(f"{shown(value)} is not a valid label value", (*path, key)))
+            problems.append(FieldProblem(f"{shown(value)} is not a valid label value", (*path, key)))
     return result
 
 
@@ -124,7 +123,7 @@ def _annotations(annotations: Any, problems: Problems) -> dict[str, str]:
     path = ("metadata", "annotations")
     result = _strings(annotations, path, problems)
     if sum(len(k.encode()) + len(v.encode()) for k, v in result.items()) > MAX_ANNOTATIONS:
-        problems.append(Problem(f"annotations are larger than {MAX_ANNOTATIONS} bytes", path, reason=reasons.TOO_LARGE))
+        problems.append(FieldProblem(f"annotations are larger than {MAX_ANNOTATIONS} bytes", path, reason=reasons.TOO_LARGE))
     return result
 
 
@@ -132,17 +131,17 @@ def _strings(values: Any, path: Path, problems: Problems) -> dict[str, str]:
     if values is None:
         return {}
     if not isinstance(values, dict):
-        problems.append(Problem("must be a mapping", path))
+        problems.append(FieldProblem("must be a mapping", path))
         return {}
     result = {}
     for key, value in values.items():
         if not is_qualified_name(key):
             remedy = "Use `name` or `prefix.example/name`, the name at most 63 characters."
-            problems.append(Problem(f"{shown(key)} is not a valid key", (*path, key), remedy))
+            problems.append(FieldProblem(f"{shown(key)} is not a valid key", (*path, key), remedy))
         if isinstance(value, str):
             result[key] = value
         else:
-            problems.append(Problem("must be a string", (*path, key), "Put it in quotes."))
+            problems.append(FieldProblem("must be a string", (*path, key), "Put it in quotes."))
     return result
 
 
@@ -152,7 +151,7 @@ def _created(written: Any, problems: Problems) -> str:
     if moment := rfc3339(written):
         return moment
     remedy = "Write it like 2027-01-31T00:00:00Z."
-    problems.append(Problem(f"{shown(written)} is not an RFC 3339 time", ("metadata", "creationTimestamp"), remedy))
+    problems.append(FieldProblem(f"{shown(written)} is not an RFC 3339 time", ("metadata", "creationTimestamp"), remedy))
     return UNDATED
 
 

@@ -17,7 +17,7 @@ Path = tuple[str | int, ...]
 _PLAIN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 
 
-class Problem(msgspec.Struct, frozen=True):
+class FieldProblem(msgspec.Struct, frozen=True):
     message: str
     path: Path = ()
     remedy: str = ""
@@ -28,27 +28,27 @@ class Problems:
     """Collects the problems of one document up to a limit; callers may stop when it is `full`."""
 
     def __init__(self) -> None:
-        self._found: list[Problem] = []
+        self._found: list[FieldProblem] = []
         self.full = False
 
-    def append(self, problem: Problem) -> None:
+    def append(self, problem: FieldProblem) -> None:
         if len(self._found) < MAX_PROBLEMS:
             self._found.append(problem)
         else:
             self.full = True
 
-    def extend(self, problems: Iterable[Problem]) -> None:
+    def extend(self, problems: Iterable[FieldProblem]) -> None:
         for problem in problems:
             self.append(problem)
             if self.full:
                 return
 
-    def found(self) -> list[Problem]:
+    def found(self) -> list[FieldProblem]:
         if not self.full:
             return self._found
         return [
             *self._found,
-            Problem(f"has more than {MAX_PROBLEMS} problems; the others are not listed", reason=reasons.TOO_LARGE),
+            FieldProblem(f"has more than {MAX_PROBLEMS} problems; the others are not listed", reason=reasons.TOO_LARGE),
         ]
 
 

@@ -15,6 +15,8 @@ from lasthop.base.api import crds
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import KINDS
 
+_PROSE: Final = ("description", "default", "format")
+_SCHEMAS: Final = ("items", "not", "additionalProperties")
 _RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 # fmt: off
 KEYWORDS: Final = frozenset((
@@ -25,24 +27,24 @@ KEYWORDS: Final = frozenset((
 """Words that CEL reserves: Kubernetes lets rules write such a field as `__namespace__`."""
 
 
-class Rule(msgspec.Struct, frozen=True):
+class CelRule(msgspec.Struct, frozen=True):
     """One entry of x-kubernetes-validations."""
 
     rule: str
     message: str
 
 
-class Node(msgspec.Struct, frozen=True):
-    properties: dict[str, Node] = {}
+class SchemaNode(msgspec.Struct, frozen=True):
+    properties: dict[str, SchemaNode] = {}
     defaults: Json = {}
     """Of the properties that have one; copied when used."""
-    items: Node | None = None
-    additional: Node | None = None
+    items: SchemaNode | None = None
+    additional: SchemaNode | None = None
     is_object: bool = False
     max_items: int | None = None
     list_type: str = "atomic"
     list_keys: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[CelRule, ...] = ()
     all_rules: str = ""
     """The same as one expression."""
     has_rules: bool = False
@@ -52,7 +54,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True):
-    root: Node
+    root: SchemaNode
     validator: jsonschema_rs.Draft4Validator
 
 
@@ -65,19 +67,14 @@ def schema_of(kind: str, version: str) -> Schema:
     return Schema(_node(stripped), jsonschema_rs.Draft4Validator(_json_schema(stripped)))
 
 
-def _node(raw: Json) -> Node:
+def _node(raw: Json) -> SchemaNode:
     properties = {name: _node(below) for name, below in raw.get("properties", {}).items()}
     items = _node(raw["items"]) if "items" in raw else None
     values = raw.get("additionalProperties")
     additional = _node(values) if isinstance(values, dict) else None
-    rules = tuple(
-        Rule(entry["rule"], entry.get("message") or f"failed rule: {entry['rule']}")
-        for entry in raw.get("x-kubernetes-validations", ())
-        # A transition rule compares with the previous object, which does not exist for a file.
-        if "oldSelf" not in entry["rule"]
-    )
-    below = [*properties.values(), *(n for n in (items, additional) if n)]
-    return Node(
+    rules = _rules(raw)
+    below = [node for node in (*properties.values(), items, additional) if node]
+    return SchemaNode(
         properties=properties,
         defaults={k: v["default"] for k, v in raw.get("properties", {}).items() if "default" in v},
         items=items,
@@ -90,24 +87,28 @@ def _node(raw: Json) -> Node:
         rules=rules,
         all_rules=" && ".join(f"({rule.rule})" for rule in rules),
         has_rules=bool(rules) or any(n.has_rules for n in below),
-        has_keywords=any(name in KEYWORDS for name in properties) or any(n.has_keywords for n in below),
+        has_keywords=not KEYWORDS.isdisjoint(properties) or any(n.has_keywords for n in below),
     )
+
+
+def _rules(raw: Json) -> tuple[CelRule, ...]:
+    """Returns the rules but those of transitions, which compare with the previous object: a file has none."""
+    entries = (entry for entry in raw.get("x-kubernetes-validations", ()) if "oldSelf" not in entry["rule"])
+    return tuple(CelRule(entry["rule"], entry.get("message") or f"failed rule: {entry['rule']}") for entry in entries)
 
 
 def _json_schema(raw: Json) -> Json:
     """Returns the schema without what only Kubernetes knows, and without the prose, which is most of it."""
     result: Json = {}
     for name, value in raw.items():
+        if name in _PROSE or name.startswith("x-kubernetes-") or (name == "required" and not value):
+            continue  # Draft 4 wants at least one required field
         if name == "properties":
             result[name] = {key: _json_schema(below) for key, below in value.items()}
-        elif name in ("items", "not") or (name == "additionalProperties" and isinstance(value, dict)):
-            result[name] = _json_schema(value)
         elif name in ("allOf", "anyOf", "oneOf"):
             result[name] = [_json_schema(below) for below in value]
-        elif name == "required" and not value:
-            continue  # Draft 4 wants at least one
-        elif name not in ("description", "default", "format") and not name.startswith("x-kubernetes-"):
-            result[name] = value
+        else:
+            result[name] = _json_schema(value) if name in _SCHEMAS and isinstance(value, dict) else value
     if raw.get("format") in _RANGES:
         low, high = _RANGES[raw["format"]]
         result["minimum"] = max(low, raw.get("minimum", low))

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from lasthop.base.api.documents import Json
 from lasthop.base.text.suggestions import closest
-from lasthop.edge.admission.problem import Path, Problem, Problems, shown
-from lasthop.edge.admission.schema import Node
+from lasthop.edge.admission.problem import FieldProblem, Path, Problems, shown
+from lasthop.edge.admission.schema import SchemaNode
 from lasthop.engine.plan import reasons
 
 _COMPOUND: Final = (dict, list)
@@ -17,7 +17,7 @@ CLOSE: Final = 0.7
 """Minimum similarity of a suggested word: typos in files are usually small."""
 
 
-def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:
+def structured(node: SchemaNode, value: Any, path: Path, problems: Problems) -> Any:
     """Returns the value with defaults applied and nulls left out, as a copy: YAML aliases make documents share parts.
 
     Fields that the schema does not know, and lists that hold a key twice, are added to `problems`. A value of the wrong type
@@ -30,7 +30,7 @@ def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:
     if isinstance(value, list) and node.items is not None:
         if node.max_items is not None and len(value) > node.max_items:
             # Defaults would multiply a list that is too long, so it is cut first.
-            problems.append(Problem(f"has more than {node.max_items} items", path, reason=reasons.TOO_LARGE))
+            problems.append(FieldProblem(f"has more than {node.max_items} items", path, reason=reasons.TOO_LARGE))
             value = value[: node.max_items]
         result = [structured(node.items, item, (*path, i), problems) for i, item in enumerate(value)]
         if node.list_type != "atomic":
@@ -39,7 +39,7 @@ def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:
     return value
 
 
-def _object(node: Node, value: Json, path: Path, problems: Problems) -> Json:
+def _object(node: SchemaNode, value: Json, path: Path, problems: Problems) -> Json:
     result: Json = {}
     for name, item in value.items():
         below = node.properties.get(name) or node.additional
@@ -61,9 +61,9 @@ def _object(node: Node, value: Json, path: Path, problems: Problems) -> Json:
     return result
 
 
-def unknown_field(name: str, known: Iterable[str], path: Path) -> Problem:
+def unknown_field(name: str, known: Iterable[str], path: Path) -> FieldProblem:
     names = sorted(known)
-    return Problem(f"unknown field {shown(name)}", (*path, name), did_you_mean(name, names), reasons.UNKNOWN_FIELD)
+    return FieldProblem(f"unknown field {shown(name)}", (*path, name), did_you_mean(name, names), reasons.UNKNOWN_FIELD)
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
@@ -74,7 +74,7 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     return f"Known here: {', '.join(choice)}." if 0 < len(choice) <= 8 else ""
 
 
-def _repeated(node: Node, items: list[Any], path: Path) -> Iterable[Problem]:
+def _repeated(node: SchemaNode, items: list[Any], path: Path) -> Iterable[FieldProblem]:
     """Yields the items of a list that repeat others: of type map those with the same keys, of type set equal ones."""
     seen: dict[str, int] = {}
     for i, item in enumerate(items):
@@ -86,7 +86,7 @@ def _repeated(node: Node, items: list[Any], path: Path) -> Iterable[Problem]:
             identity = item
         first = seen.setdefault(shown(identity, limit=10_000), i)
         if first != i:
-            yield Problem(
+            yield FieldProblem(
                 f"the same {' and '.join(node.list_keys) or 'value'} as item {first}: {shown(identity)}",
                 (*path, i),
                 "Remove or rename one of them.",

@@ -1,7 +1,8 @@
-"""Translates JSON Schema errors to problems that a user can act on."""
+"""Translates JSON Schema errors to problems that a user can act on: a hostname's pattern is explained, not quoted."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
@@ -9,9 +10,8 @@ from typing import Any, Final
 import jsonschema_rs
 
 from lasthop.base.text.suggestions import closest
-from lasthop.edge.admission.hostname_words import hostname_problem
-from lasthop.edge.admission.limits import MAX_PROBLEMS
-from lasthop.edge.admission.problem import Problem, shown
+from lasthop.edge.admission.limits import MAX_MESSAGE, MAX_PROBLEMS
+from lasthop.edge.admission.problem import FieldProblem, shown
 from lasthop.edge.admission.structural import CLOSE
 from lasthop.engine.plan import reasons
 
@@ -25,8 +25,23 @@ _KINDS: Final = {
     "boolean": "true or false",
 }
 
+HOSTNAMES: Final = {
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$": False,
+    r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$": True,
+}
+"""The patterns of the Gateway API's hostnames; whether each permits a wildcard as the first label."""
+_PARTS: Final = re.compile(
+    r"^(?P<scheme>[a-z][a-z0-9+.-]*://)?(?P<host>[^/:?#]*)(?P<port>:\d+)?(?P<path>[/?#].*)?$", re.IGNORECASE
+)
 
-def schema_problems(validator: jsonschema_rs.Draft4Validator, document: Any, secret: bool) -> Iterator[Problem]:
+_NOT_PARTS: Final = {
+    "scheme": "is a URL and not a hostname",
+    "port": "has a port, which is not part of a hostname",
+    "path": "has a path, which is not part of a hostname",
+}
+
+
+def schema_problems(validator: jsonschema_rs.Draft4Validator, document: Any, secret: bool) -> Iterator[FieldProblem]:
     """Yields the violations of the schema, up to the limit. Values of a secret document, and of headers and query parameters,
     which may be credentials, are never quoted: findings are logged and passed on."""
     if validator.is_valid(document):
@@ -40,43 +55,46 @@ def _may_be_credential(path: tuple[str | int, ...]) -> bool:
     return len(path) > 2 and path[-1] == "value" and path[-3] in _NAMED_VALUES
 
 
-def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:
+def _problem(error: jsonschema_rs.ValidationError, value: str) -> FieldProblem:
     path = tuple(error.instance_path)
     detail = error.kind.as_dict()
-    limit = detail.get("limit")
+    if outside := _outside_limit(error.kind.name, detail.get("limit"), value):
+        large = error.kind.name in ("maxLength", "maxProperties")
+        return FieldProblem(outside, path, reason=reasons.TOO_LARGE if large else reasons.INVALID)
     match error.kind.name:
         case "required":
-            return Problem("required field is missing", (*path, detail["property"]), reason=reasons.REQUIRED)
+            return FieldProblem("required field is missing", (*path, detail["property"]), reason=reasons.REQUIRED)
         case "type":
             wanted = " or ".join(_KINDS.get(t, t) for t in detail["types"])
             quote = "Put it in quotes." if "string" in detail["types"] and isinstance(error.instance, int | float) else ""
-            return Problem(f"must be {wanted}, not {type_name(error.instance)}", path, quote)
+            return FieldProblem(f"must be {wanted}, not {type_name(error.instance)}", path, quote)
         case "enum":
             options = [str(option) for option in detail["options"]]
             close = closest(str(error.instance), options, CLOSE) if len(options) > 1 else ""
-            return Problem(f"{value} is not one of {', '.join(options)}", path, f"Did you mean {close}?" if close else "")
+            return FieldProblem(f"{value} is not one of {', '.join(options)}", path, f"Did you mean {close}?" if close else "")
         case "pattern":
             if found := hostname_problem(str(error.instance), detail["pattern"]):
-                return Problem(f"{value} {found[0]}", path, found[1])
-            return Problem(f"{value} does not match {detail['pattern']}", path)
-        case "minimum":
-            return Problem(f"{value} is less than {limit}", path)
-        case "maximum":
-            return Problem(f"{value} is greater than {limit}", path)
-        case "minLength":
-            return Problem("must not be empty" if limit == 1 else f"must have at least {limit} characters", path)
-        case "maxLength":
-            return Problem(f"has more than {limit} characters", path, reason=reasons.TOO_LARGE)
-        case "minItems":
-            return Problem("must not be empty" if limit == 1 else f"must have at least {limit} items", path)
-        case "maxItems":
-            return Problem(f"has more than {limit} items", path)
-        case "minProperties":
-            return Problem(f"must have at least {limit} fields", path)
-        case "maxProperties":
-            return Problem(f"has more than {limit} entries", path, reason=reasons.TOO_LARGE)
+                return FieldProblem(f"{value} {found[0]}", path, found[1])
+            return FieldProblem(f"{value} does not match {detail['pattern']}", path)
         case _:
-            return Problem(f"{value} does not fit the schema ({error.kind.name})", path)
+            return FieldProblem(f"{value} does not fit the schema ({error.kind.name})", path)
+
+
+def _outside_limit(kind: str, limit: Any, value: str) -> str:
+    """Returns what a value that is too small, too large, too short or too long violates; empty if the error is another."""
+    if kind in ("minLength", "minItems") and limit == 1:
+        return "must not be empty"
+    violated = {
+        "minimum": f"{value} is less than {limit}",
+        "maximum": f"{value} is greater than {limit}",
+        "minLength": f"must have at least {limit} characters",
+        "maxLength": f"has more than {limit} characters",
+        "minItems": f"must have at least {limit} items",
+        "maxItems": f"has more than {limit} items",
+        "minProperties": f"must have at least {limit} fields",
+        "maxProperties": f"has more than {limit} entries",
+    }
+    return violated.get(kind, "")
 
 
 def type_name(value: object) -> str:
@@ -93,3 +111,24 @@ def type_name(value: object) -> str:
             return "a list"
         case _:
             return "a mapping"
+
+
+def hostname_problem(written: str, pattern: str) -> tuple[str, str] | None:
+    """Returns the problem, to follow the value in a sentence, and the remedy; None if the pattern is another."""
+    if pattern not in HOSTNAMES:
+        return None
+    # Of one that is much too long nothing is guessed: there may be a megabyte of it.
+    parts = _PARTS.match(written) if len(written) <= MAX_MESSAGE else None
+    host = parts["host"].lower() if parts else ""
+    instead = f"Write {host}." if re.match(pattern, host) else "Write a name such as api.example."
+    return _hostname_mistake(written, parts, wildcard=HOSTNAMES[pattern]), instead
+
+
+def _hostname_mistake(written: str, parts: re.Match[str] | None, *, wildcard: bool) -> str:
+    if parts and (found := next((problem for part, problem in _NOT_PARTS.items() if parts[part]), "")):
+        return found
+    if written.startswith("*") and not wildcard:
+        return "has a wildcard, which is not allowed here"
+    if written != written.lower():
+        return "has upper-case letters"
+    return "is not a DNS name: labels of a-z, 0-9 and -, with dots between"

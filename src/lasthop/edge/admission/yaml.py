@@ -41,7 +41,7 @@ _TAGS: Final = "tag:yaml.org,2002:"
 UNLIMITED: Final = float("inf")
 
 
-class Mistake(NamedTuple):
+class YamlMistake(NamedTuple):
     """Describes an error in the text itself."""
 
     line: int
@@ -65,7 +65,7 @@ class Parsed(NamedTuple):
     """The documents up to the first syntax error; empty ones are left out."""
     spans: list[Span]
     """One for each document."""
-    mistakes: list[Mistake]
+    mistakes: list[YamlMistake]
     complete: bool
     """False after a syntax error, and if a key is written twice, so that one value hides another: there may be more in the
     file than `documents`."""
@@ -74,7 +74,7 @@ class Parsed(NamedTuple):
 class _SyntaxError(Exception):
     def __init__(self, line: int, message: str, *, limit: bool = False) -> None:
         super().__init__(message)
-        self.mistake = Mistake(line, message, limit)
+        self.mistake = YamlMistake(line, message, limit)
 
 
 def parse(text: bytes, *, as_json: bool = False, max_values: int | None = None) -> Parsed:
@@ -124,13 +124,13 @@ def decode(text: bytes) -> str:
 
 
 def _parse_json(text: str, max_values: int) -> Parsed:
-    mistakes: list[Mistake] = []
+    mistakes: list[YamlMistake] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> Json:
         result = dict(pairs)
         if len(result) != len(pairs) and len(mistakes) < MAX_FINDINGS:
             twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-            mistakes.append(Mistake(1, f"key {twice!r} is written twice in one object", repeats=twice))
+            mistakes.append(YamlMistake(1, f"key {twice!r} is written twice in one object", repeats=twice))
         return result
 
     def refuse(constant: str) -> Any:
@@ -148,11 +148,11 @@ def _parse_json(text: str, max_values: int) -> Parsed:
         if text.count("[") + text.count("{") > MAX_DEPTH and _deeper(value, MAX_DEPTH):
             return Parsed([], [], [_too_deep(1)], complete=False)
     except json.JSONDecodeError as error:
-        return Parsed([], [], [Mistake(error.lineno, f"not JSON: {error.msg}")], complete=False)
+        return Parsed([], [], [YamlMistake(error.lineno, f"not JSON: {error.msg}")], complete=False)
     except RecursionError:
         return Parsed([], [], [_too_deep(1)], complete=False)
     except ValueError as error:
-        return Parsed([], [], [Mistake(1, str(error))], complete=False)
+        return Parsed([], [], [YamlMistake(1, str(error))], complete=False)
     return Parsed([value], [Span(0, len(text), 1)], mistakes, complete=not mistakes)
 
 
@@ -170,18 +170,18 @@ def _deeper(value: Any, depth: int) -> bool:
     return True
 
 
-def _too_deep(line: int) -> Mistake:
-    return Mistake(line, f"nested more than {MAX_DEPTH} levels deep", limit=True)
+def _too_deep(line: int) -> YamlMistake:
+    return YamlMistake(line, f"nested more than {MAX_DEPTH} levels deep", limit=True)
 
 
-def _too_many(line: int, max_values: float) -> Mistake:
-    return Mistake(line, f"the file holds more than {max_values:.0f} values", limit=True)
+def _too_many(line: int, max_values: float) -> YamlMistake:
+    return YamlMistake(line, f"the file holds more than {max_values:.0f} values", limit=True)
 
 
 def _parse_yaml(reader: _Reader) -> Parsed:
     # The C parser compares each with all before it, and does not let other threads run meanwhile.
     if reader.text.count("%TAG") > MAX_TAGS and f"\n{reader.text}".count("\n%TAG") > MAX_TAGS:
-        mistake = Mistake(1, f"more than {MAX_TAGS} lines begin with %TAG", limit=True)
+        mistake = YamlMistake(1, f"more than {MAX_TAGS} lines begin with %TAG", limit=True)
         return Parsed([], [], [mistake], complete=False)
     try:
         reader.run()
@@ -194,14 +194,14 @@ def _parse_yaml(reader: _Reader) -> Parsed:
     return Parsed(reader.documents, reader.spans, mistakes, complete=False)
 
 
-def _mistake(error: yaml.YAMLError, text: str) -> Mistake:
+def _mistake(error: yaml.YAMLError, text: str) -> YamlMistake:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         context = f" {error.context}" if error.context else ""
-        return Mistake(error.problem_mark.line + 1, f"not YAML: {error.problem}{context}")
+        return YamlMistake(error.problem_mark.line + 1, f"not YAML: {error.problem}{context}")
     if isinstance(error, ReaderError):
         line = text.encode().count(b"\n", 0, error.position) + 1
-        return Mistake(line, f"not YAML: {error.reason}")
-    return Mistake(1, f"not YAML: {error}")
+        return YamlMistake(line, f"not YAML: {error.reason}")
+    return YamlMistake(1, f"not YAML: {error}")
 
 
 class _Pieces:
@@ -235,7 +235,7 @@ class _Reader:
         self._record = record
         self.documents: list[Any] = []
         self.spans: list[Span] = []
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[YamlMistake] = []
         self.lines: dict[Path, int] = {}
 
     def run(self) -> None:
@@ -314,7 +314,7 @@ class _Reader:
             self._size += len(key)
             if key in result and len(self.mistakes) < MAX_FINDINGS:
                 message = f"key {key!r} is written twice in one mapping"
-                self.mistakes.append(Mistake(_line(event), message, repeats=key))
+                self.mistakes.append(YamlMistake(_line(event), message, repeats=key))
             if self._record:
                 below = (*path, key)
                 self.lines.setdefault(below, _line(event))

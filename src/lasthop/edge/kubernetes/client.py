@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Self
 
 import aiohttp
@@ -176,11 +176,13 @@ class Client:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yields a successful response; everything else is an `ApiError`. A 401 is retried once with new credentials."""
         assert self._session is not None, "use `async with`"
-        content = None if body is None else msgspec.json.encode(body)
-        about = (("Accept", accept), *(() if content is None else (("Content-Type", content_type),)))
+        content, about = None, [("Accept", accept)]
+        if body is not None:
+            content = msgspec.json.encode(body)
+            about.append(("Content-Type", content_type))
         again = True
         while True:
-            try:
+            with self._errors_translated():
                 ours = await self.access.headers()
                 async with self._session.request(
                     method,
@@ -203,14 +205,19 @@ class Client:
                         raise from_status(response.status, await response.read(), _retry_after(response))
                     yield response
                     return
-            except ConfigError as error:
-                raise ApiError(0, UNREACHABLE, str(error)) from error
-            except TimeoutError as error:
-                raise ApiError(0, SILENT, f"{self.access.url} did not answer in time") from error
-            except aiohttp.ClientConnectorError as error:
-                raise ApiError(0, UNREACHABLE, f"{self.access.url}: {error.strerror or error.os_error}") from error
-            except (aiohttp.ClientError, OSError) as error:
-                raise ApiError(0, RESET, f"{type(error).__name__} {error}".strip()) from error
+
+    @contextmanager
+    def _errors_translated(self) -> Iterator[None]:
+        try:
+            yield
+        except ConfigError as error:
+            raise ApiError(0, UNREACHABLE, str(error)) from error
+        except TimeoutError as error:
+            raise ApiError(0, SILENT, f"{self.access.url} did not answer in time") from error
+        except aiohttp.ClientConnectorError as error:
+            raise ApiError(0, UNREACHABLE, f"{self.access.url}: {error.strerror or error.os_error}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise ApiError(0, RESET, f"{type(error).__name__} {error}".strip()) from error
 
 
 class _PageMeta(msgspec.Struct):

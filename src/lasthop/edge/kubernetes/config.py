@@ -13,11 +13,11 @@ from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from lasthop.base.api.addresses import with_port
 from lasthop.edge.kubernetes import kubeconfig as kubeconfigs
-from lasthop.edge.kubernetes.credentials import Credentials, Headers, Tls
+from lasthop.edge.kubernetes.credentials import ALWAYS, Credentials, Headers, Tls, bearer
 from lasthop.edge.kubernetes.errors import ConfigError
 from lasthop.edge.kubernetes.ratelimit import Clock
-from lasthop.edge.kubernetes.service_account import pod_credentials
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REFRESH_INTERVAL: Final = 10.0
@@ -126,3 +126,22 @@ def _proxy_of_environment(url: str) -> str | None:
     half of what a written status costs."""
     address = urlsplit(url)
     return None if address.hostname and proxy_bypass(address.hostname) else getproxies().get(address.scheme)
+
+
+def pod_credentials(folder: Path) -> Credentials:
+    """Returns the API server's address and the token, which kubelet replaces before it expires. Raises `ConfigError`."""
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}") for name in ("HOST", "PORT"))
+    if not host or not port:
+        raise ConfigError("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; is this a pod?")
+    token, ca = _content(folder / "token"), _content(folder / "ca.crt")
+    return Credentials(f"https://{with_port(host, port)}", Tls(ca.encode()), bearer(token), renew_at=ALWAYS)
+
+
+def _content(path: Path) -> str:
+    try:
+        content = path.read_text().strip()
+    except OSError as error:
+        raise ConfigError(f"cannot read the pod's ServiceAccount: {error}") from error
+    if not content:
+        raise ConfigError(f"cannot read the pod's ServiceAccount: {path} is empty")
+    return content

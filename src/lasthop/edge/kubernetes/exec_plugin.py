@@ -59,7 +59,11 @@ def run(plugin: Exec, folder: Path, cluster: Json) -> ExecStatus:
     interactive = plugin.interactive_mode != "Never" and sys.stdin is not None and sys.stdin.isatty()
     if plugin.interactive_mode == "Always" and not interactive:
         raise ConfigError(f"exec plugin {plugin.command} needs a terminal (interactiveMode: Always), and there is none")
-    answer = _answer(plugin, folder, cluster, interactive)
+    spec: Json = {"interactive": interactive, **({"cluster": cluster} if plugin.provide_cluster_info else {})}
+    return _status(plugin, _answer(plugin, folder, spec, interactive))
+
+
+def _status(plugin: Exec, answer: bytes) -> ExecStatus:
     try:
         credential = msgspec.json.decode(answer, type=_ExecCredential)
     except msgspec.MsgspecError as error:
@@ -74,8 +78,7 @@ def run(plugin: Exec, folder: Path, cluster: Json) -> ExecStatus:
     return status
 
 
-def _answer(plugin: Exec, folder: Path, cluster: Json, interactive: bool) -> bytes:
-    spec: Json = {"interactive": interactive, **({"cluster": cluster} if plugin.provide_cluster_info else {})}
+def _answer(plugin: Exec, folder: Path, spec: Json, interactive: bool) -> bytes:
     asked: Json = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
     given = {variable.name: variable.value for variable in plugin.env or ()}
     command = str(folder / plugin.command) if os.sep in plugin.command else plugin.command
@@ -89,11 +92,11 @@ def _answer(plugin: Exec, folder: Path, cluster: Json, interactive: bool) -> byt
             timeout=None if interactive else WITHOUT_A_TERMINAL,
         )
     except OSError as error:
-        hint = f"; {plugin.install_hint.strip()}" if plugin.install_hint else ""
+        hint = plugin.install_hint and f"; {plugin.install_hint.strip()}"
         raise ConfigError(f"exec plugin {plugin.command} cannot be run: {error.strerror}{hint}") from error
     except subprocess.TimeoutExpired as error:
         raise ConfigError(f"exec plugin {plugin.command} did not end within {WITHOUT_A_TERMINAL:.0f} s") from error
     if done.returncode:
         said = (done.stderr or b"").decode(errors="replace").strip()[:QUOTED]
-        raise ConfigError(f"exec plugin {plugin.command} ended with {done.returncode}{f': {said}' if said else ''}")
+        raise ConfigError(f"exec plugin {plugin.command} ended with {done.returncode}{said and f': {said}'}")
     return done.stdout

@@ -64,7 +64,7 @@ class User(msgspec.Struct, rename="kebab"):
     auth_provider: AuthProvider | None = None
 
 
-class Context(msgspec.Struct):
+class KubeContext(msgspec.Struct):
     cluster: str = ""
     user: str = ""
     namespace: str = ""
@@ -82,10 +82,10 @@ class NamedUser(msgspec.Struct):
 
 class NamedContext(msgspec.Struct):
     name: str
-    context: Context
+    context: KubeContext
 
 
-class File(msgspec.Struct, rename="kebab"):
+class KubeconfigFile(msgspec.Struct, rename="kebab"):
     current_context: str = ""
     clusters: list[NamedCluster] | None = None
     users: list[NamedUser] | None = None
@@ -97,11 +97,11 @@ class Kubeconfig(msgspec.Struct):
 
     where: str
     current: str
-    contexts: dict[str, Context]
+    contexts: dict[str, KubeContext]
     clusters: dict[str, tuple[Cluster, Path]]
     users: dict[str, tuple[User, Path]]
 
-    def chosen(self, context: str | None) -> tuple[str, Context]:
+    def chosen(self, context: str | None) -> tuple[str, KubeContext]:
         """Raises `ConfigError` if there is no such context, or none is chosen."""
         name = context or self.current
         there = f"there are {', '.join(sorted(self.contexts))}" if self.contexts else "there is none"
@@ -139,15 +139,7 @@ def credentials(kubeconfig: Kubeconfig, context: str) -> Credentials:
         raise ConfigError(f"{kubeconfig.where}: cluster {chosen.cluster} has no server")
     user, own = kubeconfig.users[chosen.user] if chosen.user else (User(), folder)
     ca = _content(cluster.certificate_authority_data, cluster.certificate_authority, folder, "certificate-authority")
-    certificate = _pair(user, own)
-    headers, renew_at = _static(user, own), ALWAYS if user.token_file or user.auth_provider else None
-    if user.exec is not None and not headers and certificate is None:
-        status = run(user.exec, own, _told(cluster, ca))
-        headers = bearer(status.token) if status.token else ()
-        if status.client_certificate_data:
-            certificate = status.client_certificate_data.encode(), status.client_key_data.encode()
-        if status.expiration_timestamp is not None:
-            renew_at = status.expiration_timestamp.timestamp() - BEFORE_EXPIRY
+    headers, certificate, renew_at = _login(user, own, _told(cluster, ca))
     return Credentials(
         url=cluster.server.rstrip("/") if "://" in cluster.server else f"https://{cluster.server.rstrip('/')}",
         tls=Tls(ca, not cluster.insecure_skip_tls_verify, certificate),
@@ -158,10 +150,27 @@ def credentials(kubeconfig: Kubeconfig, context: str) -> Credentials:
     )
 
 
-def _file(path: Path) -> File:
+def _login(user: User, folder: Path, cluster: Json) -> tuple[Headers, tuple[bytes, bytes] | None, float | None]:
+    """Returns headers, client certificate and key, and when to read them again: what is written down, or else what an exec
+    plugin says."""
+    certificate, headers = _pair(user, folder), _static(user, folder)
+    if user.exec is None or headers or certificate is not None:
+        return headers, certificate, ALWAYS if user.token_file or user.auth_provider else None
+    status = run(user.exec, folder, cluster)
+    if status.client_certificate_data:
+        certificate = status.client_certificate_data.encode(), status.client_key_data.encode()
+    expires = status.expiration_timestamp
+    return (
+        bearer(status.token) if status.token else (),
+        certificate,
+        None if expires is None else expires.timestamp() - BEFORE_EXPIRY,
+    )
+
+
+def _file(path: Path) -> KubeconfigFile:
     try:
         document = yaml.load(path.read_text(), yaml.CSafeLoader)
-        return msgspec.convert({} if document is None else document, File)
+        return msgspec.convert({} if document is None else document, KubeconfigFile)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
 

@@ -30,7 +30,7 @@ from lasthop.edge.kubernetes.client import Client, path_of
 from lasthop.edge.kubernetes.errors import ApiError
 
 
-class Timing(msgspec.Struct, frozen=True):
+class LeaseTiming(msgspec.Struct, frozen=True):
     """Intervals in seconds."""
 
     duration: int = 10
@@ -41,7 +41,7 @@ class Timing(msgspec.Struct, frozen=True):
     look_interval: float = 1.0
 
 
-TIMING: Final = Timing()
+TIMING: Final = LeaseTiming()
 
 
 class Leadership:
@@ -108,7 +108,7 @@ class LeaderElector:
         leadership: Leadership,
         *,
         annotations: Mapping[str, str] | None = None,
-        timing: Timing = TIMING,
+        timing: LeaseTiming = TIMING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`annotations` are set on the Lease while we hold it: followers find the leader by them."""

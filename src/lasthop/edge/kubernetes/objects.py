@@ -7,7 +7,8 @@ BackendTLSPolicy that cannot be decoded fully becomes a `RejectedPolicy`.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,17 +17,18 @@ from lasthop.base.api.backends import XBackend
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME, READ_KINDS, decode_json, has_status
 from lasthop.base.api.meta import BytesMap, Key, Object, ObjectMeta, StringMap
-from lasthop.base.api.policies import BackendTLSPolicy, PolicyStatus, PolicyTargetReference, RejectedPolicy
+from lasthop.base.api.policies import BackendTLSPolicy, ForeignPolicyStatus, PolicyTargetReference, RejectedPolicy
 from lasthop.base.api.telemetry import XTelemetryPolicy
 from lasthop.base.api.traffic import XBackendTrafficPolicy
 from lasthop.edge.kubernetes.observed import ObservedStatus
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, make_finding
 
+T = TypeVar("T")
 POLICY: Final = "BackendTLSPolicy"
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's copy of the whole object."""
-FIELD_SELECTORS: Final = {"Secret": "type!=helm.sh/release.v1"}
+_FIELD_SELECTORS: Final = {"Secret": "type!=helm.sh/release.v1"}
 """Keeps the server from sending Helm's releases, which are many, large and never a certificate."""
 
 _READY: Final = core.PodCondition("Ready", "True")
@@ -35,6 +37,18 @@ replace = msgspec.structs.replace
 
 Shared = BackendTLSPolicy | XBackend | XBackendTrafficPolicy | XTelemetryPolicy
 """Kinds in whose status controllers share a list."""
+
+
+class ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    annotations: dict[str, str] = {}
+
+
+class ObjectList(msgspec.Struct):
+    """A page of a list."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
 
 
 class DecodedObject(NamedTuple):
@@ -52,7 +66,7 @@ class DecodedObject(NamedTuple):
     """The manager that wrote its spec or data last, as `kubectl (Update, 2026-11-18T12:00:00Z)`; empty: not known."""
 
 
-class _Meta(msgspec.Struct, rename="camel", gc=False):
+class _ObjectMeta(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
@@ -73,7 +87,7 @@ class _Managed(msgspec.Struct, rename="camel", gc=False):
 
 
 class _Envelope(msgspec.Struct, gc=False):
-    metadata: _Meta
+    metadata: _ObjectMeta
     status: msgspec.Raw = msgspec.Raw()
 
 
@@ -82,6 +96,12 @@ _managed: Final = msgspec.json.Decoder(list[_Managed])
 UNATTRIBUTED: Final = ("Pod", "EndpointSlice")
 """Kinds whose author is not of interest: the cluster writes them all the time."""
 _WITH_STATUS: Final = frozenset(name for name, kind in READ_KINDS.items() if has_status(kind))
+
+
+def selector(kind: str) -> dict[str, str]:
+    """Returns the parameters that select the objects of a kind which are needed."""
+    fields = _FIELD_SELECTORS.get(kind)
+    return {"fieldSelector": fields} if fields else {}
 
 
 def identify(kind: str, content: bytes | msgspec.Raw) -> tuple[Key, str]:
@@ -132,22 +152,31 @@ def trimmed(kind: str, obj: Object) -> Object:
     """Returns the object without what is never used, so that a change of only that is none."""
     match obj:
         case core.Secret():
-            kept = BytesMap(pair for pair in obj.data if pair[0] in core.READ_KEYS[kind])
-            return core.Secret(metadata=_bare(obj.metadata), type=obj.type, data=kept)
+            return core.Secret(metadata=_bare(obj.metadata), type=obj.type, data=BytesMap(_read_keys(kind, obj.data)))
         case core.ConfigMap():
-            data = StringMap(pair for pair in obj.data if pair[0] in core.READ_KEYS[kind])
-            return core.ConfigMap(metadata=_bare(obj.metadata), data=data)
+            return core.ConfigMap(metadata=_bare(obj.metadata), data=StringMap(_read_keys(kind, obj.data)))
         case core.Pod():
-            # Of the many writes to a Pod's status only those are seen that begin or end its being an endpoint.
-            status = core.PodStatus((core.PodIP(obj.address),), conditions=(_READY,)) if obj.address else core.PodStatus()
-            meta = core.PodMeta(obj.metadata.name, obj.metadata.namespace, labels=obj.metadata.labels)
-            return core.Pod(metadata=meta, status=status)
+            return _trimmed_pod(obj)
         case core.EndpointSlice():
             return replace(obj, metadata=replace(obj.metadata, annotations=StringMap(), generation=0))
         case BackendTLSPolicy() | XBackend() | XBackendTrafficPolicy() | XTelemetryPolicy():
             obj = _without_our_status(obj)
-    if not obj.metadata.annotations.get(LAST_APPLIED):
-        return obj
+    return _without_copy(obj) if obj.metadata.annotations.get(LAST_APPLIED) else obj
+
+
+def _read_keys(kind: str, data: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
+    return (pair for pair in data if pair[0] in core.READ_KEYS[kind])
+
+
+def _trimmed_pod(pod: core.Pod) -> core.Pod:
+    """Of the many writes to a Pod's status only those are seen that begin or end its being an endpoint."""
+    status = core.PodStatus((core.PodIP(pod.address),), conditions=(_READY,)) if pod.address else core.PodStatus()
+    meta = core.PodMeta(pod.metadata.name, pod.metadata.namespace, labels=pod.metadata.labels)
+    return core.Pod(metadata=meta, status=status)
+
+
+def _without_copy(obj: Object) -> Object:
+    """Returns the object without kubectl's copy of it."""
     annotations = StringMap(pair for pair in obj.metadata.annotations if pair[0] != LAST_APPLIED)
     return replace(obj, metadata=replace(obj.metadata, annotations=annotations))
 
@@ -156,7 +185,7 @@ def _without_our_status(obj: Shared) -> Shared:
     """Returns the object with the status entries of others only: what we have just written ourselves changes nothing."""
     entries = obj.status.ancestors
     others = tuple(entry for entry in entries if entry.controller_name != CONTROLLER_NAME)
-    return obj if len(others) == len(entries) else replace(obj, status=PolicyStatus(others))
+    return obj if len(others) == len(entries) else replace(obj, status=ForeignPolicyStatus(others))
 
 
 def _bare(meta: ObjectMeta) -> ObjectMeta:

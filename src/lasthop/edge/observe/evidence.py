@@ -1,6 +1,6 @@
 """What a proxy tells of its connections to backends, before anything is concluded from it.
 
-access log ──> Outcome   one connection that was made, or was not; made ones are sampled
+access log ──> ConnectionOutcome   one connection that was made, or was not; made ones are sampled
 statistics ──> Counts    everything, and exact; without words
 """
 
@@ -13,7 +13,7 @@ from lasthop.engine.plan.observation import LeafCertificate
 from lasthop.engine.plan.upstream import Connection, Hop
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ConnectionOutcome(msgspec.Struct, frozen=True):
     """What one request, or one connection of a stream, has shown of an endpoint."""
 
     hop: Hop
@@ -43,7 +43,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """Under which configuration of the hop (`Connection.config`)."""
 
 
-class Request(msgspec.Struct, frozen=True):
+class ServedRequest(msgspec.Struct, frozen=True):
     """One request that was answered, or one connection of a stream that has ended."""
 
     route: Key | None

@@ -21,7 +21,7 @@ _MAX_KINDS: Final = 30
 """Of TLS failures that Envoy counts."""
 
 
-class Known(Protocol):
+class GatewayParts(Protocol):
     """Tells what exists of a Gateway."""
 
     def addresses(self, hop: Hop) -> Container[str] | None:
@@ -31,7 +31,7 @@ class Known(Protocol):
         """Returns whether the route is attached to the Gateway."""
 
 
-class _Nothing(Known):
+class _Nothing(GatewayParts):
     """What is known where no reports are taken."""
 
     def addresses(self, hop: Hop) -> None:
@@ -44,7 +44,7 @@ class _Nothing(Known):
 NOTHING: Final = _Nothing()
 
 
-def believed(report: ProxyReport, gateway: Key, known: Known) -> Generator[None, None, ProxyReport]:
+def believed(report: ProxyReport, gateway: Key, known: GatewayParts) -> Generator[None, None, ProxyReport]:
     """Returns the part of a report of this Gateway's proxy that may be shown, with every text printable and cut. Yields after
     each part, because there may be thousands."""
     hops: dict[Hop, HopSeen] = {}

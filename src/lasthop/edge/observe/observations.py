@@ -10,12 +10,13 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe.verdict import NONE, Verdict, judge
+from lasthop.edge.observe.totals import summed
+from lasthop.edge.observe.verdict import NONE, EndpointVerdict, judge
 from lasthop.engine.plan.observation import (
     MAX_CERTIFICATES,
     MAX_ENDPOINTS,
@@ -24,6 +25,7 @@ from lasthop.engine.plan.observation import (
     Health,
     HopSeen,
     HopState,
+    LeafCertificate,
     ProxyReport,
     Traffic,
 )
@@ -47,8 +49,12 @@ _KEPT: Final = 16
 """Reports of a proxy that are kept for that."""
 
 
-Judged = tuple[str, EndpointSeen, Verdict]
-"""A proxy, what it has seen of an endpoint, and what follows."""
+class Judged(NamedTuple):
+    """What a proxy has seen of an endpoint, and what follows."""
+
+    proxy: str
+    seen: EndpointSeen
+    verdict: EndpointVerdict
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -209,7 +215,7 @@ class Observations:
                 if due is not None:
                     self._at(due, hop)
                 if verdict.health is not Health.UNTRIED:
-                    found.setdefault(each.config, []).append((name, each, verdict))
+                    found.setdefault(each.config, []).append(Judged(name, each, verdict))
             proxy.verdicts[hop] = after
         return found
 
@@ -276,7 +282,7 @@ class _Proxy:
         self.heard = 0.0
         self.ahead = 0.0
         """Seconds that our clock is ahead of the proxy's; what the report took to arrive is in it."""
-        self.verdicts: dict[Hop, dict[tuple[str, str], Verdict]] = {}
+        self.verdicts: dict[Hop, dict[tuple[str, str], EndpointVerdict]] = {}
         """By configuration and address."""
         self._figures: deque[tuple[float, _Figures]] = deque(maxlen=_KEPT)
 
@@ -327,24 +333,32 @@ def _bearing(seen: EndpointSeen) -> tuple[object, ...]:
 def _concluded(found: list[Judged], old: HopState) -> HopState:
     if not found:
         return HopState()
-    bad = [(name, seen, verdict) for name, seen, verdict in found if verdict.health is Health.FAILING]
-    absent = [each for each in bad if not each[1].address]
-    if absent:
-        # No endpoint is left, so what was known of some says nothing.
-        bad = absent
-    working = {seen.address for _, seen, verdict in found if verdict.health is Health.WORKING} if not absent else set()
-    health = Health.WORKING if not bad else Health.PARTLY_FAILING if working else Health.FAILING
-    since = old.since if old.health is health else min(verdict.since for _, _, verdict in bad or found)
-    leaves = sorted({seen.certificate for _, seen, _ in found if seen.certificate}, key=lambda leaf: leaf.not_after)
+    bad = [each for each in found if each.verdict.health is Health.FAILING]
+    # Where no endpoint is left, what was known of some says nothing.
+    absent = [each for each in bad if not each.seen.address]
+    working = set() if absent else {each.seen.address for each in found if each.verdict.health is Health.WORKING}
+    failing = Health.PARTLY_FAILING if working else Health.FAILING
+    return _state(failing if bad else Health.WORKING, found, absent or bad, working, old)
+
+
+def _state(health: Health, found: list[Judged], bad: list[Judged], working: set[str], old: HopState) -> HopState:
+    since = old.since if old.health is health else min(each.verdict.since for each in bad or found)
+    seen = [each.seen for each in found]
+    ejected = {each.seen.address for each in bad if each.seen.ejected_since}
     return HopState(
         health,
         since,
-        tuple(_failures(bad, {name for name, _, _ in found})),
+        tuple(_failures(bad, {each.proxy for each in found})),
         tuple(sorted(working)[:MAX_ENDPOINTS]),
-        tuple(leaves[:MAX_CERTIFICATES]),
-        tuple(sorted({seen.tls_version for _, seen, _ in found if seen.tls_version})),
-        tuple(sorted({seen.address for _, seen, _ in bad if seen.ejected_since})[:MAX_ENDPOINTS]),
+        _leaves(seen),
+        tuple(sorted({each.tls_version for each in seen} - {""})),
+        tuple(sorted(ejected)[:MAX_ENDPOINTS]),
     )
+
+
+def _leaves(seen: Iterable[EndpointSeen]) -> tuple[LeafCertificate, ...]:
+    leaves = {each.certificate for each in seen if each.certificate}
+    return tuple(sorted(leaves, key=lambda leaf: leaf.not_after)[:MAX_CERTIFICATES])
 
 
 def _failures(bad: Iterable[Judged], proxies: set[str]) -> Iterator[Failure]:
@@ -364,23 +378,10 @@ def merged(found: list[HopSeen]) -> HopSeen:
     if len(found) == 1:
         return found[0]
     endpoints: dict[tuple[str, str], list[EndpointSeen]] = {}
-    kinds: dict[str, int] = {}
-    for seen in found:
-        for each in seen.endpoints:
-            endpoints.setdefault((each.config, each.address), []).append(each)
-        for kind, count in seen.tls_failures.items():
-            kinds[kind] = kinds.get(kind, 0) + count
+    for each in (each for seen in found for each in seen.endpoints):
+        endpoints.setdefault((each.config, each.address), []).append(each)
     together = sorted((_one(several) for several in endpoints.values()), key=lambda each: (not each.in_a_row, each.address))
-    return HopSeen(
-        sum(seen.handshakes for seen in found),
-        sum(seen.handshake_failures for seen in found),
-        sum(seen.connect_failures for seen in found),
-        kinds,
-        max(seen.last_success for seen in found),
-        max(seen.last_failure for seen in found),
-        tuple(together[:MAX_ENDPOINTS]),
-        sum((seen.traffic for seen in found), Traffic()),
-    )
+    return msgspec.structs.replace(summed(found, together), traffic=sum((seen.traffic for seen in found), Traffic()))
 
 
 def _one(several: list[EndpointSeen]) -> EndpointSeen:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left
+from collections.abc import Mapping
 from itertools import accumulate
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe import counted as in_words
-from lasthop.edge.observe.evidence import Counts, EndpointCounts, EndpointsCounted, HopCounts, Outcome, Request
+from lasthop.edge.observe import words as in_words
+from lasthop.edge.observe.evidence import ConnectionOutcome, Counts, EndpointCounts, EndpointsCounted, HopCounts, ServedRequest
+from lasthop.edge.observe.totals import summed
 from lasthop.edge.observe.words import cut, shown
 from lasthop.engine.plan.observation import (
     LATENCY_BOUNDS,
@@ -49,7 +52,7 @@ class Tally:
 
     def __init__(self, gateway: Key, proxy: str = "", *, now: float) -> None:
         self.gateway, self.proxy, self.since = gateway, proxy, now
-        self._hops: dict[Hop, _Hop] = {}
+        self._hops: dict[Hop, _HopTally] = {}
         self._routes: dict[Key, _Requests] = {}
         self._turn = 0
         self._counted = False
@@ -57,12 +60,12 @@ class Tally:
     def __repr__(self) -> str:
         return f"<Tally of {self.gateway.path}{f' at {self.proxy}' if self.proxy else ''}: {len(self._hops)} hops>"
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: ConnectionOutcome) -> None:
         """Takes in a line of the access log."""
         if hop := self._of(outcome.hop):
             hop.wire(outcome.config).take(_bounded(outcome))
 
-    def request(self, request: Request) -> None:
+    def request(self, request: ServedRequest) -> None:
         """Takes in the other part of that line: what was asked, and how it was answered."""
         if request.hop and (hop := self._of(request.hop)):
             hop.request(request)
@@ -98,10 +101,10 @@ class Tally:
         routes = {key: requests.traffic() for key, requests in self._routes.items()}
         return ProxyReport(self.gateway, self.proxy, self.since, now, hops, routes)
 
-    def _of(self, key: Hop) -> _Hop | None:
+    def _of(self, key: Hop) -> _HopTally | None:
         known = self._hops.get(key)
         if known is None and key.gateway == self.gateway and len(self._hops) < MAX_HOPS:
-            known = self._hops[key] = _Hop(key)
+            known = self._hops[key] = _HopTally(key)
         return known
 
 
@@ -113,7 +116,7 @@ class _Requests:
         self._latency = [0.0] * len(LATENCY_BOUNDS)
         self._traffic: Traffic | None = None
 
-    def take(self, request: Request) -> None:
+    def take(self, request: ServedRequest) -> None:
         self._traffic = None
         self._codes[min(5, max(1, request.status // 100)) - 1] += request.weight
         self._latency[bisect_left(LATENCY_BOUNDS, request.seconds)] += request.weight
@@ -146,7 +149,7 @@ class _Counter:
         return grown
 
 
-class _Hop:
+class _HopTally:
     """Requests of a hop, whatever its configuration, and what was seen under each configuration."""
 
     def __init__(self, key: Hop) -> None:
@@ -166,7 +169,7 @@ class _Hop:
     def watched(self) -> bool:
         return any(wire.watched for wire in self._wires.values())
 
-    def request(self, request: Request) -> None:
+    def request(self, request: ServedRequest) -> None:
         self._requests.take(request)
 
     def count(self, config: str, counted: HopCounts, now: float, *, first: bool) -> None:
@@ -180,8 +183,8 @@ class _Hop:
         if known is None:
             if len(self._wires) >= MAX_CONFIGS:
                 oldest = min(self._wires, key=lambda each: self._wires[each].heard)
-                ended = _summed([self._ended, self._wires.pop(oldest).seen()])
-                self._ended = msgspec.structs.replace(ended, endpoints=(), last_success=0.0, last_failure=0.0)
+                ended = summed([self._ended, self._wires.pop(oldest).seen()], ())
+                self._ended = msgspec.structs.replace(ended, last_success=0.0, last_failure=0.0)
             known = self._wires[config] = _Wire(Connection(self._key, config))
         return known
 
@@ -192,24 +195,25 @@ class _Hop:
         unchanged = len(parts) == len(self._parts) and all(map(operator.is_, parts, self._parts))
         if self._seen is None or not unchanged or self._seen.traffic is not traffic:
             self._parts = parts
-            self._seen = msgspec.structs.replace(_summed([*parts, self._ended]), traffic=traffic)
+            endpoints = (endpoint for part in parts for endpoint in part.endpoints)
+            self._seen = msgspec.structs.replace(summed([*parts, self._ended], endpoints), traffic=traffic)
         return self._seen
 
 
-def _summed(parts: list[HopSeen]) -> HopSeen:
-    kinds: dict[str, int] = {}
-    for part in parts:
-        for kind, count in part.tls_failures.items():
-            kinds[kind] = kinds.get(kind, 0) + count
-    return HopSeen(
-        sum(part.handshakes for part in parts),
-        sum(part.handshake_failures for part in parts),
-        sum(part.connect_failures for part in parts),
-        kinds,
-        max(part.last_success for part in parts),
-        max(part.last_failure for part in parts),
-        tuple(endpoint for part in parts for endpoint in part.endpoints)[:MAX_ENDPOINTS],
-    )
+class _Grown(NamedTuple):
+    """By how much the counters of a hop have grown since the last time."""
+
+    connections: int = 0
+    requests: int = 0
+    failures: int = 0
+    tls: Mapping[str, int] = MappingProxyType({})
+    late: bool = False
+    """Connections took too long."""
+
+    @property
+    def kind(self) -> str:
+        """The TLS failure that has grown most; empty if none has."""
+        return max(self.tls, key=lambda name: self.tls[name], default="") if any(self.tls.values()) else ""
 
 
 class _Wire:
@@ -225,7 +229,7 @@ class _Wire:
         )
         self._tls_failures: dict[str, _Counter] = {}
         self._counts = HopCounts()
-        self._doubtful: list[Outcome] = []
+        self._doubtful: list[ConnectionOutcome] = []
         self._errors = (0, 0)
         """TLS errors of the last two times that were counted: one may be counted before its line is read."""
         self._refused = False
@@ -252,7 +256,7 @@ class _Wire:
         """TLS errors of a stream were counted long enough ago for their lines to be read, and there was none."""
         return self._refused and bool(self._errors[0]) and not self._endpoints and not self._unsampled
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: ConnectionOutcome) -> None:
         self._seen, self.heard = None, max(self.heard, outcome.at)
         if outcome.doubtful:
             self._doubtful = [*self._doubtful, outcome][-_DOUBTFUL:]
@@ -272,33 +276,45 @@ class _Wire:
         and says nothing of now."""
         if counted != self._counts:
             self._counts, self._seen = counted, None
-        connections, requests = self._connections.take(counted.connections), self._sent.take(counted.requests)
-        failures = self._connect_failures.take(counted.connect_failures)
-        self._handshakes.take(counted.handshakes)
-        late = self._timeouts.take(counted.connect_timeouts) > 0
-        grown = {name: self._tls_failures.setdefault(name, _Counter()).take(n) for name, n in counted.tls_failures.items()}
-        if connections or counted.active:
+        grown = self._grown(counted)
+        if grown.connections or counted.active:
             self.heard = now
         if first:
-            failures, requests, grown = 0, 0, {}
-        self._failing = bool(failures)
-        kind = max(grown, key=lambda name: grown[name], default="") if any(grown.values()) else ""
-        if failures or kind:
-            self._kind, self._late = kind, late
-        self._errors = (self._errors[1], grown.get("connection_error", 0))
+            grown = _Grown(grown.connections, late=grown.late)
+        self._failing, kind = bool(grown.failures), grown.kind
+        if grown.failures or kind:
+            self._kind, self._late = kind, grown.late
+        self._errors = (self._errors[1], grown.tls.get("connection_error", 0))
         self._refused = not self.key.hop.protocol.http and any(self._errors)
         self._judge_doubtful()
-        for each in self._endpoints.values() if any(self._errors) else ():
-            each.refuse()
-            self._seen = None
-        good = not failures and not kind
-        self._unsampled, self._sending = bool(requests) and good and not self._endpoints, bool(requests)
-        for each in self._endpoints.values() if kind else ():
-            # Of an endpoint it may have been counted before, without a kind.
-            each.counted(self._words, handshake=True)
-        for each in self._endpoints.values() if good else ():
-            # There is traffic and none of it fails, whether samples show it or not.
-            if connections and now - each.last_bad > QUIET if each.in_a_row else requests and each.last_success:
+        if any(self._errors):
+            for each in self._endpoints.values():
+                each.refuse()
+                self._seen = None
+        good = not grown.failures and not kind
+        self._unsampled, self._sending = bool(grown.requests) and good and not self._endpoints, bool(grown.requests)
+        if kind:
+            for each in self._endpoints.values():
+                # Of an endpoint it may have been counted before, without a kind.
+                each.counted(self._words, handshake=True)
+        if good:
+            self._none_fails(grown, now)
+
+    def _grown(self, counted: HopCounts) -> _Grown:
+        """Takes the counters, and returns by how much they have grown."""
+        self._handshakes.take(counted.handshakes)
+        return _Grown(
+            self._connections.take(counted.connections),
+            self._sent.take(counted.requests),
+            self._connect_failures.take(counted.connect_failures),
+            {name: self._tls_failures.setdefault(name, _Counter()).take(n) for name, n in counted.tls_failures.items()},
+            self._timeouts.take(counted.connect_timeouts) > 0,
+        )
+
+    def _none_fails(self, grown: _Grown, now: float) -> None:
+        """Concludes that endpoints work: there is traffic and none of it fails, whether samples show it or not."""
+        for each in self._endpoints.values():
+            if grown.connections and now - each.last_bad > QUIET if each.in_a_row else grown.requests and each.last_success:
                 each.succeeded(now)
                 self._seen = None
 
@@ -310,23 +326,27 @@ class _Wire:
 
     def count_endpoints(self, counted: dict[str, EndpointCounts], now: float) -> None:
         self._seen, unlogged = None, self._unlogged
-        words = in_words.said(in_words.BROKEN_OFF) if unlogged else self._words
+        words = in_words.counted_only(in_words.BROKEN_OFF) if unlogged else self._words
         for address, counts in counted.items():
-            known = self._endpoints.get(address)
-            used = self._unsampled or (self._sending and counts.answers)
-            if known is None and used and counts.connections > counts.connect_failures:
-                self._endpoint(address).succeeded(now)
-            elif known is None and not counts.connect_failures and not (unlogged and counts.connections):
+            if address not in self._endpoints and not self._notice(address, counts, now, unlogged=unlogged):
                 continue
-            unseen = Outcome(self.key.hop, address, now, words, handshake=bool(self._kind) or unlogged)
+            unseen = ConnectionOutcome(self.key.hop, address, now, words, handshake=bool(self._kind) or unlogged)
             if unlogged:
                 self._endpoint(address).take(unseen)
             self._endpoint(address).count(counts, unseen, now, made=not self._refused, failing=self._failing)
 
+    def _notice(self, address: str, counts: EndpointCounts, now: float, *, unlogged: bool) -> bool:
+        """Returns whether the counters of an endpoint that no line has shown tell something of it."""
+        used = self._unsampled or (self._sending and counts.answers)
+        if used and counts.connections > counts.connect_failures:
+            self._endpoint(address).succeeded(now)
+            return True
+        return bool(counts.connect_failures or (unlogged and counts.connections))
+
     @property
     def _words(self) -> str:
         """Says what the counters tell of the last failures."""
-        return in_words.words(self._kind, timeout=self._late)
+        return in_words.of_counters(self._kind, timeout=self._late)
 
     def _endpoint(self, address: str) -> _Endpoint:
         known = self._endpoints.get(address)
@@ -367,7 +387,7 @@ class _Endpoint:
         """The failure's words are from the log."""
         self.ejected_since = self._last_ejected = 0.0
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: ConnectionOutcome) -> None:
         if outcome.failure:
             self._logged = self._told = True
             self.failure, self.handshake = outcome.failure, outcome.handshake
@@ -406,29 +426,36 @@ class _Endpoint:
         self.handshake, self.request, self._refused = False, False, ""
         self.last_success = max(self.last_success, at)
 
-    def count(self, counts: EndpointCounts, unseen: Outcome, now: float, *, made: bool, failing: bool) -> None:
+    def count(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float, *, made: bool, failing: bool) -> None:
         """Takes what Envoy has counted for an endpoint. `unseen` is the failure to note if there was one that is in no log;
         `made`: answers are a success; `failing`: the hop's failures have just grown."""
         last, self._counts = self._counts, counts
         logged, self._logged = self._logged, False
         if counts.ejected:
-            if not self.in_a_row and now - self._last_ejected > _EJECTED_ANEW:
-                # Only who fails again and again is, however quickly it was over.
-                self._fails(counts.connect_failures, unseen, now)
-            self.ejected_since, self._last_ejected = self.ejected_since or now, now
-        if last is None and failing and not logged and counts.connections == counts.connect_failures > 0:
-            # It has never been connected to, and retries may have hidden all of it before anybody looked.
-            self._fails(counts.connect_failures, unseen, now)
-        elif last is None or counts.connections < last.connections:
-            if made and counts.answers and not self.last_success and self.in_a_row:
-                self.last_success = self.failing_since - 1.0  # at some time before
+            self._ejected(counts, unseen, now)
+        if last is None or counts.connections < last.connections:
+            self._begin(counts, unseen, now, made=made, failing=failing and not logged and last is None)
         elif counts.answers > last.answers:
             if made:
                 self.succeeded(now)
         elif counts.connect_failures > last.connect_failures and not logged:
             self._fails(counts.connect_failures - last.connect_failures, unseen, now)
 
-    def _fails(self, times: int, unseen: Outcome, now: float) -> None:
+    def _ejected(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float) -> None:
+        if not self.in_a_row and now - self._last_ejected > _EJECTED_ANEW:
+            # Only who fails again and again is, however quickly it was over.
+            self._fails(counts.connect_failures, unseen, now)
+        self.ejected_since, self._last_ejected = self.ejected_since or now, now
+
+    def _begin(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float, *, made: bool, failing: bool) -> None:
+        """Takes counters that are new, or have begun anew: of the past they tell only whether anything worked."""
+        if failing and counts.connections == counts.connect_failures > 0:
+            # It has never been connected to, and retries may have hidden all of it before it was looked at.
+            self._fails(counts.connect_failures, unseen, now)
+        elif made and counts.answers and not self.last_success and self.in_a_row:
+            self.last_success = self.failing_since - 1.0  # at some time before
+
+    def _fails(self, times: int, unseen: ConnectionOutcome, now: float) -> None:
         for _ in range(min(times, _AT_ONCE)):
             self._failed(now)
         self.counted(unseen.failure, handshake=unseen.handshake)
@@ -457,7 +484,7 @@ def _importance(endpoint: _Endpoint) -> tuple[bool, float, str]:
     return bool(endpoint.in_a_row), max(endpoint.last_failure, endpoint.last_success), endpoint.address
 
 
-def _bounded(outcome: Outcome) -> Outcome:
+def _bounded(outcome: ConnectionOutcome) -> ConnectionOutcome:
     """Returns it with every text printable and cut to a length: backends and clients have written them."""
-    texts = {name: cut(getattr(outcome, name)) for name in ("failure", "tls_version", "cipher")}
+    texts = {name: cut(getattr(outcome, name)) for name in ("failure", "refused", "tls_version", "cipher")}
     return msgspec.structs.replace(outcome, **texts, certificate=shown(outcome.certificate))

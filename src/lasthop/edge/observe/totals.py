@@ -5,13 +5,14 @@ A sum over the proxies that there are would fall when one of them goes, and a Pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator
+from collections.abc import Callable, Container, Generator, Iterable
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.plan.observation import HopSeen, ProxyReport, Traffic
+from lasthop.engine.plan.observation import MAX_ENDPOINTS, EndpointSeen, HopSeen, ProxyReport, Traffic
 from lasthop.engine.plan.upstream import Hop
 
 MAX_GONE: Final = 200
@@ -51,6 +52,23 @@ def added(now: Traffic, before: Traffic) -> Traffic:
     return now if any(count < 0 for _, count in found.latency) else found
 
 
+def summed(parts: list[HopSeen], endpoints: Iterable[EndpointSeen]) -> HopSeen:
+    """Returns the counts of several parts together, with these endpoints and without traffic."""
+    kinds: dict[str, int] = {}
+    for part in parts:
+        for kind, count in part.tls_failures.items():
+            kinds[kind] = kinds.get(kind, 0) + count
+    return HopSeen(
+        sum(part.handshakes for part in parts),
+        sum(part.handshake_failures for part in parts),
+        sum(part.connect_failures for part in parts),
+        kinds,
+        max(part.last_success for part in parts),
+        max(part.last_failure for part in parts),
+        tuple(islice(endpoints, MAX_ENDPOINTS)),
+    )
+
+
 class _Counted(msgspec.Struct, frozen=True):
     """The numbers of a proxy's last report."""
 
@@ -77,6 +95,14 @@ class Totals:
             last = self._last[key] = _Counted(report.since, {}, {})
         counted = self._gone.get(report.gateway, {}).pop(report.proxy, None) == report.since
         # Each number goes into both at once, or what is stopped halfway would count twice the next time.
+        yield from self._add_hops(report, last, counted)
+        yield from self._add_routes(report, last, counted)
+        for hop in last.hops.keys() - report.hops.keys():
+            del last.hops[hop]
+        for route in last.routes.keys() - report.routes.keys():
+            del last.routes[route]
+
+    def _add_hops(self, report: ProxyReport, last: _Counted, counted: bool) -> Generator[None, None, None]:
         for hop, seen in report.hops.items():
             if hop.gateway == report.gateway:
                 was, new = last.hops.get(hop), HopTotals.of(seen)
@@ -84,17 +110,15 @@ class Totals:
                 if was != new and not counted:
                     self.hops[hop] = self.hops.get(hop, HopTotals()) + (new.since(was) if was else new)
                 yield
+
+    def _add_routes(self, report: ProxyReport, last: _Counted, counted: bool) -> Generator[None, None, None]:
         for route, traffic in report.routes.items():
-            then = last.routes.get(route)
+            was = last.routes.get(route)
             last.routes[route] = traffic
-            if then is not traffic and then != traffic and not counted:
+            if was is not traffic and was != traffic and not counted:
                 total = self.routes.get((report.gateway, route), Traffic())
-                self.routes[report.gateway, route] = total + (added(traffic, then) if then else traffic)
+                self.routes[report.gateway, route] = total + (added(traffic, was) if was else traffic)
             yield
-        for hop in last.hops.keys() - report.hops.keys():
-            del last.hops[hop]
-        for route in last.routes.keys() - report.routes.keys():
-            del last.routes[route]
 
     def keep(self, hops: Container[Hop], routes: Callable[[Key], bool]) -> None:
         """Forgets all but these: what does not exist any more has no series."""

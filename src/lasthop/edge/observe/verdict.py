@@ -27,7 +27,7 @@ SILENCE: Final = 1800.0
 """Seconds after which the last connection says nothing any more."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class EndpointVerdict(msgspec.Struct, frozen=True):
     health: Health = Health.UNTRIED
     since: float = 0.0
     returns: int = 0
@@ -35,18 +35,19 @@ class Verdict(msgspec.Struct, frozen=True):
     changed: float = 0.0
 
 
-NONE: Final = Verdict()
+NONE: Final = EndpointVerdict()
 
 
-def judge(old: Verdict, seen: EndpointSeen, *, hop_success: float, active: bool, now: float) -> tuple[Verdict, float | None]:
+def judge(
+    old: EndpointVerdict, seen: EndpointSeen, *, hop_success: float, active: bool, now: float
+) -> tuple[EndpointVerdict, float | None]:
     """Returns the verdict, and when to judge again if nothing new is seen until then.
 
     All of it was seen under one configuration of the hop. `hop_success` is when some endpoint has answered last under it;
     `active`: something is under way there, such as a WebSocket that lasts for days.
     """
     failed = seen.in_a_row > 0
-    worked = seen.last_success > 0
-    last = max(seen.last_failure if failed else 0.0, seen.last_success if worked else 0.0)
+    last = max(seen.last_failure if failed else 0.0, seen.last_success, 0.0)
     if not last:
         return NONE, None
     if now - last >= SILENCE:
@@ -54,25 +55,31 @@ def judge(old: Verdict, seen: EndpointSeen, *, hop_success: float, active: bool,
     quiet = last + SILENCE
     if not failed:
         return _works(old, seen, now, quiet)
-    since = seen.failing_since
+    known = seen.last_success > 0 or old.health is Health.WORKING or hop_success > 0
+    return _fails(old, seen, known, now, quiet)
+
+
+def _fails(
+    old: EndpointVerdict, seen: EndpointSeen, known: bool, now: float, quiet: float
+) -> tuple[EndpointVerdict, float | None]:
+    """`known`: the endpoint, or another one of the hop, is known to have worked."""
     if old.health is Health.FAILING:
         return old, quiet
-    known = worked or old.health is Health.WORKING or hop_success > 0
     if known and seen.in_a_row < 2:
         return (old if old.health is Health.WORKING else NONE), quiet
     hold = HOLD if known else FIRST_HOLD
-    if now - since < hold:
-        return old, since + hold
+    if now - seen.failing_since < hold:
+        return old, seen.failing_since + hold
     returns = old.returns if now - old.changed < CALM else 0
-    return Verdict(Health.FAILING, since, returns, now), quiet
+    return EndpointVerdict(Health.FAILING, seen.failing_since, returns, now), quiet
 
 
-def _works(old: Verdict, seen: EndpointSeen, now: float, quiet: float) -> tuple[Verdict, float | None]:
+def _works(old: EndpointVerdict, seen: EndpointSeen, now: float, quiet: float) -> tuple[EndpointVerdict, float | None]:
     if old.health is Health.WORKING:
         return old, quiet
     if old.health is not Health.FAILING:
-        return Verdict(Health.WORKING, seen.last_success, old.returns, now), quiet
+        return EndpointVerdict(Health.WORKING, seen.last_success, old.returns, now), quiet
     recovery = min(LONGEST_RECOVERY, RECOVERY * 2 ** (old.returns - 1)) if old.returns else 0.0
     if now - seen.last_failure < recovery:
         return old, seen.last_failure + recovery
-    return Verdict(Health.WORKING, seen.last_success, min(old.returns + 1, 10), now), quiet
+    return EndpointVerdict(Health.WORKING, seen.last_success, min(old.returns + 1, 10), now), quiet

@@ -1,6 +1,8 @@
-"""Makes what backends and clients have written fit to be shown."""
+"""Makes what backends and clients have written fit to be shown, and explains what Envoy only counts."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from lasthop.base.text.printable import printable
 from lasthop.engine.plan.observation import MAX_NAMES, MAX_WORDS, LeafCertificate
@@ -20,3 +22,32 @@ def shown(certificate: LeafCertificate | None) -> LeafCertificate | None:
     return LeafCertificate(
         cut(certificate.subject), cut(certificate.issuer), names, certificate.not_before, certificate.not_after
     )
+
+
+TIMEOUT: Final = "connect timeout (TCP or TLS handshake)"
+BROKEN_OFF: Final = "backend aborted the TLS handshake: perhaps it wants a client certificate"
+_NOT_CONNECTED: Final = "no connection: nothing listens on the backend's port, or its address cannot be reached"
+_HANDSHAKE: Final = (
+    "TLS handshake failed: the backend does not speak TLS on this port, wants a client certificate, or has no TLS version or "
+    "cipher in common with us"
+)
+_KINDS: Final = {
+    "fail_verify_san": "certificate is for another name than the policy wants",
+    "fail_verify_cert_hash": "certificate is not one of those that the policy pins",
+    "fail_verify_error": "certificate was not accepted: it is signed by an unknown CA, has expired or is not valid yet",
+    "fail_verify_no_cert": "backend has no certificate",
+}
+"""By Envoy's own names."""
+
+
+def of_counters(kind: str, *, timeout: bool = False) -> str:
+    """Returns what counters tell of a failure. `kind`: the TLS failure that was counted most, empty if there was none;
+    `timeout`: connections took too long."""
+    known = _KINDS.get(kind)
+    return counted_only(known or (TIMEOUT if timeout else _HANDSHAKE if kind else _NOT_CONNECTED))
+
+
+def counted_only(text: str) -> str:
+    """Marks what is in no access log: an attempt that a retry made up for, a mirrored request, a request to an ExternalAuth
+    server. A counter knows the kind of a failure; only `lasthop probe` shows the certificate."""
+    return f"{text} (Envoy counts it, and does not say more)"

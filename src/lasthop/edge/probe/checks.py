@@ -18,7 +18,7 @@ from lasthop.base.api.addresses import is_ip, with_port
 from lasthop.base.pki import parse
 from lasthop.edge.probe.certificate_view import CertificateInfo, describe
 from lasthop.edge.probe.handshake import Expectation, Handshake, NoHandshake, Untried, fetch, handshake
-from lasthop.edge.probe.result import LISTED, STRENGTH, Check, EndpointResult, State
+from lasthop.edge.probe.result import LISTED, STRENGTH, Check, CheckState, EndpointResult
 from lasthop.edge.probe.trust import check_trust
 from lasthop.engine.outputs.envoy.tls import dns_regex
 from lasthop.engine.plan.tls import BackendTLS, San, SanType
@@ -58,22 +58,22 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
         seen = handshake(address, expected, timeout)
     except Untried as error:
         remedy = "Probe from another machine; Envoy may accept them."
-        return EndpointResult(at, (Check("tls", State.FAIL, str(error), remedy),))
+        return EndpointResult(at, (Check("tls", CheckState.FAIL, str(error), remedy),))
     except NoHandshake as error:
         return EndpointResult(at, (unreachable(error),))
-    connect = Check("connect", State.PASS, "accepts connections")
+    connect = Check("connect", CheckState.PASS, "accepts connections")
     if not seen.chain:
         return EndpointResult(at, (connect, _no_chain(address, expected, seen, timeout)))
     own = parse.certificate(seen.chain[0])
     if isinstance(own, parse.Unreadable):
-        return EndpointResult(at, (connect, Check("chain", State.FAIL, f"its certificate {own.message}", ISSUE_ANEW)))
+        return EndpointResult(at, (connect, Check("chain", CheckState.FAIL, f"its certificate {own.message}", ISSUE_ANEW)))
     extensions = parse.Extensions() if isinstance(own.extensions, parse.Unreadable) else own.extensions
     chain = _read(seen.chain)
     leaf = chain[0]
     checks: tuple[Check, ...] = (
         connect,
         _tls(seen, leaf, extensions, tls),
-        Check("sni", State.PASS, f"{tls.sni} is sent"),
+        Check("sni", CheckState.PASS, f"{tls.sni} is sent"),
         _alpn(address, expected, seen, timeout),
         *check_trust(tls, chain, seen.chain_errors, now),
         _names(leaf, extensions, tls),
@@ -81,7 +81,7 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
         _client(seen, expected),
         *_weak(seen.chain),
     )
-    if seen.closed and not any(each.state is State.FAIL for each in checks):
+    if seen.closed and not any(each.state is CheckState.FAIL for each in checks):
         checks = (*checks, _closed(expected))
     certificate = msgspec.to_builtins(leaf)
     del certificate["pem"]
@@ -98,12 +98,12 @@ def _weak(chain: tuple[bytes, ...]) -> Iterator[Check]:
     ]
     if weak:
         remedy = "Reissue it with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature."
-        yield Check(STRENGTH, State.WARN, f"{'; '.join(weak[:LISTED])}, which Envoy accepts", remedy)
+        yield Check(STRENGTH, CheckState.WARN, f"{'; '.join(weak[:LISTED])}, which Envoy accepts", remedy)
 
 
 def unreachable(error: NoHandshake) -> Check:
     remedy = "Is the backend up, and are address and port of its EndpointSlice or ExternalName right?"
-    return Check("connect", State.FAIL, error.what, remedy)
+    return Check("connect", CheckState.FAIL, error.what, remedy)
 
 
 def _read(chain: tuple[bytes, ...]) -> list[CertificateInfo]:
@@ -118,14 +118,14 @@ def _read(chain: tuple[bytes, ...]) -> list[CertificateInfo]:
 def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, tls: BackendTLS) -> Check:
     if not leaf.key.startswith(KEYS):
         remedy = "Give the backend a certificate with an RSA key, or one on the curve P-256 or P-384."
-        return Check("tls", State.FAIL, f"its key is {leaf.key}, and Envoy accepts no signatures of that kind", remedy)
+        return Check("tls", CheckState.FAIL, f"its key is {leaf.key}, and Envoy accepts no signatures of that kind", remedy)
     use, permitted = "digitalSignature", extensions.digital_signature
     if seen.cipher.startswith(RSA_KEY_EXCHANGE):
         use, permitted = "keyEncipherment", extensions.key_encipherment
     if not permitted:
         found = f"the key usage of its certificate lacks {use}, which {seen.cipher or 'TLS'} needs"
-        return Check("tls", State.FAIL, found, f"Have the certificate issued with the key usage {use}.")
-    return Check("tls", State.PASS, f"{seen.version or 'a handshake'}; {_versions(tls)} is offered")
+        return Check("tls", CheckState.FAIL, found, f"Have the certificate issued with the key usage {use}.")
+    return Check("tls", CheckState.PASS, f"{seen.version or 'a handshake'}; {_versions(tls)} is offered")
 
 
 def _versions(tls: BackendTLS) -> str:
@@ -136,27 +136,27 @@ def _versions(tls: BackendTLS) -> str:
 def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:
     """Returns why no certificate was seen; a handshake that takes anything may show more."""
     if seen.unreadable:
-        return Check("chain", State.FAIL, f"it presents something that is not a certificate ({seen.failure})", ISSUE_ANEW)
+        return Check("chain", CheckState.FAIL, f"it presents something that is not a certificate ({seen.failure})", ISSUE_ANEW)
     if seen.plaintext:
-        return Check("tls", State.FAIL, f"it does not speak TLS on this port ({seen.failure})", SPEAK_TLS)
+        return Check("tls", CheckState.FAIL, f"it does not speak TLS on this port ({seen.failure})", SPEAK_TLS)
     if "unrecognized name" in seen.failure:
         remedy = "Correct the hostname of the policy, which is sent as SNI, or let the backend serve that name."
-        return Check("sni", State.FAIL, f"it does not serve {expected.tls.sni} ({seen.failure})", remedy)
+        return Check("sni", CheckState.FAIL, f"it does not serve {expected.tls.sni} ({seen.failure})", remedy)
     if "application protocol" in seen.failure:
         remedy = SPEAK_H2 if _grpc_alone(expected) else CHOOSE_ALPN
-        return Check("alpn", State.FAIL, f"it accepts none of {', '.join(expected.alpn)} ({seen.failure})", remedy)
+        return Check("alpn", CheckState.FAIL, f"it accepts none of {', '.join(expected.alpn)} ({seen.failure})", remedy)
     try:
         loose = fetch(*address, expected.tls.sni, timeout)
     except NoHandshake as error:
         # An alert is TLS, so that the port is right.
         remedy = "Look in the backend's log: it answers with a TLS alert." if "alert" in seen.failure else SPEAK_TLS
-        return Check("tls", State.FAIL, error.what, remedy)
+        return Check("tls", CheckState.FAIL, error.what, remedy)
     if loose.version and loose.version not in _accepted_versions(expected.tls):
         what = f"it speaks {loose.version}, and the gateway {_versions(expected.tls)}"
         remedy = "Let the backend speak a newer TLS, or permit the version: option lasthop.dev/min-tls-version."
-        return Check("tls", State.FAIL, what, remedy)
+        return Check("tls", CheckState.FAIL, what, remedy)
     what = f"the handshake fails ({seen.failure}); with other settings it gives {loose.version} {loose.cipher}".rstrip()
-    return Check("tls", State.FAIL, what, _cipher_remedy(loose, expected.tls))
+    return Check("tls", CheckState.FAIL, what, _cipher_remedy(loose, expected.tls))
 
 
 def _cipher_remedy(loose: Handshake, tls: BackendTLS) -> str:
@@ -177,25 +177,32 @@ def _alpn(address: tuple[str, int], expected: Expectation, seen: Handshake, time
     picked h2 (RFC 9113 3.2), and one that picks h2 where it is offered, but not http/1.1, has no HTTP/1.1."""
     offered = ", ".join(expected.alpn)
     if not expected.alpn:
-        return Check("alpn", State.SKIP, "nothing is offered")
+        return Check("alpn", CheckState.SKIP, "nothing is offered")
     if _grpc_alone(expected) and seen.alpn != "h2":
-        return Check("alpn", State.FAIL, "it does not pick h2, so it does not speak HTTP/2, which gRPC needs", SPEAK_H2)
+        return Check("alpn", CheckState.FAIL, "it does not pick h2, so it does not speak HTTP/2, which gRPC needs", SPEAK_H2)
     if expected.grpc and seen.alpn != "h2":
         picked = f"{seen.alpn}, of {offered}" if seen.alpn else f"it picks none of {offered}; http/1.1 is used"
-        return Check("alpn", State.WARN, f"{picked}, and calls of GRPCRoutes fail", SPEAK_H2)
+        return Check("alpn", CheckState.WARN, f"{picked}, and calls of GRPCRoutes fail", SPEAK_H2)
     if seen.alpn:
-        return Check("alpn", State.PASS, f"{seen.alpn}, of {offered}")
+        return Check("alpn", CheckState.PASS, f"{seen.alpn}, of {offered}")
     if not expected.http:
-        return Check("alpn", State.PASS, f"it picks none of {offered}")
+        return Check("alpn", CheckState.PASS, f"it picks none of {offered}")
     if expected.falls_back:
-        return Check("alpn", State.WARN, "it does not pick h2, which is all that is offered; HTTP/1.1 is used", CHOOSE_ALPN)
+        return Check(
+            "alpn", CheckState.WARN, "it does not pick h2, which is all that is offered; HTTP/1.1 is used", CHOOSE_ALPN
+        )
     if expected.alpn == ("h2",):
         return Check(
-            "alpn", State.FAIL, "it does not pick h2, so it does not speak HTTP/2, which is all that is offered", CHOOSE_ALPN
+            "alpn",
+            CheckState.FAIL,
+            "it does not pick h2, so it does not speak HTTP/2, which is all that is offered",
+            CHOOSE_ALPN,
         )
     if expected.alpn == ("http/1.1",) and _picks_h2(address, expected, timeout):
-        return Check("alpn", State.FAIL, "it does not pick http/1.1, but would pick h2, which is not offered", CHOOSE_ALPN)
-    return Check("alpn", State.PASS, f"it picks none of {offered}; http/1.1 is used")
+        return Check(
+            "alpn", CheckState.FAIL, "it does not pick http/1.1, but would pick h2, which is not offered", CHOOSE_ALPN
+        )
+    return Check("alpn", CheckState.PASS, f"it picks none of {offered}; http/1.1 is used")
 
 
 def _grpc_alone(expected: Expectation) -> bool:
@@ -217,15 +224,15 @@ def _names(leaf: CertificateInfo, own: parse.Extensions, tls: BackendTLS) -> Che
     more = f" and {len(leaf.names) - LISTED} more" if len(leaf.names) > LISTED else ""
     if not tls.names:
         why = f"waived by {tls.waiver.key}" if tls.waiver else "not looked at: the hash is the identity"
-        return Check("names", State.SKIP, f"{why}; it holds {held}{more}")
+        return Check("names", CheckState.SKIP, f"{why}; it holds {held}{more}")
     wanted = " or ".join(str(name) for name in tls.names)
     if any(holds_name(name, own) for name in tls.names):
-        return Check("names", State.PASS, f"{held}{more}; wanted: {wanted}")
+        return Check("names", CheckState.PASS, f"{held}{more}; wanted: {wanted}")
     remedy = f"Have the certificate issued for {wanted} (as subjectAltName)"
     if leaf.names:
         remedy += ", or name what it holds in hostname or subjectAltNames of the policy"
     remedy += "."
-    return Check("names", State.FAIL, f"it holds {held}{more}; wanted: {wanted}", remedy)
+    return Check("names", CheckState.FAIL, f"it holds {held}{more}; wanted: {wanted}", remedy)
 
 
 def holds_name(wanted: San, own: parse.Extensions) -> bool:
@@ -237,22 +244,22 @@ def holds_name(wanted: San, own: parse.Extensions) -> bool:
 
 def _pins(leaf: CertificateInfo, tls: BackendTLS) -> Check:
     if not tls.pins:
-        return Check("pins", State.SKIP, "none are required")
+        return Check("pins", CheckState.SKIP, "none are required")
     key, whole = base64.b64decode(leaf.spki_sha256), bytes.fromhex(leaf.sha256.replace(":", ""))
     if key in tls.pins.keys:
-        return Check("pins", State.PASS, f"its key is pinned: {leaf.spki_sha256}")
+        return Check("pins", CheckState.PASS, f"its key is pinned: {leaf.spki_sha256}")
     if whole in tls.pins.certificates:
-        return Check("pins", State.PASS, f"it is pinned: {leaf.sha256}")
+        return Check("pins", CheckState.PASS, f"it is pinned: {leaf.sha256}")
     count = len(tls.pins.keys) + len(tls.pins.certificates)
     found = f"not one of the {count} pinned; its key is {leaf.spki_sha256}, it is {leaf.sha256}"
-    return Check("pins", State.FAIL, found, "If its owner confirms that it is right, pin it too: lasthop pin.")
+    return Check("pins", CheckState.FAIL, found, "If its owner confirms that it is right, pin it too: lasthop pin.")
 
 
 def _closed(expected: Expectation) -> Check:
     """Returns what to say of a connection that was closed after all other checks had passed. A stream's backend may have its
     reasons."""
     remedy = "See the backend's log: it may want the PROXY protocol or another SNI, or have nothing to forward to."
-    return Check("open", State.FAIL if expected.http else State.WARN, CLOSES, remedy)
+    return Check("open", CheckState.FAIL if expected.http else CheckState.WARN, CLOSES, remedy)
 
 
 def _client(seen: Handshake, expected: Expectation) -> Check:
@@ -263,17 +270,17 @@ def _client(seen: Handshake, expected: Expectation) -> Check:
         "lasthop.dev/client-certificate)."
     )
     if seen.failure:
-        return Check(name, State.FAIL, f"the backend ends the connection ({seen.failure}); {own}", remedy)
+        return Check(name, CheckState.FAIL, f"the backend ends the connection ({seen.failure}); {own}", remedy)
     if not seen.requested:
-        return Check(name, State.SKIP, "not asked for")
+        return Check(name, CheckState.SKIP, "not asked for")
     if seen.closed:
-        return Check(name, State.FAIL, f"asked for; {own}; {CLOSES}", remedy)
+        return Check(name, CheckState.FAIL, f"asked for; {own}; {CLOSES}", remedy)
     if not expected.tls.client_certificate:
         found = (
             "asked for, and the Gateway has none; the handshake succeeds, but some servers refuse requests then (nginx: 400)"
         )
-        return Check(name, State.WARN, found, f"If it does: {remedy[0].lower()}{remedy[1:]}")
+        return Check(name, CheckState.WARN, found, f"If it does: {remedy[0].lower()}{remedy[1:]}")
     if expected.identity is None:
         found = f"asked for; {expected.tls.client_certificate} cannot be read here, so none was presented"
-        return Check(name, State.WARN, found, "Probe where the Secret can be read, such as on the gateway itself.")
-    return Check(name, State.PASS, f"asked for; {own}, and the backend accepts it")
+        return Check(name, CheckState.WARN, found, "Probe where the Secret can be read, such as on the gateway itself.")
+    return Check(name, CheckState.PASS, f"asked for; {own}, and the backend accepts it")

@@ -246,12 +246,7 @@ def _handshake(
 ) -> Handshake:
     seen, version, failure, plaintext, silent, closed = _Observer(), "", "", False, False, False
     with _connected(*address, timeout) as plain:
-        connection = SSL.Connection(context)
-        connection.set_info_callback(seen.state)
-        connection.set_verify(SSL.VERIFY_PEER if verify else SSL.VERIFY_NONE, seen.verify)
-        connection.set_connect_state()
-        if server_name and not is_ip(server_name):
-            connection.set_tlsext_host_name(server_name.encode("idna"))
+        connection = _connection(context, server_name, seen, verify=verify)
         try:
             _drive(plain, connection, connection.do_handshake, timeout)
             version = connection.get_protocol_version_name()
@@ -274,6 +269,16 @@ def _handshake(
             silent,
             closed,
         )
+
+
+def _connection(context: SSL.Context, server_name: str, seen: _Observer, *, verify: bool) -> SSL.Connection:
+    connection = SSL.Connection(context)
+    connection.set_info_callback(seen.state)
+    connection.set_verify(SSL.VERIFY_PEER if verify else SSL.VERIFY_NONE, seen.verify)
+    connection.set_connect_state()
+    if server_name and not is_ip(server_name):
+        connection.set_tlsext_host_name(server_name.encode("idna"))
+    return connection
 
 
 def _closes(plain: socket.socket, connection: SSL.Connection, seconds: float) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ from lasthop.base.api.policies import BackendTLSPolicy
 from lasthop.base.api.profiles import PREFIX
 from lasthop.base.api.routes import GRPCRoute, HTTPRoute, StreamRoute
 from lasthop.edge.probe.checks import addresses, check_endpoint, unreachable
-from lasthop.edge.probe.handshake import Expectation, NoHandshake, identity
+from lasthop.edge.probe.handshake import Expectation, Identity, NoHandshake, identity
 from lasthop.edge.probe.result import EndpointResult, ProbeResult, TargetResult
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy.clusters import CLUSTERS, CONNECT_TIMEOUT, h2_but_upgrades, offered
@@ -37,7 +37,7 @@ LIMIT: Final = 10
 """Endpoints of a port that are tried; the others have the same certificate as a rule."""
 
 
-class Target(NamedTuple):
+class ProbeTarget(NamedTuple):
     """One port, as one Gateway would connect to it."""
 
     gateway: str
@@ -55,24 +55,28 @@ class Target(NamedTuple):
 # --- what there is to try --------------------------------------------------------------------------------------------
 
 
-def targets(engine: Engine, key: Key, address: Endpoint | None) -> list[Target]:
+def targets(engine: Engine, key: Key, address: Endpoint | None) -> list[ProbeTarget]:
     """Returns where a gateway would use this policy, or how it would connect to this Service, XBackend or route's backends;
     with an address, that alone, with the same expectations."""
-    if key.kind == "BackendTLSPolicy":
-        found = list(_of_hops(engine, lambda hop, tls: getattr(tls, "source", None) == key)) or list(_unreached(engine, key))
-        found += _without_effect(engine, key)
-    else:
-        found = list(_of_hops(engine, _leads_to(engine, key)))
-        found = found or [
-            each for policy in _policies(engine, key) for each in _unreached(engine, policy) if each.backend == key
-        ]
+    found = _of_policy(engine, key) if key.kind == "BackendTLSPolicy" else _of_backend(engine, key)
     if address is None:
         return found
-    alone: dict[str, Target] = {}
+    alone: dict[str, ProbeTarget] = {}
     for each in found:
         same = repr((each.gateway, each.refused, each.unused, each.expected and each.expected[:2]))
         alone.setdefault(same, each._replace(endpoints=() if each.refused else (address,)))
     return list(alone.values())
+
+
+def _of_policy(engine: Engine, key: Key) -> list[ProbeTarget]:
+    used = list(_of_hops(engine, lambda hop, tls: getattr(tls, "source", None) == key))
+    return [*(used or _unreached(engine, key)), *_without_effect(engine, key)]
+
+
+def _of_backend(engine: Engine, key: Key) -> list[ProbeTarget]:
+    if found := list(_of_hops(engine, _leads_to(engine, key))):
+        return found
+    return [each for policy in _policies(engine, key) for each in _unreached(engine, policy) if each.backend == key]
 
 
 def _leads_to(engine: Engine, key: Key) -> Callable[[Hop, HopTLS], bool]:
@@ -100,7 +104,7 @@ def _policies(engine: Engine, key: Key) -> list[Key]:
     return list(dict.fromkeys(claim.policy for claim in claims(engine.graph, key))) if key.kind in SERVICE_GROUPS else []
 
 
-def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[Target]:
+def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[ProbeTarget]:
     g = engine.graph
     ports: dict[tuple[Key, Key, int], Hop] = {}
     calls: set[tuple[Key, Key, int]] = set()
@@ -121,7 +125,7 @@ def _not_accepted(g: Graph, key: Key) -> str:
     return f"Gateway {key.path} is not accepted, so it serves nothing: {found.accepted.message}"
 
 
-def _unreached(engine: Engine, policy: Key) -> Iterator[Target]:
+def _unreached(engine: Engine, policy: Key) -> Iterator[ProbeTarget]:
     """Yields what the policy by itself asks for, where no Gateway connects yet."""
     g, obj = engine.graph, read_policy(engine.graph, policy)
     if obj is None:
@@ -154,7 +158,7 @@ def _passed_through(engine: Engine, service: Key, port: int) -> str:
     return ""
 
 
-def _without_effect(engine: Engine, policy: Key) -> Iterator[Target]:
+def _without_effect(engine: Engine, policy: Key) -> Iterator[ProbeTarget]:
     """Yields the Services that this policy names and for which it does not win."""
     g, obj = engine.graph, read_policy(engine.graph, policy)
     if obj is None:
@@ -163,47 +167,53 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[Target]:
         key = Key(ref.kind, policy.namespace, ref.name)
         if problem := target_problem(g, policy, ref):
             unused = problem.text if problem.reason == CONFLICTED else ""
-            yield Target("", key, 0, None, "" if unused else problem.text, unused=unused)
+            yield ProbeTarget("", key, 0, None, "" if unused else problem.text, unused=unused)
             continue
-        others = {
-            port.name: winner.policy.path
-            for service, port in _ports(engine, obj)
-            if service == key and (winner := port_winner(g, key, port.name)) and winner.policy != policy
-        }
-        named = [port for service, port in _ports(engine, obj) if service == key]
+        named = [port.name for service, port in _ports(engine, obj) if service == key]
+        others = _others(g, policy, key, named)
         if named and len(others) == len(named):
-            listed = ", ".join(f"{port} ({path})" for port, path in others.items())
-            yield Target("", key, 0, None, unused=f"each of its ports has a BackendTLSPolicy of its own: {listed}")
+            unused = f"each of its ports has a BackendTLSPolicy of its own: {', '.join(others)}"
+            yield ProbeTarget("", key, 0, None, unused=unused)
 
 
-def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str, *, grpc: bool = False) -> Target:
+def _others(g: Graph, policy: Key, service: Key, ports: Iterable[str]) -> list[str]:
+    """Returns those of the ports that another policy wins, with that policy."""
+    winners = {port: port_winner(g, service, port) for port in ports}
+    return [f"{port} ({each.policy.path})" for port, each in winners.items() if each and each.policy != policy]
+
+
+def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str, *, grpc: bool = False) -> ProbeTarget:
     g = engine.graph
     found = backends.endpoints(g, hop.backend, hop.port, "TCP")
     if isinstance(tls, Plaintext) and not refused:
-        return Target(by, hop.backend, hop.port, None, unused="nothing requires TLS there, so it is plaintext")
+        return ProbeTarget(by, hop.backend, hop.port, None, unused="nothing requires TLS there, so it is plaintext")
     if not isinstance(tls, BackendTLS) or refused:
-        return Target(by, hop.backend, hop.port, None, refused)
+        return ProbeTarget(by, hop.backend, hop.port, None, refused)
     alpn, h2c = tls.options.alpn, backends.speaks_h2c(g, hop.backend, hop.port)
     if hop.protocol.http:
         protocols = offered(hop, h2c, tls)
         alpn = tuple(each for each in ("h2", "http/1.1") if each in protocols)
-    secret = engine.store.get(tls.client_certificate) if tls.client_certificate else None
-    own = None
-    if isinstance(secret, Secret):
-        own = identity(secret.data.get("tls.crt") or b"", secret.data.get("tls.key") or b"")
+    own = _client_identity(engine, tls)
     expected = Expectation(tls, alpn, own, hop.protocol.http, h2_but_upgrades(hop, h2c, tls), grpc and hop.protocol.http)
-    return Target(by, hop.backend, hop.port, expected, "", found.endpoints)
+    return ProbeTarget(by, hop.backend, hop.port, expected, "", found.endpoints)
+
+
+def _client_identity(engine: Engine, tls: BackendTLS) -> Identity | None:
+    secret = engine.store.get(tls.client_certificate) if tls.client_certificate else None
+    if not isinstance(secret, Secret):
+        return None
+    return identity(secret.data.get("tls.crt") or b"", secret.data.get("tls.key") or b"")
 
 
 # --- trying it -------------------------------------------------------------------------------------------------------
 
 
-def probe(key: Key, todo: list[Target], *, notes: tuple[str, ...] = ()) -> ProbeResult:
+def probe(key: Key, todo: list[ProbeTarget], *, notes: tuple[str, ...] = ()) -> ProbeResult:
     """Tries the targets. Blocks: run it in a thread where something else goes on."""
     now = time.time()
     with ThreadPoolExecutor(AT_ONCE) as pool:
 
-        def probe_target(target: Target) -> TargetResult:
+        def probe_target(target: ProbeTarget) -> TargetResult:
             expected, refused = target.expected, target.refused
             if expected is None:
                 return TargetResult(target.gateway, str(target.backend), target.port, "", refused, target.unused, ())

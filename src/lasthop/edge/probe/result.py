@@ -13,7 +13,7 @@ LISTED: Final = 5
 """CAs and names that a check lists; more would hide the answer."""
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     PASS = "pass"
     WARN = "warn"
     """The gateway connects, but the backend may refuse requests all the same."""
@@ -24,7 +24,7 @@ class State(StrEnum):
 
 class Check(msgspec.Struct, frozen=True):
     name: str
-    state: State
+    state: CheckState
     found: str
     remedy: str = ""
     """What to change if it fails or warns."""
@@ -39,7 +39,7 @@ class EndpointResult(msgspec.Struct, frozen=True):
 
     @property
     def passes(self) -> bool:
-        return all(check.state is not State.FAIL for check in self.checks)
+        return all(check.state is not CheckState.FAIL for check in self.checks)
 
 
 class TargetResult(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Final
 
 from lasthop.edge.probe.certificate_view import CertificateInfo, is_expired, is_valid, validity
 from lasthop.edge.probe.handshake import Codes
-from lasthop.edge.probe.result import LISTED, Check, State
+from lasthop.edge.probe.result import LISTED, Check, CheckState
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Anchors, BackendTLS
 from lasthop.engine.resolve.trust.certificates import parse_bundle
@@ -17,6 +17,11 @@ REVOKED: Final = "Give the backend a new certificate: its CA has revoked this on
 NO_LIST: Final = (
     "Put the CRLs of all CAs of the chain under ca.crl beside ca.crt, or that of the CA alone that issues for backends."
 )
+REMEDIES: Final = {
+    Codes.ERR_INVALID_PURPOSE: FOR_SERVERS,
+    Codes.ERR_CERT_REVOKED: REVOKED,
+    Codes.ERR_UNABLE_TO_GET_CRL: NO_LIST,
+}
 WORDS: Final = {
     code: name.removeprefix("ERR_").replace("_", " ").lower() for name, code in vars(Codes).items() if name[0] != "_"
 }
@@ -24,28 +29,27 @@ WORDS: Final = {
 
 def check_trust(tls: BackendTLS, chain: list[CertificateInfo], errors: tuple[int, ...], now: float) -> tuple[Check, Check]:
     """Returns the checks of the chain and of the dates. `errors` are the chain's, as OpenSSL numbers them."""
-    if tls.waiver and tls.strength is Strength.WAIVED_ALL:
-        waived = f"waived by {tls.waiver.key}"
-        return Check("chain", State.SKIP, waived), Check("dates", State.SKIP, waived)
-    if tls.strength is Strength.PINNED_ONLY:
-        by = "not looked at: the hash is the identity"
-        return Check("chain", State.SKIP, by), Check("dates", State.SKIP, by)
+    if skipped := _skipped(tls):
+        return Check("chain", CheckState.SKIP, skipped), Check("dates", CheckState.SKIP, skipped)
     issuer = "itself" if chain[0].self_signed else chain[0].issuer
     found = f"{chain[0].subject}, issued by {issuer}; trusted: {_anchors(tls)}"
     of_dates = [code for code in errors if code in (Codes.ERR_CERT_NOT_YET_VALID, Codes.ERR_CERT_HAS_EXPIRED)]
     others = [code for code in errors if code not in of_dates]
     dates = _dates(chain, tls, now)
     # The one at fault may be an anchor, which the backend has not shown.
-    if of_dates and dates.state is State.PASS:
+    if of_dates and dates.state is CheckState.PASS:
         dates = _anchor_dates(tls, of_dates[0], now)
     if not others:
-        return Check("chain", State.PASS, found), dates
-    remedy = {
-        Codes.ERR_INVALID_PURPOSE: FOR_SERVERS,
-        Codes.ERR_CERT_REVOKED: REVOKED,
-        Codes.ERR_UNABLE_TO_GET_CRL: NO_LIST,
-    }.get(others[0], "") or _chain_remedy(chain)
-    return Check("chain", State.FAIL, f"{found} ({WORDS.get(others[0], 'not valid')})", remedy), dates
+        return Check("chain", CheckState.PASS, found), dates
+    remedy = REMEDIES.get(others[0]) or _chain_remedy(chain)
+    return Check("chain", CheckState.FAIL, f"{found} ({WORDS.get(others[0], 'not valid')})", remedy), dates
+
+
+def _skipped(tls: BackendTLS) -> str:
+    """Returns why neither chain nor dates are looked at; empty if they are."""
+    if tls.waiver and tls.strength is Strength.WAIVED_ALL:
+        return f"waived by {tls.waiver.key}"
+    return "not looked at: the hash is the identity" if tls.strength is Strength.PINNED_ONLY else ""
 
 
 def _anchors(tls: BackendTLS) -> str:
@@ -69,19 +73,17 @@ def _chain_remedy(chain: list[CertificateInfo]) -> str:
 def _dates(chain: list[CertificateInfo], tls: BackendTLS, now: float) -> Check:
     waived = f"; waived by {tls.waiver.key}" if tls.waiver and tls.strength is Strength.WAIVED_EXPIRY else ""
     for number, each in enumerate(chain):
-        if is_valid(each, now):
-            continue
-        who = "the certificate" if number == 0 else each.subject
-        found = f"{who}: {validity(each, now)} ({each.not_before[:10]} to {each.not_after[:10]}){waived}"
         # Beyond the leaf only what is needed counts, and that is for the handshake to say.
-        if number == 0 and not waived:
-            renew = "Renew the backend's certificate" if is_expired(each, now) else "Wait until then"
-            return Check("dates", State.FAIL, found, f"{renew}, or set the clock of this machine if it is wrong.")
+        if is_valid(each, now) or (number and not waived):
+            continue
+        who = each.subject if number else "the certificate"
+        found = f"{who}: {validity(each, now)} ({each.not_before[:10]} to {each.not_after[:10]}){waived}"
         if waived:
-            return Check("dates", State.SKIP, found)
-    return Check(
-        "dates", State.SKIP if waived else State.PASS, f"until {chain[0].not_after[:10]}, {validity(chain[0], now)}{waived}"
-    )
+            return Check("dates", CheckState.SKIP, found)
+        renew = "Renew the backend's certificate" if is_expired(each, now) else "Wait until then"
+        return Check("dates", CheckState.FAIL, found, f"{renew}, or set the clock of this machine if it is wrong.")
+    until = f"until {chain[0].not_after[:10]}, {validity(chain[0], now)}{waived}"
+    return Check("dates", CheckState.SKIP if waived else CheckState.PASS, until)
 
 
 def _anchor_dates(tls: BackendTLS, code: int, now: float) -> Check:
@@ -96,4 +98,4 @@ def _anchor_dates(tls: BackendTLS, code: int, now: float) -> Check:
         if early
         else "Renew the CA, and put its new certificate beside the old one."
     )
-    return Check("dates", State.FAIL, found, remedy)
+    return Check("dates", CheckState.FAIL, found, remedy)

@@ -56,7 +56,7 @@ async def follow(
     `from_end` leaves out what the file already holds: for an Envoy that was adopted, that has been reported. `written` is told
     how many lines are new, whether they are read now, later or never.
     """
-    reader = Reader(path, from_end=from_end, written=written, size_limit=size_limit)
+    reader = AccessLogReader(path, from_end=from_end, written=written, size_limit=size_limit)
     try:
         while True:
             for entry in reader.read():
@@ -74,7 +74,7 @@ async def follow(
         reader.close()
 
 
-class Reader:
+class AccessLogReader:
     """Reads entries piece by piece, and says how long to wait before the next piece."""
 
     def __init__(

@@ -1,29 +1,31 @@
-"""Calls Envoy's admin API over its unix socket."""
+"""Calls Envoy's admin API over its unix socket, and reads its counters: of each hop, and of its endpoints."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 from collections.abc import Iterable, Mapping
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
+from socket import socket as Socket
+from typing import Final, cast
 from urllib.parse import urlencode
 
 import msgspec
 
 from lasthop.base.api.addresses import with_port
 from lasthop.base.api.documents import Json
-from lasthop.edge.observe.evidence import Counts, EndpointsCounted
-from lasthop.edge.proxy.counters import endpoint_counts, hop_counts
-from lasthop.edge.unix_http import BadResponse, request
+from lasthop.edge.observe.evidence import Counts, EndpointCounts, EndpointsCounted, HopCounts
 from lasthop.engine.outputs.envoy.statistics import HOP_STATS
-from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.plan.upstream import Connection, Hop
 
 
 class AdminUnavailable(Exception):
     """Envoy does not answer on its admin socket: it is starting, has exited, or hangs."""
 
 
-class Traffic(msgspec.Struct, frozen=True):
+class ActiveTraffic(msgspec.Struct, frozen=True):
     connections: int
     """Open client connections, idle ones too."""
     busy: int
@@ -67,7 +69,7 @@ class Admin:
         body = await self._ask("GET", "/config_dump", {"resource": "dynamic_active_clusters"}, limit=60)
         return await asyncio.to_thread(_plaintext_hops, body)
 
-    async def traffic(self) -> Traffic:
+    async def traffic(self) -> ActiveTraffic:
         stats = await self.stats(r"^(listener|http)\..*\.downstream_(cx|rq)_active$")
         connections = http = requests = 0
         for name, value in stats.items():
@@ -79,7 +81,7 @@ class Admin:
                 http += value
             else:
                 requests += value
-        return Traffic(connections, requests + max(0, connections - http))
+        return ActiveTraffic(connections, requests + max(0, connections - http))
 
     async def hop_counts(self) -> Counts:
         """Returns what Envoy has counted of each hop that it has used."""
@@ -114,11 +116,40 @@ class Admin:
         try:
             async with asyncio.timeout(limit):
                 status, body = await request(self.socket, method, target)
-        except (BadResponse, TimeoutError, OSError) as error:
+        except (HTTPException, TimeoutError, OSError) as error:
             raise AdminUnavailable(f"Envoy does not answer on {self.socket}: {str(error) or 'timeout'}") from error
         if status != 200 and path != "/ready":
             raise AdminUnavailable(f"Envoy answers {path} with {status}: {body[:200].decode(errors='replace')}")
         return body
+
+
+async def request(socket: Path, method: str, target: str) -> tuple[int, bytes]:
+    """Returns status and body of one request to Envoy's admin API. Raises OSError or `HTTPException`.
+
+    `http.client` reads the response. aiohttp would add 9 MB and 0.2 s to `lasthop proxy`, which needs it for nothing else.
+    """
+    reader, writer = await asyncio.open_unix_connection(str(socket))
+    try:
+        head = f"{method} {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0"
+        writer.write(f"{head}\r\n\r\n".encode())
+        received = await reader.read()
+        if b"\r\n\r\n" not in received:
+            raise HTTPException("the answer ended too early")
+        response = HTTPResponse(cast(Socket, _Received(received)), method=method)
+        response.begin()
+        return response.status, response.read()
+    finally:
+        writer.close()
+
+
+class _Received:
+    """Stands for the socket that `HTTPResponse` reads from: everything that came before Envoy closed the connection."""
+
+    def __init__(self, received: bytes) -> None:
+        self._received = received
+
+    def makefile(self, mode: str) -> io.BytesIO:
+        return io.BytesIO(self._received)
 
 
 class _Cluster(msgspec.Struct):
@@ -148,3 +179,81 @@ def _address(message: Json) -> str:
     if socket := message.get("socket_address"):
         return with_port(socket["address"], socket["port_value"])
     return str(message.get("pipe", {}).get("path", ""))
+
+
+_SSL: Final = "ssl."
+
+
+class _Stat(msgspec.Struct, frozen=True):
+    name: str = ""
+    value: int | str = 0
+
+
+class _Stats(msgspec.Struct, frozen=True):
+    stats: list[_Stat] = []
+
+
+class _SocketAddress(msgspec.Struct, frozen=True):
+    address: str = ""
+    port_value: int = 0
+
+
+class _Address(msgspec.Struct, frozen=True):
+    socket_address: _SocketAddress = _SocketAddress()
+
+
+class _HealthStatus(msgspec.Struct, frozen=True):
+    failed_outlier_check: bool = False
+
+
+class _Host(msgspec.Struct, frozen=True):
+    address: _Address = _Address()
+    health_status: _HealthStatus = _HealthStatus()
+    stats: list[_Stat] = []
+
+
+class _ClusterStatus(msgspec.Struct, frozen=True):
+    observability_name: str = ""
+    host_statuses: list[_Host] = []
+
+
+class _ClusterStatuses(msgspec.Struct, frozen=True):
+    cluster_statuses: list[_ClusterStatus] = []
+
+
+def hop_counts(body: bytes) -> Counts:
+    """Reads an answer of `/stats?format=json`, filtered by `engine/outputs/envoy/statistics.py`."""
+    found: dict[Connection, dict[str, int]] = {}
+    for stat in msgspec.json.decode(body, type=_Stats).stats:
+        if parsed := Connection.parse_stat(stat.name):
+            connection, counted = parsed
+            found.setdefault(connection, {})[counted] = int(stat.value)
+    return {connection: _counts(connection.hop, values) for connection, values in found.items()}
+
+
+def _counts(hop: Hop, values: dict[str, int]) -> HopCounts:
+    tls = {name.removeprefix(_SSL): value for name, value in values.items() if name.startswith(_SSL)}
+    handshakes = tls.pop("handshake", 0)
+    connections, failures, open_ones = (values.get(f"upstream_cx_{name}", 0) for name in ("total", "connect_fail", "active"))
+    failed = {name: value for name, value in tls.items() if value}
+    late, ejected = values.get("upstream_cx_connect_timeout", 0), values.get("outlier_detection.ejections_active", 0)
+    if not hop.protocol.http:
+        return HopCounts(connections, failures, handshakes, failed, open_ones, connections - failures, late, ejected)
+    active, requests = (values.get(f"upstream_rq_{name}", 0) for name in ("active", "total"))
+    return HopCounts(connections, failures, handshakes, failed, active, requests, late, ejected)
+
+
+def endpoint_counts(body: bytes) -> EndpointsCounted:
+    """Reads an answer of `/clusters?format=json`."""
+    found: EndpointsCounted = {}
+    for cluster in msgspec.json.decode(body, type=_ClusterStatuses).cluster_statuses:
+        if connection := Connection.parse(cluster.observability_name):
+            places = ((host.address.socket_address, host) for host in cluster.host_statuses)
+            found[connection] = {with_port(at.address, at.port_value): _endpoint(host) for at, host in places}
+    return found
+
+
+def _endpoint(host: _Host) -> EndpointCounts:
+    values = {stat.name: int(stat.value) for stat in host.stats}
+    connections, failures, answers = (values.get(name, 0) for name in ("cx_total", "cx_connect_fail", "rq_success"))
+    return EndpointCounts(connections, failures, answers, host.health_status.failed_outlier_check)

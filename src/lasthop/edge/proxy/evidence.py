@@ -10,9 +10,10 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe.evidence import Outcome, Request
+from lasthop.edge.observe.evidence import ConnectionOutcome, ServedRequest
 from lasthop.edge.proxy.entry import AccessLogEntry, shown
 from lasthop.edge.proxy.failures import LEFT_OVER, at_last, closed, refused_after_handshake
 from lasthop.engine.plan.observation import LeafCertificate
@@ -82,44 +83,52 @@ def parse_sample(line: bytes) -> Sample | None:
         return None
 
 
-def observed(outcome: Outcome, *, upgrade: bool | None) -> tuple[Outcome, ...]:
+def observed(outcome: ConnectionOutcome, *, upgrade: bool | None) -> tuple[ConnectionOutcome, ...]:
     """Returns what a request has shown of its hop and, if it asked for an upgrade, of upgrades over it. That a backend ends a
     connection on which it was asked for one says nothing about other requests."""
     hop = outcome.hop.for_upgrades if upgrade else None
     if hop is None:
         return (outcome,)
-    of_upgrades = msgspec.structs.replace(outcome, hop=hop)
+    of_upgrades = replace(outcome, hop=hop)
     return (of_upgrades,) if outcome.failure and outcome.connected else (outcome, of_upgrades)
 
 
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
-def failure(entry: AccessLogEntry) -> Outcome | None:
+def failure(entry: AccessLogEntry) -> ConnectionOutcome | None:
     """Returns the failure to connect that an entry of the log of failures tells of, if it does."""
     entry = at_last(entry)
     hop, flags = hop_of(entry.upstream_cluster), (entry.flags or "-").split(",")
     if hop is None or not entry.why:
         return None
-    began, address, why = moment(entry.time), entry.upstream_host or "", entry.why
-    config = config_of(entry.connection)
+    address = entry.upstream_host or ""
+    found = ConnectionOutcome(hop, address, moment(entry.time), entry.why, config=config_of(entry.connection))
     if "UF" in flags and address:
-        return Outcome(hop, address, began, why, handshake=_in_handshake(entry), config=config)
+        return replace(found, handshake=_in_handshake(entry))
     if "UH" in flags:
-        return Outcome(hop, "", began, why, config=config)
-    at = ended(entry)
-    if address and entry.status is not None and not _UNANSWERED.isdisjoint(flags):
-        why = closed(entry) if "UC" in flags else why
-        refused = refused_after_handshake(entry) if "UC" in flags and entry.tls_version == TLS_1_3 else ""
-        return Outcome(hop, address, at, why, connected=True, request=True, refused=refused, config=config)
-    if entry.tls_version != TLS_1_3 or not address:
+        return replace(found, address="")
+    if not address:
         return None
-    # With TLS 1.3 the handshake is over before the backend has looked at the client's certificate.
-    if "UR" in flags and entry.status is None:
-        return Outcome(hop, address, at, refused_after_handshake(entry), handshake=True, config=config)
-    if flags == ["-"] and entry.status is None:
-        return Outcome(hop, address, at, refused_after_handshake(entry), handshake=True, doubtful=True, config=config)
-    return None
+    found = replace(found, at=ended(entry))
+    if entry.status is not None and not _UNANSWERED.isdisjoint(flags):
+        return _unanswered(entry, flags, found)
+    return _refused_later(entry, flags, found) if entry.tls_version == TLS_1_3 else None
+
+
+def _unanswered(entry: AccessLogEntry, flags: list[str], found: ConnectionOutcome) -> ConnectionOutcome:
+    found = replace(found, connected=True, request=True)
+    if "UC" not in flags:
+        return found
+    refused = refused_after_handshake(entry) if entry.tls_version == TLS_1_3 else ""
+    return replace(found, failure=closed(entry), refused=refused)
+
+
+def _refused_later(entry: AccessLogEntry, flags: list[str], found: ConnectionOutcome) -> ConnectionOutcome | None:
+    """With TLS 1.3 the handshake is over before the backend has looked at the client's certificate."""
+    if entry.status is not None or ("UR" not in flags and flags != ["-"]):
+        return None
+    return replace(found, failure=refused_after_handshake(entry), handshake=True, doubtful="UR" not in flags)
 
 
 def _in_handshake(entry: AccessLogEntry) -> bool:
@@ -132,12 +141,12 @@ def _in_handshake(entry: AccessLogEntry) -> bool:
 # --- samples ---------------------------------------------------------------------------------------------------------
 
 
-def success(sample: Sample) -> Outcome | None:
+def success(sample: Sample) -> ConnectionOutcome | None:
     """Returns the connection that a sample shows to have been made."""
     hop = hop_of(sample.upstream_cluster)
     if hop is None or not sample.upstream_host or not _connected(sample):
         return None
-    return Outcome(
+    return ConnectionOutcome(
         hop,
         sample.upstream_host,
         moment(sample.time),
@@ -157,22 +166,27 @@ def _connected(sample: Sample) -> bool:
     return bool(sample.bytes) or (sample.type == "TcpUpstreamConnected" and sample.tls_version != TLS_1_3)
 
 
-def request(sample: Sample, weight: float) -> Request | None:
+def request(sample: Sample, weight: float) -> ServedRequest | None:
     """Returns the request that a sample shows to be over; not one that its client gave up before there was an answer.
 
     A gRPC call that fails is answered with 200 all the same, so its own status tells.
     """
     if sample.type not in _ENDS:
         return None
-    failed = sample.grpc_status in GRPC_FAILED or _failed(sample)
-    status = 503 if failed and (not sample.http or sample.status == 200) else sample.status if sample.http else 200
+    status = _status(sample)
     if not status:
         return None
     seconds = (sample.duration_ms or 0.0) / 1000
     hop = hop_of(sample.upstream_cluster)
     if hop and sample.upgrade:
         hop = hop.for_upgrades or hop
-    return Request(route_of(sample.route), hop, status, seconds, weight)
+    return ServedRequest(route_of(sample.route), hop, status, seconds, weight)
+
+
+def _status(sample: Sample) -> int | None:
+    written = sample.status if sample.http else 200
+    failed = sample.grpc_status in GRPC_FAILED or _failed(sample)
+    return 503 if failed and written == 200 else written
 
 
 def _failed(sample: Sample) -> bool:

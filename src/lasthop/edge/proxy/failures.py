@@ -41,12 +41,8 @@ def explained(entry: AccessLogEntry) -> AccessLogEntry:
 def explain_failure(entry: AccessLogEntry) -> str | None:
     """Returns None if nothing failed on the way to the backend: a success, or the backend's own error."""
     entry = at_last(entry)
-    if entry.tls_failure:
-        for pattern, sentence in _TRANSPORT:
-            if match := re.search(pattern, entry.tls_failure):
-                return shown(sentence(entry, match))
-        if LEFT_OVER not in entry.tls_failure:
-            return shown(f"connection to the backend failed: {_plain(entry.tls_failure)}")
+    if entry.tls_failure and (why := _of_transport(entry, entry.tls_failure)):
+        return shown(why)
     explanation = _explanation(entry)
     return shown(explanation(entry)) if explanation else None
 
@@ -54,15 +50,21 @@ def explain_failure(entry: AccessLogEntry) -> str | None:
 def _explanation(entry: AccessLogEntry) -> Callable[[AccessLogEntry], str] | None:
     """Returns what explains a failure without a TLS error."""
     flags = (entry.flags or "").split(",")
-    if explanation := next((_FLAGS[flag] for flag in flags if flag in _FLAGS), None):
+    if explanation := next((_FLAGS[flag] for flag in flags if flag in _FLAGS), _DETAILS.get(entry.details or "")):
         return explanation
-    if entry.details in _DETAILS:
-        return _DETAILS[entry.details]
     # A TCP connection has no status, and ends without a flag.
     if entry.status is None and flags == ["-"]:
         return _ended_at_once
     # The response in place of a backend that must not be used.
     return _no_cluster if entry.details == "direct_response" and (entry.status or 0) >= 500 else None
+
+
+def _of_transport(entry: AccessLogEntry, failure: str) -> str:
+    """Explains Envoy's text about the connection; empty if it is not of this one."""
+    for pattern, sentence in _TRANSPORT:
+        if match := re.search(pattern, failure):
+            return sentence(entry, match)
+    return "" if LEFT_OVER in failure else f"connection to the backend failed: {_plain(failure)}"
 
 
 def at_last(entry: AccessLogEntry) -> AccessLogEntry:
@@ -292,8 +294,8 @@ _FLAGS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {
     "NR": lambda entry: "no route matches this host and path",
 }
 
-
-_DETAILS: Final[dict[str | None, Callable[[AccessLogEntry], str]]] = {UNANSWERED: _unanswered, OUTGROWN: _outgrown}
+_DETAILS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {UNANSWERED: _unanswered, OUTGROWN: _outgrown}
+"""By Envoy's response code details."""
 
 
 def _plain(reason: str) -> str:

@@ -33,6 +33,7 @@ def command(envoy: Envoy, bootstrap_path: Path, concurrency: int) -> list[str]:
         str(bootstrap_path),
         "--concurrency",
         str(concurrency),
+        # docs/measurements.md#replacing-an-envoy
         "--disable-hot-restart",
         "--drain-time-s",
         str(DRAIN_SECONDS),

@@ -1,4 +1,5 @@
-"""Watches what an Envoy does on its hops: reads its samples and counters, and reports what they add up to.
+"""Watches what an Envoy does on its hops: reads its samples and counters, and reports what they add up to. Decides which share
+of the requests Envoy logs: all while they are few, and so many a second where they are more.
 
 access.log ──failed()──┐
 samples.log ───────────┼──> Tally ──every second──> ProxyReport
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -17,14 +19,13 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe.evidence import Outcome
+from lasthop.edge.observe.evidence import ConnectionOutcome
 from lasthop.edge.observe.tally import Tally
-from lasthop.edge.proxy import evidence, sampler
+from lasthop.edge.proxy import evidence
 from lasthop.edge.proxy.access_log import POLL_INTERVAL, Tail
 from lasthop.edge.proxy.admin import Admin, AdminUnavailable
 from lasthop.edge.proxy.entry import AccessLogEntry
 from lasthop.edge.proxy.request_feed import RequestFeed
-from lasthop.edge.proxy.sampler import Share
 from lasthop.engine.outputs.envoy.access_log import FAILURES_SHARE, SAMPLES_SHARE
 from lasthop.engine.plan.observation import ProxyReport
 
@@ -40,9 +41,59 @@ APPLY_INTERVAL: Final = 10.0
 """Seconds after which the shares are told again, to an Envoy that may have been started since."""
 SIZE_LIMIT: Final = 1024 * 1024
 """Bytes of samples.log at which it is truncated; samples that were not read by then are missed."""
+ALL: Final = 1_000_000
+SAMPLES: Final = 20.0
+"""Lines a second. One costs Envoy a fifth of a request, most of it for the certificate (docs/measurements.md#observing)."""
+FAILURES: Final = 200.0
+TAPPED: Final = 1_000.0
+"""Samples a second while somebody looks at requests."""
+_SLACK: Final = 1.5
+_FLOOD: Final = 10.0
+"""How many times as much as is wanted is answered at once; less only if it lasts, so that a few requests are all logged."""
+_SMOOTH: Final = 0.2
+_HISTORY: Final = 16
 
 
-class Observer:
+class LogShare:
+    """Of one log. Time is an argument."""
+
+    def __init__(self, key: str, wanted: float) -> None:
+        self.key, self.wanted = key, wanted
+        self.value = ALL
+        """Of a million."""
+        self._average = 0.0
+        self._history: deque[tuple[float, int]] = deque([(0.0, ALL)], maxlen=_HISTORY)
+
+    def __repr__(self) -> str:
+        return f"<{self.key}: {self.value / ALL:.2%}>"
+
+    def adjust(self, lines: float, seconds: float) -> bool:
+        """Takes how many lines were written in that time; returns whether the share is another one now."""
+        rate, old = lines / max(seconds, 0.001), self.value
+        self._average += _SMOOTH * (rate - self._average)
+        if rate > self.wanted * _FLOOD:
+            self._average = rate
+        if self._average > self.wanted * _SLACK:
+            self.value = max(1, round(old * self.wanted / self._average))
+            self._average = self.wanted
+        elif self._average < self.wanted / _SLACK and old < ALL:
+            # Not at once: the next burst would be logged whole.
+            self.value = min(ALL, 2 * old)
+            self._average *= 2
+        return self.value != old
+
+    def applied(self, now: float) -> None:
+        """Takes in that Envoy has it from now on."""
+        if self._history[-1][1] != self.value:
+            self._history.append((now, self.value))
+
+    def weight(self, at: float) -> float:
+        """Returns for how many a line stands that was written at that time."""
+        share = next((value for since, value in reversed(self._history) if since <= at), self._history[0][1])
+        return ALL / share
+
+
+class ProxyObserver:
     def __init__(
         self,
         gateway: Key,
@@ -57,7 +108,7 @@ class Observer:
         self._gateway, self._feed = gateway, feed
         self.tally = Tally(gateway, proxy, now=time.time())
         self._path, self._admin, self._report = samples, admin, report
-        self._samples, self._failures = Share(SAMPLES_SHARE, sampler.SAMPLES), Share(FAILURES_SHARE, sampler.FAILURES)
+        self._samples, self._failures = LogShare(SAMPLES_SHARE, SAMPLES), LogShare(FAILURES_SHARE, FAILURES)
         self._failed = 0.0
 
     def wrote(self, lines: float) -> None:
@@ -94,7 +145,7 @@ class Observer:
                     self._feed.skipped(skipped)
                 now = time.monotonic()
                 if now - since >= REPORT_INTERVAL / 2:
-                    self._samples.wanted = sampler.TAPPED if self._feed and self._feed.open else sampler.SAMPLES
+                    self._samples.wanted = TAPPED if self._feed and self._feed.open else SAMPLES
                     if self._samples.adjust(lines, now - since):
                         await self._apply(self._samples)
                     lines, since = 0, now
@@ -113,7 +164,7 @@ class Observer:
         if request := evidence.request(sample, self._samples.weight(sample.ended)):
             self.tally.request(request)
 
-    def _outcome(self, outcome: Outcome, upgrade: bool | None) -> None:
+    def _outcome(self, outcome: ConnectionOutcome, upgrade: bool | None) -> None:
         for each in evidence.observed(outcome, upgrade=upgrade):
             self.tally.take(each)
 
@@ -125,7 +176,7 @@ class Observer:
             if now - applied >= APPLY_INTERVAL:
                 applied = now
                 await self._apply(self._samples, self._failures)
-            self._failures.wanted = sampler.TAPPED if self._feed and self._feed.open else sampler.FAILURES
+            self._failures.wanted = TAPPED if self._feed and self._feed.open else FAILURES
             if self._failures.adjust(self._failed, now - since):
                 await self._apply(self._failures)
             self._failed, since = 0.0, now
@@ -143,7 +194,7 @@ class Observer:
             # What an Envoy that has just been started counts is to be told from what one had counted before.
             await asyncio.sleep(REPORT_INTERVAL if counted > 0 else START_INTERVAL)
 
-    async def _apply(self, *shares: Share) -> None:
+    async def _apply(self, *shares: LogShare) -> None:
         try:
             await self._admin.set_runtime({share.key: share.value for share in shares})
         except AdminUnavailable:

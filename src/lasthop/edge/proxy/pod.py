@@ -18,7 +18,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.proxy import launch
-from lasthop.edge.proxy.access_log import Reader
+from lasthop.edge.proxy.access_log import AccessLogReader
 from lasthop.edge.proxy.admin import Admin, AdminUnavailable
 from lasthop.edge.proxy.binary import Envoy
 from lasthop.edge.proxy.cgroup import cpus
@@ -26,9 +26,10 @@ from lasthop.edge.proxy.directory import ProxyDirectory
 from lasthop.edge.proxy.drain import drain_and_terminate
 from lasthop.edge.proxy.entry import AccessLogEntry, document
 from lasthop.edge.proxy.handle import EnvoyHandle
-from lasthop.edge.proxy.observer import Observer
-from lasthop.edge.proxy.pod_settings import PodSettings
+from lasthop.edge.proxy.observer import ProxyObserver
+from lasthop.edge.proxy.pod_settings import PodEnvironment
 from lasthop.edge.proxy.readiness import ReadinessServer
+from lasthop.edge.slices import wait_for
 from lasthop.engine.outputs.envoy.xds_cluster import RemoteXds, sds_files
 from lasthop.engine.plan.observation import ProxyReport
 
@@ -47,8 +48,8 @@ class Sender(Protocol):
         """Sends until it is cancelled."""
 
 
-class Pod:
-    def __init__(self, settings: PodSettings, envoy: Envoy, sender: Sender) -> None:
+class PodProxy:
+    def __init__(self, settings: PodEnvironment, envoy: Envoy, sender: Sender) -> None:
         self._settings, self._sender = settings, sender
         self._envoy = envoy
         # A subdirectory, because an emptyDir itself always belongs to root.
@@ -56,7 +57,7 @@ class Pod:
         self._admin = Admin(self._directory.admin_socket)
         self.readiness = ReadinessServer(self._admin)
         gateway = Key.read("Gateway", settings.gateway)
-        self._observer = Observer(gateway, self._directory.samples, self._admin, sender.update, proxy=settings.pod)
+        self._observer = ProxyObserver(gateway, self._directory.samples, self._admin, sender.update, proxy=settings.pod)
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
 
@@ -113,16 +114,14 @@ class Pod:
         with contextlib.suppress(AdminUnavailable):
             # From here on every response asks the client to close its connection; the next one goes to another Pod.
             await self._admin.fail_health_check()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(linger):
-                    await self._at_once.wait()
+            await wait_for(self._at_once, linger)
         await drain_and_terminate(handle, self._admin, drain - linger, self._at_once)
 
 
 class LogForwarder:
     """Writes failed requests, with the reason in words, to standard output."""
 
-    def __init__(self, reader: Reader, failed: Callable[[AccessLogEntry], None]) -> None:
+    def __init__(self, reader: AccessLogReader, failed: Callable[[AccessLogEntry], None]) -> None:
         """`failed` receives each of them."""
         self._reader, self._failed = reader, failed
 
@@ -146,8 +145,8 @@ class LogForwarder:
 
 
 @contextlib.contextmanager
-def _forwarding(path: Path, observer: Observer) -> Iterator[LogForwarder]:
-    reader = Reader(path, from_end=True, written=observer.wrote)
+def _forwarding(path: Path, observer: ProxyObserver) -> Iterator[LogForwarder]:
+    reader = AccessLogReader(path, from_end=True, written=observer.wrote)
     forwarder = LogForwarder(reader, observer.failed)
     try:
         yield forwarder

@@ -25,7 +25,7 @@ class InvalidSetting(Exception):
     """The text names the variable and what it should contain."""
 
 
-class PodSettings(msgspec.Struct, frozen=True):
+class PodEnvironment(msgspec.Struct, frozen=True):
     gateway: str
     """`namespace/name`: for logs. Which Gateway's configuration it gets is decided by its certificate."""
     xds_host: str
@@ -39,9 +39,9 @@ class PodSettings(msgspec.Struct, frozen=True):
     """The Pod's name, by which a status tells one proxy from another."""
 
 
-def from_environment(env: Mapping[str, str]) -> PodSettings:
+def from_environment(env: Mapping[str, str]) -> PodEnvironment:
     host, port = split_port(_needed(env, XDS_ADDRESS, "the controller's HOST:PORT"))
-    return PodSettings(
+    return PodEnvironment(
         gateway=_needed(env, GATEWAY, "the Gateway's NAMESPACE/NAME"),
         xds_host=host,
         xds_port=int(_number(XDS_ADDRESS, port)),

@@ -4,6 +4,8 @@ Envoy sets SO_REUSEPORT, so both listen on each port, and the kernel deals conne
 the queue of a socket that is closed is reset, and Linux moves it to another socket only if net.ipv4.tcp_migrate_req is set.
 Therefore the kernel is told before, by a filter on the group of sockets, to choose among those of the new Envoy alone: the
 queues of the old one run empty, and closing them loses nothing.
+
+Why not Envoy's hot restart: docs/measurements.md#replacing-an-envoy.
 """
 
 from __future__ import annotations

@@ -22,11 +22,10 @@ from lasthop.edge.proxy import launch, steering
 from lasthop.edge.proxy.admin import Admin
 from lasthop.edge.proxy.binary import Envoy
 from lasthop.edge.proxy.directory import ProxyDirectory, RunDirLocked, folder_name
-from lasthop.edge.proxy.drain import drain_and_terminate
+from lasthop.edge.proxy.drain import GRACE_SECONDS, drain_and_terminate
 from lasthop.edge.proxy.handle import EnvoyHandle, find_envoys
+from lasthop.edge.slices import wait_for
 from lasthop.engine.outputs.envoy.xds_cluster import LocalXds
-
-GRACE_SECONDS: Final = 10.0
 
 BIND_SECONDS: Final = 5.0
 """For a new Envoy to listen on all ports of the old one; it may be without some of them, if the Gateway has changed."""
@@ -218,11 +217,7 @@ class Proxy:
 
     async def _pause(self, seconds: float) -> None:
         """Sleeps until the time is over, or `stop` or `leave` is called."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            pass
+        await wait_for(self._stopping, seconds)
 
 
 def _exit_reason(code: int | None) -> str:

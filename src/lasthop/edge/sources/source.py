@@ -33,14 +33,14 @@ class Batch(msgspec.Struct, frozen=True):
     complete: bool = True
     """False while a part of the input is still being read."""
     proven: Proofs = {}
-    """Ports that no policy names, as requested by `Source.prove`."""
+    """Ports that no policy names, as requested by `ObjectSource.prove`."""
 
     @property
     def policies_known(self) -> bool:
         return not self.unknown
 
 
-class Source(Protocol):
+class ObjectSource(Protocol):
     def batches(self) -> AsyncIterator[Batch]:
         """Yields everything that exists at the start, and then what has changed."""
         ...

@@ -20,7 +20,7 @@ KEPT_WITHDRAWALS: Final = 10_000
 the list would grow without limit; a cluster that falls off it is treated as withdrawn urgently, which is the safe side."""
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _CacheEntry(msgspec.Struct, frozen=True):
     change: Change
     generation: int
 
@@ -34,7 +34,7 @@ def wire_version(resource: Resource) -> str:
 class Cache:
     def __init__(self) -> None:
         self.generation = 0
-        self._entries: dict[str, dict[str, _Entry]] = {}
+        self._entries: dict[str, dict[str, _CacheEntry]] = {}
         """By type and name; in the order of their last change, so the newest are at the end."""
         self._withdrawn: dict[tuple[str, str], None] = {}
         self._expiring: dict[tuple[str, str], float] = {}
@@ -51,7 +51,7 @@ class Cache:
         for type_url, named in changes.items():
             for name, change in named.items():
                 if not _same(self.get(type_url, name), change):
-                    self._put(type_url, name, _Entry(change, generation))
+                    self._put(type_url, name, _CacheEntry(change, generation))
                     self.generation = generation
         while len(self._withdrawn) > KEPT_WITHDRAWALS:
             type_url, name = next(iter(self._withdrawn))
@@ -98,10 +98,10 @@ class Cache:
         if over:
             self.generation += 1
         for type_url, name in over:
-            self._put(type_url, name, _Entry(Withdrawal(urgent=True), self.generation))
+            self._put(type_url, name, _CacheEntry(Withdrawal(urgent=True), self.generation))
         self.next_expiry = min(self._expiring.values(), default=None)
 
-    def _put(self, type_url: str, name: str, entry: _Entry) -> None:
+    def _put(self, type_url: str, name: str, entry: _CacheEntry) -> None:
         entries = self._entries.setdefault(type_url, {})
         entries.pop(name, None)
         entries[name] = entry

@@ -12,13 +12,13 @@ from lasthop.base.pki.authority import gateway_uid, replica_name
 from lasthop.base.pki.certificates import PemKeyPair
 
 
-class Credentials(msgspec.Struct, frozen=True):
+class MutualTls(msgspec.Struct, frozen=True):
     own: PemKeyPair
     trusted: bytes
     """The CAs whose client certificates are accepted: one, or two during a rotation."""
 
 
-def server_credentials(current: Callable[[], Credentials]) -> grpc.ServerCredentials:
+def server_credentials(current: Callable[[], MutualTls]) -> grpc.ServerCredentials:
     """Reads the credentials for every connection, so that a renewed certificate needs no restart; open connections stay.
 
     `current` is called on gRPC's threads: it must only return what is there.
@@ -53,6 +53,6 @@ def _identities(context: grpc.aio.ServicerContext[Any, Any]) -> tuple[str, ...]:
     return tuple(uri.decode(errors="replace") for uri in auth.get("peer_uri", ()))
 
 
-def _configuration(credentials: Credentials) -> grpc.ServerCertificateConfiguration:
+def _configuration(credentials: MutualTls) -> grpc.ServerCertificateConfiguration:
     own = credentials.own
     return grpc.ssl_server_certificate_configuration([(own.private_key, own.certificate)], credentials.trusted)

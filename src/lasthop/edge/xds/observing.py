@@ -18,8 +18,8 @@ import grpc
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.base.text.on_change import OnChange
-from lasthop.edge.observe.foreign import Known, believed
+from lasthop.base.text.repeat_filter import RepeatFilter
+from lasthop.edge.observe.foreign import GatewayParts, believed
 from lasthop.edge.observe.observations import EXPIRES, MAX_PROXIES
 from lasthop.edge.slices import step_by_step
 from lasthop.edge.xds.budget import QUEUE, READING, REPORT_BURST, REPORT_RATE, Allotment, OverBudget, check_report
@@ -60,7 +60,7 @@ class Reports:
     def __init__(
         self,
         gateway_of_uid: Callable[[str], Key | None],
-        known: Known,
+        known: GatewayParts,
         on_report: OnReport,
         hops: Callable[[Key], int],
         exceeded: OnExceeded,
@@ -171,7 +171,7 @@ class ReportSender:
         """`certificates` is the folder with tls.crt, tls.key and ca.crt, which are renewed there. `problem` receives why the
         controller cannot be reached, or an empty text once it can."""
         self._address, self._server_name, self._certificates = address, server_name, certificates
-        self._problem, self._repeat = OnChange(problem), repeat
+        self._problem, self._repeat = RepeatFilter(problem), repeat
         self._latest: ProxyReport | None = None
 
     def update(self, report: ProxyReport) -> None:

@@ -72,28 +72,37 @@ class Quarantine:
     def nacked(self, type_url: str, resources: Mapping[str, Resource], detail: str) -> bool:
         before = self.quarantined
         accused = reasons(detail, resources)
-        blamed = {name: detail for name in resources} if accused is None else dict(accused)
-        for name in [name for name, why in blamed.items() if type_url == LISTENER and is_environment(why)]:
-            self.environment[type_url, name] = blamed.pop(name)
+        blamed = dict.fromkeys(resources, detail) if accused is None else dict(accused)
+        if type_url == LISTENER:
+            self._excuse_environment(blamed)
 
         here = {part: r.name for r in resources.values() for part in parts_of(r)}
         if not before.isdisjoint(here):
             return False  # sent before the quarantine: a second proxy refuses what the first one has refused
 
-        # Not only those on trial: the user may have edited something else in the same moment.
-        suspects = [part for part, name in here.items() if name in blamed and self._differs(part, name)]
-        # Halves are of one owner where possible, so that uninvolved owners are released early and completely.
-        suspects.sort(key=lambda part: (part.owner or _NO_OWNER, part.id))
+        suspects = self._suspects(here, blamed)
         if not suspects:
             self.unattributed.update({(type_url, name): summary(why) for name, why in blamed.items()})
         search = self._searches.setdefault(type_url, _Search())
-        for part in suspects:
-            search.trial.pop(part, None)
-            self._home[part] = here[part]
-            self._details[part] = summary(blamed[here[part]])
         for group in _by_home(suspects, here) if accused else [suspects]:
             self._hold(search, group)
         return self.quarantined != before
+
+    def _excuse_environment(self, blamed: dict[str, str]) -> None:
+        """Takes listeners out of the blamed ones that were rejected for reasons of the host."""
+        for name in [name for name, why in blamed.items() if is_environment(why)]:
+            self.environment[LISTENER, name] = blamed.pop(name)
+
+    def _suspects(self, here: Mapping[Part, str], blamed: Mapping[str, str]) -> list[Part]:
+        """Returns the parts of blamed resources that differ from what was confirmed: not only those on trial, because the user
+        may have edited something else in the same moment."""
+        suspects = [part for part, name in here.items() if name in blamed and self._differs(part, name)]
+        # Halves are of one owner where possible, so that uninvolved owners are released early and completely.
+        suspects.sort(key=lambda part: (part.owner or _NO_OWNER, part.id))
+        for part in suspects:
+            self._home[part] = here[part]
+            self._details[part] = summary(blamed[here[part]])
+        return suspects
 
     @property
     def problem(self) -> str:
@@ -155,6 +164,8 @@ class Quarantine:
         return self._confirmed.get((part.type_url, name), {}).get(part.id) != part.hash
 
     def _hold(self, search: _Search, group: list[Part]) -> None:
+        for part in group:
+            search.trial.pop(part, None)
         if len(group) == 1:
             self._convicted.update(group)
         elif group:

@@ -20,10 +20,10 @@ import grpc
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.base.text.on_change import OnChange
+from lasthop.base.text.repeat_filter import RepeatFilter
 from lasthop.edge.xds import observing
 from lasthop.edge.xds.acks import AckReport
-from lasthop.edge.xds.credentials import Credentials, peer_replica
+from lasthop.edge.xds.credentials import MutualTls, peer_replica
 from lasthop.engine.plan.observation import ProxyReport
 
 SERVICE: Final = "lasthop.Replicas"
@@ -90,7 +90,7 @@ class Reporter:
     def __init__(
         self,
         leader: Callable[[], str],
-        credentials: Callable[[], Credentials],
+        credentials: Callable[[], MutualTls],
         server_name: str,
         report: Callable[[], AckReport],
         *,
@@ -102,7 +102,7 @@ class Reporter:
         report to this replica have seen; `problem` receives why the leader cannot be reached, or an empty text once it can."""
         self.changed = asyncio.Event()
         self._leader, self._credentials, self._server_name, self._report = leader, credentials, server_name, report
-        self._observed, self._problem, self._ages = observed, OnChange(problem), ages or Ages()
+        self._observed, self._problem, self._ages = observed, RepeatFilter(problem), ages or Ages()
 
     async def run(self) -> None:
         while True:

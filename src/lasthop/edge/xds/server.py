@@ -21,7 +21,7 @@ from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 from google.protobuf.message import DecodeError
 
 from lasthop.base.api.meta import Key
-from lasthop.edge.observe.foreign import NOTHING, Known
+from lasthop.edge.observe.foreign import NOTHING, GatewayParts
 from lasthop.edge.slices import step_by_step
 from lasthop.edge.xds import observing, replicas
 from lasthop.edge.xds.budget import (
@@ -36,9 +36,9 @@ from lasthop.edge.xds.budget import (
     cost,
 )
 from lasthop.edge.xds.cache import Cache
-from lasthop.edge.xds.credentials import Credentials, peer_uid, server_credentials
+from lasthop.edge.xds.credentials import MutualTls, peer_uid, server_credentials
 from lasthop.edge.xds.response import Response, encode
-from lasthop.edge.xds.session import Acked, Nacked, Session
+from lasthop.edge.xds.session import Acked, Nacked, XdsSession
 from lasthop.edge.xds.unix_socket import claim, release
 from lasthop.engine.outputs.envoy.resource import CLUSTER, TYPES, Changes
 
@@ -70,7 +70,7 @@ Identify = Callable[[Context], Key | None]
 """Returns which Gateway a client serves, from its certificate; None if it is unknown."""
 
 
-class Observer(Protocol):
+class StreamObserver(Protocol):
     """Receives what proxies do. Called on the event loop; must not block."""
 
     def connected(self, gateway: Key) -> None: ...
@@ -101,7 +101,7 @@ class SyncState(msgspec.Struct, frozen=True):
 
 class _Stream:
     def __init__(self, cache: Cache) -> None:
-        self.session = Session(cache)
+        self.session = XdsSession(cache)
         self.wake = asyncio.Event()
         self.closed = False
         self.in_use = asyncio.Lock()
@@ -136,8 +136,8 @@ class _Gateway:
         return bool(self.streams)
 
 
-class Server:
-    def __init__(self, observer: Observer, *, clock: Callable[[], float] = time.time) -> None:
+class XdsServer:
+    def __init__(self, observer: StreamObserver, *, clock: Callable[[], float] = time.time) -> None:
         self.traffic = {type_url: TypeCounts() for type_url in TYPES}
         self._observer = observer
         self._clock = clock
@@ -166,11 +166,11 @@ class Server:
     async def start_tls(
         self,
         address: str,
-        credentials: Callable[[], Credentials],
+        credentials: Callable[[], MutualTls],
         gateway_of_uid: Callable[[str], Key | None],
         heard: replicas.OnReport = lambda replica, report: False,
         observed: observing.OnReport = observing.ignored,
-        known: Known = NOTHING,
+        known: GatewayParts = NOTHING,
         ages: replicas.Ages | None = None,
     ) -> int:
         """Listens for proxies elsewhere, which show a certificate with their Gateway's UID; what they say of themselves does

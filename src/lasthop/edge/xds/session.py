@@ -16,7 +16,7 @@ What goes first (make before break, fail closed):
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -70,7 +70,7 @@ class Nacked(msgspec.Struct, frozen=True):
 SessionEvent = Acked | Nacked
 
 
-class Session:
+class XdsSession:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._seen = cache.generation
@@ -81,7 +81,7 @@ class Session:
         """After the answer to a route table the client gets as much time for other things as it took for the table."""
 
     def __repr__(self) -> str:
-        return f"Session({', '.join(map(repr, self._types.values()))})"
+        return f"XdsSession({', '.join(map(repr, self._types.values()))})"
 
     @property
     def synced(self) -> bool:
@@ -169,9 +169,8 @@ class Session:
     def poll(self, now: float) -> Response | None:
         self._polled_at = now
         self._catch_up(now)
-        for type_url in TYPES:
-            if (sub := self._types.get(type_url)) and sub.urgent:
-                return self._respond(sub, now, removed=tuple(sub.urgent))
+        if urgent := self._urgent(now):
+            return urgent
         self._hurry_superseded()
         return (
             self._update(CLUSTER, now)
@@ -182,16 +181,24 @@ class Session:
             or None
         )
 
+    def _urgent(self, now: float) -> Response | None:
+        subs = (sub for type_url in TYPES if (sub := self._types.get(type_url)) and sub.urgent)
+        return next((self._respond(sub, now, removed=tuple(sub.urgent)) for sub in subs), None)
+
     def deadline(self) -> float | None:
         """Returns only times after the last poll: what was due then has been sent, or waits for an event."""
         moments = [refusal.until for sub in self._types.values() for refusal in sub.refusals.values()]
         if self._cache.next_expiry is not None:
             moments.append(self._cache.next_expiry)
         if any(sub.updates or sub.removals for sub in self._types.values()):
-            moments += [r.sent_at + PACE for sub in self._types.values() for r in sub.in_flight.values()]
-            moments += [_free_at(sub) for sub in self._types.values() if sub.in_flight]
-            moments.append(self._rested)
+            moments += [self._rested, *self._free_moments()]
         return min((moment for moment in moments if moment > self._polled_at), default=None)
+
+    def _free_moments(self) -> Iterator[float]:
+        for sub in self._types.values():
+            if sub.in_flight:
+                yield from (response.sent_at + PACE for response in sub.in_flight.values())
+                yield _free_at(sub)
 
     def _catch_up(self, now: float) -> None:
         """Reads what has changed in the cache since the last time, and what only time has changed."""
@@ -221,16 +228,15 @@ class Session:
 
     def _update(self, type_url: str, now: float) -> Response | None:
         sub = self._types.get(type_url)
-        if sub is None or not (sub.updates or sub.removals or sub.unanswered):
+        if sub is None or not sub.due:
             return None
         paced = self._paced(sub, now)
         resources = _chunk(sub, asked=paced)
-        removed = tuple(name for name in sub.removals if name in sub.asked)
-        if type_url == LISTENER and not paced:
-            # A listener that is gone goes with the new ones, not after them: they may want its address.
-            removed = tuple(sub.removals)
         if type_url == ROUTES and self._answered_at <= now < self._rested:
             resources = tuple(resource for resource in resources if resource.name in sub.asked)
+        # A listener that is gone goes with the new ones, not after them: they may want its address.
+        together = type_url == LISTENER and not paced
+        removed = tuple(sub.removals) if together else sub.asked_removals
         return self._respond(sub, now, resources, removed) if resources or removed or sub.unanswered else None
 
     def _remove(self, now: float) -> Response | None:

@@ -76,6 +76,19 @@ class Subscription:
     def open(self, names: Iterable[str], versions: Mapping[str, str]) -> Generator[None, None, dict[str, Resource]]:
         """Takes the first request of a stream, and returns what the client has and should keep. Yields after each name, as do
         the other two: what a client lists may be all that there is."""
+        yield from self._take(names, versions)
+        told = dict(self.has)
+        self.wildcard = WILDCARD in self.names or (not self.names and self.type_url in (CLUSTER, LISTENER))
+        self.names.discard(WILDCARD)
+        self.asked = self.names - told.keys()
+        self.unanswered = self.wildcard and not told
+        for name in dict.fromkeys((*self._listed(), *self.has, *self.names)):
+            self.consider(name)
+            yield
+        current = (self._cache.get(self.type_url, name) for name in told)
+        return {each.name: each for each in current if isinstance(each, Resource) and not self._lacks(each)}
+
+    def _take(self, names: Iterable[str], versions: Mapping[str, str]) -> Steps:
         for name in names:
             check_name(name)
             self.names.add(name)
@@ -84,21 +97,15 @@ class Subscription:
             check_name(name)
             self.has[name] = version
             yield
-        told = dict(self.has)
-        self.wildcard = WILDCARD in self.names or (not self.names and self.type_url in (CLUSTER, LISTENER))
-        self.names.discard(WILDCARD)
-        self.asked = {name for name in self.names if name not in told}
-        self.unanswered = self.wildcard and not told
-        known = self._cache.names(self.type_url) if self.wildcard else []
+
+    def _listed(self) -> list[str]:
+        """Returns all names of the cache for a client that wants all there is. Of what was withdrawn it may have a version
+        from a response it refused, and then does not tell: to remove too much is harmless."""
+        known = list(self._cache.names(self.type_url)) if self.wildcard else []
         for name in known:
             if isinstance(self._cache.get(self.type_url, name), Withdrawal):
-                # Envoy may have it from a response it refused, and then does not tell. To remove too much is harmless.
                 self.has.setdefault(name, UNKNOWN)
-        for name in dict.fromkeys((*known, *self.has, *self.names)):
-            self.consider(name)
-            yield
-        current = ((name, self._cache.get(self.type_url, name)) for name in told)
-        return {name: r for name, r in current if isinstance(r, Resource) and wire_version(r) == self.has[name]}
+        return known
 
     def subscribe(self, names: Iterable[str]) -> Steps:
         """Adds names. One that is requested again is answered again: the client may have dropped the resource."""
@@ -145,8 +152,7 @@ class Subscription:
         self._dequeue(name)
         change = self._cache.get(self.type_url, name)
         if isinstance(change, Resource):
-            lacking = self.has.get(name) != wire_version(change) and name not in self.refusals
-            if self.wants(name) and (lacking or name in self.asked):
+            if self.wants(name) and (name in self.asked or self._lacks(change)):
                 self.updates[name] = None
                 if name not in self.has:
                     self.additions.add(name)
@@ -154,6 +160,9 @@ class Subscription:
             self.urgent[name] = None
         elif name in self.has or name in self.asked:
             self.removals[name] = None
+
+    def _lacks(self, resource: Resource) -> bool:
+        return self.has.get(resource.name) != wire_version(resource) and resource.name not in self.refusals
 
     def promote(self, name: str) -> None:
         """Moves a name to the front of the queue, if it is in it."""
@@ -194,11 +203,9 @@ class Subscription:
     def refused(self, response: Response, accused: Iterable[str] | None, until: float) -> None:
         """Notes a refusal: what the client accuses waits, or everything if it accuses nothing in particular; the rest goes
         again at once. Removals count as done: Envoy carries them out even if something else in the response is wrong."""
-        versions = {r.name: wire_version(r) for r in response.resources}
-        lost = [name for name, version in versions.items() if self.has.get(name) == version]
-        for name in lost:
-            self.has[name] = UNKNOWN
-        waiting = [name for name in lost if accused is None or name in accused]
+        lost = [r.name for r in response.resources if self.has.get(r.name) == wire_version(r)]
+        self.has.update(dict.fromkeys(lost, UNKNOWN))
+        waiting = lost if accused is None else [name for name in lost if name in accused]
         if all(self._is_current(r) for r in response.resources if r.name in waiting):
             self.refusals.update(dict.fromkeys(waiting, PendingNack(frozenset(waiting), until)))
         for name in lost:
@@ -210,6 +217,16 @@ class Subscription:
                 del self.refusals[name]
         for name in refusal.names:
             self.consider(name)
+
+    @property
+    def asked_removals(self) -> tuple[str, ...]:
+        """Returns the removals that the client waits for."""
+        return tuple(name for name in self.removals if name in self.asked)
+
+    @property
+    def due(self) -> bool:
+        """Returns whether there is something to send, be it that there is nothing."""
+        return bool(self.updates or self.removals or self.unanswered)
 
     @property
     def settled(self) -> bool:

@@ -16,12 +16,12 @@ from lasthop.edge.proxy.access_log import SkippedLines, follow
 from lasthop.edge.proxy.admin import AdminUnavailable
 from lasthop.edge.proxy.binary import Envoy
 from lasthop.edge.proxy.directory import RunDirUnusable
+from lasthop.edge.proxy.drain import GRACE_SECONDS, end_orphans
 from lasthop.edge.proxy.entry import AccessLogEntry
 from lasthop.edge.proxy.handle import find_envoys
-from lasthop.edge.proxy.observer import Observer
-from lasthop.edge.proxy.orphans import end_orphans
+from lasthop.edge.proxy.observer import ProxyObserver
 from lasthop.edge.proxy.request_feed import RequestFeed
-from lasthop.edge.proxy.supervisor import GRACE_SECONDS, Proxy, ProxyEvent
+from lasthop.edge.proxy.supervisor import Proxy, ProxyEvent
 from lasthop.engine.plan.observation import ProxyReport
 from lasthop.engine.plan.upstream import Hop
 from lasthop.engine.resolve.gateways.ports import Probe
@@ -154,9 +154,9 @@ class Processes:
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._keep_probing())
             while not self._stopping or any(not task.done() for task in running.values()):
-                for key, proxy in self._proxies.items():
-                    # A proxy that was stopped is not started again.
-                    if proxy not in running and not self._stopping:
+                # A proxy that was stopped is not started again.
+                for key, proxy in () if self._stopping else self._proxies.items():
+                    if proxy not in running:
                         running[proxy] = tasks.create_task(self._supervise(key, proxy))
                 self._news.clear()
                 waiting = tasks.create_task(self._news.wait())
@@ -164,6 +164,9 @@ class Processes:
                 waiting.cancel()
                 running = {proxy: task for proxy, task in running.items() if not task.done()}
             watching.cancel()
+        await self._end()
+
+    async def _end(self) -> None:
         for socket in tuple(self._held):
             self._release(socket)
         if not self._leaving:
@@ -192,7 +195,7 @@ class Processes:
     async def _supervise(self, key: Key, proxy: Proxy) -> None:
         reported = ""
         while not self._stopping and self._proxies.get(key) is proxy:
-            observer = Observer(key, proxy.folder.samples, proxy.admin, self._seen, feed=self.feed)
+            observer = ProxyObserver(key, proxy.folder.samples, proxy.admin, self._seen, feed=self.feed)
             async with asyncio.TaskGroup() as tasks:
                 following = [tasks.create_task(work) for work in (self._follow(key, proxy, observer), observer.run())]
                 try:
@@ -206,7 +209,7 @@ class Processes:
                         task.cancel()
             await asyncio.sleep(RETRY)
 
-    async def _follow(self, key: Key, proxy: Proxy, observer: Observer) -> None:
+    async def _follow(self, key: Key, proxy: Proxy, observer: ProxyObserver) -> None:
         skipped = functools.partial(self._skipped, key)
         async for entry in follow(proxy.folder.access_log, from_end=True, skipped=skipped, written=observer.wrote):
             observer.failed(entry)

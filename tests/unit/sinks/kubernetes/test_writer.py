@@ -19,7 +19,7 @@ from lasthop.base.api.status import AncestorStatus, PolicyStatus, RouteStatus
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.observed import ObservedStatus, ObservedStatuses
 from lasthop.edge.kubernetes.ratelimit import Pace, TokenBucket
-from lasthop.edge.sinks.kubernetes.writer import LIMITS, Limits, StatusWriter, WriteGuard
+from lasthop.edge.sinks.kubernetes.writer import LIMITS, StatusWriter, WriteGuard, WriteLimits
 from tests.api_objects import foreign, mk_condition, mk_parent, mk_policy, mk_route
 from tests.clock import Clock
 from tests.fake_api import FakeApi, Refusal, client_of, until
@@ -76,7 +76,7 @@ async def writing(
     observed = ObservedStatuses()
     observed.versions["HTTPRoute"] = "v1"
     async with client or client_of(api) as used:
-        found = Limits(**{"dispute": 0.05, **limits})
+        found = WriteLimits(**{"dispute": 0.05, **limits})
         writer = StatusWriter(used, observed, guard=guard, limits=found, clock=clock, sleep=sleep)
         observe(observed, api, *names)
         async with asyncio.TaskGroup() as tasks:
@@ -381,7 +381,7 @@ async def test_what_was_seen_on_the_wire_is_written_at_most_once_in_a_while_and_
         return [condition["status"] for condition in entry["conditions"]]
 
     async with client_of(api) as client, asyncio.TaskGroup() as tasks:
-        writer = StatusWriter(client, observed, limits=Limits(observations=30.0, calm=0.0), clock=clock)
+        writer = StatusWriter(client, observed, limits=WriteLimits(observations=30.0, calm=0.0), clock=clock)
         task = tasks.create_task(writer.run())
         writer.lead(True)
         writer.want({key: status("Unknown")})

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lasthop.edge.sources.files.content import BrokenFile, Content, examine, restore
+from lasthop.edge.sources.files.content import BrokenFile, FileContent, examine, restore
 from tests.file_texts import config_map, policy, route, service
 
 _SLICE = """\
@@ -72,13 +72,13 @@ def test_a_damaged_document_is_content_or_findings(document: Any) -> None:
 def test_any_bytes_are_content_or_findings(text: bytes) -> None:
     for file in ("a.yaml", "a.json"):
         result, _ = examine(file, text)
-        assert isinstance(result, Content) or result.findings
+        assert isinstance(result, FileContent) or result.findings
 
 
 def test_a_restored_file_is_what_it_was() -> None:
     text = (service() + "---\n" + policy() + "---\n" + config_map("ca.pem")).encode()
     content, stored = examine("a.yaml", text)
-    assert isinstance(content, Content)
+    assert isinstance(content, FileContent)
     assert restore(text, stored) == content
 
 

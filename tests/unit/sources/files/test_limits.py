@@ -13,7 +13,7 @@ import pytest
 from lasthop.base.api.meta import Key
 from lasthop.edge.admission import limits, yaml
 from lasthop.edge.sources.files import FilesSource, content, folder, loader
-from lasthop.edge.sources.files.content import BrokenFile, Content, examine
+from lasthop.edge.sources.files.content import BrokenFile, FileContent, examine
 from lasthop.edge.sources.files.loader import Loader
 from tests.file_texts import SERVICE, policy, reload, route, service, write
 
@@ -163,7 +163,7 @@ def test_a_file_larger_than_the_limit_is_refused_by_its_size(tmp_path: Path, mon
 def test_places_in_a_file_of_many_documents_are_found_by_reading_only_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "---\n".join(service(f"s{i}") for i in range(50)).encode()
     found, _ = examine("a.yaml", text)
-    assert isinstance(found, Content)
+    assert isinstance(found, FileContent)
     lines = [found.line(entry, "spec.ports[0].port") for entry in found.entries]
     assert lines == [6 + 7 * i for i in range(50)]
     read: list[int] = []

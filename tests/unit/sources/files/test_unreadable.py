@@ -10,7 +10,7 @@ import pytest
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.sources.files import FilesError
-from lasthop.edge.sources.files.folder import Unreadable, read
+from lasthop.edge.sources.files.folder import UnreadableFile, read
 from lasthop.edge.sources.files.loader import Loader
 from lasthop.edge.sources.files.state import StateDirectory
 from tests.file_texts import SERVICE, port, reasons, reload, service, write
@@ -27,7 +27,7 @@ def test_a_missing_folder_is_an_error_in_words(tmp_path: Path) -> None:
 def test_a_socket_is_no_regular_file(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(tmp_path / "s.yaml"))
-    with pytest.raises(Unreadable, match="it is not a regular file"):
+    with pytest.raises(UnreadableFile, match="it is not a regular file"):
         read(tmp_path / "s.yaml")
 
 

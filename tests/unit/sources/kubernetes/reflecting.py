@@ -12,10 +12,10 @@ from lasthop.base.api.meta import Key, Object
 from lasthop.edge.kubernetes.client import path_of
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.edge.kubernetes.objects import DecodedObject
-from lasthop.edge.sources.kubernetes.reflector import Reflector, Timing
+from lasthop.edge.sources.kubernetes.reflector import Reflector, WatchTiming
 from tests.fake_api import FakeApi, client_of
 
-FAST = Timing(idle=2.0, first_pause=0.001, longest_pause=0.02)
+FAST = WatchTiming(idle=2.0, first_pause=0.001, longest_pause=0.02)
 
 
 class Memory:
@@ -58,7 +58,7 @@ class Memory:
 
 
 @asynccontextmanager
-async def reflecting(api: FakeApi, kind: str, timing: Timing = FAST) -> AsyncIterator[tuple[Reflector, Memory]]:
+async def reflecting(api: FakeApi, kind: str, timing: WatchTiming = FAST) -> AsyncIterator[tuple[Reflector, Memory]]:
     memory, found = Memory(), KINDS[kind]
     async with client_of(api) as client, asyncio.TaskGroup() as tasks:
         path = path_of(found.group, found.versions[0], found.plural)

@@ -9,7 +9,7 @@ from lasthop.base.api.gateway import GatewayClass, GatewayClassSpec
 from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.base.api.meta import Key, ObjectMeta
 from lasthop.base.api.status import GatewayClassStatus
-from lasthop.edge.sources.kubernetes.bundle import crd_versions
+from lasthop.edge.sources.kubernetes.discovery import crd_versions
 from lasthop.engine.engine import Engine
 from lasthop.engine.resolve.settings import CRD_VERSIONS
 from tests.fake_api import FakeApi, Refusal, client_of

@@ -36,8 +36,7 @@ def rendered(status: Status | None, kind: str) -> Json:
     On a Gateway or a class nothing is removed then: it may be another controller's now, and the guide says not to clear.
     """
     if status is None:
-        field = "parents" if kind in ROUTE_KINDS else "ancestors" if kind in KINDS and KINDS[kind].ancestors else ""
-        return {field: []} if field else {}
+        return _without_entries(kind)
     stated: Json = msgspec.json.decode(msgspec.json.encode(status))  # lists, as in what it will be compared with
     for entry in stated.get("parents", ()):
         entry["parentRef"] = {"group": GATEWAY_API, "kind": "Gateway", **entry["parentRef"]}
@@ -48,6 +47,12 @@ def rendered(status: Status | None, kind: str) -> Json:
     return stated
 
 
+def _without_entries(kind: str) -> Json:
+    if kind in ROUTE_KINDS:
+        return {"parents": []}
+    return {"ancestors": []} if kind in KINDS and KINDS[kind].ancestors else {}
+
+
 def merged(current: Json, ours: Json, now: str, namespace: str = "", kind: str = "") -> Json:
     """Returns the status to write, which equals `current` if there is nothing to write. Raises `Outdated`.
 
@@ -56,14 +61,14 @@ def merged(current: Json, ours: Json, now: str, namespace: str = "", kind: str =
     """
     result = dict(current)
     for field, stated in ours.items():
-        existing = current.get(field)
+        existing = current.get(field) or []
         match field:
             case "conditions":
-                value = _conditions(existing or [], stated, now)
+                value = _conditions(existing, stated, now)
             case "listeners":
-                value = [_listener(_named(existing or [], x["name"]), x, now) for x in _in_order(existing or [], stated)]
+                value = [_listener(_named(existing, each["name"]), each, now) for each in _in_order(existing, stated)]
             case "parents" | "ancestors":
-                value = _entries(field, existing or [], stated, now, namespace, kind)
+                value = _entries(field, existing, stated, now, namespace, kind)
             case _:
                 value = stated
         if value != (existing or _empty_like(value)):

@@ -5,7 +5,7 @@ The previous status is the cluster's, not a remembered one, so a restarted contr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, NamedTuple
 
 from lasthop.base.api.documents import Json
@@ -24,14 +24,14 @@ class Transition(NamedTuple):
     warning: bool = False
 
 
-class Programmed(NamedTuple):
+class ProgrammedCondition(NamedTuple):
     status: str
     reason: str
 
 
-def programmed(status: Json) -> Programmed:
+def programmed(status: Json) -> ProgrammedCondition:
     condition: Json = next((c for c in status.get("conditions") or () if c.get("type") == "Programmed"), {})
-    return Programmed(condition.get("status", ""), condition.get("reason", ""))
+    return ProgrammedCondition(condition.get("status", ""), condition.get("reason", ""))
 
 
 def transitions(before: Json, after: Json) -> list[Transition]:
@@ -39,31 +39,31 @@ def transitions(before: Json, after: Json) -> list[Transition]:
     result: list[Transition] = []
     for (place, type), condition in new.items():
         was, now = old.get((place, type), {}).get("status"), condition["status"]
-        note = f"{place}{condition.get('message') or type}"
-        if was == now or (now != "True" and was != "True"):
-            continue
-        if type in WEAKENED:
-            result.append(Transition(type if now == "True" else f"{type}Over", note, warning=now == "True"))
-        elif now == "True":
-            result.append(Transition(type, note))
-        else:
-            result.append(Transition(f"Not{type}", f"{place}{condition.get('reason')}: {note}", warning=True))
-    over = [
-        (place, type)
-        for (place, type), c in old.items()
-        if type in WEAKENED and c["status"] == "True" and (place, type) not in new
-    ]
-    return result + [Transition(f"{type}Over", f"{place}no longer the case") for place, type in over]
+        if was != now and "True" in (was, now):
+            result.append(_transition(place, type, condition))
+    gone = ((place, type) for (place, type), c in old.items() if c["status"] == "True" and (place, type) not in new)
+    return result + [Transition(f"{type}Over", f"{place}no longer the case") for place, type in gone if type in WEAKENED]
+
+
+def _transition(place: str, type: str, condition: Json) -> Transition:
+    holds, note = condition["status"] == "True", f"{place}{condition.get('message') or type}"
+    if type in WEAKENED:
+        return Transition(type if holds else f"{type}Over", note, warning=holds)
+    return (
+        Transition(type, note)
+        if holds
+        else Transition(f"Not{type}", f"{place}{condition.get('reason')}: {note}", warning=True)
+    )
 
 
 def _conditions(status: Json) -> Iterator[tuple[tuple[str, str], Json]]:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") in EVENTS:
-            yield ("", condition["type"]), condition
+    yield from _of_types(status, EVENTS, "")
     for ancestor in status.get("ancestors") or ():
         if ancestor.get("controllerName") == CONTROLLER_NAME:
             ref = ancestor.get("ancestorRef") or {}
-            place = f"at {ref.get('kind', 'Gateway')} {ref.get('name')}: "
-            for condition in ancestor.get("conditions") or ():
-                if condition.get("type") in WEAKENED:
-                    yield (place, condition["type"]), condition
+            yield from _of_types(ancestor, WEAKENED, f"at {ref.get('kind', 'Gateway')} {ref.get('name')}: ")
+
+
+def _of_types(entry: Json, types: Container[str], place: str) -> Iterator[tuple[tuple[str, str], Json]]:
+    conditions = ((condition.get("type", ""), condition) for condition in entry.get("conditions") or ())
+    return (((place, type), condition) for type, condition in conditions if type in types)

@@ -39,7 +39,7 @@ LONGEST_PAUSE: Final = 10.0
 """Seconds between two attempts while the server does not answer."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class WriteLimits(msgspec.Struct, frozen=True):
     in_flight: int = 8
     rate: float = 100.0
     """Writes a second to begin with."""
@@ -59,7 +59,7 @@ class Limits(msgspec.Struct, frozen=True):
     """Seconds after any write before one that only tells what was seen on the wire: backends decide how often that changes."""
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = WriteLimits()
 
 
 class WriteGuard:
@@ -83,7 +83,7 @@ class StatusWriter:
         observed: ObservedStatuses,
         *,
         guard: WriteGuard | None = None,
-        limits: Limits = LIMITS,
+        limits: WriteLimits = LIMITS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -248,16 +248,7 @@ class StatusWriter:
             raise Outdated
         current: Json = msgspec.json.decode(seen.status) if seen.status else {}
         status = merged(current, ours, rfc3339(time.time()), key.namespace, key.kind)
-        if status == current:
-            self._unchanged.inc()
-            if self._wanted[key] is None:
-                del self._wanted[key]
-            return False
-        if self._guard.premature(key, current, status):
-            self._enqueue_later(key, LOOK_AGAIN)
-            return False
-        if (wait := self._observations_wait(key, current, status)) > 0:
-            self._enqueue_later(key, wait)
+        if not self._is_due(key, current, status):
             return False
         await self._sleep(self._pace.take())
         if not (self.leading and self._guard.may_write()):
@@ -269,16 +260,8 @@ class StatusWriter:
             "metadata": {"name": key.name, "namespace": key.namespace, "resourceVersion": seen.version},
             "status": status,
         }
-        begun = self._clock()
-        try:
-            answer = await self._client.request("PUT", f"{path}/status", body=body)
-            self._pace.answered(self._clock() - begun)
-        except ApiError as error:
-            if error.transient:
-                self._pace.refused()
-            if not error.conflict:
-                raise
-            self._conflicts.inc()
+        answer = await self._put(f"{path}/status", body)
+        if answer is None:
             return True
         self._writes.inc()
         self._written[key] = self._clock()
@@ -288,6 +271,36 @@ class StatusWriter:
             self._cancel_later(key)
         self._guard.written(key, current, status)
         return False
+
+    def _is_due(self, key: Key, current: Json, status: Json) -> bool:
+        """Returns whether to write now; if that is for later, it is queued."""
+        if status == current:
+            self._unchanged.inc()
+            if self._wanted[key] is None:
+                del self._wanted[key]
+            return False
+        if self._guard.premature(key, current, status):
+            self._enqueue_later(key, LOOK_AGAIN)
+            return False
+        if (wait := self._observations_wait(key, current, status)) > 0:
+            self._enqueue_later(key, wait)
+            return False
+        return True
+
+    async def _put(self, path: str, body: Json) -> bytes | None:
+        """Returns the object as written; None if another writer came first."""
+        begun = self._clock()
+        try:
+            answer = await self._client.request("PUT", path, body=body)
+        except ApiError as error:
+            if error.transient:
+                self._pace.refused()
+            if not error.conflict:
+                raise
+            self._conflicts.inc()
+            return None
+        self._pace.answered(self._clock() - begun)
+        return answer
 
     def _observations_wait(self, key: Key, current: Json, status: Json) -> float:
         """Returns how long to wait before a write that only tells what was seen on the wire."""

@@ -12,7 +12,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.text.suggestions import closest
 from lasthop.edge.admission.yaml import parse
 from lasthop.edge.sources.files.content import key_in
-from lasthop.edge.sources.files.folder import Unreadable, read
+from lasthop.edge.sources.files.folder import UnreadableFile, read
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.reasons import Cause, kind
 
@@ -32,7 +32,7 @@ def broken_objects(findings: Iterable[Finding]) -> dict[Key, str]:
         try:
             text, _ = read(Path(file))
             parsed = parse(text, as_json=file.endswith(".json"))
-        except (OSError, Unreadable):
+        except (OSError, UnreadableFile):
             continue
         found |= {key: file for key in map(key_in, map(_as_meant, _objects(parsed.documents))) if key and key not in found}
     return found

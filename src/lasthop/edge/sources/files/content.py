@@ -16,14 +16,18 @@ from lasthop.base.api.policies import RejectedPolicy
 from lasthop.edge.admission.chain import AdmittedObject, admit, admitted, admitted_again, kind_of
 from lasthop.edge.admission.foreign import embedded_policy, foreign_kind, may_embed_policy
 from lasthop.edge.admission.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
-from lasthop.edge.admission.problem import Path, Problem, field
-from lasthop.edge.admission.yaml import Mistake, Parsed, Span, field_lines, first_line, parse
+from lasthop.edge.admission.problem import FieldProblem, Path, field
+from lasthop.edge.admission.yaml import Parsed, Span, YamlMistake, field_lines, first_line, parse
 from lasthop.edge.sources.files.salvage import salvage
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, make_finding
 
 EVERYWHERE: Final = ("",)
 """Every namespace."""
+_Object = tuple[Span, Path, Any]
+"""The document that an object is in, where in it, and its value."""
+_Placed = tuple[Span, Path, Any, FieldProblem]
+"""The same with a problem of it."""
 
 
 class ObjectEntry(NamedTuple):
@@ -36,7 +40,7 @@ class ObjectEntry(NamedTuple):
     """Where in the document: empty, or ("items", n) in a List, which may be in another one."""
 
 
-class Content(msgspec.Struct, frozen=True):
+class FileContent(msgspec.Struct, frozen=True):
     """Holds the objects of a valid file."""
 
     digest: bytes
@@ -88,44 +92,64 @@ def digest(text: bytes) -> bytes:
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
-def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredDocument, ...]]:
+def examine(file: str, text: bytes) -> tuple[FileContent | BrokenFile, tuple[StoredDocument, ...]]:
     """Admits every object of a file. `file` is the name to show; its extension says whether the text is JSON."""
     parsed = parse(text, as_json=file.endswith(".json"))
     found = list(islice(_objects(parsed), MAX_OBJECTS + 1))
     if len(found) > MAX_OBJECTS:
-        mistake = Mistake(found[-1][0].line, f"the file holds more than {MAX_OBJECTS} objects", limit=True)
+        mistake = YamlMistake(found[-1][0].line, f"the file holds more than {MAX_OBJECTS} objects", limit=True)
         parsed = parsed._replace(mistakes=[mistake], complete=False)
-    hides = may_embed_policy(text, (value for _, _, value in found))
-    problems: list[tuple[Span, Path, Any, Problem]] = []
-    stored: list[StoredDocument] = []
-    entries: list[ObjectEntry] = []
-    first: dict[Key, ObjectEntry] = {}
-    others: list[str] = []
-    for span, base, value in found[:MAX_OBJECTS]:
-        if len(problems) > MAX_FINDINGS:
+    admission = _Admission(may_embed_policy(text, (value for _, _, value in found)))
+    for each in found[:MAX_OBJECTS]:
+        if len(admission.problems) > MAX_FINDINGS:
             break
-        if hides and (path := embedded_policy(value)) is not None:
-            remedy = "Write it as a document of its own, or move this one to another folder."
-            problems.append((span, base, value, Problem("a BackendTLSPolicy inside another object is not read", path, remedy)))
-        if other := foreign_kind(value):
-            others.append(_cut(other))
-            continue
-        kept, wrong = admit(value)
-        if not wrong:
-            try:
-                entry = ObjectEntry(admitted(kept), span, base)
-            except msgspec.ValidationError as error:
-                wrong = [Problem(str(error))]
-            else:
-                done = entry.admitted
-                stored.append(StoredDocument(span, base, done.key.kind, done.digest, _raw(kept)))
-                entries.append(entry)
-                if first.setdefault(entry.admitted.key, entry) is not entry:
-                    wrong = [Problem("is already in this file", ("metadata", "name"), "Remove one.", reasons.DUPLICATE_OBJECT)]
-        problems.extend((span, base, value, problem) for problem in wrong)
-    if not problems and not parsed.mistakes:
-        return Content(digest(text), text, tuple(entries), tuple(others)), tuple(stored)
+        admission.take(*each)
+    if admission.problems or parsed.mistakes:
+        return _broken(file, text, parsed, found, admission.problems), ()
+    return FileContent(digest(text), text, tuple(admission.entries), tuple(admission.others)), tuple(admission.stored)
 
+
+class _Admission:
+    """Admits the objects of one file, one after the other."""
+
+    def __init__(self, hides: bool) -> None:
+        """`hides`: some object may have a policy inside."""
+        self._hides = hides
+        self.problems: list[_Placed] = []
+        self.stored: list[StoredDocument] = []
+        self.entries: list[ObjectEntry] = []
+        self.others: list[str] = []
+        self._keys: set[Key] = set()
+
+    def take(self, span: Span, base: Path, value: Any) -> None:
+        wrong: list[FieldProblem] = []
+        if self._hides and (path := embedded_policy(value)) is not None:
+            remedy = "Write it as a document of its own, or move this one to another folder."
+            wrong.append(FieldProblem("a BackendTLSPolicy inside another object is not read", path, remedy))
+        if other := foreign_kind(value):
+            self.others.append(_cut(other))
+        else:
+            wrong += self._admit(span, base, value)
+        self.problems.extend((span, base, value, problem) for problem in wrong)
+
+    def _admit(self, span: Span, base: Path, value: Any) -> list[FieldProblem]:
+        kept, wrong = admit(value)
+        if wrong:
+            return wrong
+        try:
+            entry = ObjectEntry(admitted(kept), span, base)
+        except msgspec.ValidationError as error:
+            return [FieldProblem(str(error))]
+        key = entry.admitted.key
+        self.stored.append(StoredDocument(span, base, key.kind, entry.admitted.digest, _raw(kept)))
+        self.entries.append(entry)
+        if key in self._keys:
+            return [FieldProblem("is already in this file", ("metadata", "name"), "Remove one.", reasons.DUPLICATE_OBJECT)]
+        self._keys.add(key)
+        return []
+
+
+def _broken(file: str, text: bytes, parsed: Parsed, found: list[_Object], problems: list[_Placed]) -> BrokenFile:
     lines = text.split(b"\n")
     findings = [_of_text(file, mistake, lines) for mistake in parsed.mistakes]
     for span, base, value, problem in problems[: MAX_FINDINGS - len(findings)]:
@@ -140,23 +164,23 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
         message = f"there are more than {MAX_FINDINGS} problems in this file; the others are not listed"
         findings.append(make_finding(None, reasons.TOO_LARGE, message, file=file, line=findings[-1].line))
     policies, opaque = _salvaged(found, findings[0])
-    return BrokenFile(digest(text), tuple(findings), policies, opaque if parsed.complete else EVERYWHERE), ()
+    return BrokenFile(digest(text), tuple(findings), policies, opaque if parsed.complete else EVERYWHERE)
 
 
-def restore(text: bytes, stored: Iterable[StoredDocument]) -> Content | None:
+def restore(text: bytes, stored: Iterable[StoredDocument]) -> FileContent | None:
     """Restores a file that this same version has admitted before; None if it cannot have, whatever the state says."""
     try:
         entries = [ObjectEntry(admitted_again(s.kind, s.value, s.digest), s.span, s.base) for s in stored]
     except (msgspec.MsgspecError, KeyError):
         return None
-    return Content(digest(text), text, tuple(entries))
+    return FileContent(digest(text), text, tuple(entries))
 
 
 def _raw(value: Json) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def _of_text(file: str, mistake: Mistake, lines: list[bytes]) -> Finding:
+def _of_text(file: str, mistake: YamlMistake, lines: list[bytes]) -> Finding:
     if mistake.limit:
         remedy = "Split it into several files."
         return make_finding(None, reasons.TOO_LARGE, f"{mistake.message}.", remedy, file=file, line=mistake.line)
@@ -164,7 +188,7 @@ def _of_text(file: str, mistake: Mistake, lines: list[bytes]) -> Finding:
     return make_finding(None, reasons.INVALID_YAML, _cut(mistake.message), advice or None, file=file, line=mistake.line)
 
 
-def _advice(mistake: Mistake, line: bytes) -> str:
+def _advice(mistake: YamlMistake, line: bytes) -> str:
     """Returns what to do about the mistakes that everybody makes once; empty: nothing in particular."""
     if b"{{" in line:
         return "This seems to be a template: check what it renders, as in helm template CHART | lasthop check -"
@@ -190,7 +214,7 @@ def key_in(value: Any) -> Key | None:
     return Key(kind.kind, namespace if kind.namespaced else "", name)
 
 
-def _objects(parsed: Parsed) -> Iterator[tuple[Span, Path, Any]]:
+def _objects(parsed: Parsed) -> Iterator[_Object]:
     """Yields documents, and the items of Lists, however deep, as kubectl does."""
     for document, span in zip(parsed.documents, parsed.spans, strict=True):
         for path, value in _items((), document):
@@ -223,7 +247,7 @@ def _nearest(lines: dict[Path, int], path: Path, otherwise: int) -> int:
     return otherwise
 
 
-def _salvaged(found: list[tuple[Span, Path, Any]], first: Finding) -> tuple[tuple[RejectedPolicy, ...], tuple[str, ...]]:
+def _salvaged(found: list[_Object], first: Finding) -> tuple[tuple[RejectedPolicy, ...], tuple[str, ...]]:
     """Returns the policies of a broken file, and the namespaces in which it may contain more."""
     message = f"its file is broken and was not applied: {first}"
     policies: list[RejectedPolicy] = []

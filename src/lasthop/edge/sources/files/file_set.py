@@ -1,36 +1,118 @@
 """Tracks the files of the folder: each one's content, or what is wrong with it beside its last good content.
 
-Values only: the loader reads the files, and restores what was saved before a restart.
+Values only: a reading changes nothing, the loader decides when it is applied, and restores what was saved before a restart.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import msgspec
 
-from lasthop.edge.sources.files.content import BrokenFile, Content
-from lasthop.edge.sources.files.folder import Stamp
-from lasthop.edge.sources.files.reading import Reading
+from lasthop.edge.admission.limits import MAX_MESSAGE
+from lasthop.edge.sources.files.content import EVERYWHERE, BrokenFile, FileContent, StoredDocument, digest
+from lasthop.edge.sources.files.folder import Identity, Stamp, TooLarge, UnreadableFile, read, stamp_of
+from lasthop.edge.sources.files.local_file import LocalFile
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.finding import make_finding
+
+MAKE_READABLE: Final = "Make it readable for the user that runs Lasthop, or rename or remove it."
 
 
-class File(msgspec.Struct, frozen=True):
-    good: Content | None
+class FileReading(NamedTuple):
+    """Holds what was read from one file."""
+
+    result: FileContent | BrokenFile | None
+    """None: the file does not exist."""
+    stamp: Stamp | None = None
+    written: int = 0
+    """When good content was, in nanoseconds: not necessarily the file itself, which may have been written again."""
+    stored: tuple[StoredDocument, ...] | None = None
+    """The admitted documents of a good file, if they are not on disk already."""
+
+
+class Readings(NamedTuple):
+    """Holds what was read from the folder: the files that may have changed."""
+
+    files: dict[str, FileReading]
+    local: dict[str, LocalFile]
+    closed: dict[str, str] | None = None
+    """Subfolders that cannot be listed, and why. None if not everything was read, as with the next three."""
+    repeated: dict[str, str] | None = None
+    linked: tuple[str, ...] | None = None
+    folders: dict[str, Identity] | None = None
+    large: frozenset[str] = frozenset()
+    """Files that are still to be read: it takes so long that others should not wait for them."""
+    later: frozenset[str] = frozenset()
+    """Files to look at again next time: there are too many at once for others to wait for."""
+    lost: str = ""
+    """Why the folder as a whole cannot be read."""
+
+    def same_as(self, other: Readings) -> bool:
+        """Returns whether nothing was written between the two readings."""
+        return {p: r.stamp for p, r in self.files.items()} == {p: r.stamp for p, r in other.files.items()} and {
+            p: f.stamp for p, f in self.local.items()
+        } == {p: f.stamp for p, f in other.local.items()}
+
+
+def read_text(path: Path, shown: str) -> tuple[bytes, Stamp] | FileReading:
+    """Reads a file, or returns why there is no text to examine."""
+    try:
+        return read(path)
+    except FileNotFoundError:
+        return FileReading(None)
+    except TooLarge as error:
+        return FileReading(too_large(shown, str(error)), stamp_of(path))
+    except UnreadableFile as error:
+        return FileReading(unreadable(shown, str(error)))
+
+
+def unreadable(shown: str, why: str) -> BrokenFile:
+    finding = make_finding(None, reasons.UNREADABLE, f"cannot be read: {why}.", MAKE_READABLE, file=shown, line=1)
+    return BrokenFile(b"", (finding,), opaque=EVERYWHERE)
+
+
+def crashed(shown: str, error: Exception) -> BrokenFile:
+    message = f"cannot be read because of a bug in Lasthop: {type(error).__name__}: {str(error)[:MAX_MESSAGE]}."
+    finding = make_finding(None, reasons.INTERNAL_ERROR, message, "Please report it.", file=shown, line=1)
+    return BrokenFile(b"", (finding,), opaque=EVERYWHERE)
+
+
+def too_large(shown: str, why: str) -> BrokenFile:
+    finding = make_finding(None, reasons.TOO_LARGE, f"is not read: {why}.", "Split it into several files.", file=shown, line=1)
+    return BrokenFile(b"", (finding,), opaque=EVERYWHERE)
+
+
+def emptied(shown: str) -> BrokenFile:
+    """Reports a file that had objects and is now blank: as likely a full disk or a crashed editor as intent."""
+    remedy = "Delete the file to remove its objects."
+    finding = make_finding(None, reasons.EMPTY_FILE, "the file is empty.", remedy, file=shown, line=1)
+    return BrokenFile(digest(b""), (finding,))
+
+
+def is_blank(result: FileContent | BrokenFile | None) -> bool:
+    return isinstance(result, FileContent) and not result.text.strip()
+
+
+class ManifestFile(msgspec.Struct, frozen=True):
+    good: FileContent | None
     """Its content, or its last good content while it is broken."""
     broken: BrokenFile | None = None
     stamp: Stamp | None = None
     written: int = 0
     """When the good content was, in nanoseconds."""
 
-    def of_text(self, digest: bytes) -> Content | BrokenFile | None:
+    def of_text(self, digest: bytes) -> FileContent | BrokenFile | None:
         """Returns what is known of this text, if the file has it, or had it when it was good."""
         return next((known for known in (self.good, self.broken) if known and known.digest == digest), None)
 
 
 class FileSet:
     def __init__(self) -> None:
-        self._files: dict[str, File] = {}
+        self._files: dict[str, ManifestFile] = {}
         self._broken: dict[str, BrokenFile] = {}
         """The broken ones among them, so that the cost of a change does not grow with the number of good files."""
 
@@ -40,14 +122,14 @@ class FileSet:
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
 
-    def get(self, path: str) -> File | None:
+    def get(self, path: str) -> ManifestFile | None:
         return self._files.get(path)
 
-    def good(self, path: str) -> Content | None:
+    def good(self, path: str) -> FileContent | None:
         file = self._files.get(path)
         return file.good if file else None
 
-    def put(self, path: str, file: File | None) -> None:
+    def put(self, path: str, file: ManifestFile | None) -> None:
         self._files.pop(path, None)
         self._broken.pop(path, None)
         if file:
@@ -68,16 +150,16 @@ class FileSet:
         file = self._files.get(path)
         return file is not None and stamp is not None and file.stamp == stamp
 
-    def may_be_half_written(self, path: str, result: Content | BrokenFile | None) -> bool:
+    def may_be_half_written(self, path: str, result: FileContent | BrokenFile | None) -> bool:
         """Returns whether the result would remove objects or keep old ones: then the file is read again first."""
         file = self._files.get(path)
         if file is None:
             return isinstance(result, BrokenFile)
-        if not isinstance(result, Content):
+        if not isinstance(result, FileContent):
             return file.broken is None or result != file.broken
         return file.good is not None and not file.good.keys <= result.keys
 
-    def loses(self, path: str, result: Content | BrokenFile | None) -> bool:
+    def loses(self, path: str, result: FileContent | BrokenFile | None) -> bool:
         """Returns whether the result removes objects."""
         good = self.good(path)
         if good is None or isinstance(result, BrokenFile):
@@ -85,15 +167,15 @@ class FileSet:
         return result is None or not good.keys <= result.keys
 
 
-def after(before: File | None, reading: Reading) -> File | None:
+def after(before: ManifestFile | None, reading: FileReading) -> ManifestFile | None:
     """Returns the file after a reading. `before` is its previous state, possibly saved before a restart."""
     match reading.result:
-        case Content() as good:
-            return File(good, None, reading.stamp, reading.written)
+        case FileContent() as good:
+            return ManifestFile(good, None, reading.stamp, reading.written)
         case BrokenFile() as broken:
             # An empty file is not a content to fall back on: what the file contains now may be its first policy.
             if before and before.good and before.good.entries:
-                return File(before.good, broken, reading.stamp, before.written)
-            return File(None, broken, reading.stamp)
+                return ManifestFile(before.good, broken, reading.stamp, before.written)
+            return ManifestFile(None, broken, reading.stamp)
         case _:
             return None

@@ -3,6 +3,8 @@
 Names that start with a dot are skipped: editors' swap files, .git, and the `..data` folders behind a mounted ConfigMap, whose
 files are reached through the links beside them. Links to folders are followed; each folder is read once, and of
 all together at most `MAX_FOLDERS`: a link may lead to the whole machine.
+
+Teams that share the folder take turns. A team is whoever has a subfolder at the top; the files beside these are another's.
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from lasthop.edge.admission.limits import MAX_FILE, MAX_FOLDER_DEPTH, MAX_FOLDERS
-from lasthop.edge.sources.files.turns import Turns
 
 EXTENSIONS: Final = (".yaml", ".yml", ".json")
 MISNAMED: Final = "its extension is not in lower case"
@@ -56,15 +58,15 @@ class FilesError(Exception):
     """The folder or the state directory cannot be used at all. The message is a sentence for the user."""
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """A file exists and cannot be read. The message says why."""
 
 
-class TooLarge(Unreadable):
+class TooLarge(UnreadableFile):
     pass
 
 
-class OutsideRoots(Unreadable):
+class OutsideRoots(UnreadableFile):
     """It is outside the folders that may be read."""
 
 
@@ -91,7 +93,7 @@ class _Scanner:
         self._linked: list[str] = []
         self._folders: dict[str, Identity] = {}
         self._names: dict[Identity, str] = {}
-        self._subfolders, self._links = Turns(), Turns()
+        self._subfolders, self._links = TeamQueue(), TeamQueue()
 
     def run(self) -> Scan:
         self._list("")
@@ -133,24 +135,25 @@ class _Scanner:
 
     def _take(self, path: str, entry: os.DirEntry[str]) -> None:
         try:
-            if not is_text(path):
-                if is_manifest(entry.name) or entry.is_dir():
-                    self._closed[_escaped(path)] = "its name is not UTF-8"
-                return
-            if entry.is_dir():
-                (self._links if entry.is_symlink() else self._subfolders).add(path, path.partition(os.sep)[0])
-            elif is_manifest(entry.name):
-                if entry.is_symlink():
-                    self._linked.append(path)
-                self._files[path] = Stamp.of(entry.stat())
-            elif is_misnamed(entry.name):
-                self._closed[path] = MISNAMED
-        except FileNotFoundError:
-            if is_manifest(entry.name) and entry.is_symlink():
-                self._files[path] = None  # a dangling link; a plain file was deleted meanwhile
-        except OSError:
-            if is_manifest(entry.name):
+            self._take_entry(path, entry)
+        except OSError as error:
+            # A plain file that does not exist was deleted meanwhile; a link may dangle.
+            deleted = isinstance(error, FileNotFoundError) and not entry.is_symlink()
+            if is_manifest(entry.name) and not deleted:
                 self._files[path] = None
+
+    def _take_entry(self, path: str, entry: os.DirEntry[str]) -> None:
+        if not is_text(path):
+            if is_manifest(entry.name) or entry.is_dir():
+                self._closed[_escaped(path)] = "its name is not UTF-8"
+        elif entry.is_dir():
+            (self._links if entry.is_symlink() else self._subfolders).add(path, path.partition(os.sep)[0])
+        elif is_manifest(entry.name):
+            if entry.is_symlink():
+                self._linked.append(path)
+            self._files[path] = Stamp.of(entry.stat())
+        elif is_misnamed(entry.name):
+            self._closed[path] = MISNAMED
 
 
 def is_read(path: str) -> bool:
@@ -190,7 +193,7 @@ class Roots:
 
 
 def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple[bytes, Stamp]:
-    """Reads a file. Raises `FileNotFoundError` if it does not exist, `Unreadable` for other errors. Never waits on a pipe.
+    """Reads a file. Raises `FileNotFoundError` if it does not exist, `UnreadableFile` for other errors. Never waits on a pipe.
 
     With `roots` it must be in one of them after links are resolved; otherwise even its existence is not revealed.
     """
@@ -199,24 +202,29 @@ def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
             # Checked again on the open file: a link may have changed since.
             if roots is not None and not roots.hold(os.readlink(f"/proc/self/fd/{descriptor}")):
                 raise OutsideRoots("it is outside")
-            if not stat.S_ISREG(status.st_mode):
-                raise Unreadable("it is not a regular file")
-            text = file.read(limit + 1)
-            if text is None:  # as for /proc/kmsg, which is said to be a regular file and waits
-                raise Unreadable("it has nothing to read")
+            text, status = _content(file, limit)
     except FileNotFoundError:
         if path.is_symlink():
-            raise Unreadable("it is a dangling link") from None
+            raise UnreadableFile("it is a dangling link") from None
         raise
     except OSError as error:
-        raise Unreadable(reason(error)) from error
+        raise UnreadableFile(reason(error)) from error
     if len(text) > limit:
         raise TooLarge(f"it is larger than {limit} bytes")
     return text, Stamp.of(status)
+
+
+def _content(file: BinaryIO, limit: int) -> tuple[bytes, os.stat_result]:
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        raise UnreadableFile("it is not a regular file")
+    text = file.read(limit + 1)
+    if text is None:  # as for /proc/kmsg, which is said to be a regular file and waits
+        raise UnreadableFile("it has nothing to read")
+    return text, status
 
 
 def reason(error: OSError) -> str:
@@ -225,3 +233,37 @@ def reason(error: OSError) -> str:
     if error.errno == errno.ENXIO:  # a socket
         return "it is not a regular file"
     return (error.strerror or str(error)).lower()
+
+
+class TeamQueue:
+    """Returns paths in the order in which they came, of each team in turn: one with thousands delays nobody else's."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[str]] = {}
+
+    def add(self, path: str, team: str) -> None:
+        self._waiting.setdefault(team, deque()).append(path)
+
+    def next(self) -> str:
+        """Returns an empty string if there is nothing left."""
+        if not self._waiting:
+            return ""
+        team = next(iter(self._waiting))
+        paths = self._waiting.pop(team)
+        path = paths.popleft()
+        if paths:
+            self._waiting[team] = paths
+        return path
+
+
+def team_of(file: str) -> str:
+    top, separator, _ = file.partition(os.sep)
+    return top if separator else ""
+
+
+def in_turn(files: Iterable[str], last: str) -> Iterator[str]:
+    """Yields the files, one of each team in turn, beginning after the team that was the last one before."""
+    turns = TeamQueue()
+    for team, file in sorted(((team_of(file), file) for file in files), key=lambda each: (each[0] <= last, each)):
+        turns.add(file, team)
+    return iter(turns.next, "")

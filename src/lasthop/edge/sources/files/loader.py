@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -26,14 +26,23 @@ from lasthop.base.api.policies import RejectedPolicy
 from lasthop.edge.admission.chain import AdmittedObject
 from lasthop.edge.admission.limits import LARGE_FILE
 from lasthop.edge.sources.files import report
-from lasthop.edge.sources.files.content import BrokenFile, Content, ObjectEntry, digest, examine, restore
-from lasthop.edge.sources.files.file_set import File, FileSet, after
-from lasthop.edge.sources.files.folder import FilesError, Identity, scan, stamp_of
+from lasthop.edge.sources.files.content import BrokenFile, FileContent, ObjectEntry, digest, examine, restore
+from lasthop.edge.sources.files.file_set import (
+    FileReading,
+    FileSet,
+    ManifestFile,
+    Readings,
+    after,
+    crashed,
+    emptied,
+    is_blank,
+    read_text,
+    unreadable,
+)
+from lasthop.edge.sources.files.folder import FilesError, Identity, Scan, Stamp, in_turn, scan, stamp_of, team_of
 from lasthop.edge.sources.files.local_files import LocalFiles
 from lasthop.edge.sources.files.object_set import ObjectSet
-from lasthop.edge.sources.files.reading import Reading, Readings, crashed, emptied, is_blank, read_text, unreadable
 from lasthop.edge.sources.files.state import NoState, SavedFile
-from lasthop.edge.sources.files.turns import in_turn, team_of
 from lasthop.edge.sources.source import Batch
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, make_finding
@@ -50,6 +59,18 @@ MOST_EDITED: Final = 5000
 """Objects of which it is known by which file they were edited."""
 Progress = Callable[[int, int], None]
 """Called with the number of files that have been read, and of those to be read."""
+
+
+class _Left(NamedTuple):
+    """The files that a look only names."""
+
+    large: set[str]
+    later: set[str]
+
+    @property
+    def teams(self) -> set[str]:
+        """Whose files were left for later."""
+        return {team_of(path) for path in self.later}
 
 
 class Loader:
@@ -99,33 +120,11 @@ class Loader:
         those that are too many at once, are only named. `progress` is called after each file. Raises `FilesError` if the
         folder cannot be read the first time; later that is a reading like any other.
         """
-        large: set[str] = set()
-        later: set[str] = set()
-
-        def read(paths: Collection[str]) -> dict[str, Reading]:
-            found: dict[str, Reading] = {}
-            end = time.thread_time() + AT_ONCE_SECONDS
-            for path in in_turn(paths, self._last_team) if leave_large else paths:
-                if leave_large and (len(found) >= AT_ONCE or (found and time.thread_time() >= end)):
-                    later.add(path)
-                elif leave_large and self._is_large(path):
-                    large.add(path)
-                else:
-                    found[path] = self._read(path, before)
-                    self._last_team = team_of(path)
-                    progress(len(found), len(paths))
-            # What a file has lost may have moved into one that is yet to be read.
-            teams = {team_of(path) for path in later}
-            later.update(path for path in found if team_of(path) in teams and self._files.loses(path, found[path].result))
-            return {path: reading for path, reading in found.items() if path not in later}
-
+        left = _Left(set(), set()) if leave_large else None
         if files is not None:
-            read_files = read(sorted(files))
-            here = Readings(
-                read_files, {path: self._local.read(path) for path in local}, large=frozenset(large), later=frozenset(later)
-            )
+            here = _readings(left, self._read_files(sorted(files), before, left, progress))
             if self.root.is_dir():
-                return here
+                return here._replace(local={path: self._local.read(path) for path in local})
             # While the whole folder is being deleted its files disappear one by one, which is not an edit of each.
         try:
             found = scan(self.root)
@@ -133,25 +132,58 @@ class Loader:
             if self._published is None:
                 raise
             return Readings({}, {}, lost=str(error))
-        readings = read([path for path, stamp in found.files.items() if not self._files.is_as_at(path, stamp)])
-        teams = {team_of(path) for path in later}
+        changed = [path for path, stamp in found.files.items() if not self._files.is_as_at(path, stamp)]
+        readings = self._read_files(changed, before, left, progress) | self._read_missing(found, left)
+        return _readings(left, readings)._replace(
+            local=self._local.changed(),
+            closed=found.closed,
+            repeated=found.repeated,
+            linked=found.linked,
+            folders=found.folders,
+        )
+
+    def _read_files(
+        self, paths: Collection[str], before: Readings | None, left: _Left | None, progress: Progress
+    ) -> dict[str, FileReading]:
+        """Reads these files; where some may be `left` for later, only as many as others may wait for."""
+        found: dict[str, FileReading] = {}
+        end = time.thread_time() + AT_ONCE_SECONDS
+        for path in paths if left is None else in_turn(paths, self._last_team):
+            if left is None or not self._leave(path, left, len(found), end):
+                found[path] = self._read(path, before)
+                self._last_team = team_of(path)
+                progress(len(found), len(paths))
+        return found if left is None else self._without_moves(found, left)
+
+    def _without_moves(self, found: dict[str, FileReading], left: _Left) -> dict[str, FileReading]:
+        """Leaves files for later that have lost objects, which may have moved into one that is yet to be read."""
+        teams = left.teams
+        left.later.update(path for path in found if team_of(path) in teams and self._files.loses(path, found[path].result))
+        return {path: reading for path, reading in found.items() if path not in left.later}
+
+    def _leave(self, path: str, left: _Left, read: int, end: float) -> bool:
+        """Leaves a file for later if it is large or enough have been read by now, and returns whether it did."""
+        if read >= AT_ONCE or (read and time.thread_time() >= end):
+            left.later.add(path)
+        elif self._is_large(path):
+            left.large.add(path)
+        else:
+            return False
+        return True
+
+    def _read_missing(self, found: Scan, left: _Left | None) -> dict[str, FileReading]:
+        """Returns readings of files that existed and are not listed: deleted, unless their folder cannot be read. One whose
+        team has files that are yet to be read is left for later: its objects may have moved into one of these."""
+        readings: dict[str, FileReading] = {}
+        teams = left.teams if left else set()
         for path in self._remembered() - found.files.keys():
             if why := _closed_above(path, found.closed):
-                readings[path] = Reading(unreadable(self._shown(path), f"its folder cannot be read ({why})"))
-            elif team_of(path) in teams:
-                later.add(path)
+                readings[path] = FileReading(unreadable(self._shown(path), f"its folder cannot be read ({why})"))
+            elif left and team_of(path) in teams:
+                left.later.add(path)
             else:
-                readings[path] = Reading(None)
-        return Readings(
-            readings,
-            self._local.changed(),
-            found.closed,
-            found.repeated,
-            found.linked,
-            found.folders,
-            frozenset(large),
-            frozenset(later),
-        )
+                readings[path] = FileReading(None)
+        return readings
 
     def _is_large(self, path: str) -> bool:
         stamp = stamp_of(self.root / path)
@@ -163,45 +195,51 @@ class Loader:
             self._local.worse(path, now) for path, now in readings.local.items()
         )
 
-    def _read(self, path: str, before: Readings | None = None) -> Reading:
+    def _read(self, path: str, before: Readings | None = None) -> FileReading:
         """Reads a file. If its content makes Lasthop itself fail, that is a broken file, not the end of all the others."""
         try:
             return self._examined(path, before)
         except Exception as error:
-            return Reading(crashed(self._shown(path), error), stamp_of(self.root / path))
+            return FileReading(crashed(self._shown(path), error), stamp_of(self.root / path))
 
-    def _examined(self, path: str, before: Readings | None) -> Reading:
+    def _examined(self, path: str, before: Readings | None) -> FileReading:
         last = before.files.get(path) if before else None
         if last and last.stamp and last.stamp == stamp_of(self.root / path):
             return last
         found = read_text(self.root / path, self._shown(path))
-        if isinstance(found, Reading):
+        if isinstance(found, FileReading):
             return found
-        text, stamp = found
-        seen, saved = digest(text), None if path in self._files else self._saved(path)
-        if (known := self._files.get(path)) and (result := known.of_text(seen)):
-            reading = Reading(result, stamp, known.written)
-        elif saved and saved.digest == seen and saved.stored is not None and (again := restore(text, saved.stored)):
-            reading = Reading(again, stamp, saved.written)
-        else:
-            result, stored = examine(self._shown(path), text)
-            reading = Reading(result, stamp, stamp.mtime, stored)
-        before_it = self._before(path) if is_blank(reading.result) else None
-        if before_it and before_it.good and before_it.good.entries:
-            return Reading(emptied(self._shown(path)), stamp)
+        reading = self._of_text(path, *found)
+        if is_blank(reading.result) and self._had_objects(path):
+            return FileReading(emptied(self._shown(path)), reading.stamp)
         return reading
+
+    def _of_text(self, path: str, text: bytes, stamp: Stamp) -> FileReading:
+        """Returns what is known of this text, be it from before a restart, or else examines it."""
+        seen, known = digest(text), self._files.get(path)
+        if known and (result := known.of_text(seen)):
+            return FileReading(result, stamp, known.written)
+        saved = None if known else self._saved(path)
+        if saved and saved.digest == seen and saved.stored is not None and (again := restore(text, saved.stored)):
+            return FileReading(again, stamp, saved.written)
+        result, stored = examine(self._shown(path), text)
+        return FileReading(result, stamp, stamp.mtime, stored)
+
+    def _had_objects(self, path: str) -> bool:
+        before = self._before(path)
+        return bool(before and before.good and before.good.entries)
 
     def _saved(self, path: str) -> SavedFile | None:
         return self._state.last_good(os.path.join(self.root, path))
 
-    def _before(self, path: str) -> File | None:
+    def _before(self, path: str) -> ManifestFile | None:
         """Returns the file's previous state, possibly saved before a restart."""
         if (file := self._files.get(path)) or (saved := self._saved(path)) is None:
             return file
         if saved.stored is not None and (good := restore(saved.text, saved.stored)):
-            return File(good, written=saved.written)
+            return ManifestFile(good, written=saved.written)
         again, _ = examine(self._shown(path), saved.text)
-        return File(again, written=saved.written) if isinstance(again, Content) else None
+        return ManifestFile(again, written=saved.written) if isinstance(again, FileContent) else None
 
     def _remembered(self) -> set[str]:
         """Returns the files that existed: since the start, or at the first look before the restart."""
@@ -219,15 +257,7 @@ class Loader:
 
     def _apply(self, readings: Readings) -> Batch | None:
         self._lost, self._pending = readings.lost, readings.large
-        if readings.closed is not None:
-            self._closed, self._repeated, self._linked = readings.closed, readings.repeated or {}, readings.linked or ()
-            self._folders = readings.folders or {}
-        touched: dict[Key, Path] = {}
-        for path, reading in readings.files.items():
-            touched.update(dict.fromkeys(self._apply_file(path, reading), self.root / path))
-        self._local.tidy()
-        for path, now in readings.local.items():
-            touched.update(dict.fromkeys(self._local.apply(path, now), Path(path)))
+        touched = self._apply_files(readings)
         if self._published:
             self._edited |= touched
         while len(self._edited) > MOST_EDITED:
@@ -257,7 +287,20 @@ class Loader:
             *(unknown for _, broken in self._files.broken for unknown in report.of_opaque(broken)),
         )
 
-    def _apply_file(self, path: str, reading: Reading) -> set[Key]:
+    def _apply_files(self, readings: Readings) -> dict[Key, Path]:
+        """Returns the objects that may change, each with the file that was edited."""
+        if readings.closed is not None:
+            self._closed, self._repeated, self._linked = readings.closed, readings.repeated or {}, readings.linked or ()
+            self._folders = readings.folders or {}
+        touched: dict[Key, Path] = {}
+        for path, reading in readings.files.items():
+            touched.update(dict.fromkeys(self._apply_file(path, reading), self.root / path))
+        self._local.tidy()
+        for path, now in readings.local.items():
+            touched.update(dict.fromkeys(self._local.apply(path, now), Path(path)))
+        return touched
+
+    def _apply_file(self, path: str, reading: FileReading) -> set[Key]:
         old = self._files.good(path)
         file = after(self._before(path) if isinstance(reading.result, BrokenFile) else None, reading)
         self._files.put(path, file)
@@ -393,6 +436,10 @@ class Loader:
 
     def _shown(self, path: str) -> str:
         return f"{self._shown_prefix}{path}"
+
+
+def _readings(left: _Left | None, files: dict[str, FileReading]) -> Readings:
+    return Readings(files, {}, large=frozenset(left.large), later=frozenset(left.later)) if left else Readings(files, {})
 
 
 def _closed_above(path: str, closed: dict[str, str]) -> str:

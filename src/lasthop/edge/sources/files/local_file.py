@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from lasthop.edge.admission.attachments import Attachment
 from lasthop.edge.admission.limits import MAX_DATA
-from lasthop.edge.sources.files.folder import OutsideRoots, Roots, Stamp, Unreadable, read
+from lasthop.edge.sources.files.folder import OutsideRoots, Roots, Stamp, UnreadableFile, read
 
 MAX_LINKS: Final = 40
 """That Linux follows."""
@@ -37,7 +37,7 @@ def read_local(path: str, roots: Roots, last_good: bytes | None) -> LocalFile:
         return _outside(path, roots)
     except FileNotFoundError:
         return LocalFile(last_good, "does not exist")
-    except Unreadable as error:
+    except UnreadableFile as error:
         return LocalFile(last_good, f"cannot be read: {error}")
     # A certificate or key is never empty; a file that is just being written often is, or ends too early.
     if not content:

@@ -1,23 +1,80 @@
-"""Keeps the local files that objects of good files take content from, and which objects use each."""
+"""Keeps the local files that objects of good files take content from, and which objects use each.
+
+Certificate and key come from two local files, which are renewed one after the other and do not match in between. Until they
+match again the last matching pair stays in force, as the last good content of a broken file does; it is kept in the state
+directory too, so a restart in between changes nothing.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from lasthop.base.api.meta import Key
+from msgspec.structs import replace
+
+from lasthop.base.api.core import ConfigMap, Secret
+from lasthop.base.api.meta import BytesMap, Key, Object, StringMap
+from lasthop.base.pki import parse
+from lasthop.base.pki.parse import Unreadable
+from lasthop.edge.admission.attachments import Attachment
 from lasthop.edge.admission.chain import AdmittedObject
-from lasthop.edge.sources.files.content import Content, ObjectEntry
-from lasthop.edge.sources.files.fill import annotation_field, fill
+from lasthop.edge.admission.limits import MAX_DATA
+from lasthop.edge.admission.problem import field
+from lasthop.edge.sources.files.content import FileContent, ObjectEntry
 from lasthop.edge.sources.files.folder import Roots, stamp_of
 from lasthop.edge.sources.files.local_file import LocalFile, read_local, resolved
-from lasthop.edge.sources.files.pairs import CERTIFICATE, KEY, Pairs
 from lasthop.edge.sources.files.state import NoState, Pair, PairPaths
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, make_finding
 from lasthop.engine.plan.not_applied import moment
+
+CERTIFICATE, KEY = "tls.crt", "tls.key"
+
+
+class Pairs:
+    def __init__(self, state: NoState) -> None:
+        self._state = state
+        self._good: dict[PairPaths, Pair] = {}
+        self.unsaved: dict[PairPaths, Pair | None] = {}
+
+    def older(self, paths: PairPaths, certificate: LocalFile, key: LocalFile) -> tuple[Pair, str] | None:
+        """Returns the last good pair if the current files do not match, and why; None if they do, or if there is none."""
+        good = self._last_good(paths)
+        if good and (certificate.content, key.content) == good[:2]:
+            return None
+        why = mismatch(certificate.content, key.content)
+        if not why:
+            assert certificate.content is not None and key.content is not None
+            times = (file.stamp.mtime for file in (certificate, key) if file.stamp)
+            self._good[paths] = self.unsaved[paths] = Pair(certificate.content, key.content, max(times, default=0))
+            return None
+        return (good, why) if good else None
+
+    def _last_good(self, paths: PairPaths) -> Pair | None:
+        if paths not in self._good and paths not in self.unsaved and (last := self._state.pair(paths)):
+            self._good[paths] = last
+        return self._good.get(paths)
+
+    def keep_only(self, used: Collection[str]) -> None:
+        for paths in [paths for paths in self._good if not all(path in used for path in paths)]:
+            del self._good[paths]
+            self.unsaved[paths] = None
+
+
+def mismatch(certificate: bytes | None, key: bytes | None) -> str:
+    """Returns why the two do not match; empty if the key is that of the first certificate."""
+    if certificate is None or key is None:
+        return f"{KEY if certificate else CERTIFICATE} cannot be read"
+    chain, private = parse.certificates(certificate), parse.private_key(key)
+    if isinstance(chain, Unreadable):
+        return f"{CERTIFICATE} {chain.message}"
+    if isinstance(private, Unreadable):
+        return f"{KEY} {private.message}"
+    return "" if private.spki == chain[0].spki else f"{KEY} does not belong to {CERTIFICATE}"
 
 
 class OlderPair(NamedTuple):
@@ -85,7 +142,7 @@ class LocalFiles:
         self._keep(path, now)
         return {key for keys in self._used.values() for key, paths in keys.items() if path in paths}
 
-    def use(self, file: str, content: Content | None) -> None:
+    def use(self, file: str, content: FileContent | None) -> None:
         """Takes a good file's new content and reads the local files it newly names. `tidy` forgets those no longer named."""
         folder = self._folder(file)
         before = self._used.pop(file, None)
@@ -143,3 +200,73 @@ class LocalFiles:
 
 def _paths(uses: dict[Key, tuple[str, ...]]) -> set[str]:
     return {path for paths in uses.values() for path in paths}
+
+
+def fill(
+    entry: AdmittedObject, folder: Path, local: Mapping[str, LocalFile], instead: Mapping[str, bytes]
+) -> tuple[AdmittedObject, list[Finding]]:
+    """Puts the content of its files, or `instead` of them by key, into an object. A key without content is left out.
+
+    Problems are returned as findings without file and line."""
+    contents: dict[str, bytes] = {}
+    findings: list[Finding] = []
+    for attachment in entry.attachments:
+        path = resolved(folder, attachment)
+        file = local[path]
+        content = instead.get(attachment.key, file.content)
+        if file.error:
+            kept = "Its last content stays in use." if content is not None else "The key is left out."
+            remedy = "Put the file there, or correct the path."
+            if file.outside:
+                remedy = f"Put it there, or allow it with: --allow-files {os.path.dirname(file.leads_to or path)}"
+            findings.append(_finding(entry, attachment, f"{path} {file.error}. {kept}", remedy))
+        if content is not None:
+            contents[attachment.key] = content
+    obj, more = _filled(entry, contents)
+    digest = hashlib.blake2b(entry.digest, digest_size=16)
+    for name, content in contents.items():
+        digest.update(name.encode() + b"\0" + hashlib.blake2b(content).digest())
+    return replace(entry, object=obj, digest=digest.digest()), findings + more
+
+
+def _filled(entry: AdmittedObject, contents: dict[str, bytes]) -> tuple[Object, list[Finding]]:
+    obj = entry.object
+    findings: list[Finding] = []
+    filled: ConfigMap | Secret
+    if isinstance(obj, Secret):
+        data = {**dict(obj.data), **contents}
+        filled = replace(obj, data=BytesMap(sorted(data.items())))
+    else:
+        assert isinstance(obj, ConfigMap)
+        texts, findings = _texts(entry, contents)
+        filled = replace(obj, data=StringMap.of({**dict(obj.data), **texts}))
+        data = {name: text.encode() for name, text in filled.data}
+    if sum(map(len, data.values())) > MAX_DATA:
+        return obj, [_too_large(entry, attachment) for attachment in entry.attachments]
+    return filled, findings
+
+
+def _texts(entry: AdmittedObject, contents: dict[str, bytes]) -> tuple[dict[str, str], list[Finding]]:
+    texts: dict[str, str] = {}
+    findings: list[Finding] = []
+    attachments = {attachment.key: attachment for attachment in entry.attachments}
+    for name, content in contents.items():
+        try:
+            texts[name] = content.decode()
+        except UnicodeDecodeError:
+            message = "a ConfigMap holds text, and this file is not UTF-8. The key is left out"
+            findings.append(_finding(entry, attachments[name], message, "Convert it to PEM, or use a Secret."))
+    return texts, findings
+
+
+def _too_large(entry: AdmittedObject, attachment: Attachment) -> Finding:
+    message = f"with its files the object is larger than {MAX_DATA} bytes. They are left out"
+    return _finding(entry, attachment, message, "Split it into several objects.")
+
+
+def _finding(entry: AdmittedObject, attachment: Attachment, message: str, remedy: str) -> Finding:
+    return make_finding(entry.key, reasons.LOCAL_FILE, message, remedy, annotation_field(attachment))
+
+
+def annotation_field(attachment: Attachment) -> str:
+    return field(("metadata", "annotations", attachment.annotation))

@@ -15,7 +15,7 @@ from lasthop.base.api.core import Namespace
 from lasthop.base.api.meta import UNDATED, Key, Object, ObjectMeta, StringMap
 from lasthop.edge.admission.chain import AdmittedObject
 from lasthop.edge.admission.metadata import NAMESPACE_LABEL, uid_of
-from lasthop.edge.sources.files.content import Content, ObjectEntry
+from lasthop.edge.sources.files.content import FileContent, ObjectEntry
 
 
 class ObjectSet:
@@ -29,7 +29,7 @@ class ObjectSet:
         self._versions: dict[Key, tuple[int, bytes]] = {}
         self._used: Counter[str] = Counter()
 
-    def replace(self, file: str, old: Content | None, new: Content | None) -> set[Key]:
+    def replace(self, file: str, old: FileContent | None, new: FileContent | None) -> set[Key]:
         """Takes a file's new content, and returns the keys to choose again."""
         touched = set()
         for entry in old.entries if old else ():

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.edge.sources.files.content import BrokenFile
-from lasthop.edge.sources.files.file_set import File
+from lasthop.edge.sources.files.file_set import MAKE_READABLE, ManifestFile
 from lasthop.edge.sources.files.object_set import ObjectSet
-from lasthop.edge.sources.files.reading import MAKE_READABLE
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, make_finding
 from lasthop.engine.plan.knowledge import Unknown
@@ -50,7 +49,7 @@ def of_opaque(broken: BrokenFile) -> Iterator[Unknown]:
         yield Unknown(provable=False, namespace=namespace, why=why, remedy="correct that file", file=first.file)
 
 
-def not_applied(shown: str, broken: BrokenFile, file: File | None) -> NotApplied:
+def not_applied(shown: str, broken: BrokenFile, file: ManifestFile | None) -> NotApplied:
     first = broken.findings[0]
     if file is None or file.good is None:
         return NotApplied(shown, first.line, first.message)

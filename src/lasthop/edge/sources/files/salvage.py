@@ -46,24 +46,27 @@ def salvage(document: Any, place: str, message: str, *, last: bool = False) -> S
         return ANYTHING
     kind = document.get("kind")
     if isinstance(kind, str) and not meant_as_policy(kind):
-        unknown = kind not in KINDS and GATEWAY_API in str(document.get("apiVersion"))
-        return ANYTHING if unknown or mentions_policy(document) else SalvageResult()
+        return ANYTHING if _may_hide_policy(document, kind) else SalvageResult()
     namespace = _namespace(document)
     if namespace is None or (last and _ends_in(document, "metadata")):
         return ANYTHING
-    spec, metadata = document.get("spec"), document["metadata"]
-    refs = list(_references(spec)) if isinstance(spec, dict) else []
-    targets = tuple(target for ref in refs[:MAX_TARGETS] if (target := _target(ref)) is not None)
-    certain = isinstance(spec, dict) and bool(targets) and len(targets) == len(refs) and not _mistyped_targets(spec)
-    if last and _ends_in(document, "spec") and isinstance(spec, dict) and _ends_in(spec, *_TARGETS):
-        certain = False
+    targets, certain = _targets(document.get("spec"), cut_off=last and _ends_in(document, "spec"))
     opaque = None if certain else namespace
     if not targets:
         return SalvageResult(opaque=opaque)
-    written = metadata.get("name")
+    meta = _metadata(document["metadata"], namespace, place)
+    return SalvageResult(RejectedPolicy(metadata=meta, targets=targets, message=message), opaque)
+
+
+def _may_hide_policy(document: Json, kind: str) -> bool:
+    """Returns whether a document of another kind may contain a policy, or be one of a kind that is not known."""
+    return (kind not in KINDS and GATEWAY_API in str(document.get("apiVersion"))) or mentions_policy(document)
+
+
+def _metadata(metadata: Json, namespace: str, place: str) -> ObjectMeta:
+    written, created = metadata.get("name"), metadata.get("creationTimestamp")
     name = written if isinstance(written, str) and is_dns_subdomain(written) else place
-    created = metadata.get("creationTimestamp")
-    meta = ObjectMeta(
+    return ObjectMeta(
         name=name,
         namespace=namespace,
         uid=uid_of(Key(POLICY, namespace, name)),
@@ -71,7 +74,17 @@ def salvage(document: Any, place: str, message: str, *, last: bool = False) -> S
         # An unreadable date makes it the oldest: as the younger one it would give way to another policy.
         creation_timestamp=UNDATED if created is None else rfc3339(created),
     )
-    return SalvageResult(RejectedPolicy(metadata=meta, targets=targets, message=message), opaque)
+
+
+def _targets(spec: Any, *, cut_off: bool) -> tuple[tuple[PolicyTargetReference, ...], bool]:
+    """Returns the targets that can be read, and whether it is certain that there are no others. `cut_off`: the text may end
+    within the spec."""
+    if not isinstance(spec, dict):
+        return (), False
+    refs = list(_references(spec))
+    targets = tuple(target for ref in refs[:MAX_TARGETS] if (target := _target(ref)) is not None)
+    certain = bool(targets) and len(targets) == len(refs) and not _mistyped_targets(spec)
+    return targets, certain and not (cut_off and _ends_in(spec, *_TARGETS))
 
 
 def _namespace(document: Json) -> str | None:

@@ -11,17 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from lasthop.base import garbage
+from lasthop.base import gc_pause
 from lasthop.base.api.meta import Key
 from lasthop.edge.admission.limits import LARGE_FILE
 from lasthop.edge.sources.files.authors import Authors
-from lasthop.edge.sources.files.folder import is_manifest, is_misnamed, is_read, is_text, stamp_of
+from lasthop.edge.sources.files.file_set import FileReading, Readings
+from lasthop.edge.sources.files.folder import Stamp, is_manifest, is_misnamed, is_read, is_text, stamp_of
 from lasthop.edge.sources.files.loader import Loader, Progress
 from lasthop.edge.sources.files.local_file import folders_to_watch
-from lasthop.edge.sources.files.reading import Readings
 from lasthop.edge.sources.files.state import StateDirectory
 from lasthop.edge.sources.files.watcher import Events, Watcher
-from lasthop.edge.sources.source import Batch, Source
+from lasthop.edge.sources.source import Batch, ObjectSource
 
 GRACE: Final = 0.04
 """Seconds before a file counts as deleted, empty, broken or shorter: editors truncate first and then write."""
@@ -45,9 +45,10 @@ class Look(NamedTuple):
 
 
 EVERYWHERE: Final = Look(None)
+NONE: Final[frozenset[str]] = frozenset()
 
 
-class FilesSource(Source):
+class FilesSource(ObjectSource):
     def __init__(
         self,
         directory: Path,
@@ -104,16 +105,9 @@ class FilesSource(Source):
             await watcher.follow(loader.folders)
             look = EVERYWHERE  # once more now that it is watched: changes since the first read went unnoticed
             while True:
-                readings = await self._settled(look)
-                self._later = readings.later
-                for path in readings.large - self._large.keys():
-                    self._large[path] = asyncio.ensure_future(self._read_large(path))
-                read = [readings, *self._large_ones_read()]
-                for number, reading in enumerate(read, 1):
-                    pending = self._large.keys() | self._later | {path for later in read[number:] for path in later.files}
-                    if (
-                        batch := await asyncio.to_thread(loader.apply, reading._replace(large=frozenset(pending)))
-                    ) is not None:
+                for reading in await self._read(look):
+                    batch = await asyncio.to_thread(loader.apply, reading)
+                    if batch is not None:
                         yield batch
                 await asyncio.to_thread(loader.save)
                 replaced = not loader.lost and watcher.replaced()
@@ -127,8 +121,23 @@ class FilesSource(Source):
                 task.cancel()
             loader.save()
 
+    async def _read(self, look: Look) -> list[Readings]:
+        """Returns what there is to apply, one after the other: the files to look at, and large ones that have been read.
+        Each names the files whose content is still to come."""
+        readings = await self._settled(look)
+        self._later = readings.later
+        for path in readings.large - self._large.keys():
+            self._large[path] = asyncio.ensure_future(self._read_large(path))
+        read = [readings, *self._large_ones_read()]
+        pending = self._large.keys() | self._later
+        for number in reversed(range(len(read))):
+            files = read[number].files.keys()
+            read[number] = read[number]._replace(large=frozenset(pending))
+            pending |= files
+        return read
+
     def _load_to_keep(self) -> Batch:
-        with garbage.kept():
+        with gc_pause.frozen():
             return self.load()
 
     async def _settled(self, look: Look, leave_large: bool = True) -> Readings:
@@ -154,7 +163,7 @@ class FilesSource(Source):
         for path in [path for path, task in self._large.items() if task.done()]:
             readings = self._large.pop(path).result()
             reading, now = readings.files.get(path), stamp_of(self._loader.root / path)
-            if reading and now != reading.stamp and (reading.stamp or reading.result is None):
+            if reading and _has_changed(reading, now):
                 self._large[path] = asyncio.ensure_future(self._read_large(path))
                 if not reading.stamp or not now or now.size <= LARGE_FILE:
                     continue  # the current content may be in force already
@@ -181,30 +190,49 @@ class FilesSource(Source):
         return await watcher.watch_outside(await asyncio.to_thread(_folders, outside))
 
 
+def _has_changed(reading: FileReading, now: Stamp | None) -> bool:
+    """Returns whether a file is another one now than was read; of one that could not be read that is not known."""
+    return now != reading.stamp and (reading.stamp is not None or reading.result is None)
+
+
 def where_to_look(events: Events, loader: Loader) -> Look:
     """Returns the files that the events concern. Other names (editors' backups, .git) are ignored."""
-    files, local = set(), set()
+    files: frozenset[str] = NONE
+    local: set[str] = set()
     known = set(loader.local_files)
     if events.outside:
         if loader.linked:
             return EVERYWHERE
         local |= known
     for path in events.inside:
-        name = os.path.relpath(path, loader.root)
         if path in known:
             local.add(path)
-        if any(part.startswith(".") for part in name.split(os.sep)):
-            if name == "." or any(part.startswith("..") for part in name.split(os.sep)):
-                return EVERYWHERE  # the folder itself, or the ..data link of a mounted ConfigMap
-        elif is_misnamed(os.path.basename(name)):
+        concerned = _concerned(path, os.path.relpath(path, loader.root), loader)
+        if concerned is None:
             return EVERYWHERE
-        elif not is_read(name):
-            continue
-        elif loader.knows(name) or (is_manifest(os.path.basename(name)) and os.path.lexists(path) and not os.path.isdir(path)):
-            files.add(name)
-        elif os.path.isdir(path) or loader.knows_below(name):
-            return EVERYWHERE
+        files |= concerned
     return Look(frozenset(files), frozenset(local))
+
+
+def _concerned(path: str, name: str, loader: Loader) -> frozenset[str] | None:
+    """Returns the file that an event at `path` concerns, whose name below the folder is `name`, if any; None: it may concern
+    every file."""
+    below, base = f"{os.sep}{name}", os.path.basename(name)
+    if f"{os.sep}." in below:
+        # The folder itself, or the ..data link of a mounted ConfigMap; other hidden names are ignored.
+        return None if name == "." or f"{os.sep}.." in below else NONE
+    if is_misnamed(base):
+        return None
+    if not is_read(name):
+        return NONE
+    if loader.knows(name) or _is_manifest_at(path):
+        return frozenset([name])
+    return None if os.path.isdir(path) or loader.knows_below(name) else NONE
+
+
+def _is_manifest_at(path: str) -> bool:
+    """Returns whether there is a manifest with this path, be it a dangling link."""
+    return is_manifest(os.path.basename(path)) and os.path.lexists(path) and not os.path.isdir(path)
 
 
 def rescan_after(seconds: float) -> float:

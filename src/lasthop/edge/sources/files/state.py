@@ -18,7 +18,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -38,6 +38,9 @@ pragma user_version = 3;
 _LAYOUT: Final = 3
 """The version of these tables: a database with another one is discarded."""
 _DOCUMENTS: Final = msgspec.json.Decoder(tuple[StoredDocument, ...])
+
+
+K = TypeVar("K", bound=tuple[str, ...])
 
 
 class SavedFile(NamedTuple):
@@ -136,32 +139,36 @@ class StateDirectory(NoState):
         pairs: Mapping[PairPaths, Pair | None] = MappingProxyType({}),
     ) -> None:
         with self._lock, self._database as database:
-            database.executemany("delete from last_good where path = ?", [(p,) for p, v in contents.items() if v is None])
-            database.executemany("delete from local_file where path = ?", [(p,) for p, v in local.items() if v is None])
-            database.executemany(
-                "insert or replace into last_good values (?, ?, ?, ?, ?, ?)",
-                (
-                    (path, saved.digest, saved.text, saved.written, _seal(saved.digest, stored), stored)
-                    for path, saved in contents.items()
-                    if saved is not None
-                    for stored in [msgspec.json.encode(saved.stored)]
-                ),
-            )
-            database.executemany(
-                "delete from pair where certificate_path = ? and key_path = ?", [p for p, v in pairs.items() if v is None]
-            )
-            database.executemany(
-                "insert or replace into pair values (?, ?, ?, ?, ?)", [(*p, *v) for p, v in pairs.items() if v is not None]
-            )
-            database.executemany(
-                "insert or replace into local_file values (?, ?)", [(p, v) for p, v in local.items() if v is not None]
-            )
+            files = {(path,): None if saved is None else _sealed(saved) for path, saved in contents.items()}
+            _save(database, "last_good", ("path",), files)
+            _save(database, "pair", PairPaths("certificate_path", "key_path"), pairs)
+            others = {(path,): None if content is None else (content,) for path, content in local.items()}
+            _save(database, "local_file", ("path",), others)
 
     def _rows(self, query: str, *values: str) -> list[Any]:
         """Of a database that is damaged, nothing: that it cannot be saved to either is reported."""
         with self._lock, contextlib.suppress(sqlite3.DatabaseError):
             return self._database.execute(query, values).fetchall()
         return []
+
+
+def _save(
+    database: sqlite3.Connection,
+    table: str,
+    columns: K,
+    rows: Mapping[K, tuple[bytes | int, ...] | None],
+) -> None:
+    """Inserts rows by their primary key, or deletes those without values."""
+    key = " and ".join(f"{column} = ?" for column in columns)
+    database.executemany(f"delete from {table} where {key}", [path for path, values in rows.items() if values is None])
+    kept = [(*path, *values) for path, values in rows.items() if values is not None]
+    if kept:
+        database.executemany(f"insert or replace into {table} values ({', '.join('?' * len(kept[0]))})", kept)
+
+
+def _sealed(saved: SavedFile) -> tuple[bytes | int, ...]:
+    stored = msgspec.json.encode(saved.stored)
+    return saved.digest, saved.text, saved.written, _seal(saved.digest, stored), stored
 
 
 def _seal(digest: bytes, stored: bytes) -> bytes:

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from lasthop.base.api.kinds import Kind
+from lasthop.base.api.bundle import BUNDLE_VERSION, CHANNEL, CrdVersion, CrdVersions
+from lasthop.base.api.kinds import GATEWAY_API, Kind
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.errors import ApiError
 
@@ -101,3 +102,23 @@ async def _resources(client: Client, group: str, version: str) -> list[str]:
             return []
         raise
     return [resource.name for resource in msgspec.json.decode(answer, type=_Resources).resources or ()]
+
+
+async def crd_versions(client: Client, kinds: Iterable[Kind], before: CrdVersions) -> CrdVersions:
+    """Returns the version of each CRD of the Gateway API; without release and channel if it has none, or we may not read it.
+
+    If the server does not answer, it is the version of `before`.
+    """
+    names = sorted(f"{kind.plural}.{kind.group}" for kind in kinds if kind.group == GATEWAY_API)
+    last = dict(before)
+    versions = await asyncio.gather(*(_version(client, name, last.get(name, CrdVersion())) for name in names))
+    return tuple(zip(names, versions, strict=True))
+
+
+async def _version(client: Client, name: str, before: CrdVersion) -> CrdVersion:
+    try:
+        crd = await client.get(f"{CRDS}/{name}", accept=METADATA)
+    except ApiError as error:
+        return before if error.transient else CrdVersion()
+    annotations = crd["metadata"].get("annotations") or {}
+    return CrdVersion(str(annotations.get(BUNDLE_VERSION, "")), str(annotations.get(CHANNEL, "")))

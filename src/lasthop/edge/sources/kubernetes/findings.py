@@ -25,18 +25,21 @@ def trouble_findings(
     troubles: Iterable[ReadError], discovery: ApiError | None, started: bool, access: str
 ) -> tuple[Finding, ...]:
     found: list[Finding] = []
-    away = discovery if discovery is not None and discovery.transient else None
-    read = started
-    if discovery is not None and away is None:
+    passing: list[tuple[ApiError, bool]] = []
+    if discovery is not None and discovery.transient:
+        passing.append((discovery, True))
+    elif discovery is not None:
         found.append(_refused("discover the kinds of", "/apis", discovery, "", access))
     for kind, error, before in troubles:
         if error.transient:
-            away, read = away or error, read and before
+            passing.append((error, before))
         else:
             found.append(_of_kind(kind, error, before, access))
-    if away is not None:
+    if passing:
+        read = started and all(before for _, before in passing)
         then = "the last known state is kept" if read else "nothing is programmed until it is"
-        found.append(make_finding(None, reasons.API_SERVER_UNAVAILABLE, f"the API server is not available, {then}: {away}."))
+        message = f"the API server is not available, {then}: {passing[0][0]}."
+        found.append(make_finding(None, reasons.API_SERVER_UNAVAILABLE, message))
     return tuple(dict.fromkeys(found))
 
 

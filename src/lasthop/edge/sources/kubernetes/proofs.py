@@ -25,7 +25,7 @@ from lasthop.edge.kubernetes.errors import RESET, ApiError
 from lasthop.edge.kubernetes.objects import POLICY
 from lasthop.edge.kubernetes.ratelimit import Backoff
 from lasthop.edge.sources.kubernetes.discovery import CRDS, METADATA
-from lasthop.edge.sources.kubernetes.reflector import Reflector, Timing
+from lasthop.edge.sources.kubernetes.reflector import Reflector, WatchTiming
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.knowledge import Port, Proofs
 
@@ -39,17 +39,17 @@ Reading = tuple[str, Mapping[str, Reflector]]
 """The version in which policies are read, and who reads them by namespace; empty: in all of them."""
 
 
-class _Meta(msgspec.Struct, rename="camel"):
+class _PolicyMeta(msgspec.Struct, rename="camel"):
     name: str
     namespace: str = ""
     resource_version: str = ""
 
 
 class _Item(msgspec.Struct):
-    metadata: _Meta
+    metadata: _PolicyMeta
 
 
-class _Page(msgspec.Struct):
+class _PolicyPage(msgspec.Struct):
     items: list[_Item] | None = None
 
 
@@ -59,7 +59,7 @@ class Prover:
         client: Client,
         reading: Callable[[], Reading | None],
         changed: Callable[[], None],
-        timing: Timing,
+        timing: WatchTiming,
         catch_up: float = CATCH_UP,
     ) -> None:
         """`reading` returns how policies are read, None if their kind is absent; raises `ApiError` while neither is known.
@@ -100,12 +100,14 @@ class Prover:
         found = await asyncio.gather(*(self._attempt(scope) for scope in scopes))
         for scope, error in zip(scopes, found, strict=True):
             if error is None:
-                proven = {port: number for port, number in waiting.items() if scope in ("", port[0].namespace)}
-                self._proven |= proven
-                self._awaiting = {port: n for port, n in self._awaiting.items() if proven.get(port) != n}
+                self._set_proven({port: number for port, number in waiting.items() if scope in ("", port[0].namespace)})
         if self._proven:
             self._changed()
         return [error for error in found if error is not None]
+
+    def _set_proven(self, ports: Proofs) -> None:
+        self._proven |= ports
+        self._awaiting = {port: number for port, number in self._awaiting.items() if ports.get(port) != number}
 
     def report(self, *errors: ApiError) -> float:
         """Takes the errors of a request, none if it succeeded, and returns the pause before the next one. A single failure
@@ -163,7 +165,7 @@ class Prover:
         try:
             async with aclosing(self._client.pages(path, accept=METADATA_LIST)) as pages:
                 async for page in pages:
-                    metas = [item.metadata for item in msgspec.json.decode(page, type=_Page).items or ()]
+                    metas = [item.metadata for item in msgspec.json.decode(page, type=_PolicyPage).items or ()]
                     found += [(Key(POLICY, meta.namespace, meta.name), meta.resource_version) for meta in metas]
         except msgspec.DecodeError as error:
             raise ApiError(0, RESET, f"the response cannot be decoded: {error}") from error

@@ -25,7 +25,7 @@ from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Key
 from lasthop.edge.kubernetes.client import PAGE, Client
 from lasthop.edge.kubernetes.errors import RESET, SILENT, ApiError
-from lasthop.edge.kubernetes.objects import FIELD_SELECTORS, DecodedObject, identify, read_object
+from lasthop.edge.kubernetes.objects import DecodedObject, ListMeta, ObjectList, identify, read_object, selector
 from lasthop.edge.kubernetes.observed import older
 from lasthop.edge.kubernetes.ratelimit import Backoff
 
@@ -35,7 +35,7 @@ STALE_LISTS: Final = 5
 """How many lists in a row may be older than what we know before they are believed: an etcd was restored from a backup."""
 
 
-class Timing(msgspec.Struct, frozen=True):
+class WatchTiming(msgspec.Struct, frozen=True):
     idle: float = 70.0
     """Seconds without data after which a watch is dead: bookmarks come every 60 s, and the server keeps 75 s of events."""
     lifetime: float = 300.0
@@ -50,7 +50,7 @@ class Timing(msgspec.Struct, frozen=True):
     clock: Callable[[], float] = time.monotonic
 
 
-class Sink(Protocol):
+class ReflectorSink(Protocol):
     def read(self, kind: Kind, reads: list[DecodedObject], deleted: list[Key]) -> None:
         """Takes new or changed objects, and deleted ones."""
 
@@ -61,23 +61,13 @@ class Sink(Protocol):
         """Takes the error that keeps us from reading; None once it is resolved."""
 
 
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    annotations: dict[str, str] = {}
-
-
-class _List(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
-
-
 class _Event(msgspec.Struct):
     type: str
     object: msgspec.Raw
 
 
 class _Bookmark(msgspec.Struct):
-    metadata: _ListMeta
+    metadata: ListMeta
 
 
 class _Status(msgspec.Struct):
@@ -86,7 +76,7 @@ class _Status(msgspec.Struct):
     message: str = ""
 
 
-class _Reading:
+class _PartialList:
     """Collects a list, which counts only when it is complete."""
 
     def __init__(self) -> None:
@@ -100,8 +90,8 @@ class Reflector:
         kind: Kind,
         client: Client,
         path: str,
-        sink: Sink,
-        timing: Timing | None = None,
+        sink: ReflectorSink,
+        timing: WatchTiming | None = None,
         read: Callable[[str, msgspec.Raw], DecodedObject] = read_object,
         ended: Callable[[str], None] = lambda reason: None,
     ) -> None:
@@ -111,7 +101,7 @@ class Reflector:
         """Version by object."""
         self.version = ""
         """The version to continue from; empty while everything must be listed."""
-        self._client, self._sink, self._timing, self._read = client, sink, timing or Timing(), read
+        self._client, self._sink, self._timing, self._read = client, sink, timing or WatchTiming(), read
         self._ended = ended
         self._backoff = Backoff(self._timing.first_pause, self._timing.longest_pause)
         self._relists = Backoff(self._timing.first_pause, self._timing.longest_pause)
@@ -182,10 +172,10 @@ class Reflector:
         await self._watch()
 
     async def _list(self) -> None:
-        reading, version = _Reading(), ""
-        async with aclosing(self._client.pages(self.path, self._selector(), self._timing.page)) as pages:
+        reading, version = _PartialList(), ""
+        async with aclosing(self._client.pages(self.path, selector(self.kind.kind), self._timing.page)) as pages:
             async for page in pages:
-                content = msgspec.json.decode(page, type=_List)
+                content = msgspec.json.decode(page, type=ObjectList)
                 version = content.metadata.resource_version
                 for item in content.items or ():
                     self._add(reading, item)
@@ -194,7 +184,7 @@ class Reflector:
 
     async def _watch(self) -> None:
         """Watches until the server ends it. Without a version the watch begins with all objects."""
-        reading = None if self.version else _Reading()
+        reading = None if self.version else _PartialList()
         async with aclosing(self._client.watch(self.path, self._watch_params(), self._timing.idle)) as lines:
             async for line in lines:
                 if not line:
@@ -221,14 +211,10 @@ class Reflector:
 
     def _watch_params(self) -> dict[str, str]:
         lifetime = int(self._timing.lifetime * random.uniform(1, 2))
-        params = {"allowWatchBookmarks": "true", "timeoutSeconds": str(lifetime), **self._selector()}
+        params = {"allowWatchBookmarks": "true", "timeoutSeconds": str(lifetime), **selector(self.kind.kind)}
         if self.version:
             return {**params, "resourceVersion": self.version}
         return {**params, "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": ""}
-
-    def _selector(self) -> dict[str, str]:
-        selector = FIELD_SELECTORS.get(self.kind.kind)
-        return {"fieldSelector": selector} if selector else {}
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -236,13 +222,13 @@ class Reflector:
         self._failures = 0
         self._sink.trouble(self, None)
 
-    def _add(self, reading: _Reading, content: msgspec.Raw) -> None:
+    def _add(self, reading: _PartialList, content: msgspec.Raw) -> None:
         key, version = identify(self.kind.kind, content)
         reading.keys[key] = version
         if self.known.get(key) != version:
             reading.reads.append(self._read(self.kind.kind, content))
 
-    def _replace(self, reading: _Reading, version: str) -> None:
+    def _replace(self, reading: _PartialList, version: str) -> None:
         """Replaces what was known by a complete list, which also shows what was deleted."""
         if older(version, self._newest) and self._stale_lists < STALE_LISTS:
             # From a server behind a load balancer that lags behind the previous one: it may not have the newest policy yet.

@@ -16,7 +16,7 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import Kind
 from lasthop.edge.kubernetes.client import Client, path_of
 from lasthop.edge.kubernetes.errors import ApiError
-from lasthop.edge.kubernetes.objects import FIELD_SELECTORS
+from lasthop.edge.kubernetes.objects import ObjectList, selector
 from lasthop.edge.sources.kubernetes.discovery import NO_CRD, choose, discover, find_crd
 
 IN_FLIGHT: Final = 6
@@ -38,15 +38,6 @@ class ListResult(NamedTuple):
     """Why there is nothing, or nothing beyond `namespace`."""
     unread: str = ""
     """Why there is nothing although objects may exist: the server does not serve the kind in a version that we read."""
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-
-
-class _List(msgspec.Struct):
-    metadata: _Meta
-    items: tuple[msgspec.Raw, ...] | None = None
 
 
 async def look(client: Client, kinds: Iterable[Kind], namespace: str, *, beyond: bool) -> dict[str, ListResult]:
@@ -93,9 +84,9 @@ async def _list(client: Client, kind: Kind, path: str, attempt: int = 1) -> List
     items: list[msgspec.Raw] = []
     version = ""
     try:
-        async with aclosing(client.pages(path, _selector(kind))) as pages:
+        async with aclosing(client.pages(path, selector(kind.kind))) as pages:
             async for page in pages:
-                content = msgspec.json.decode(page, type=_List)
+                content = msgspec.json.decode(page, type=ObjectList)
                 version = content.metadata.resource_version
                 items += content.items or ()
     except ApiError as error:
@@ -105,11 +96,6 @@ async def _list(client: Client, kind: Kind, path: str, attempt: int = 1) -> List
     except msgspec.DecodeError as error:
         raise ApiError(0, "List", f"{path}: the response cannot be decoded: {error}") from error
     return ListResult(kind, path, version, tuple(items))
-
-
-def _selector(kind: Kind) -> dict[str, str]:
-    selector = FIELD_SELECTORS.get(kind.kind)
-    return {"fieldSelector": selector} if selector else {}
 
 
 def plain(kind: Kind, item: msgspec.Raw) -> Json:

@@ -30,8 +30,8 @@ from lasthop.edge.kubernetes.client import Client, path_of
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.edge.kubernetes.objects import POLICY, DecodedObject
 from lasthop.edge.kubernetes.observed import ObservedStatuses
-from lasthop.edge.sources.kubernetes.bundle import crd_versions
-from lasthop.edge.sources.kubernetes.discovery import NO_CRD, Crd, Served, choose, discover, find_crd
+from lasthop.edge.slices import wait_for
+from lasthop.edge.sources.kubernetes.discovery import NO_CRD, Crd, Served, choose, crd_versions, discover, find_crd
 from lasthop.edge.sources.kubernetes.findings import (
     install,
     not_served,
@@ -43,7 +43,7 @@ from lasthop.edge.sources.kubernetes.findings import (
     unreadable_targets,
 )
 from lasthop.edge.sources.kubernetes.proofs import Prover, Reading
-from lasthop.edge.sources.kubernetes.reflector import Reflector, Timing
+from lasthop.edge.sources.kubernetes.reflector import Reflector, WatchTiming
 from lasthop.edge.sources.source import Batch
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity
@@ -90,6 +90,18 @@ class _WatchedKind:
         forbidden = {r for r, error in self.errors.items() if error.status == 403} if optional(self.kind) else set()
         return self.unread <= forbidden
 
+    def add(self, reflector: Reflector, task: asyncio.Task[None]) -> None:
+        self.reflectors.append(reflector)
+        self.unread.add(reflector)
+        self.tasks.append(task)
+
+    def succeed(self, before: _WatchedKind) -> None:
+        """Continues with another version of the same objects: what is known decides what is gone."""
+        pairs = list(zip(self.reflectors, before.reflectors, strict=True))
+        self.unread = {new for new, old in pairs if old in before.unread}
+        for new, old in pairs:
+            new.known = dict.fromkeys(old.known, "")
+
 
 class KubernetesSource:
     def __init__(
@@ -98,14 +110,14 @@ class KubernetesSource:
         *,
         namespaces: Iterable[str] = (),
         kinds: Iterable[Kind] = KINDS.values(),
-        timing: Timing | None = None,
+        timing: WatchTiming | None = None,
         discovery_interval: float = DISCOVERY_INTERVAL,
         settle: float = SETTLE,
     ) -> None:
         """`namespaces` are the watched ones, for namespaced kinds; empty: all."""
         self.observed = ObservedStatuses()
         self.restarts = Counter("lasthop_watch_restarts", "Watches that were opened again.", ["kind", "reason"], registry=None)
-        self._client, self._timing = client, timing or Timing()
+        self._client, self._timing = client, timing or WatchTiming()
         self._namespaces, self._kinds = tuple(namespaces) or ("",), tuple(kinds)
         self._interval, self._settle = discovery_interval, settle
         self._log: Any = structlog.get_logger()
@@ -253,13 +265,8 @@ class KubernetesSource:
         while True:
             self._look.clear()
             try:
-                served = await discover(self._client, self._kinds)
-                versions = choose(self._kinds, served)
-                missing = await self._find_crds([kind for kind in self._kinds if kind.kind not in versions], served)
-                installed = [kind for kind in self._kinds if kind.kind in versions]
-                self._crd_versions = await crd_versions(self._client, installed, self._crd_versions)
-                self._discovery_error, self._discovered, failures = None, True, 0
-                self._adopt(versions, missing, tasks)
+                await self._discover(tasks)
+                failures = 0
             except ApiError as error:
                 failures += 1
                 if failures > 1 or not (self.started and error.transient):  # a single failure is not reported
@@ -267,6 +274,15 @@ class KubernetesSource:
             self._news.set()
             undecided = any(not each.lasts for kind, each in self._missing.items() if kind not in self._absent)
             await self._pause(min(RETRY, self._interval) if failures or undecided else self._interval)
+
+    async def _discover(self, tasks: asyncio.TaskGroup) -> None:
+        served = await discover(self._client, self._kinds)
+        versions = choose(self._kinds, served)
+        missing = await self._find_crds([kind for kind in self._kinds if kind.kind not in versions], served)
+        installed = [kind for kind in self._kinds if kind.kind in versions]
+        self._crd_versions = await crd_versions(self._client, installed, self._crd_versions)
+        self._discovery_error, self._discovered = None, True
+        self._adopt(versions, missing, tasks)
 
     async def _find_crds(self, kinds: list[Kind], served: Served) -> dict[str, Crd]:
         """Looks for the CRDs of missing kinds. One that we can do without, and never had, may be absent by discovery alone."""
@@ -280,10 +296,8 @@ class KubernetesSource:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while POLICY in self._missing:
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(min(RETRY, self._interval)):
-                            await self._look.wait()
-                            return
+                    if await wait_for(self._look, min(RETRY, self._interval)):
+                        return
                     if (await find_crd(self._client, KINDS[POLICY])).version != self._missing[POLICY].crd.version:
                         return
                 await self._look.wait()
@@ -307,30 +321,28 @@ class KubernetesSource:
         lasts = now - since >= min(ABSENT_AFTER, self._interval)
         self._missing[kind.kind] = _Missing(since, lasts, crd)
         watched = self._watched.get(kind.kind)
-        certain = watched is not None or kind.kind == POLICY
-        absent = (lasts and not crd.unread) if certain else (lasts or optional(kind))
+        must_be_certain = watched is not None or kind.kind == POLICY
+        absent = (lasts and not crd.unread) if must_be_certain else (lasts or optional(kind))
         if absent and kind.kind not in self._absent:
-            self._absent.add(kind.kind)
-            if watched is not None:
-                self._end(watched)
-            else:
-                self._log.info("kind is not installed; checking for it from time to time", kind=kind.kind, group=kind.group)
+            self._set_absent(kind, watched)
         elif crd.unread and kind.kind == POLICY:
             self._absent.discard(kind.kind)
+
+    def _set_absent(self, kind: Kind, watched: _WatchedKind | None) -> None:
+        self._absent.add(kind.kind)
+        if watched is not None:
+            self._end(watched)
+        else:
+            self._log.info("kind is not installed; checking for it from time to time", kind=kind.kind, group=kind.group)
 
     def _start(self, kind: Kind, version: str, tasks: asyncio.TaskGroup) -> None:
         before = self._watched.get(kind.kind)
         namespaces = self._namespaces if kind.namespaced else ("",)
-        reflectors = []
-        for number, namespace in enumerate(namespaces):
-            reflector = self._reflector(kind, version, namespace)
-            if before is not None:  # another version of the same objects: what is known decides what is gone
-                reflector.known = dict.fromkeys(before.reflectors[number].known, "")
-            reflectors.append(reflector)
+        reflectors = [self._reflector(kind, version, namespace) for namespace in namespaces]
         watched = _WatchedKind(kind, version, reflectors)
         if before is not None:
             self._stop(before)
-            watched.unread = {new for new, old in zip(reflectors, before.reflectors, strict=True) if old in before.unread}
+            watched.succeed(before)
         self._absent.discard(kind.kind)
         self._watched[kind.kind] = watched
         self.observed.versions[kind.kind] = version
@@ -406,9 +418,7 @@ class KubernetesSource:
             self._unselect(watched, known[namespace])
         for namespace in sorted(wanted - known.keys()):
             reflector = self._reflector(POD, POD.versions[0], namespace)
-            watched.reflectors.append(reflector)
-            watched.unread.add(reflector)
-            watched.tasks.append(self._tasks.create_task(reflector.run()))
+            watched.add(reflector, self._tasks.create_task(reflector.run()))
         self._log.info("watching", kind=POD.kind, version=watched.version, namespaces=sorted(wanted))
         if not wanted:
             del self._watched[POD.kind]

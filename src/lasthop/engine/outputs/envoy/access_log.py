@@ -1,6 +1,6 @@
 """The access logs: JSON, one of failures and one of samples (docs/measurements.md#access-log).
 
-Each takes a share of the requests, which is in Envoy's runtime: all, as long as these are few. `proxy/sampler.py` sets it, so
+Each takes a share of the requests, which is in Envoy's runtime: all, as long as these are few. `proxy/observer.py` sets it, so
 that neither clients nor backends decide how much is written and read.
 """
 

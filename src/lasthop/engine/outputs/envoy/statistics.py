@@ -1,6 +1,6 @@
 """Envoy's statistics: which it keeps.
 
-Of a hop only what `proxy/counters.py` reads: Envoy has some 150 for a cluster, to which a quarter of its memory for a hop with
+Of a hop only what `proxy/admin.py` reads: Envoy has some 150 for a cluster, to which a quarter of its memory for a hop with
 traffic went, and all of which were walked for each reading (docs/performance.md#a-request). Everything else stays.
 """
 

@@ -15,9 +15,10 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.meta import Key
 from lasthop.base.pki.authority import Authority
 from lasthop.edge.kubernetes.errors import ApiError
+from lasthop.edge.slices import wait_for
 from lasthop.engine.plan.infrastructure import Infrastructure
 from lasthop.run.infra.kubernetes import names
-from lasthop.run.infra.kubernetes.api import Api, collection, path
+from lasthop.run.infra.kubernetes.api import Api, collection, find, path
 from lasthop.run.infra.kubernetes.desired import DesiredGateway, Site
 from lasthop.run.infra.kubernetes.diff import Action, Apply, Delete, ObjectRef, diff, is_ours, leftovers, owners
 from lasthop.run.infra.kubernetes.manifests import RESOURCES
@@ -92,7 +93,7 @@ class Deployments:
     async def _until_wanted(self) -> None:
         while self._wanted is None or self._authority() is None:
             self._news.clear()
-            await self._wait(self._look_every)
+            await wait_for(self._news, self._look_every)
 
     async def _pause(self, listed: float) -> None:
         """Waits until there is something to do."""
@@ -102,15 +103,8 @@ class Deployments:
             wait = min(wait, self._retry)
         if pending := self._without_address():
             wait = min(wait, self._look_every)
-        await self._wait(wait)
+        await wait_for(self._news, wait)
         await self._each(self._refresh(ref, gateway) for ref, gateway in pending)
-
-    async def _wait(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._news.wait()
-        except TimeoutError:
-            pass
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -209,12 +203,8 @@ class Deployments:
         return False
 
     async def _is_foreign(self, ref: ObjectRef) -> bool:
-        try:
-            return not is_ours(await self._api.get(path(*ref)))
-        except ApiError as error:
-            if error.not_found:
-                return False
-            raise
+        found = await find(self._api, path(*ref))
+        return found is not None and not is_ours(found)
 
     async def _each(self, jobs: Iterable[Coroutine[Any, Any, object]]) -> None:
         limit = asyncio.Semaphore(IN_FLIGHT)

@@ -53,12 +53,9 @@ def diff(gateway: DesiredGateway, site: Site, authority: Authority, observed: Ob
         todo.append(Apply(certificate, document, existing is None))
     if gateway.hold:
         return todo
-    for document in manifests(gateway, site):
-        ref = _ref(document)
-        current = observed.get(ref)
-        if current is None or _hash(current) != _hash(document) or current["metadata"].get("deletionTimestamp"):
-            todo.append(Apply(ref, document, current is None))
-    wanted = {certificate, *(_ref(document) for document in manifests(gateway, site))}
+    documents = {_ref(document): document for document in manifests(gateway, site)}
+    todo += [Apply(ref, each, ref not in observed) for ref, each in documents.items() if _is_due(each, observed.get(ref))]
+    wanted = {certificate, *documents}
     # Deletions come last: a Service whose address is no longer requested goes when its successor exists.
     todo.sort(key=lambda action: list(RESOURCES).index(action.ref.kind))
     return todo + [_delete(ref, current) for ref, current in observed.items() if ref not in wanted]
@@ -79,6 +76,10 @@ def owners(current: Mapping[str, Any]) -> list[str]:
     """Returns the UIDs of its Gateways: one, except for a moment while a Gateway is deleted and created again."""
     references = current["metadata"].get("ownerReferences") or ()
     return [str(ref["uid"]) for ref in references if ref.get("kind") == "Gateway"]
+
+
+def _is_due(document: Mapping[str, Any], current: Mapping[str, Any] | None) -> bool:
+    return current is None or _hash(current) != _hash(document) or bool(current["metadata"].get("deletionTimestamp"))
 
 
 def _secret_due(gateway: DesiredGateway, authority: Authority, current: Mapping[str, Any] | None, now: float) -> bool:

@@ -13,9 +13,9 @@ from typing import Final
 from lasthop.base.api.documents import Json
 from lasthop.base.pki import authority as ca
 from lasthop.base.pki.authority import Authority
-from lasthop.base.text.on_change import OnChange
+from lasthop.base.text.repeat_filter import RepeatFilter
 from lasthop.edge.kubernetes.errors import ApiError
-from lasthop.edge.xds.credentials import Credentials
+from lasthop.edge.xds.credentials import MutualTls
 from lasthop.run.infra.kubernetes.api import Api, collection, find, path
 from lasthop.run.infra.kubernetes.diff import decoded
 from lasthop.run.infra.kubernetes.manifests import encoded
@@ -46,22 +46,22 @@ class Identity:
     ) -> None:
         """`may_write` returns whether this replica leads; `problem` receives what is wrong, or an empty text once resolved."""
         self._api, self._namespace, self._names, self._replica = api, namespace, server_names, replica
-        self._may_write, self._problem, self._clock = may_write, OnChange(problem), clock
+        self._may_write, self._problem, self._clock = may_write, RepeatFilter(problem), clock
         self._authority: Authority | None = None
-        self._credentials: Credentials | None = None
-        self._client: Credentials | None = None
+        self._credentials: MutualTls | None = None
+        self._client: MutualTls | None = None
         self.known = asyncio.Event()
 
     @property
     def authority(self) -> Authority | None:
         return self._authority
 
-    def credentials(self) -> Credentials:
+    def credentials(self) -> MutualTls:
         """Returns those of the xDS server; called on gRPC's threads."""
         assert self._credentials is not None, "wait for `known`"
         return self._credentials
 
-    def client_credentials(self) -> Credentials:
+    def client_credentials(self) -> MutualTls:
         """Returns those that this replica presents to the leader."""
         assert self._client is not None, "wait for `known`"
         return self._client
@@ -90,10 +90,10 @@ class Identity:
         server, client = self._credentials, self._client
         # Both were issued at the same moment and last as long.
         if server is None or client is None or ca.server_pair_due(authority, server.own, now):
-            self._credentials = Credentials(ca.server_pair(authority, self._names, now), bundle)
-            self._client = Credentials(ca.replica_pair(authority, self._replica, now), bundle)
+            self._credentials = MutualTls(ca.server_pair(authority, self._names, now), bundle)
+            self._client = MutualTls(ca.replica_pair(authority, self._replica, now), bundle)
         elif server.trusted != bundle:
-            self._credentials, self._client = Credentials(server.own, bundle), Credentials(client.own, bundle)
+            self._credentials, self._client = MutualTls(server.own, bundle), MutualTls(client.own, bundle)
         self._authority = authority
         self.known.set()
 

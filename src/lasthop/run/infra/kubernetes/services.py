@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from lasthop.base.api.documents import Json
@@ -88,31 +89,31 @@ def _read_inside(gateway: DesiredGateway, services: Mapping[str, Mapping[str, An
 
 def _read_outside(gateway: DesiredGateway, services: Mapping[str, Mapping[str, Any]], problem: str) -> Infrastructure:
     names = _outside(gateway) if gateway.ports and gateway.outside else {}
-    assigned = [address for name in names if (service := services.get(name)) for address in _assigned(gateway, service)]
-    assigned = list(dict.fromkeys(assigned))
-    if gateway.addresses:
-        # Exactly the requested ones, in that order; others that a load balancer has assigned are not the Gateway's.
-        have = {canonical(value) for _, value in assigned}
-        return Infrastructure(
-            tuple(("IPAddress", address) for address in gateway.addresses if address in have),
-            tuple(address for address in gateway.addresses if address not in have),
-            problem,
-        )
-    return Infrastructure(tuple(assigned), (), problem)
+    existing = [services[name] for name in names if services.get(name)]
+    assigned = tuple(dict.fromkeys(chain.from_iterable(_assigned(gateway, service) for service in existing)))
+    if not gateway.addresses:
+        return Infrastructure(assigned, (), problem)
+    # Exactly the requested ones, in that order; others that a load balancer has assigned are not the Gateway's.
+    have = {canonical(value) for _, value in assigned}
+    missing = tuple(address for address in gateway.addresses if address not in have)
+    given = tuple(("IPAddress", address) for address in gateway.addresses if address in have)
+    return Infrastructure(given, missing, problem)
 
 
 def _assigned(gateway: DesiredGateway, service: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     spec = service.get("spec") or {}
     if spec.get("type") == LOAD_BALANCER:
-        ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
-        for entry in ingress:
-            if entry.get("ip"):
-                yield "IPAddress", entry["ip"]
-            elif entry.get("hostname"):
-                yield "Hostname", entry["hostname"]
-        return
-    if spec.get("type") == "NodePort" and gateway.addresses:
+        yield from _balanced(service)
+    elif spec.get("type") == "NodePort" and gateway.addresses:
         # Addresses of nodes, or of something in front of them, which only the Gateway's author can know.
         yield from (("IPAddress", address) for address in gateway.addresses)
-        return
-    yield from (("IPAddress", ip) for ip in spec.get("clusterIPs") or () if ip != "None")
+    else:
+        yield from (("IPAddress", ip) for ip in spec.get("clusterIPs") or () if ip != "None")
+
+
+def _balanced(service: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for entry in ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():
+        if entry.get("ip"):
+            yield "IPAddress", entry["ip"]
+        elif entry.get("hostname"):
+            yield "Hostname", entry["hostname"]

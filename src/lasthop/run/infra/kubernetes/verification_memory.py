@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.documents import Json
-from lasthop.base.text.on_change import OnChange
+from lasthop.base.text.repeat_filter import RepeatFilter
 from lasthop.edge.kubernetes.client import path_of
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.engine.memory.codec import Damaged, Encoder, Memory, lost, pack, unpack
@@ -62,7 +62,7 @@ class VerificationConfigMap:
         happened to the ConfigMap, so that `current()` has it. `adopt` takes the record as it was written: merged with that of
         other replicas."""
         self._api, self._namespace, self._version, self._current = api, namespace, version, current
-        self._may_write, self._problem, self._lost, self._adopt = may_write, OnChange(problem), lost, adopt
+        self._may_write, self._problem, self._lost, self._adopt = may_write, RepeatFilter(problem), lost, adopt
         self._written: object = None
         self._stored: Json | None = None
         """The ConfigMap as it was last read or written here; the server says if somebody has written it since."""

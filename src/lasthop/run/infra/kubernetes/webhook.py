@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from lasthop.base.api.documents import Json
-from lasthop.base.text.on_change import OnChange
+from lasthop.base.text.repeat_filter import RepeatFilter
 from lasthop.edge.kubernetes.client import path_of
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.run.infra.kubernetes.api import Api, find
@@ -39,7 +39,7 @@ class WebhookTrust:
     ) -> None:
         """`trusted` returns the CA certificates, empty while there are none; two while one is being replaced."""
         self._api, self._path, self._trusted = api, configuration(namespace), trusted
-        self._may_write, self._problem = may_write, OnChange(problem)
+        self._may_write, self._problem = may_write, RepeatFilter(problem)
 
     async def run(self) -> None:
         while True:

@@ -90,8 +90,9 @@ def watched_by(controller: Json | None) -> list[str]:
     """Returns the namespaces to which an installed controller is limited; none: it watches all, or there is no such thing."""
     pod = ((controller or {}).get("spec") or {}).get("template", {}).get("spec", {})
     arguments = (argument for container in pod.get("containers") or () for argument in container.get("args") or ())
-    flags = (argument.partition("=") for argument in arguments)
-    return [name for flag, _, value in flags if flag == WATCH_FLAG for name in value.split(",") if name]
+    flag = f"{WATCH_FLAG}="
+    values = (argument.removeprefix(flag) for argument in arguments if argument.startswith(flag))
+    return [name for value in values for name in value.split(",") if name]
 
 
 RBAC: Final = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
