@@ -38,7 +38,7 @@ from lasthop.engine.plan.not_applied import NotApplied
 from lasthop.engine.plan.observation import ProxyReport
 from lasthop.engine.plan.tls import SystemStore
 from lasthop.engine.resolve.gateways.gateways import gateway
-from lasthop.engine.resolve.settings import CRD_VERSIONS, OBSERVED, OBSERVES, PROXY, SYSTEM_STORE, set_absent
+from lasthop.engine.resolve.settings import CRD_VERSIONS, OBSERVES, PROXY, SYSTEM_STORE, set_absent, set_observed
 from lasthop.engine.store.node import Crash
 from lasthop.run import logs
 from lasthop.run.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
@@ -301,7 +301,7 @@ class Controller:
 
     def _observe(self) -> None:
         for (hop, config), state in self.observations.step(time.time()).items():
-            if OBSERVED.set(self.engine.graph, state, *hop, config):
+            if set_observed(self.engine.graph, hop, config, state):
                 self.dirty.set()
 
     def do(self, effects: Iterable[Effect]) -> None:

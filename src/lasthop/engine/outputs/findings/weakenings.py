@@ -9,7 +9,8 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.reasons import NO_LONGER_VERIFIED
 from lasthop.engine.plan.verification import Weakening
-from lasthop.engine.resolve.hops.verification import WEAKENED_PORTS, WEAKENED_ROUTES, port_weakening
+from lasthop.engine.resolve.backends.reach import AFFECTED_ROUTES, weakenings
+from lasthop.engine.resolve.hops.verification import WEAKENED_PORTS, port_weakening
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.stages import Output
 
@@ -17,7 +18,7 @@ from lasthop.engine.store.stages import Output
 @query
 def weakening_findings(g: Graph, route: Key, gateway: Key) -> tuple[Finding, ...]:
     """Reports it on the route, whose requests are what is sent there. Several Gateways say the same of one route."""
-    found = dict.fromkeys(WEAKENED_ROUTES.of(g, route, gateway))
+    found = dict.fromkeys(weakenings(g, route, gateway))
     return tuple(_finding(route, each) for each in found)
 
 
@@ -26,6 +27,6 @@ def _finding(route: Key, found: Weakening) -> Finding:
     return Finding(route, NO_LONGER_VERIFIED, f"{found.message}.", found.remedy, about=about)
 
 
-WEAKENINGS = Output("findings-weakenings", WEAKENED_ROUTES, weakening_findings)
+WEAKENINGS = Output("findings-weakenings", AFFECTED_ROUTES, weakening_findings)
 WEAKENED_BACKENDS = Output("weakened-backends", WEAKENED_PORTS, port_weakening)
 """By Gateway, backend and port."""

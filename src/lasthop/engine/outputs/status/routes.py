@@ -17,9 +17,10 @@ from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
 from lasthop.engine.plan.problem import joined
 from lasthop.engine.plan.routing import Parent
+from lasthop.engine.resolve.backends.reach import failures, weakenings
 from lasthop.engine.resolve.gateways.gateways import without_effect
-from lasthop.engine.resolve.hops.failing import FAILING_ROUTES, unconnected
-from lasthop.engine.resolve.hops.verification import WEAKENED_ROUTES, weakened
+from lasthop.engine.resolve.hops.failing import unconnected
+from lasthop.engine.resolve.hops.verification import weakened
 from lasthop.engine.resolve.routing.attachment import parents
 from lasthop.engine.resolve.routing.budgets import verdict_at
 from lasthop.engine.resolve.routing.routes import PROTOCOLS, RouteVerdict, read_route
@@ -46,8 +47,8 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
                 judged = replace(judged, refused=(*problems, *judged.refused), all_refused=judged.all_refused or whole)
         served: tuple[Condition, ...] = ()
         if parent.problem is None:
-            failing = unconnected(FAILING_ROUTES.of(g, key, parent.gateway))
-            served = (*weakened(WEAKENED_ROUTES.of(g, key, parent.gateway)), *failing)
+            at = (key, parent.gateway)
+            served = (*weakened(weakenings(g, *at)), *unconnected(failures(g, *at)))
         conditions = (*_conditions(key.kind, parent, judged, said), *served)
         entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
     return RouteStatus(tuple(entries)) if entries else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -29,10 +29,19 @@ from lasthop.engine.store.store import read
 
 SLICE_LABELS: Final = {"Service": "kubernetes.io/service-name", "ServiceImport": "multicluster.kubernetes.io/service-name"}
 """The label of an EndpointSlice that says to which object of a kind it belongs. One slice may belong to one of each."""
-SLICES = Index[Key, Key]("slice")
+
+
+class ListedSlice(NamedTuple):
+    key: Key
+    names: bool
+    """Its addresses are DNS names."""
+
+
+SLICES = Index[Key, ListedSlice]("slice")
 """EndpointSlices by Service or ServiceImport."""
 
-
+FQDN: Final = "FQDN"
+"""The addressType of an EndpointSlice whose addresses are DNS names."""
 DNS_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
 
 
@@ -82,8 +91,17 @@ def declares_plaintext(g: Graph, backend: Key, port: int, protocol: Protocol) ->
     return found is not None and says_plaintext(found.app_protocol)
 
 
-@query
 def endpoints_kind(g: Graph, backend: Key, port: int, transport: str) -> EndpointsKind:
+    """Returns the kind of the endpoints. It is known from the EndpointSlices that exist, unless some have names."""
+    if backend.kind != XBACKEND and not any(listed.names for listed in SLICES.of(g, backend)):
+        service = read(g, backend, AnyService)
+        if not isinstance(service, Service) or service.spec.type != "ExternalName":
+            return EndpointsKind.ADDRESSES
+    return _exact_kind(g, backend, port, transport)
+
+
+@query
+def _exact_kind(g: Graph, backend: Key, port: int, transport: str) -> EndpointsKind:
     return endpoints(g, backend, port, transport).kind
 
 
@@ -112,7 +130,7 @@ def _sound(kind: EndpointsKind, endpoint: Endpoint) -> bool:
 
 
 def slices(g: Graph, service: Key) -> list[EndpointSlice]:
-    found = (read(g, key, EndpointSlice) for key in SLICES.of(g, service))
+    found = (read(g, key, EndpointSlice) for key, _ in SLICES.of(g, service))
     return [slice for slice in found if slice]
 
 
@@ -121,7 +139,7 @@ def _kind_of(name: str) -> EndpointsKind:
 
 
 def _from_slices(g: Graph, service: Key, port_name: str, transport: str) -> Endpoints:
-    keys = SLICES.of(g, service)
+    keys = [key for key, _ in SLICES.of(g, service)]
     if len(keys) == 1:
         only = _of_slice(g, keys[0], port_name, transport)
         return Endpoints(only.kind if only.endpoints else EndpointsKind.ADDRESSES, only.endpoints[:MAX_ENDPOINTS])
@@ -144,7 +162,7 @@ def _one_of_many(g: Graph, key: Key, port_name: str, transport: str) -> Endpoint
 
 def _of_slice(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
     slice = read(g, key, EndpointSlice)
-    kind = EndpointsKind.DNS if slice and slice.address_type == "FQDN" else EndpointsKind.ADDRESSES
+    kind = EndpointsKind.DNS if slice and slice.address_type == FQDN else EndpointsKind.ADDRESSES
     named_so = [p.port for p in slice.ports if p.name == port_name and p.protocol == transport] if slice else []
     ports = {port for port in named_so if port and 0 < port < 65536}
     addresses = {address for e in slice.endpoints if e.usable for address in e.addresses[:1]} if slice and ports else set()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lasthop.base.api.core import AnyService, EndpointSlice
 from lasthop.base.api.meta import Key
-from lasthop.engine.resolve.backends.backends import SLICES, slice_services
+from lasthop.engine.resolve.backends.backends import FQDN, SLICES, ListedSlice, slice_services
 from lasthop.engine.resolve.backends.missing_endpoints import STRAY_SLICES
 from lasthop.engine.resolve.backends.xbackends import LABELLED
 from lasthop.engine.resolve.settings import settings
@@ -23,7 +23,7 @@ def index_slices(g: Graph, key: Key) -> Iterator[Entry]:
         return
     services = slice_services(key, found)
     for service in services:
-        yield SLICES.entry((service,), key)
+        yield SLICES.entry((service,), ListedSlice(key, found.address_type == FQDN))
     if settings(g).pods:
         return
     # Where people write them by hand, an XBackend selects them by their labels, and some are of a Service that is not there.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lasthop.base.api.meta import Key
+from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.plan.verification import Weakening
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.sources import Entry, Index
 from lasthop.engine.store.stages import indexer
@@ -18,6 +20,22 @@ REACH = Index[Key, Hop]("reach")
 """The hops to a Service, a ServiceImport or an XBackend."""
 PORTS = Index[Key, Key, int, Protocol]("hop-port")
 """The protocols of a backend's port at a Gateway that policies may apply to."""
+AFFECTED_ROUTES = Index[Key, Key, Problem | Weakening]("affected-route")
+"""By route and Gateway: backends without a policy that connections fail to, and backends that are verified less than before.
+Most routes have neither, so one index has both."""
+
+
+def weakenings(g: Graph, route: Key, gateway: Key) -> tuple[Weakening, ...]:
+    return tuple(each for each in AFFECTED_ROUTES.of(g, route, gateway) if isinstance(each, Weakening))
+
+
+def failures(g: Graph, route: Key, gateway: Key) -> tuple[Problem, ...]:
+    return tuple(each for each in AFFECTED_ROUTES.of(g, route, gateway) if isinstance(each, Problem))
+
+
+def protocols_at(g: Graph, gateway: Key, backend: Key, port: int) -> list[Protocol]:
+    """Returns the same as `PORTS` lists, from what else is read of a backend."""
+    return [hop.protocol for hop in REACH.of(g, backend) if hop[0] == gateway and hop[2] == port and hop.protocol.policed]
 
 
 @indexer(HOPS)

@@ -12,6 +12,7 @@ from lasthop.engine.plan.problem import Problem, invalid, joined, not_found
 from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backends import Target
+from lasthop.engine.resolve.backends.reach import weakenings
 from lasthop.engine.resolve.gateways.gateways import gateway as served_gateway
 from lasthop.engine.resolve.gateways.ports import serves_nothing
 from lasthop.engine.resolve.gateways.telemetry import (
@@ -24,7 +25,7 @@ from lasthop.engine.resolve.gateways.telemetry import (
 )
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.hops.observed import connected
-from lasthop.engine.resolve.hops.verification import WEAKENED_ROUTES, weakened
+from lasthop.engine.resolve.hops.verification import weakened
 from lasthop.engine.resolve.policies.targets import rule_of
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import read
@@ -93,7 +94,7 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     hop = collector_hop(g, policy, gateway)
     tls = hop_tls(g, *hop) if hop else Plaintext()
     seen = connected(g, [hop], tls=isinstance(tls, BackendTLS)) if hop else None
-    more = (true(reasons.RESOLVED_REFS), *((seen,) if seen else ()), *weakened(WEAKENED_ROUTES.of(g, policy, gateway)))
+    more = (true(reasons.RESOLVED_REFS), *((seen,) if seen else ()), *weakened(weakenings(g, policy, gateway)))
     return (*found, *more)
 
 

@@ -6,20 +6,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from lasthop.base.api.backends import KIND as XBACKEND
-from lasthop.base.api.meta import Key
 from lasthop.engine.plan.condition import Condition
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.upstream import Hop
 from lasthop.engine.resolve.backends.missing_endpoints import missing_endpoints
-from lasthop.engine.resolve.backends.reach import HOPS
+from lasthop.engine.resolve.backends.reach import AFFECTED_ROUTES, HOPS
 from lasthop.engine.resolve.hops.observed import failed_to_connect, port_states
 from lasthop.engine.store.graph import Graph
-from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.sources import Entry
 
 MAX_ROUTES: Final = 100
 """Routes of one hop that say so: when a backend that thousands of routes share fails, few statuses are written."""
-FAILING_ROUTES = Index[Key, Key, Problem]("failing-route")
-"""By route and Gateway: why connections to backends without a policy fail."""
 
 
 def failing_plaintext(g: Graph, hop: Hop) -> Problem | None:
@@ -35,7 +32,7 @@ def failing_routes(g: Graph, hop: Hop) -> Iterator[Entry]:
     """Yields the routes that lead over a hop in plaintext, if it fails."""
     if problem := failing_plaintext(g, hop):
         for route in HOPS.of(g, *hop)[:MAX_ROUTES]:
-            yield FAILING_ROUTES.entry((route, hop.gateway), problem)
+            yield AFFECTED_ROUTES.entry((route, hop.gateway), problem)
 
 
 def unconnected(problems: tuple[Problem, ...]) -> tuple[Condition, ...]:

@@ -1,11 +1,11 @@
-"""What is listed of a hop by how it is connected: by one indexer, because of most hops nothing is."""
+"""Indexes hops by how they are connected. One indexer serves all modes, because most hops appear in none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
+from lasthop.engine.plan.tls import BackendTLS, HopTLS, Mode, Plaintext, Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.reach import HOPS
 from lasthop.engine.resolve.hops.failing import failing_routes
@@ -15,13 +15,17 @@ from lasthop.engine.resolve.policies.waiver_index import waived_port
 from lasthop.engine.resolve.trust.client_certificates import client_secret
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.sources import Entry, Index
-from lasthop.engine.store.stages import indexer
+from lasthop.engine.store.stages import Gate, indexer
 
 WITHOUT_ROOM = Index[Key, Key]("without-room")
 """By Gateway: policies of its backends whose status has no room for it."""
 
 
-@indexer(HOPS, patient=True)
+def _lists_something(tls: HopTLS) -> bool:
+    return not isinstance(tls, BackendTLS) or tls.mode is not Mode.STRICT or tls.client_certificate is not None
+
+
+@indexer(HOPS, patient=True, only_where=Gate(hop_tls, _lists_something))
 def index_hops(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
     """Lists the client certificate and the waiver that are used on a hop, routes to a port without a policy that fails, and a
     policy whose status is full."""

@@ -30,7 +30,7 @@ from lasthop.engine.plan.tls import Anchors, BackendTLS, HopTLS, Mode, Plaintext
 from lasthop.engine.plan.verification import MODES, STRONGER, WORDS, Basis, HopVerification, Strength, Weakening, weakest
 from lasthop.engine.plan.verification_change import Subject, compare
 from lasthop.engine.resolve.backends.app_protocols import says_plaintext
-from lasthop.engine.resolve.backends.reach import HOPS, PORTS
+from lasthop.engine.resolve.backends.reach import AFFECTED_ROUTES, HOPS, PORTS, protocols_at
 from lasthop.engine.resolve.gateways.profiles import backend_rules
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.policies.judgement import judgement, validation_of
@@ -41,7 +41,7 @@ from lasthop.engine.resolve.settings import HELD
 from lasthop.engine.resolve.trust.trust import CA_KINDS
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.sources import Entry, Index
-from lasthop.engine.store.stages import indexer
+from lasthop.engine.store.stages import Gate, indexer
 from lasthop.engine.store.store import read
 
 ACKNOWLEDGED: Final = f"{PREFIX}acknowledged"
@@ -62,7 +62,7 @@ WAIVED: Final = {
 def verification(g: Graph, gateway: Key, backend: Key, port: int) -> HopVerification:
     """Returns how a Gateway verifies a port, by whichever protocol it can be used."""
     name = _port_name(g, backend, port)
-    by_protocol = dict.fromkeys(hop_tls(g, gateway, backend, port, each) for each in PORTS.of(g, gateway, backend, port))
+    by_protocol = dict.fromkeys([hop_tls(g, gateway, backend, port, each) for each in protocols_at(g, gateway, backend, port)])
     if not by_protocol:
         return HopVerification(Strength.PLAINTEXT, refused="no route leads there")
     return weakest([_verified(g, gateway, backend, port, name, tls) for tls in by_protocol])
@@ -282,8 +282,6 @@ def _acknowledgement(before: HopVerification, now: HopVerification) -> str:
 
 # --- by what carries it -----------------------------------------------------------------------------------------------
 
-WEAKENED_ROUTES = Index[Key, Key, Weakening]("weakened-route")
-"""By route and Gateway."""
 WEAKENED_POLICIES = Index[Key, Key, Weakening]("weakened-policy")
 """By policy (or XBackend) and Gateway: the one that verified it, if it is still there."""
 WEAKENED_PORTS = Index[Key, Key, int, Weakening]("weakened-port")
@@ -292,16 +290,16 @@ WEAKENED = Index[Key, tuple[Key, int]]("weakened")
 """By Gateway: backend and port."""
 
 
-@indexer(PORTS, patient=True)
+@indexer(PORTS, patient=True, only_where=Gate(verification, lambda now: bool(STRONGER[now.strength])))
 def index_weakened(g: Graph, gateway: Key, backend: Key, port: int) -> Iterator[Entry]:
     found = weakening(g, gateway, backend, port)
     if found is None:
         return
     yield WEAKENED_PORTS.entry((gateway, backend, port), found)
     yield WEAKENED.entry((gateway,), (backend, port))
-    for protocol in PORTS.of(g, gateway, backend, port):
+    for protocol in protocols_at(g, gateway, backend, port):
         for route in HOPS.of(g, gateway, backend, port, protocol):
-            yield WEAKENED_ROUTES.entry((route, gateway), found)
+            yield AFFECTED_ROUTES.entry((route, gateway), found)
     if found.policy:
         yield WEAKENED_POLICIES.entry((found.policy, gateway), found)
 

@@ -86,7 +86,7 @@ def _udp_warning(service: AnyService, target: PolicyTargetReference) -> str:
 
 def _shadowed(g: Graph, policy: Key, key: Key, service: AnyService) -> str:
     """Says that every port of a Service has a policy of its own, so that this one is never used."""
-    if targets.winners(g, key).keys() <= {targets.WHOLE}:
+    if targets.WINNERS.of(g, key).keys() <= {targets.WHOLE}:
         return ""
     winners = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"]
     others = dict.fromkeys(winner.policy.path for winner in winners if winner and winner.policy != policy)
