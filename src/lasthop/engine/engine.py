@@ -34,7 +34,7 @@ from lasthop.engine.plan.finding import Finding, FindingChanges
 from lasthop.engine.plan.knowledge import Port
 from lasthop.engine.plan.upstream import Endpoint, EndpointsKind, Hop, Protocol
 from lasthop.engine.plan.verification import HopVerification, Weakening
-from lasthop.engine.resolve.backends.backend_traffic import index_traffic_claims
+from lasthop.engine.resolve.backends.backend_traffic import TRAFFIC
 from lasthop.engine.resolve.backends.backends import endpoints
 from lasthop.engine.resolve.backends.endpoint_slices import index_slices
 from lasthop.engine.resolve.backends.grants import index_grants
@@ -43,7 +43,7 @@ from lasthop.engine.resolve.backends.xbackends import index_pods
 from lasthop.engine.resolve.gateways.allowed_listeners import index_listener_sets
 from lasthop.engine.resolve.gateways.gateways import index_sockets
 from lasthop.engine.resolve.gateways.listener_sets import index_accepted_sets
-from lasthop.engine.resolve.gateways.telemetry import index_collectors, index_telemetry_claims
+from lasthop.engine.resolve.gateways.telemetry import TELEMETRY, index_collectors
 from lasthop.engine.resolve.hops.hop_index import index_hops
 from lasthop.engine.resolve.hops.verification import index_weakened
 from lasthop.engine.resolve.policies.targets import index_claims, index_service_imports, index_services
@@ -58,7 +58,7 @@ from lasthop.engine.store.store import Store
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
     *(index_grants, index_slices, index_pods, index_listener_sets),
-    *(index_services, index_service_imports, index_claims, index_traffic_claims, index_telemetry_claims),
+    *(index_services, index_service_imports, index_claims, TRAFFIC.index_claims, TELEMETRY.index_claims),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect, what is verified less than it was, what fails.
     *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes, index_listener_hops),

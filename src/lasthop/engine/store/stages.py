@@ -102,6 +102,8 @@ class Output(msgspec.Struct, Generic[*Ts, T_co], frozen=True):
     beside: str = ""
     """The name of an output of the same domain: a member is reported of both or of neither, limits or not. Where the value of
     one leads to the other, as a cluster to its endpoints, half of it would be followed to where there is nothing yet."""
+    part: Callable[[Any], Any] = lambda value: value
+    """What is reported of the query's value."""
 
     @property
     def domains(self) -> tuple[Domain, ...]:
@@ -253,7 +255,10 @@ class Stages:
 
     def members(self, output: Output[*Ts, T_co]) -> Mapping[tuple[*Ts], T_co | Crash]:
         nodes, found = self.graph.nodes, self._members[output.domain]
-        return {member: node.value for member in found if (node := nodes.get((output.value, *member)))}
+        there = ((member, nodes.get((output.value, *member))) for member in found)
+        return {
+            member: node.value if isinstance(node.value, Crash) else output.part(node.value) for member, node in there if node
+        }
 
     # --- members -----------------------------------------------------------------------------------------------------
 
@@ -281,6 +286,8 @@ class Stages:
     def _report(self, state: _State, member: Member, changes: dict[str, dict[Member, object]]) -> None:
         value = self._changed(state, member)
         if value is not UNCHANGED:
+            if isinstance(state.stage, Output) and not isinstance(value, Crash | Gone):
+                value = state.stage.part(value)
             changes.setdefault(state.stage.name, {})[member] = None if isinstance(value, Crash) else value
 
     def _index(self, state: _State, stage: Indexer, member: Member) -> None:

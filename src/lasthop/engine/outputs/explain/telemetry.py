@@ -10,16 +10,18 @@ from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning,
 from lasthop.engine.outputs.explain.hops import endpoints_fact, observed_fact, tls_fact
 from lasthop.engine.plan.problem import joined
 from lasthop.engine.plan.telemetry import SAMPLED, Tracing
-from lasthop.engine.resolve.gateways.telemetry import telemetry_ancestors, tracing, tracing_problems, unknown_attributes
-from lasthop.engine.resolve.gateways.telemetry_conditions import collector_problem, gateway_problem, kind_problem
+from lasthop.engine.resolve.gateways.telemetry import TELEMETRY, tracing, tracing_problems, unknown_attributes
+from lasthop.engine.resolve.gateways.telemetry_conditions import collector_problem, gateway_problem
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
 
 
 def explain_telemetry_policy(g: Graph, key: Key) -> Fact:
-    obj, reached = read(g, key, XTelemetryPolicy), telemetry_ancestors(g, key)
+    obj, reached = read(g, key, XTelemetryPolicy), TELEMETRY.ancestors(g, key)
     assert obj is not None
-    facts = [bad("no effect: ", why=problem) for target in obj.spec.target_refs if (problem := kind_problem(key, target))]
+    facts = [
+        bad("no effect: ", why=problem) for target in obj.spec.target_refs if (problem := TELEMETRY.unsupported(key, target))
+    ]
     facts += [_at(g, key, gateway) for gateway in reached.gateways]
     facts += [
         warning(f"{gateway}: nothing is traced, the policy's status has no room for it") for gateway in reached.without_room

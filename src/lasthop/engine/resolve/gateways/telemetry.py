@@ -26,10 +26,10 @@ from lasthop.engine.resolve.backends.backends import Target, target
 from lasthop.engine.resolve.backends.reach import HOPS
 from lasthop.engine.resolve.gateways.gateways import gateway_accepted
 from lasthop.engine.resolve.gateways.profiles import limits
-from lasthop.engine.resolve.policies.ancestors import Ancestors, with_room
+from lasthop.engine.resolve.policies.policy_kind import PolicyKind
 from lasthop.engine.resolve.routing.http_syntax import HEADER_NAME, HEADER_VALUE, PROTECTED, shown, word
 from lasthop.engine.store.graph import Graph, query
-from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.sources import Entry
 from lasthop.engine.store.stages import indexer
 from lasthop.engine.store.store import read
 
@@ -53,46 +53,22 @@ KNOWN_ATTRIBUTES: Final = frozenset(
 )
 """Keys of OpenTelemetry's semantic conventions that a span can have by `attributeKey`."""
 
-TELEMETRY_CLAIMS = Index[Key, tuple[tuple[str, str], Key]]("telemetry-claim")
-"""By Gateway: (age, policy)."""
-
 
 def gateway_of(policy: Key, target: LocalPolicyTargetReference) -> Key | None:
     """Returns the Gateway that a target names; None if it is of another kind."""
     return Key("Gateway", policy.namespace, target.name) if (target.group, target.kind) == (GROUP, "Gateway") else None
 
 
-def named_gateways(policy: Key, obj: api.XTelemetryPolicy) -> tuple[Key, ...]:
-    found = (gateway_of(policy, each) for each in obj.spec.target_refs)
-    return tuple(dict.fromkeys(key for key in found if key))
+def _gateways(g: Graph, policy: Key, obj: api.XTelemetryPolicy) -> list[Key]:
+    """Returns the Gateways that a policy names, except those of other controllers. One that does not exist belongs to no
+    controller: GEP-4768 reports its absence in the policy's status."""
+    named = TELEMETRY.targets(policy, obj)
+    return [key for key in named if read(g, key, ApiGateway) is None or gateway_accepted(g, key)]
 
 
-@indexer(KIND)
-def index_telemetry_claims(g: Graph, key: Key) -> Iterator[Entry]:
-    obj = read(g, key, api.XTelemetryPolicy)
-    if obj is not None:
-        yield from (TELEMETRY_CLAIMS.entry((gateway,), (obj.age, key)) for gateway in named_gateways(key, obj))
-
-
-@query
-def telemetry_policy(g: Graph, gateway: Key) -> Key | None:
-    """Returns the policy that wins for a Gateway."""
-    return min(TELEMETRY_CLAIMS.of(g, gateway), default=(None, None))[1]
-
-
-@query
-def telemetry_ancestors(g: Graph, policy: Key) -> Ancestors:
-    """Returns the Gateways that a policy names, but those of other controllers."""
-    obj = read(g, policy, api.XTelemetryPolicy)
-    if obj is None:
-        return Ancestors()
-    # One that does not exist is nobody's: GEP-4768 has its absence said there.
-    ours = [key for key in named_gateways(policy, obj) if _missing(g, key) or gateway_accepted(g, key)]
-    return with_room(g, ours, obj.status)
-
-
-def _missing(g: Graph, gateway: Key) -> bool:
-    return read(g, gateway, ApiGateway) is None
+TELEMETRY: Final = PolicyKind(
+    KIND, api.XTelemetryPolicy, gateway_of, _gateways, "name a Gateway of group gateway.networking.k8s.io"
+)
 
 
 # --- what it asks for ------------------------------------------------------------------------------------------------
@@ -200,9 +176,9 @@ def tracing(g: Graph, gateway: Key) -> Tracing | None:
     It depends on the policy and on who may refer to the collector, and not on whether that can be connected to, which decides
     what is behind the hop's name: listeners stay as they are when a BackendTLSPolicy, a Service or a CA changes.
     """
-    policy = telemetry_policy(g, gateway)
+    policy = TELEMETRY.applied(g, gateway, gateway)
     obj = read(g, policy, api.XTelemetryPolicy) if policy else None
-    if policy is None or obj is None or gateway in telemetry_ancestors(g, policy).without_room:
+    if policy is None or obj is None:
         return None
     to = collector(g, policy)
     if not isinstance(to, Target) or tracing_problems(g, policy, gateway):
@@ -239,7 +215,7 @@ def _share(rate: Fraction | None) -> int:
 def index_collectors(g: Graph, key: Key) -> Iterator[Entry]:
     accepted = gateway_accepted(g, key)
     found = tracing(g, key) if accepted and accepted.status else None
-    policy = telemetry_policy(g, key)
+    policy = TELEMETRY.winner(g, key)
     if found and policy:
         hop = found.collector
         yield HOPS.entry((hop.gateway, hop.backend, hop.port, hop.protocol), policy)

@@ -5,53 +5,28 @@ from __future__ import annotations
 from lasthop.base.api.gateway import Gateway as ApiGateway
 from lasthop.base.api.meta import Key
 from lasthop.base.api.telemetry import XTelemetryPolicy
-from lasthop.base.api.traffic import LocalPolicyTargetReference
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
-from lasthop.engine.plan.problem import Problem, invalid, joined, not_found
+from lasthop.engine.plan.problem import Problem, joined, not_found
 from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backends import Target
 from lasthop.engine.resolve.backends.reach import weakenings
 from lasthop.engine.resolve.gateways.gateways import gateway as served_gateway
 from lasthop.engine.resolve.gateways.ports import serves_nothing
-from lasthop.engine.resolve.gateways.telemetry import (
-    KIND,
-    TELEMETRY_CLAIMS,
-    collector,
-    gateway_of,
-    tracing_problems,
-    unknown_attributes,
-)
+from lasthop.engine.resolve.gateways.telemetry import TELEMETRY, collector, tracing_problems, unknown_attributes
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.hops.observed import connected
 from lasthop.engine.resolve.hops.verification import weakened
-from lasthop.engine.resolve.policies.targets import rule_of
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import read
 
 
-def kind_problem(policy: Key, target: LocalPolicyTargetReference) -> Problem | None:
-    """Returns why a target is none."""
-    if gateway_of(policy, target):
-        return None
-    kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
-    message = f"target {target.name}: kind {kind} is not supported; the policy has no effect on it"
-    return invalid(message, remedy="name a Gateway of group gateway.networking.k8s.io")
-
-
-@query
 def gateway_problem(g: Graph, policy: Key, gateway: Key) -> Problem | None:
     """Returns why a policy does not apply to a Gateway that it names."""
     if read(g, gateway, ApiGateway) is None:
         return not_found(reasons.TARGET_NOT_FOUND, gateway)
-    first = min(TELEMETRY_CLAIMS.of(g, gateway), default=None)
-    if first and first[1] != policy:
-        obj = read(g, policy, XTelemetryPolicy)
-        rule = rule_of(first[0], obj.age if obj else first[0])
-        message = f"{gateway} is already targeted by {KIND} {first[1].path}, which {rule}"
-        return Problem(reasons.CONFLICTED, message, about=(gateway, first[1]))
-    return None
+    return TELEMETRY.conflict(g, policy, gateway)
 
 
 def collector_hop(g: Graph, policy: Key, gateway: Key) -> Hop | None:
@@ -70,7 +45,6 @@ def collector_problem(g: Graph, policy: Key, gateway: Key) -> Problem | None:
     return tls.problem if isinstance(tls, Refused) else None
 
 
-@query
 def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     obj = read(g, policy, XTelemetryPolicy)
     if obj is None:

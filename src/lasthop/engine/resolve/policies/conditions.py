@@ -28,7 +28,7 @@ from lasthop.engine.resolve.policies.texts import read_policy
 from lasthop.engine.resolve.settings import installed
 from lasthop.engine.resolve.trust.client_certificates import shown_certificate
 from lasthop.engine.resolve.trust.waivers import describe
-from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
 
 # Most policies have these two as they are, so they are kept once.
@@ -133,7 +133,6 @@ def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> Ta
     return Targets(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
 
 
-@query
 def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     obj, judged = read_policy(g, policy), judgement(g, policy)
     if obj is None or judged is None:
