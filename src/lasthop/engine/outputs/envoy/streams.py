@@ -139,7 +139,7 @@ def _cluster(backend: Backend) -> str:
 
 def _tls_bytes(tls: HopTLS | Crash | None) -> bytes:
     if isinstance(tls, BackendTLS):
-        return content_hash(upstream_transport_socket(tls, tls.options.alpn)).encode()
+        return content_hash(encode(upstream_transport_socket(tls, tls.options.alpn))).encode()
     return type(tls).__name__.encode()
 
 
