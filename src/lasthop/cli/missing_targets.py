@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.base.api.meta import Key
-from lasthop.base.text.meant import meant
+from lasthop.base.text.suggestions import meant
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.objects import identify
 from lasthop.edge.sources.kubernetes.snapshot import look

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.base.text.meant import meant
+from lasthop.base.text.suggestions import meant
 
 
 @pytest.mark.parametrize(

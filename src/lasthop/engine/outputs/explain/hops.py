@@ -19,7 +19,7 @@ from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.app_protocols import annotation_for_tls
 from lasthop.engine.resolve.backends.backends import endpoints
-from lasthop.engine.resolve.backends.missing_endpoints import missing_endpoints
+from lasthop.engine.resolve.backends.endpoint_slices import missing_endpoints
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.hops.observed import NOT_TRIED, hop_state, port_states
 from lasthop.engine.resolve.hops.verification import weakening

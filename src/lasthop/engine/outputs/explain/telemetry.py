@@ -10,8 +10,14 @@ from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning,
 from lasthop.engine.outputs.explain.hops import endpoints_fact, observed_fact, tls_fact
 from lasthop.engine.plan.problem import joined
 from lasthop.engine.plan.telemetry import SAMPLED, Tracing
-from lasthop.engine.resolve.gateways.telemetry import TELEMETRY, tracing, tracing_problems, unknown_attributes
-from lasthop.engine.resolve.gateways.telemetry_conditions import collector_problem, gateway_problem
+from lasthop.engine.resolve.gateways.telemetry import (
+    TELEMETRY,
+    collector_problem,
+    gateway_problem,
+    tracing,
+    tracing_problems,
+    unknown_attributes,
+)
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
 

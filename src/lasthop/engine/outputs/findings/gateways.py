@@ -8,9 +8,7 @@ from typing import Final
 from lasthop.base.api.gateway import Gateway
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.findings.foreign import unheld
-from lasthop.engine.outputs.status.gateways import class_conditions, gateway_conditions
-from lasthop.engine.outputs.status.listener_sets import set_conditions
-from lasthop.engine.outputs.status.listeners import listener_programmed
+from lasthop.engine.outputs.status.gateways import class_conditions, gateway_conditions, listener_programmed, set_conditions
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition
 from lasthop.engine.plan.finding import Finding, Severity

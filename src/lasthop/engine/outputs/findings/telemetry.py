@@ -12,8 +12,13 @@ from lasthop.engine.outputs.findings.policies import failing
 from lasthop.engine.outputs.status.policies import policy_report
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity
-from lasthop.engine.resolve.gateways.telemetry import TELEMETRY, tracing_problems, unknown_attributes
-from lasthop.engine.resolve.gateways.telemetry_conditions import collector_problem, gateway_problem
+from lasthop.engine.resolve.gateways.telemetry import (
+    TELEMETRY,
+    collector_problem,
+    gateway_problem,
+    tracing_problems,
+    unknown_attributes,
+)
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import read
 

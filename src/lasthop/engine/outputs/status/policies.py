@@ -19,7 +19,7 @@ from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed
 from lasthop.engine.plan.problem import invalid
 from lasthop.engine.resolve.backends import backend_traffic, xbackend_conditions
-from lasthop.engine.resolve.gateways import telemetry, telemetry_conditions
+from lasthop.engine.resolve.gateways import telemetry
 from lasthop.engine.resolve.gateways.gateways import age
 from lasthop.engine.resolve.policies import conditions
 from lasthop.engine.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, reached_by
@@ -49,7 +49,7 @@ _REPORTED: Final = {
     backend_traffic.KIND: _Reported(
         lambda g, key: backend_traffic.TRAFFIC.ancestors(g, key).gateways, backend_traffic.conditions
     ),
-    telemetry.KIND: _Reported(lambda g, key: telemetry.TELEMETRY.ancestors(g, key).gateways, telemetry_conditions.conditions),
+    telemetry.KIND: _Reported(lambda g, key: telemetry.TELEMETRY.ancestors(g, key).gateways, telemetry.conditions),
 }
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lasthop.engine.outputs.status.crashed import or_crashed
-from lasthop.engine.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
-from lasthop.engine.outputs.status.listener_sets import LISTENER_SET_STATUS
+from lasthop.engine.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS
 from lasthop.engine.outputs.status.policies import POLICY_STATUS
 from lasthop.engine.outputs.status.routes import ROUTE_STATUS
 from lasthop.engine.store.stages import Output

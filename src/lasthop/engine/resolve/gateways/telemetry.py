@@ -18,14 +18,22 @@ from lasthop.base.api.gateway import Gateway as ApiGateway
 from lasthop.base.api.meta import Key
 from lasthop.base.api.routes import Fraction
 from lasthop.base.api.traffic import LocalPolicyTargetReference
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import Condition, failed, true
 from lasthop.engine.plan.limits import Limits, over
-from lasthop.engine.plan.problem import Problem, unsupported_value
+from lasthop.engine.plan.problem import Problem, joined, not_found, unsupported_value
 from lasthop.engine.plan.telemetry import SAMPLED, Source, SpanAttribute, Tracing
+from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backends import Target, target
-from lasthop.engine.resolve.backends.reach import HOPS
+from lasthop.engine.resolve.backends.reach import HOPS, weakenings
+from lasthop.engine.resolve.gateways.gateways import gateway as served_gateway
 from lasthop.engine.resolve.gateways.gateways import gateway_accepted
+from lasthop.engine.resolve.gateways.ports import serves_nothing
 from lasthop.engine.resolve.gateways.profiles import limits
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.hops.observed import connected
+from lasthop.engine.resolve.hops.verification import weakened
 from lasthop.engine.resolve.policies.policy_kind import PolicyKind
 from lasthop.engine.resolve.routing.http_syntax import HEADER_NAME, HEADER_VALUE, PROTECTED, shown, word
 from lasthop.engine.store.graph import Graph, query
@@ -219,3 +227,65 @@ def index_collectors(g: Graph, key: Key) -> Iterator[Entry]:
     if found and policy:
         hop = found.collector
         yield HOPS.entry((hop.gateway, hop.backend, hop.port, hop.protocol), policy)
+
+
+# --- the conditions at a Gateway -------------------------------------------------------------------------------------
+
+
+def gateway_problem(g: Graph, policy: Key, gateway: Key) -> Problem | None:
+    """Returns why a policy does not apply to a Gateway that it names."""
+    if read(g, gateway, ApiGateway) is None:
+        return not_found(reasons.TARGET_NOT_FOUND, gateway)
+    return TELEMETRY.conflict(g, policy, gateway)
+
+
+def collector_hop(g: Graph, policy: Key, gateway: Key) -> Hop | None:
+    to = collector(g, policy)
+    return Hop(gateway, to.backend, to.port, Protocol.H2) if isinstance(to, Target) else None
+
+
+@query
+def collector_problem(g: Graph, policy: Key, gateway: Key) -> Problem | None:
+    """Returns why nothing is exported from a Gateway."""
+    to = collector(g, policy)
+    if isinstance(to, Problem):
+        return to
+    hop = collector_hop(g, policy, gateway)
+    tls = hop_tls(g, *hop) if hop else None
+    return tls.problem if isinstance(tls, Refused) else None
+
+
+def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
+    obj = read(g, policy, api.XTelemetryPolicy)
+    if obj is None:
+        return ()
+    if problem := gateway_problem(g, policy, gateway):
+        return (failed(reasons.ACCEPTED, problem),)
+    if problems := tracing_problems(g, policy, gateway):
+        return (failed(reasons.ACCEPTED, joined(problems, reasons.INVALID, fields=True)),)
+    left_out = unknown_attributes(obj)
+    found = [true(reasons.ACCEPTED, _note(g, obj, gateway))]
+    if left_out:
+        found.append(failed(reasons.PARTIALLY_INVALID, joined(left_out, fields=True)))
+    if unserved := serves_nothing(g, gateway):
+        found.append(failed(reasons.PROGRAMMED, unserved))
+    if obj.spec.tracing.provider is None:
+        return tuple(found)
+    unresolved = collector_problem(g, policy, gateway)
+    if unresolved:
+        nothing = unresolved.at("").within("nothing is exported: spec.tracing.provider.backendRef")
+        return (*found, failed(reasons.RESOLVED_REFS, nothing))
+    hop = collector_hop(g, policy, gateway)
+    tls = hop_tls(g, *hop) if hop else Plaintext()
+    seen = connected(g, [hop], tls=isinstance(tls, BackendTLS)) if hop else None
+    more = (true(reasons.RESOLVED_REFS), *((seen,) if seen else ()), *weakened(weakenings(g, policy, gateway)))
+    return (*found, *more)
+
+
+def _note(g: Graph, obj: api.XTelemetryPolicy, gateway: Key) -> str:
+    served = served_gateway(g, gateway)
+    if obj.spec.tracing.provider is None:
+        return "nothing is traced"
+    if served and not any(listener.http for listener in served.listeners):
+        return "the Gateway has no HTTP or HTTPS listener, so nothing is traced"
+    return ""

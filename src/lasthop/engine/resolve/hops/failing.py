@@ -9,7 +9,7 @@ from lasthop.base.api.backends import KIND as XBACKEND
 from lasthop.engine.plan.condition import Condition
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.upstream import Hop
-from lasthop.engine.resolve.backends.missing_endpoints import missing_endpoints
+from lasthop.engine.resolve.backends.endpoint_slices import missing_endpoints
 from lasthop.engine.resolve.backends.reach import AFFECTED_ROUTES, HOPS
 from lasthop.engine.resolve.hops.observed import failed_to_connect, port_states
 from lasthop.engine.store.graph import Graph

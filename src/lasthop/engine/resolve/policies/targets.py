@@ -19,8 +19,7 @@ from lasthop.base.api.kinds import SERVICE_GROUPS
 from lasthop.base.api.meta import LAST, Key, Object
 from lasthop.base.api.names import is_dns_label
 from lasthop.base.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
-from lasthop.base.text.meant import meant
-from lasthop.base.text.suggestions import closest
+from lasthop.base.text.suggestions import closest, meant
 from lasthop.engine.resolve.policies.texts import read_texts
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.node import Crash
