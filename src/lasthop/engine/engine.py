@@ -32,7 +32,7 @@ from lasthop.engine.outputs.status.crashed import crash_finding
 from lasthop.engine.outputs.status.statuses import STATUS
 from lasthop.engine.plan.finding import Finding, FindingChanges
 from lasthop.engine.plan.knowledge import Port
-from lasthop.engine.plan.upstream import Endpoint, EndpointsKind, Hop, Protocol
+from lasthop.engine.plan.upstream import EndpointAddress, EndpointsKind, Hop, Protocol
 from lasthop.engine.plan.verification import HopVerification, Weakening
 from lasthop.engine.resolve.backends.backend_traffic import TRAFFIC
 from lasthop.engine.resolve.backends.backends import endpoints
@@ -263,7 +263,7 @@ class _Anything(Container[str]):
 ANYTHING: Final = _Anything()
 
 
-def _written(endpoint: Endpoint) -> str:
+def _written(endpoint: EndpointAddress) -> str:
     """Returns an endpoint as Envoy writes it."""
     host = endpoint.address
     return with_port(str(ipaddress.ip_address(host)) if ":" in host else host, endpoint.port)

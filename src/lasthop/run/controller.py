@@ -33,7 +33,7 @@ from lasthop.engine.outputs.findings.collection import FindingCollection
 from lasthop.engine.outputs.status.status_cache import StatusCache
 from lasthop.engine.plan.finding import Finding, FindingChanges
 from lasthop.engine.plan.knowledge import Port
-from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.not_applied import NotApplied
 from lasthop.engine.plan.observation import ProxyReport
 from lasthop.engine.plan.tls import SystemStore
@@ -219,7 +219,7 @@ class Controller:
 
     def _sync_gateways(self) -> None:
         """Takes in the Gateways that are ours and drops the others. One that cannot be computed stays as it was."""
-        wanted: dict[Key, Gateway] = {}
+        wanted: dict[Key, GatewayPlan] = {}
         for key in self.engine.store.keys("Gateway"):
             plan = gateway.attempt(self.engine.graph, key)
             if isinstance(plan, Crash):

@@ -10,7 +10,7 @@ from lasthop.edge.observe.observations import Observations, merged
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.audit.observed import with_figures
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.upstream import Hop
 from lasthop.engine.resolve.gateways.gateways import gateway
@@ -40,7 +40,7 @@ def each_listener(engine: Engine) -> Iterator[ListenerSeen]:
             yield _listener(engine.graph, key, listener)
 
 
-def _listener(g: Graph, key: Key, listener: Listener) -> ListenerSeen:
+def _listener(g: Graph, key: Key, listener: ListenerPlan) -> ListenerSeen:
     pairs = (key_pair.attempt(g, secret) for secret in listener.certificates)
     first = min((pair for pair in pairs if isinstance(pair, KeyPair)), key=lambda pair: pair.not_after, default=None)
     return ListenerSeen(

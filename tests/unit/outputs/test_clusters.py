@@ -24,12 +24,12 @@ from lasthop.engine.plan.cluster_metadata import identity, metadata
 from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
 from lasthop.engine.plan.tls import Anchors, BackendTLS, Mode, Pins, Plaintext, San, SanType, SystemStore, Waiver
 from lasthop.engine.plan.tls_options import TLSOptions
-from lasthop.engine.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.engine.plan.upstream import EndpointAddress, Endpoints, EndpointsKind, Hop, Protocol
 
 GATEWAY, SERVICE = Key("Gateway", "a", "gw"), Key("Service", "a", "s")
 POLICY = Key("BackendTLSPolicy", "a", "p")
 NAMES = (San(SanType.DNS, "api.example"), San(SanType.DNS, "*.api.example"), San(SanType.URI, "spiffe://a/b"))
-DNS = Endpoints(EndpointsKind.DNS, (Endpoint("db.example", 5432),))
+DNS = Endpoints(EndpointsKind.DNS, (EndpointAddress("db.example", 5432),))
 RULES, BUDGET = ConnectRules(), RetryBudget()
 STRICT = BackendTLS(POLICY, "api.example", Anchors(b"pem"), NAMES)
 PINS = Pins(frozenset({b"k" * 32, b"j" * 32}), frozenset({b"c" * 32}))
@@ -193,12 +193,16 @@ def test_the_identity_is_the_same_in_every_process_and_whoever_gave_the_waiver()
 
 
 def test_endpoints_have_the_fields_that_were_meant() -> None:
-    for found in (Endpoints(EndpointsKind.ADDRESSES), DNS, Endpoints(EndpointsKind.ADDRESSES, (*many(3), Endpoint("::1", 1)))):
+    for found in (
+        Endpoints(EndpointsKind.ADDRESSES),
+        DNS,
+        Endpoints(EndpointsKind.ADDRESSES, (*many(3), EndpointAddress("::1", 1))),
+    ):
         assert endpoint_pb2.ClusterLoadAssignment.FromString(encoded_assignment(found)) == meant_endpoints("", found)
 
 
-def many(count: int) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(f"10.0.0.{number}", 8443 + number) for number in range(count))
+def many(count: int) -> tuple[EndpointAddress, ...]:
+    return tuple(EndpointAddress(f"10.0.0.{number}", 8443 + number) for number in range(count))
 
 
 # --- the same as messages --------------------------------------------------------------------------------------------

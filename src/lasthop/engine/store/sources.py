@@ -54,8 +54,8 @@ class Index(Generic[*Ts, T]):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.summaries: list[Summary[*Ts, Any]] = []
-        self.sizes = Summary[*Ts, int](self, "size", len)
+        self.summaries: list[IndexSummary[*Ts, Any]] = []
+        self.sizes = IndexSummary[*Ts, int](self, "size", len)
 
     def of(self, g: Graph, /, *key: *Ts) -> tuple[T, ...]:
         """Returns what is listed under a key, in the order of the members that have listed it."""
@@ -67,9 +67,9 @@ class Index(Generic[*Ts, T]):
         """Returns how many values are listed under a key, without reading them."""
         return self.sizes.of(g, *key)
 
-    def summary(self, name: str, fn: Callable[[Collection[T]], V]) -> Summary[*Ts, V]:
+    def summary(self, name: str, fn: Callable[[Collection[T]], V]) -> IndexSummary[*Ts, V]:
         """Declares a value that is worked out from all that is listed under a key, whatever its order."""
-        made = Summary[*Ts, V](self, name, fn)
+        made = IndexSummary[*Ts, V](self, name, fn)
         self.summaries.append(made)
         return made
 
@@ -85,7 +85,7 @@ class Index(Generic[*Ts, T]):
         return f"index {self.name}"
 
 
-class Summary(Generic[*Ts, T]):
+class IndexSummary(Generic[*Ts, T]):
     """A value that is made of all values under a key of an index. Its readers are not looked at again when a value changes
     and the summary does not, and no node keeps the values themselves."""
 

@@ -27,7 +27,7 @@ from lasthop.engine.plan.cluster_metadata import identity, metadata
 from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
 from lasthop.engine.plan.reasons import POLICIES_UNKNOWN
 from lasthop.engine.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
-from lasthop.engine.plan.upstream import Connection, Endpoint, Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.engine.plan.upstream import Connection, EndpointAddress, Endpoints, EndpointsKind, Hop, Protocol
 from lasthop.engine.resolve.backends.backend_traffic import retry_budget
 from lasthop.engine.resolve.backends.backends import endpoints, endpoints_kind, speaks_h2c
 from lasthop.engine.resolve.backends.reach import HOPS
@@ -222,7 +222,7 @@ def encoded_assignment(found: Endpoints) -> bytes:
     return field(_LOCALITIES, b"".join(members)) if members else b""
 
 
-def _lb_endpoint(endpoint: Endpoint) -> bytes:
+def _lb_endpoint(endpoint: EndpointAddress) -> bytes:
     address = field(address_pb2.SocketAddress.ADDRESS_FIELD_NUMBER, endpoint.address.encode()) + _port(endpoint.port)
     of_endpoint = field(address_pb2.Address.SOCKET_ADDRESS_FIELD_NUMBER, address)
     return field(_ENDPOINT, field(endpoint_components_pb2.Endpoint.ADDRESS_FIELD_NUMBER, of_endpoint))

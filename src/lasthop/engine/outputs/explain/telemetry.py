@@ -9,7 +9,7 @@ from lasthop.base.api.telemetry import XTelemetryPolicy
 from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.engine.outputs.explain.hops import endpoints_fact, observed_fact, tls_fact
 from lasthop.engine.plan.problem import joined
-from lasthop.engine.plan.telemetry import SAMPLED, Tracing
+from lasthop.engine.plan.telemetry import SAMPLED, TracingPlan
 from lasthop.engine.resolve.gateways.telemetry import (
     TELEMETRY,
     collector_problem,
@@ -56,7 +56,7 @@ def _at(g: Graph, key: Key, gateway: Key) -> Fact:
     return Fact(f"{gateway}: traced, and exported by OTLP over gRPC to {to}", worst(facts), facts, gateway)
 
 
-def _words(found: Tracing) -> Iterator[Fact]:
+def _words(found: TracingPlan) -> Iterator[Fact]:
     yield good(f"{_percent(found.share)} of the requests without a trace of their own")
     if found.parents_share is None:
         yield plain("whether a client's trace is sampled is not looked at: the same share of all")

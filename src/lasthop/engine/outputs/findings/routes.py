@@ -14,7 +14,7 @@ from lasthop.engine.outputs.envoy.encoded_routes import unserved
 from lasthop.engine.outputs.findings.foreign import unattached
 from lasthop.engine.outputs.findings.gateways import ignored_scope
 from lasthop.engine.plan.finding import Finding, Severity
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.routing import Parent
 from lasthop.engine.resolve.gateways.listener_sets import holder
 from lasthop.engine.resolve.gateways.listeners import listeners, table_listener
@@ -70,7 +70,7 @@ def _taken(g: Graph, key: Key, obj: Route, parent: Parent) -> Iterator[Finding]:
                     yield Finding(about, "Shadowed", message, remedy, severity=Severity.WARNING, about=others)
 
 
-def _holder_of(g: Graph, gateway: Key, listener: Listener, hostname: str) -> Key | None:
+def _holder_of(g: Graph, gateway: Key, listener: ListenerPlan, hostname: str) -> Key | None:
     """Returns the owner of the most specific listener for a hostname, on the port of another listener."""
     there = [x for x in listeners(g, gateway) if (x.port, x.transport) == (listener.port, listener.transport) and x.served]
     pattern = most_specific([each.hostname for each in there], hostname)

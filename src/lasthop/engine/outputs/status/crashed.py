@@ -23,7 +23,7 @@ from lasthop.engine.outputs.status.conditions import stated
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import failed
 from lasthop.engine.plan.finding import Finding
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.problem import internal_error
 from lasthop.engine.resolve.backends.backend_traffic import TRAFFIC
 from lasthop.engine.resolve.backends.reach import REACH
@@ -137,4 +137,4 @@ def query_name(id: NodeId) -> str:
 def _objects(arg: Any) -> list[Key]:
     if isinstance(arg, Key):
         return [arg]
-    return [arg.owner] if isinstance(arg, Listener) else []
+    return [arg.owner] if isinstance(arg, ListenerPlan) else []

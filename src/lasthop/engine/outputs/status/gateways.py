@@ -12,7 +12,7 @@ from lasthop.engine.outputs.status.conditions import stated
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
 from lasthop.engine.plan.infrastructure import CLUSTER, Infrastructure, canonical
-from lasthop.engine.plan.listener import Gateway, Listener, ListenerSet
+from lasthop.engine.plan.listener import GatewayPlan, ListenerPlan, ListenerSetPlan
 from lasthop.engine.plan.problem import Problem, invalid, joined, pending
 from lasthop.engine.plan.proxy import ProxyState
 from lasthop.engine.resolve.gateways.classes import class_features, gateway_class, supported_version
@@ -32,7 +32,7 @@ from lasthop.engine.store.stages import Output
 from lasthop.engine.store.store import read
 
 
-def listener_status(g: Graph, gateway: Key, listener: Listener, obj: Object) -> ListenerStatus:
+def listener_status(g: Graph, gateway: Key, listener: ListenerPlan, obj: Object) -> ListenerStatus:
     """Returns the status of a listener; `obj` is the object that has it in its spec."""
     conditions = (*listener_conditions(g, listener), listener_programmed(g, gateway, listener))
     kinds = tuple(RouteGroupKind(kind) for kind in listener.supported_kinds)
@@ -40,7 +40,7 @@ def listener_status(g: Graph, gateway: Key, listener: Listener, obj: Object) -> 
     return ListenerStatus(listener.name, attached, kinds, stated(conditions, obj))
 
 
-def listener_programmed(g: Graph, gateway: Key, listener: Listener) -> Condition:
+def listener_programmed(g: Graph, gateway: Key, listener: ListenerPlan) -> Condition:
     conflict = next((c.problem for c in listener.conditions if c.type == reasons.CONFLICTED), None)
     if conflict:
         return failed(reasons.PROGRAMMED, conflict)
@@ -92,7 +92,7 @@ def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
     return GatewayStatus(addresses, stated(gateway_conditions(g, owner), obj), listeners, ACCEPTED_SETS.size(g, key))
 
 
-def gateway_conditions(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
+def gateway_conditions(g: Graph, owner: GatewayPlan) -> tuple[Condition, ...]:
     key = owner.key
     return (
         owner.accepted,
@@ -106,7 +106,7 @@ def gateway_conditions(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
     )
 
 
-def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, ...], ...]:
+def _addresses(g: Graph, owner: GatewayPlan) -> tuple[tuple[str, ...], ...]:
     """Returns where clients reach it: what its proxy binds on a shared host, what its Services were given in a cluster."""
     if settings(g).host_network:
         inside = owner.requested.inside
@@ -116,7 +116,7 @@ def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, ...], ...]:
     return tuple((*each, CLUSTER) if each[1] in around.inside else each for each in around.addresses)
 
 
-def _assigned(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
+def _assigned(g: Graph, owner: GatewayPlan) -> tuple[Condition, ...]:
     """Returns whether every address could be had with the routability that was asked for; nothing where none was."""
     if not owner.requested.scoped:
         return ()
@@ -232,11 +232,11 @@ def listener_set_status(g: Graph, key: Key) -> ListenerSetStatus | None:
     return ListenerSetStatus(stated(set_conditions(g, found), obj), listeners)
 
 
-def set_conditions(g: Graph, found: ListenerSet) -> tuple[Condition, ...]:
+def set_conditions(g: Graph, found: ListenerSetPlan) -> tuple[Condition, ...]:
     return found.accepted, _programmed(g, found)
 
 
-def _programmed(g: Graph, found: ListenerSet) -> Condition:
+def _programmed(g: Graph, found: ListenerSetPlan) -> Condition:
     """Returns True as soon as the Gateway's proxy serves one of its listeners as it is written now."""
     accepted = found.accepted
     if problem := accepted.problem:

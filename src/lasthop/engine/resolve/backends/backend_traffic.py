@@ -67,7 +67,7 @@ TRAFFIC: Final = PolicyKind(KIND, XBackendTrafficPolicy, backend_of, _gateways, 
 # --- what it asks for ------------------------------------------------------------------------------------------------
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class TrafficJudgement(msgspec.Struct, frozen=True):
     """What a policy asks for and can have at one Gateway, and what it cannot have."""
 
     budget: RetryBudget | None = None
@@ -80,15 +80,15 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 @query
-def judgement(g: Graph, policy: Key, gateway: Key) -> Judgement:
+def judgement(g: Graph, policy: Key, gateway: Key) -> TrafficJudgement:
     obj = read(g, policy, XBackendTrafficPolicy)
     if obj is None:
-        return Judgement()
+        return TrafficJudgement()
     constraint, session, field = obj.spec.retry_constraint, obj.spec.session_persistence, "spec.sessionPersistence"
     of_budget = tuple(_constraint_problems(constraint)) if constraint else ()
     of_session = (*session_problems(session, field), *long_session_name(session, field, limits(g, gateway))) if session else ()
     budget = _budget(constraint) if constraint and not of_budget else None
-    return Judgement(budget, None if of_session else session, (*of_budget, *of_session))
+    return TrafficJudgement(budget, None if of_session else session, (*of_budget, *of_session))
 
 
 def _constraint_problems(constraint: RetryConstraint) -> Iterator[Problem]:

@@ -22,10 +22,10 @@ from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
 from lasthop.engine.plan.limits import Limits, over
 from lasthop.engine.plan.problem import Problem, joined, not_found, unsupported_value
-from lasthop.engine.plan.telemetry import SAMPLED, Source, SpanAttribute, Tracing
+from lasthop.engine.plan.telemetry import SAMPLED, AttributeSource, SpanAttribute, TracingPlan
 from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
-from lasthop.engine.resolve.backends.backends import Target, target
+from lasthop.engine.resolve.backends.backends import BackendTarget, target
 from lasthop.engine.resolve.backends.reach import HOPS, weakenings
 from lasthop.engine.resolve.gateways.gateways import gateway as served_gateway
 from lasthop.engine.resolve.gateways.gateways import gateway_accepted
@@ -137,17 +137,17 @@ def _attribute_problems(attributes: tuple[api.Attribute, ...], field: str) -> It
             yield unsupported_value(message, place)
         if each.source_type not in _VALUES:
             yield unsupported_value(f"sourceType {word(each.source_type)} is not one of {', '.join(_VALUES)}", place)
-        elif each.source_type == Source.HEADER and not HEADER_NAME.fullmatch(each.header_name):
+        elif each.source_type == AttributeSource.HEADER and not HEADER_NAME.fullmatch(each.header_name):
             yield unsupported_value(f"{shown(each.header_name)} is not the name of a header", f"{place}.headerName")
-        elif each.source_type == Source.LITERAL and not LITERAL.fullmatch(each.literal_value):
+        elif each.source_type == AttributeSource.LITERAL and not LITERAL.fullmatch(each.literal_value):
             message = f"{shown(each.literal_value)} is empty, has control characters, or is longer than 1,024 characters"
             yield unsupported_value(message, f"{place}.literalValue")
 
 
 _VALUES: Final = {
-    str(Source.HEADER): "header_name",
-    str(Source.LITERAL): "literal_value",
-    str(Source.REQUEST): "attribute_key",
+    str(AttributeSource.HEADER): "header_name",
+    str(AttributeSource.LITERAL): "literal_value",
+    str(AttributeSource.REQUEST): "attribute_key",
 }
 """Sources, and the field that has the value of each."""
 
@@ -169,7 +169,7 @@ def unknown_attributes(obj: api.XTelemetryPolicy) -> tuple[Problem, ...]:
 
 
 @query
-def collector(g: Graph, policy: Key) -> Target | Problem | None:
+def collector(g: Graph, policy: Key) -> BackendTarget | Problem | None:
     """Returns what a policy exports to, or why it may not; None: it exports nothing."""
     obj = read(g, policy, api.XTelemetryPolicy)
     if obj is None or obj.spec.tracing.mode != "Enabled" or obj.spec.tracing.provider is None:
@@ -178,7 +178,7 @@ def collector(g: Graph, policy: Key) -> Target | Problem | None:
 
 
 @query
-def tracing(g: Graph, gateway: Key) -> Tracing | None:
+def tracing(g: Graph, gateway: Key) -> TracingPlan | None:
     """Returns what a Gateway's proxies trace; None: nothing.
 
     It depends on the policy and on who may refer to the collector, and not on whether that can be connected to, which decides
@@ -189,11 +189,11 @@ def tracing(g: Graph, gateway: Key) -> Tracing | None:
     if policy is None or obj is None:
         return None
     to = collector(g, policy)
-    if not isinstance(to, Target) or tracing_problems(g, policy, gateway):
+    if not isinstance(to, BackendTarget) or tracing_problems(g, policy, gateway):
         return None
     wanted, parents = obj.spec.tracing, obj.spec.tracing.parent_based_sampling
     headers = {header.name.lower(): header.value for header in reversed(wanted.provider.headers if wanted.provider else ())}
-    return Tracing(
+    return TracingPlan(
         Hop(gateway, to.backend, to.port, Protocol.H2),
         wanted.service_name or f"{gateway.name}.{gateway.namespace}",
         _share(wanted.sampling_rate),
@@ -205,11 +205,11 @@ def tracing(g: Graph, gateway: Key) -> Tracing | None:
 
 
 def _attribute(wanted: api.Attribute) -> SpanAttribute:
-    return SpanAttribute(wanted.name, Source(wanted.source_type), getattr(wanted, _VALUES[wanted.source_type]))
+    return SpanAttribute(wanted.name, AttributeSource(wanted.source_type), getattr(wanted, _VALUES[wanted.source_type]))
 
 
 def _known(wanted: api.Attribute) -> bool:
-    return wanted.source_type != Source.REQUEST or wanted.attribute_key in KNOWN_ATTRIBUTES
+    return wanted.source_type != AttributeSource.REQUEST or wanted.attribute_key in KNOWN_ATTRIBUTES
 
 
 def _share(rate: Fraction | None) -> int:
@@ -241,7 +241,7 @@ def gateway_problem(g: Graph, policy: Key, gateway: Key) -> Problem | None:
 
 def collector_hop(g: Graph, policy: Key, gateway: Key) -> Hop | None:
     to = collector(g, policy)
-    return Hop(gateway, to.backend, to.port, Protocol.H2) if isinstance(to, Target) else None
+    return Hop(gateway, to.backend, to.port, Protocol.H2) if isinstance(to, BackendTarget) else None
 
 
 @query

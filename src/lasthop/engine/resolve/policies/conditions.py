@@ -95,7 +95,7 @@ def _shadowed(g: Graph, policy: Key, key: Key, service: AnyService) -> str:
     return f"no port of {key} uses it: each is named by a policy of its own ({', '.join(others)})"
 
 
-class Targets(msgspec.Struct, frozen=True):
+class TargetsAtGateway(msgspec.Struct, frozen=True):
     """The targets of a policy, as seen from one Gateway."""
 
     effective: bool
@@ -111,7 +111,7 @@ class Targets(msgspec.Struct, frozen=True):
         return self.reached + self.elsewhere
 
 
-def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> Targets:
+def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> TargetsAtGateway:
     effective = False
     reached: list[Problem] = []
     elsewhere: list[Problem] = []
@@ -130,7 +130,7 @@ def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> Ta
             notes.append(f"{target.kind} {policy.namespace}/{target.name} is not reached from this Gateway")
     for other in concerned.without_room:
         elsewhere.append(invalid(f"this status has no room for {other}, so connections from there fail", other))
-    return Targets(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
+    return TargetsAtGateway(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
 
 
 def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:

@@ -15,7 +15,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.api.route_kinds import ROUTE_KINDS
 from lasthop.base.api.routes import ParentReference, Route
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.listener import Holder, Listener
+from lasthop.engine.plan.listener import Holder, ListenerPlan
 from lasthop.engine.plan.problem import Problem, unsupported_value
 from lasthop.engine.plan.routing import ExternalAuth, Parent
 from lasthop.engine.plan.upstream import Hop, Protocol
@@ -96,7 +96,7 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holde
     return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), over)
 
 
-def _not_allowed(route: Key, owner: Holder, named: Sequence[Listener]) -> Problem:
+def _not_allowed(route: Key, owner: Holder, named: Sequence[ListenerPlan]) -> Problem:
     message = f"no listener allows {route.kind}s from namespace {route.namespace}"
     remedy = f"see allowedRoutes of the {owner.key.kind}"
     if not any(route.kind in listener.supported_kinds for listener in named):
@@ -109,14 +109,14 @@ def _not_allowed(route: Key, owner: Holder, named: Sequence[Listener]) -> Proble
     return Problem(reasons.NOT_ALLOWED_BY_LISTENERS, message, remedy=remedy)
 
 
-def stream_protocol(listener: Listener) -> Protocol:
+def stream_protocol(listener: ListenerPlan) -> Protocol:
     """Returns the protocol to the backends of a route of connections or datagrams, which the listener decides."""
     if listener.transport == "UDP":
         return Protocol.UDP
     return Protocol.PASSTHROUGH if listener.passthrough else Protocol.TCP
 
 
-def protocols(route: Key, listeners: tuple[Listener, ...]) -> tuple[Protocol, ...]:
+def protocols(route: Key, listeners: tuple[ListenerPlan, ...]) -> tuple[Protocol, ...]:
     """Returns the protocols to a route's backends where it is attached to these listeners; while there are none, the one that
     asks most of its backends."""
     if found := _OF_REQUESTS.get(route.kind):
@@ -125,14 +125,14 @@ def protocols(route: Key, listeners: tuple[Listener, ...]) -> tuple[Protocol, ..
     return tuple(p for p in Protocol if p in over) or ((Protocol.UDP if route.kind == "UDPRoute" else Protocol.TCP),)
 
 
-def _allows(g: Graph, listener: Listener, route: Key) -> bool:
+def _allows(g: Graph, listener: ListenerPlan, route: Key) -> bool:
     spec = next((x for x in spec_listeners(g, listener.owner) if x.name == listener.name), None)
     if spec is None or route.kind not in listener.supported_kinds:
         return False
     return allows_namespace(g, listener.owner, spec.allowed_routes.namespaces, route.namespace)
 
 
-def _serves(g: Graph, gateway: Key, listener: Listener, hostname: str) -> bool:
+def _serves(g: Graph, gateway: Key, listener: ListenerPlan, hostname: str) -> bool:
     """Returns whether a listener serves what it and a route both match, which may belong to a more specific listener on the
     same port (listener isolation), whichever object owns that."""
     if not listener.served:
