@@ -91,12 +91,13 @@ def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
 def build(
     hop: Hop, h2c: bool, tls: BackendTLS | Plaintext, names: Endpoints | None, rules: ConnectRules, budget: RetryBudget
 ) -> ClusterEntry:
-    """Copies what is alike in thousands of clusters, and adds what differs. Joined by hand from encoded parts a cluster took
-    23 µs instead of 27."""
+    """Copies what is alike in thousands of clusters, and adds what differs: 31 µs. Joined by hand from encoded parts it took
+    21, of some 430 that a policy takes at a start."""
     name, plaintext, by_dns = hop.name, isinstance(tls, Plaintext), names is not None
     versions, upgrades = offered(hop, h2c, tls), h2_but_upgrades(hop, h2c, tls)
-    message = cluster_pb2.Cluster(name=name, alt_stat_name=Connection(hop, identity(tls)).name)
-    message.MergeFrom(_alike(hop.protocol, versions, upgrades, by_dns, rules, budget))
+    message = cluster_pb2.Cluster()
+    message.CopyFrom(_alike(hop.protocol, versions, upgrades, by_dns, rules, budget))
+    message.name, message.alt_stat_name = name, Connection(hop, identity(tls)).name
     if isinstance(tls, BackendTLS):
         alpn = ("h2",) if upgrades else () if hop.protocol.http else tls.options.alpn
         message.transport_socket.CopyFrom(upstream_transport_socket(tls, alpn))

@@ -9,12 +9,11 @@ from typing import Final
 
 from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2, tls_pb2
-from envoy.type.matcher.v3 import regex_pb2, string_pb2
 from google.protobuf.wrappers_pb2 import UInt32Value
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.envoy.encode import over_ads, packed
-from lasthop.engine.plan.tls import Anchors, BackendTLS, Mode, San, SanType, Trust
+from lasthop.engine.plan.tls import Anchors, BackendTLS, Mode, San, SanType
 from lasthop.engine.plan.tls_options import TLSOptions
 
 SESSION_KEYS: Final = 64
@@ -32,14 +31,15 @@ TLS: Final = "envoy.transport_sockets.tls"
 
 def upstream_transport_socket(tls: BackendTLS, alpn: tuple[str, ...] = ()) -> base_pb2.TransportSocket:
     """Returns the TLS of a cluster. `alpn` only where Envoy does not work it out by itself, as it does for HTTP."""
-    context = tls_pb2.UpstreamTlsContext(sni=tls.sni)
-    context.MergeFrom(_alike(tls.options, alpn))
+    context = tls_pb2.UpstreamTlsContext()
+    context.CopyFrom(_alike(tls.options, alpn))
+    context.sni = tls.sni
     if tls.client_certificate:
         shown = secret_config(client_secret_name(tls.client_certificate, tls.client_digest))
         context.common_tls_context.tls_certificate_sds_secret_configs.append(shown)
     # Without a validation context Envoy checks nothing.
     if tls.mode is not Mode.WAIVED_ALL:
-        context.common_tls_context.validation_context.CopyFrom(_validation(tls))
+        _validate(context.common_tls_context.validation_context, tls)
     return base_pb2.TransportSocket(name=TLS, typed_config=packed(context))
 
 
@@ -58,21 +58,26 @@ def _alike(options: TLSOptions, alpn: tuple[str, ...]) -> tls_pb2.UpstreamTlsCon
     )
 
 
-def _validation(tls: BackendTLS) -> common_pb2.CertificateValidationContext:
+def _validate(context: common_pb2.CertificateValidationContext, tls: BackendTLS) -> None:
+    """Fills in what is checked."""
     if tls.trust is None and not tls.pins:
         raise ValueError(f"{tls.source} would check nothing, and no waiver allows that")
-    anchors = tls.trust if isinstance(tls.trust, Anchors) else Anchors(b"")
     # No `max_verify_depth` either: Envoy 1.40 takes it and does not look at it here (docs/measurements.md#unsafe-settings).
     # Never `trust_chain_verification: ACCEPT_UNTRUSTED`: it turns off pins, too (docs/measurements.md#unsafe-settings).
-    return common_pb2.CertificateValidationContext(
-        trusted_ca=_trusted_ca(tls.trust) if tls.trust else None,
-        match_typed_subject_alt_names=[_matcher(name) for name in tls.names],
-        verify_certificate_spki=sorted(base64.b64encode(pin).decode() for pin in tls.pins.keys),
-        verify_certificate_hash=sorted(pin.hex() for pin in tls.pins.certificates),
-        crl=base_pb2.DataSource(inline_bytes=anchors.crl) if anchors.crl else None,
-        only_verify_leaf_cert_crl=anchors.crl_of_leaf,
-        allow_expired_certificate=tls.mode is Mode.WAIVED_EXPIRY,
-    )
+    # Never `system_root_certs`: Envoy 1.40 takes it and verifies nothing (docs/measurements.md#unsafe-settings).
+    if isinstance(tls.trust, Anchors):
+        context.trusted_ca.inline_bytes = tls.trust.pem
+        context.only_verify_leaf_cert_crl = tls.trust.crl_of_leaf
+        if tls.trust.crl:
+            context.crl.inline_bytes = tls.trust.crl
+    elif tls.trust:
+        context.trusted_ca.filename = tls.trust.path
+    for name in tls.names:
+        _add_matcher(context, name)
+    if tls.pins:
+        context.verify_certificate_spki.extend(sorted(base64.b64encode(pin).decode() for pin in tls.pins.keys))
+        context.verify_certificate_hash.extend(sorted(pin.hex() for pin in tls.pins.certificates))
+    context.allow_expired_certificate = tls.mode is Mode.WAIVED_EXPIRY
 
 
 def secret_config(name: str) -> secret_pb2.SdsSecretConfig:
@@ -83,19 +88,13 @@ def client_secret_name(secret: Key, digest: str) -> str:
     return f"{secret.path}@{digest}"
 
 
-def _trusted_ca(trust: Trust) -> base_pb2.DataSource:
-    # Never `system_root_certs`: Envoy 1.40 takes it and verifies nothing (docs/measurements.md#unsafe-settings).
-    if isinstance(trust, Anchors):
-        return base_pb2.DataSource(inline_bytes=trust.pem)
-    return base_pb2.DataSource(filename=trust.path)
-
-
-def _matcher(name: San) -> common_pb2.SubjectAltNameMatcher:
+def _add_matcher(context: common_pb2.CertificateValidationContext, name: San) -> None:
     if name.type is SanType.URI:
-        exact = string_pb2.StringMatcher(exact=name.value)
-        return common_pb2.SubjectAltNameMatcher(san_type=common_pb2.SubjectAltNameMatcher.URI, matcher=exact)
-    regex = string_pb2.StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex=dns_regex(name.value)))
-    return common_pb2.SubjectAltNameMatcher(san_type=common_pb2.SubjectAltNameMatcher.DNS, matcher=regex)
+        found = context.match_typed_subject_alt_names.add(san_type=common_pb2.SubjectAltNameMatcher.URI)
+        found.matcher.exact = name.value
+    else:
+        found = context.match_typed_subject_alt_names.add(san_type=common_pb2.SubjectAltNameMatcher.DNS)
+        found.matcher.safe_regex.regex = dns_regex(name.value)
 
 
 def dns_regex(name: str) -> str:
