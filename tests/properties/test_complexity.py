@@ -98,7 +98,7 @@ def test_an_edit_costs_the_same_in_a_world_ten_times_as_large(edit: str) -> None
 
 
 def test_a_policy_with_its_route_service_and_slice_is_kept_in_36_nodes() -> None:
-    """Each node costs a start about 10 µs and 0.3 KiB (docs/performance.md#start). The CA of its own is two more."""
+    """Each node takes about 0.3 KiB (docs/performance.md#start). The CA of its own is two more."""
     small, large = world(SMALL).graph, world(LARGE).graph
     assert len(large.nodes) - len(small.nodes) == (LARGE - SMALL) * (36 + 2)
 
