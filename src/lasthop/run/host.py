@@ -28,7 +28,7 @@ from lasthop.engine.memory.codec import Encoder, Memory, lost
 from lasthop.engine.memory.record import Entry, Record
 from lasthop.engine.outputs.status.status_cache import StatusCache
 from lasthop.engine.outputs.status.urls import served_urls
-from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.problem import joined
 from lasthop.engine.plan.reasons import PROGRAMMED
@@ -107,7 +107,7 @@ class HostRuntime(Sink):
             self.requests.publish(told)
         self._entry(told)
 
-    def want(self, gateways: Mapping[Key, Gateway]) -> None:
+    def want(self, gateways: Mapping[Key, GatewayPlan]) -> None:
         wanted: dict[Key, set[tuple[str, int, str]]] = {}
         for key, found in gateways.items():
             served = [listener for listener in found.listeners if listener.served and found.accepted.status]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lasthop.base.api.meta import Key, Object
-from lasthop.base.api.policies import AncestorReference, PolicyAncestorStatus, PolicyStatus
+from lasthop.base.api.policies import AncestorReference, PolicyAncestorStatus, SharedPolicyStatus
 from lasthop.base.api.telemetry import XTelemetryPolicy
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
@@ -82,7 +82,7 @@ def test_the_gateway_that_finds_no_room_in_the_status_traces_nothing() -> None:
     policy = mk_telemetry_policy("a/traces", ["first", "second"], OTEL)
     assert isinstance(policy, XTelemetryPolicy)
     entries = tuple(PolicyAncestorStatus(AncestorReference(f"other-{n}"), "foreign.example/x") for n in range(15))
-    engine, snapshot = world(msgspec.structs.replace(policy, status=PolicyStatus(entries)))
+    engine, snapshot = world(msgspec.structs.replace(policy, status=SharedPolicyStatus(entries)))
     assert {name for _, name in snapshot.clusters()} == {"a/first/a/otel/4317/h2"}
     assert any("no room for Gateway a/second" in finding.message for finding in engine.findings())
 

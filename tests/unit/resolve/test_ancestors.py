@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.base.api.policies import AncestorReference, BackendTLSPolicy, PolicyAncestorStatus, PolicyStatus
+from lasthop.base.api.policies import AncestorReference, BackendTLSPolicy, PolicyAncestorStatus, SharedPolicyStatus
 from lasthop.base.api.status import GatewayStatus
 from lasthop.engine.engine import Engine
 from tests.snapshot import Snapshot, settled
@@ -24,7 +24,7 @@ def world(foreign: int) -> tuple[Engine, Snapshot]:
             mk_gateway("b/second"),
             mk_service("a/api"),
             mk_config_map("a/ca", ca_pem("good")),
-            msgspec.structs.replace(policy, status=PolicyStatus(entries)),
+            msgspec.structs.replace(policy, status=SharedPolicyStatus(entries)),
             mk_route("a/one", "a/first", [{"name": "api", "port": 443}]),
             mk_route("a/two", "b/second", [{"name": "api", "port": 443}]),
         )

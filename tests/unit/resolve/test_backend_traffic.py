@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from lasthop.base.api.meta import Key, Object
-from lasthop.base.api.policies import AncestorReference, PolicyAncestorStatus, PolicyStatus
+from lasthop.base.api.policies import AncestorReference, PolicyAncestorStatus, SharedPolicyStatus
 from lasthop.base.api.traffic import XBackendTrafficPolicy
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
@@ -76,7 +76,7 @@ def test_the_gateway_that_finds_no_room_in_the_status_does_not_apply_the_policy_
     policy = mk_traffic_policy("a/t", S0, retryConstraint={})
     assert isinstance(policy, XBackendTrafficPolicy)
     entries = tuple(PolicyAncestorStatus(AncestorReference(f"other-{n}"), "foreign.example/x") for n in range(15))
-    engine, snapshot = world(msgspec.structs.replace(policy, status=PolicyStatus(entries)))
+    engine, snapshot = world(msgspec.structs.replace(policy, status=SharedPolicyStatus(entries)))
     assert budget(snapshot) != BUDGET
     assert budget(snapshot, "b/second/a/api/80/auto") == BUDGET
     assert any("no room for Gateway b/second" in finding.message for finding in engine.findings())

@@ -10,7 +10,7 @@ from typing import Final
 
 from lasthop.base.api.gateway import SecretObjectReference
 from lasthop.base.api.meta import Object, StringMap
-from lasthop.base.api.policies import BackendTLSPolicyValidation, PolicyStatus, Strict
+from lasthop.base.api.policies import BackendTLSPolicyValidation, SharedPolicyStatus, Strict
 from lasthop.base.api.routes import SessionPersistence
 
 GROUP: Final = "gateway.networking.x-k8s.io"
@@ -50,7 +50,7 @@ class XBackendSpec(Strict, frozen=True):
 
 class XBackend(Object, frozen=True):
     spec: XBackendSpec = XBackendSpec()
-    status: PolicyStatus = PolicyStatus()
+    status: SharedPolicyStatus = SharedPolicyStatus()
     """Only the entries of other controllers matter."""
 
     @property

@@ -62,13 +62,13 @@ class PolicyAncestorStatus(Struct, frozen=True):
     controller_name: str
 
 
-class PolicyStatus(Struct, frozen=True):
+class SharedPolicyStatus(Struct, frozen=True):
     ancestors: tuple[PolicyAncestorStatus, ...] = ()
 
 
 class BackendTLSPolicy(Object, frozen=True):
     spec: BackendTLSPolicySpec = BackendTLSPolicySpec(target_refs=(), validation=BackendTLSPolicyValidation(hostname=""))
-    status: PolicyStatus = PolicyStatus()
+    status: SharedPolicyStatus = SharedPolicyStatus()
     """Only the entries of other controllers matter: the list is shared and holds 16, so they decide what still fits."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lasthop.base.api.meta import Object, Struct
-from lasthop.base.api.policies import PolicyStatus
+from lasthop.base.api.policies import SharedPolicyStatus
 from lasthop.base.api.routes import BackendObjectReference, Fraction, HTTPHeader
 from lasthop.base.api.traffic import LocalPolicyTargetReference
 
@@ -45,5 +45,5 @@ class XTelemetryPolicySpec(Struct, frozen=True):
 
 class XTelemetryPolicy(Object, frozen=True):
     spec: XTelemetryPolicySpec = XTelemetryPolicySpec()
-    status: PolicyStatus = PolicyStatus()
+    status: SharedPolicyStatus = SharedPolicyStatus()
     """Only the entries of other controllers matter."""

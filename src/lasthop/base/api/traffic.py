@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lasthop.base.api.meta import Object, Struct
-from lasthop.base.api.policies import PolicyStatus
+from lasthop.base.api.policies import SharedPolicyStatus
 from lasthop.base.api.routes import SessionPersistence
 
 
@@ -36,5 +36,5 @@ class XBackendTrafficPolicySpec(Struct, frozen=True):
 
 class XBackendTrafficPolicy(Object, frozen=True):
     spec: XBackendTrafficPolicySpec = XBackendTrafficPolicySpec()
-    status: PolicyStatus = PolicyStatus()
+    status: SharedPolicyStatus = SharedPolicyStatus()
     """Only the entries of other controllers matter."""

@@ -16,8 +16,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_strings
 
 from lasthop.base.api.addresses import is_ip
-from lasthop.base.api.labels import is_qualified_name
-from lasthop.base.api.names import is_dns_label, is_dns_subdomain
+from lasthop.base.api.names import is_dns_label, is_dns_subdomain, is_qualified_name
 from lasthop.edge.admission.problem import Path, Problem
 from lasthop.edge.admission.schema import KEYWORDS, Node
 from lasthop.engine.plan import reasons

@@ -18,9 +18,8 @@ from typing import Any, Final
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import SERVICE_GROUPS, Kind
-from lasthop.base.api.labels import is_label_value, is_qualified_name
 from lasthop.base.api.meta import UNDATED, Key
-from lasthop.base.api.names import DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain
+from lasthop.base.api.names import DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
 from lasthop.edge.admission.limits import MAX_ANNOTATIONS
 from lasthop.edge.admission.problem import Path, Problem, Problems, shown
 from lasthop.edge.admission.structural import unknown_field

@@ -16,7 +16,7 @@ from lasthop.base.api.backends import XBackend
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME, READ_KINDS, decode_json, has_status
 from lasthop.base.api.meta import BytesMap, Key, Object, ObjectMeta, StringMap
-from lasthop.base.api.policies import BackendTLSPolicy, PolicyStatus, PolicyTargetReference, RejectedPolicy
+from lasthop.base.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy, SharedPolicyStatus
 from lasthop.base.api.telemetry import XTelemetryPolicy
 from lasthop.base.api.traffic import XBackendTrafficPolicy
 from lasthop.edge.kubernetes.observed import ObservedStatus
@@ -156,7 +156,7 @@ def _without_our_status(obj: Shared) -> Shared:
     """Returns the object with the status entries of others only: what we have just written ourselves changes nothing."""
     entries = obj.status.ancestors
     others = tuple(entry for entry in entries if entry.controller_name != CONTROLLER_NAME)
-    return obj if len(others) == len(entries) else replace(obj, status=PolicyStatus(others))
+    return obj if len(others) == len(entries) else replace(obj, status=SharedPolicyStatus(others))
 
 
 def _bare(meta: ObjectMeta) -> ObjectMeta:

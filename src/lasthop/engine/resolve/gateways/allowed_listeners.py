@@ -8,8 +8,8 @@ from typing import Final
 
 from lasthop.base.api.core import Namespace
 from lasthop.base.api.gateway import GROUP, Gateway, LabelSelector, ListenerSet, RouteNamespaces
-from lasthop.base.api.labels import is_label_value, is_qualified_name
 from lasthop.base.api.meta import Key, StringMap
+from lasthop.base.api.names import is_label_value, is_qualified_name
 from lasthop.engine.plan.problem import Problem, unsupported_value
 from lasthop.engine.resolve.gateways.profiles import limits
 from lasthop.engine.resolve.routing.http_syntax import shown, word

@@ -9,7 +9,7 @@ import msgspec
 from lasthop.base.api.core import AnyService
 from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.base.api.meta import Key
-from lasthop.base.api.policies import PolicyStatus
+from lasthop.base.api.policies import SharedPolicyStatus
 from lasthop.engine.plan.upstream import Protocol
 from lasthop.engine.resolve.backends.reach import REACH
 from lasthop.engine.resolve.gateways.gateways import age
@@ -28,7 +28,7 @@ class Ancestors(msgspec.Struct, frozen=True):
     without_room: tuple[Key, ...] = ()
 
 
-def with_room(g: Graph, gateways: Iterable[Key], status: PolicyStatus) -> Ancestors:
+def with_room(g: Graph, gateways: Iterable[Key], status: SharedPolicyStatus) -> Ancestors:
     """Sorts Gateways by whether the status of a policy has room for them, in which other controllers have entries too."""
     foreign = len([entry for entry in status.ancestors if entry.controller_name != CONTROLLER_NAME])
     # Of one Gateway the age does not matter, so it need not be read.
