@@ -112,7 +112,7 @@ async def edited_policy(directory: Path, calls: Calls) -> None:
                 (directory / "policy.yaml").write_text(policy().replace("api.internal", hostname))
                 (directory / "policy.yaml").rename(folder / "policy.yaml")
                 answer = await told(envoy, hostname)
-                await until(lambda: ("engine/outputs/status/policies.py", "policy_status") in calls.times)
+                await until(lambda: ("engine/outputs/status/policies.py", "policy_report") in calls.times)
                 await envoy.ask(CLUSTER, answer.nonce)
                 await until(lambda: ("run/fleet.py", "acked") in calls.times)
         running.cancel()

@@ -17,7 +17,7 @@ from lasthop.edge.proxy.binary import find_envoy
 from lasthop.engine.outputs.envoy.encode import encode, packed, socket_address
 from lasthop.engine.outputs.envoy.listeners import HCM
 from lasthop.engine.outputs.envoy.tracing import trace
-from lasthop.engine.plan.telemetry import Tracing
+from lasthop.engine.plan.telemetry import TracingPlan
 from lasthop.engine.resolve.gateways.telemetry import tracing
 from tests.fuzz.objects import NAMES, TENANT, Tenant
 from tests.snapshot import settled
@@ -27,7 +27,7 @@ POLICIES = 400
 GATEWAY = Key("Gateway", TENANT, "gw")
 
 
-def traced(seed: int) -> Tracing | None:
+def traced(seed: int) -> TracingPlan | None:
     """What comes of a random policy for a Gateway."""
     document = Tenant(Random(seed)).telemetry_policy("traces")
     document["spec"]["targetRefs"][0] |= {"name": GATEWAY.name}

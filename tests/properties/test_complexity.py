@@ -97,6 +97,12 @@ def test_an_edit_costs_the_same_in_a_world_ten_times_as_large(edit: str) -> None
     assert small[2].keys() == types
 
 
+def test_a_policy_with_its_route_service_and_slice_is_kept_in_36_nodes() -> None:
+    """Each node takes about 0.3 KiB (docs/performance.md#start). The CA of its own is two more."""
+    small, large = world(SMALL).graph, world(LARGE).graph
+    assert len(large.nodes) - len(small.nodes) == (LARGE - SMALL) * (36 + 2)
+
+
 def test_a_route_edit_recomputes_the_same_and_sends_its_route_table_and_nothing_else() -> None:
     """Its RouteConfiguration grows with its hosts (docs/measurements.md#route-edits), reads and queries do not."""
 
@@ -283,6 +289,7 @@ def expiring(size: int) -> Controller:
             mk_policy(f"a/{name}", name, "api.example", [name]),
         ]
     made.take(Batch(keyed(*objects)))
+    made.settle()  # everything has been compared once, so that the record has begun
     assert len(made.findings()) >= size
     return made
 

@@ -27,7 +27,7 @@ from lasthop.edge.xds.session import Acked, Nacked
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy.quarantine import withhold
 from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Part, Resource
-from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.proxy import ProxyState
 from lasthop.engine.plan.tls import SystemStore
 from lasthop.engine.resolve.gateways.ports import PROBE, Probe
@@ -160,7 +160,7 @@ class Site(Sink):
         self.controller = Controller(NoSource(), Engine(now=time.time()), lambda: STORE, (self,))
         self.proxies: dict[Key, Proxy] = {}
 
-    def want(self, gateways: Mapping[Key, Gateway]) -> None:
+    def want(self, gateways: Mapping[Key, GatewayPlan]) -> None:
         for name, plan in gateways.items():
             for address in plan.addresses:
                 for listener in plan.listeners:

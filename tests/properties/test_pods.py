@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lasthop.base.api.core import Pod
 from lasthop.base.api.meta import Key, Object
 from lasthop.engine.engine import Engine
-from lasthop.engine.plan.upstream import Endpoint
+from lasthop.engine.plan.upstream import EndpointAddress
 from lasthop.engine.resolve.backends.backends import endpoints
 from lasthop.engine.resolve.settings import IN_CLUSTER
 from tests.world import key, keyed, mk, mk_pod
@@ -32,14 +32,14 @@ def xbackend(labels: dict[str, str]) -> Object:
     return mk("XBackend", "a/x", spec=spec)
 
 
-def oracle(pods: dict[Key, Object], selector: dict[str, str]) -> list[Endpoint]:
+def oracle(pods: dict[Key, Object], selector: dict[str, str]) -> list[EndpointAddress]:
     found = set()
     for pod in pods.values():
         assert isinstance(pod, Pod)
         ready = [each for each in pod.status.conditions if each.type == "Ready" and each.status == "True"]
         gone = pod.metadata.deletion_timestamp or pod.status.phase == "Failed" or pod.metadata.namespace != "a"
         if ready and not gone and pod.status.pod_ips and selector.items() <= dict(pod.metadata.labels).items():
-            found.add(Endpoint(pod.status.pod_ips[0].ip, 8443))
+            found.add(EndpointAddress(pod.status.pod_ips[0].ip, 8443))
     return sorted(found)
 
 

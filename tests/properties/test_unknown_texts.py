@@ -27,7 +27,7 @@ from lasthop.edge.sources.source import Batch, ObjectSource
 from lasthop.engine.engine import Engine
 from lasthop.engine.memory import codec
 from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Resource
-from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.resolve.gateways.ports import PROBE, Probe
 from lasthop.run.controller import Controller
 from lasthop.run.infra import memory
@@ -81,7 +81,7 @@ class Running(Sink):
             self._controller.recall(stored)
         self.look()
 
-    def want(self, gateways: Mapping[Key, Gateway]) -> None:
+    def want(self, gateways: Mapping[Key, GatewayPlan]) -> None:
         for name, plan in gateways.items():
             for address in plan.addresses:
                 for listener in plan.listeners:

@@ -22,7 +22,7 @@ from lasthop.edge.sources.source import Batch, ObjectSource
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy import encoded_routes, route_messages
 from lasthop.engine.outputs.envoy.resource import ROUTES, SECRET
-from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.resolve.gateways.ports import PROBE, Probe
 from lasthop.engine.resolve.trust import certificates
 from lasthop.run import loop
@@ -47,7 +47,7 @@ class FreePorts(Sink):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def want(self, gateways: Mapping[Key, Gateway]) -> None:
+    def want(self, gateways: Mapping[Key, GatewayPlan]) -> None:
         for key, plan in gateways.items():
             for listener in plan.listeners:
                 PROBE.set(self._engine.graph, Probe(), key, "127.0.0.1", listener.port, "TCP")

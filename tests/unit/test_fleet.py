@@ -11,7 +11,7 @@ from lasthop.edge.xds.cache import Cache
 from lasthop.edge.xds.session import Acked, Nacked
 from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Part, Resource, Withdrawal
 from lasthop.engine.plan.condition import true
-from lasthop.engine.plan.listener import Gateway, Listener
+from lasthop.engine.plan.listener import GatewayPlan, ListenerPlan
 from lasthop.engine.plan.proxy import ProxyState
 from lasthop.engine.plan.reasons import ACCEPTED
 from lasthop.run.fleet import Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
@@ -28,9 +28,9 @@ def mk(type_url: str, name: str, version: str = "1", **parts: str) -> Resource:
     return Resource(type_url, name, version.encode(), version, parts or {name: version}, owners={HOP: API})
 
 
-def listening(port: int = 80) -> Gateway:
-    listener = Listener(WEB, "http", port, "HTTP", "", str(port))
-    return Gateway(WEB, ("0.0.0.0",), (listener,), true(ACCEPTED))
+def listening(port: int = 80) -> GatewayPlan:
+    listener = ListenerPlan(WEB, "http", port, "HTTP", "", str(port))
+    return GatewayPlan(WEB, ("0.0.0.0",), (listener,), true(ACCEPTED))
 
 
 def acked(*resources: Resource) -> Acked:

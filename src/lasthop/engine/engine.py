@@ -33,9 +33,9 @@ from lasthop.engine.outputs.status.crashed import crash_finding
 from lasthop.engine.outputs.status.statuses import STATUS
 from lasthop.engine.plan.finding import Finding, FindingChanges
 from lasthop.engine.plan.knowledge import Port
-from lasthop.engine.plan.upstream import Endpoint, EndpointsKind, Hop, Protocol
+from lasthop.engine.plan.upstream import EndpointAddress, EndpointsKind, Hop, Protocol
 from lasthop.engine.plan.verdict import HopVerification, Verdict, Weakening, weakest
-from lasthop.engine.resolve.backends.backend_traffic import index_traffic_claims
+from lasthop.engine.resolve.backends.backend_traffic import TRAFFIC
 from lasthop.engine.resolve.backends.backends import endpoints
 from lasthop.engine.resolve.backends.endpoint_slices import index_slices
 from lasthop.engine.resolve.backends.grants import index_grants
@@ -44,7 +44,7 @@ from lasthop.engine.resolve.backends.xbackends import index_pods
 from lasthop.engine.resolve.gateways.allowed_listeners import index_listener_sets
 from lasthop.engine.resolve.gateways.gateways import index_sockets
 from lasthop.engine.resolve.gateways.listener_sets import index_accepted_sets
-from lasthop.engine.resolve.gateways.telemetry import index_collectors, index_telemetry_claims
+from lasthop.engine.resolve.gateways.telemetry import TELEMETRY, index_collectors
 from lasthop.engine.resolve.hops.hop_index import index_hops
 from lasthop.engine.resolve.hops.verdict import VERDICTS
 from lasthop.engine.resolve.hops.weakening import index_weakened
@@ -60,7 +60,7 @@ from lasthop.engine.store.store import Store
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
     *(index_grants, index_slices, index_pods, index_listener_sets),
-    *(index_services, index_service_imports, index_claims, index_traffic_claims, index_telemetry_claims),
+    *(index_services, index_service_imports, index_claims, TRAFFIC.index_claims, TELEMETRY.index_claims),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect, what is verified less than it was, what fails.
     *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes, index_listener_hops),
@@ -275,7 +275,7 @@ class _Anything(Container[str]):
 ANYTHING: Final = _Anything()
 
 
-def _written(endpoint: Endpoint) -> str:
+def _written(endpoint: EndpointAddress) -> str:
     """Returns an endpoint as Envoy writes it."""
     host = endpoint.address
     return with_port(str(ipaddress.ip_address(host)) if ":" in host else host, endpoint.port)

@@ -32,7 +32,7 @@ from lasthop.edge.xds.observing import ProxiesHere
 from lasthop.edge.xds.replicas import Ages, Reporter
 from lasthop.engine.engine import Engine
 from lasthop.engine.plan.infrastructure import Infrastructure
-from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.observation import ProxyReport
 from lasthop.engine.resolve.gateways.profiles import proxy_settings
 from lasthop.engine.resolve.settings import IN_CLUSTER, INFRASTRUCTURE
@@ -153,7 +153,7 @@ class ClusterRuntime(Sink, Leadership, Ages):
         """Returns the one that servers of this replica show; its names include the webhook's."""
         return self._identity.credentials().own
 
-    def want(self, gateways: Mapping[Key, Gateway]) -> None:
+    def want(self, gateways: Mapping[Key, GatewayPlan]) -> None:
         found, engine = {}, self.controller.engine
         for key, plan in gateways.items():
             obj = engine.store.get(key)

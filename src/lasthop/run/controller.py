@@ -34,12 +34,12 @@ from lasthop.engine.outputs.findings.collection import FindingCollection
 from lasthop.engine.outputs.status.status_cache import StatusCache
 from lasthop.engine.plan.finding import Finding, FindingChanges
 from lasthop.engine.plan.knowledge import Port
-from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.not_applied import NotApplied
 from lasthop.engine.plan.observation import ProxyReport
 from lasthop.engine.plan.tls import SystemStore
 from lasthop.engine.resolve.gateways.gateways import gateway
-from lasthop.engine.resolve.settings import CRD_VERSIONS, OBSERVED, OBSERVES, PROXY, SYSTEM_STORE, set_absent
+from lasthop.engine.resolve.settings import CRD_VERSIONS, OBSERVES, PROXY, SYSTEM_STORE, set_absent, set_observed
 from lasthop.engine.store.node import Crash
 from lasthop.run import logs
 from lasthop.run.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
@@ -251,7 +251,7 @@ class Controller:
 
     def _sync_gateways(self) -> None:
         """Takes in the Gateways that are ours and drops the others. One that cannot be computed stays as it was."""
-        wanted: dict[Key, Gateway] = {}
+        wanted: dict[Key, GatewayPlan] = {}
         for key in self.engine.store.keys("Gateway"):
             plan = gateway.attempt(self.engine.graph, key)
             if isinstance(plan, Crash):
@@ -333,7 +333,7 @@ class Controller:
 
     def _observe(self) -> None:
         for (hop, config), state in self.observations.step(time.time()).items():
-            if OBSERVED.set(self.engine.graph, state, *hop, config):
+            if set_observed(self.engine.graph, hop, config, state):
                 self.dirty.set()
 
     def do(self, effects: Iterable[Effect]) -> None:

@@ -23,7 +23,7 @@ from lasthop.engine.outputs.envoy.resource import LISTENER, ROUTES, SECRET, Part
 from lasthop.engine.outputs.envoy.routes import table_name
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, make_finding
-from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.proxy import ProxyState
 
 
@@ -58,7 +58,7 @@ Effect = SetProxyState | SetQuarantine | ReportChanged | Programmed
 class GatewayProxies:
     """What is known of the proxies of one Gateway."""
 
-    def __init__(self, gateway: Gateway, cache: Cache) -> None:
+    def __init__(self, gateway: GatewayPlan, cache: Cache) -> None:
         self.gateway = gateway
         self.cache = cache
         self.state: ProxyState | None = None
@@ -93,7 +93,7 @@ class Fleet:
 
     # --- Gateways ----------------------------------------------------------------------------------------------------
 
-    def want(self, gateway: Gateway, cache: Cache) -> None:
+    def want(self, gateway: GatewayPlan, cache: Cache) -> None:
         """Takes a Gateway in, or what it looks like now. The cache holds what its proxies are to have."""
         if known := self.gateways.get(gateway.key):
             known.gateway = gateway

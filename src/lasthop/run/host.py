@@ -28,7 +28,7 @@ from lasthop.engine.memory.codec import Encoder, Memory, lost
 from lasthop.engine.memory.record import Entry, Record
 from lasthop.engine.outputs.status.status_cache import StatusCache
 from lasthop.engine.outputs.status.urls import served_urls
-from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.problem import joined
 from lasthop.engine.plan.reasons import PROGRAMMED
@@ -108,7 +108,7 @@ class HostRuntime(Sink):
             self.requests.publish(told)
         self._entry(told)
 
-    def want(self, gateways: Mapping[Key, Gateway]) -> None:
+    def want(self, gateways: Mapping[Key, GatewayPlan]) -> None:
         profiles = {key: proxy_profile.attempt(self.controller.engine.graph, key) for key in gateways}
         drains = {key: found.drain_seconds for key, found in profiles.items() if not isinstance(found, Crash)}
         wanted = {key: _sockets(found) for key, found in gateways.items()}
@@ -260,7 +260,7 @@ class HostRuntime(Sink):
         self._log.warning("too many failed requests to log them all", gateway=key.path, **counts)
 
 
-def _sockets(gateway: Gateway) -> set[tuple[str, int, str]]:
+def _sockets(gateway: GatewayPlan) -> set[tuple[str, int, str]]:
     """Returns address, port and transport of each socket that a Gateway needs."""
     served = [listener for listener in gateway.listeners if listener.served and gateway.accepted.status]
     return {(address, each.port, each.transport) for address in gateway.addresses for each in served}

@@ -23,7 +23,7 @@ from lasthop.engine.outputs.audit.hops import HopReport, joined
 from lasthop.engine.outputs.explain.explain import request_answers, tree
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.request import Request
-from lasthop.engine.plan.upstream import Endpoint
+from lasthop.engine.plan.upstream import EndpointAddress
 
 Locate = Callable[..., tuple[str, int] | None]
 
@@ -87,7 +87,7 @@ class EngineView:
         from lasthop.edge.probe.plan import probe, targets  # with OpenSSL, which a gateway should not have to load to start
 
         host, port = split_port(address)
-        endpoint = Endpoint(host.lower(), int(port)) if address else None
+        endpoint = EndpointAddress(host.lower(), int(port)) if address else None
         todo = targets(self.engine, key, endpoint)
         return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)
 

@@ -14,7 +14,7 @@ from lasthop.edge.probe.certificate_view import describe
 from lasthop.edge.probe.checks import holds_name
 from lasthop.edge.probe.handshake import Expectation, NoHandshake, fetch, handshake
 from lasthop.engine.plan.tls import Anchors, BackendTLS, San, SanType, Trust
-from lasthop.engine.plan.upstream import Endpoint
+from lasthop.engine.plan.upstream import EndpointAddress
 from lasthop.engine.resolve.backends import backends
 from lasthop.run.infra.system_store import host_store
 from lasthop_import.check import engine_of, serving_mode
@@ -47,14 +47,14 @@ def proposals(result: ImportResult, documents: Sequence[Document], settings: Imp
         if each.kind == "XBackend" and "externalHostname" in each.document["spec"]
     }
 
-    def places(question: Question) -> Sequence[Endpoint]:
+    def places(question: Question) -> Sequence[EndpointAddress]:
         path, _, number = question.port.rpartition(":")
         if path in outside:
-            return (Endpoint(outside[path], int(number)),)
+            return (EndpointAddress(outside[path], int(number)),)
         key = Key("Service", *path.split("/"))
         return backends.endpoints(engine.graph, key, int(number), "TCP").endpoints
 
-    def one(question: Question, found: Sequence[Endpoint]) -> tuple[str, ...]:
+    def one(question: Question, found: Sequence[EndpointAddress]) -> tuple[str, ...]:
         if not found:
             return ("not probed: no endpoint is known",)
         namespace = question.port.partition("/")[0]

@@ -1,4 +1,4 @@
-"""Clusters joined from encoded parts are the messages that were meant, field by field."""
+"""Clusters check exactly what was asked for; endpoints that are encoded by hand are the messages that were meant."""
 
 from __future__ import annotations
 
@@ -11,28 +11,26 @@ from typing import Any
 import msgspec
 import pytest
 from envoy.config.cluster.v3 import cluster_pb2
-from envoy.config.core.v3 import base_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
-from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
-from envoy.type.matcher.v3 import regex_pb2, string_pb2
+from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
+from google.protobuf.json_format import MessageToDict
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.envoy import clusters
 from lasthop.engine.outputs.envoy.clusters import ENDPOINTS_TIMEOUT, HEAVY, METADATA, build, encoded_assignment
-from lasthop.engine.outputs.envoy.encode import over_ads, packed, socket_address
+from lasthop.engine.outputs.envoy.encode import over_ads, socket_address
 from lasthop.engine.outputs.envoy.resource import cluster_of
-from lasthop.engine.outputs.envoy.tls import SESSION_KEYS, TLS, VERSIONS, client_secret_name, dns_regex, secret_config
+from lasthop.engine.outputs.envoy.tls import SESSION_KEYS, TLS
 from lasthop.engine.plan.cluster_metadata import identity, metadata
 from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Anchors, BackendTLS, Pins, Plaintext, San, SanType, SystemStore, Waiver
 from lasthop.engine.plan.tls_options import TLSOptions
-from lasthop.engine.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.engine.plan.upstream import EndpointAddress, Endpoints, EndpointsKind, Hop, Protocol
 
 GATEWAY, SERVICE = Key("Gateway", "a", "gw"), Key("Service", "a", "s")
 POLICY = Key("BackendTLSPolicy", "a", "p")
 NAMES = (San(SanType.DNS, "api.example"), San(SanType.DNS, "*.api.example"), San(SanType.URI, "spiffe://a/b"))
-DNS = Endpoints(EndpointsKind.DNS, (Endpoint("db.example", 5432),))
+DNS = Endpoints(EndpointsKind.DNS, (EndpointAddress("db.example", 5432),))
 RULES, BUDGET = ConnectRules(), RetryBudget()
 STRICT = BackendTLS(POLICY, "api.example", Anchors(b"pem"), NAMES)
 PINS = Pins(frozenset({b"k" * 32, b"j" * 32}), frozenset({b"c" * 32}))
@@ -40,6 +38,10 @@ PINS = Pins(frozenset({b"k" * 32, b"j" * 32}), frozenset({b"c" * 32}))
 
 def waiver(strength: Strength) -> Waiver:
     return Waiver(Key("TLSWaiver", "a", "w"), strength, "why", expires=9.5)
+
+
+def b64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
 
 
 def tls(**fields: object) -> BackendTLS:
@@ -64,25 +66,92 @@ CONNECTIONS: dict[str, BackendTLS | Plaintext] = {
 }
 
 
+CA = {"trustedCa": {"inlineBytes": b64(b"pem")}}
+SANS = {
+    "matchTypedSubjectAltNames": [
+        {"sanType": "DNS", "matcher": {"safeRegex": {"regex": r"(?i)(api|\*)\.example"}}},
+        {"sanType": "DNS", "matcher": {"safeRegex": {"regex": r"(?i)(\*|[a-z0-9_-]+)\.api\.example"}}},
+        {"sanType": "URI", "matcher": {"exact": "spiffe://a/b"}},
+    ]
+}
+PINNED = {
+    "verifyCertificateSpki": [b64(b"k" * 32), b64(b"j" * 32)],
+    "verifyCertificateHash": [(b"c" * 32).hex()],
+}
+CHECKS: dict[str, dict[str, Any] | None] = {
+    "plaintext": None,
+    "strict": CA | SANS,
+    "no name to check": CA,
+    "system store": {"trustedCa": {"filename": "/etc/ssl/certs/ca.pem"}} | SANS,
+    "heavy bundle": {"trustedCa": {"inlineBytes": b64(b"x" * (HEAVY + 1))}} | SANS,
+    "revocation lists": CA | SANS | {"crl": {"inlineBytes": b64(b"crl")}, "onlyVerifyLeafCertCrl": True},
+    "pins and a CA": CA | SANS | PINNED,
+    "pins alone": PINNED,
+    "expiry waived": CA | SANS | {"allowExpiredCertificate": True},
+    "names waived": CA,
+    "all waived": None,
+    "client certificate": CA | SANS,
+    "of an XBackend": CA | SANS,
+    "options": CA | SANS,
+}
+"""The whole validation context of each; None: nothing is checked."""
+
+
 @pytest.mark.parametrize("protocol", Protocol)
 @pytest.mark.parametrize("connection", CONNECTIONS)
-def test_a_cluster_has_the_fields_that_were_meant(connection: str, protocol: Protocol) -> None:
+def test_a_cluster_checks_what_was_asked_for_and_nothing_less(connection: str, protocol: Protocol) -> None:
     found, hop = CONNECTIONS[connection], Hop(GATEWAY, SERVICE, 443, protocol)
     for h2c in (False, True):
         for names in (None, DNS):
             entry = build(hop, h2c, found, names, RULES, BUDGET)
             message = cluster_pb2.Cluster.FromString(entry.resource.body)
-            assert unpacked(message) == unpacked(meant(hop, h2c, found, names, entry.endpoints_name))
+            assert (message.name, message.alt_stat_name) == (hop.name, f"{hop.name}@{identity(found)}")
+            assert message.HasField("transport_socket") == isinstance(found, BackendTLS)
+            if isinstance(found, BackendTLS):
+                assert_tls(message, connection, found, alpn=alpn(found, protocol, h2c))
+            if names:
+                assert message.type == cluster_pb2.Cluster.STRICT_DNS and not message.HasField("eds_cluster_config")
+                assert message.load_assignment == meant_endpoints(hop.name, names)
+            else:
+                assert message.type == cluster_pb2.Cluster.EDS and not message.HasField("load_assignment")
+                assert message.eds_cluster_config.service_name == entry.endpoints_name
+                assert message.eds_cluster_config.eds_config == over_ads(ENDPOINTS_TIMEOUT)
             assert cluster_of(entry.endpoints_name) == ("" if names else hop.name)
             assert entry.resource.parts == {hop.name: entry.resource.version} and entry.resource.owners == {hop.name: SERVICE}
 
 
-def unpacked(message: cluster_pb2.Cluster) -> tuple[cluster_pb2.Cluster, tls_pb2.UpstreamTlsContext]:
-    """The packed TLS by itself, because packed bytes are compared as they are written."""
-    context = tls_pb2.UpstreamTlsContext.FromString(message.transport_socket.typed_config.value)
-    if message.HasField("transport_socket"):
-        message.transport_socket.typed_config.value = b""
-    return message, context
+def alpn(found: BackendTLS, protocol: Protocol, h2c: bool) -> list[str]:
+    """Envoy works it out for HTTP, but where h2 alone is offered to a backend that upgrades reach by http/1.1."""
+    if not protocol.http:
+        return list(found.options.alpn)
+    return ["h2"] if found.options.alpn == ("h2",) and protocol is Protocol.AUTO and not h2c else []
+
+
+def assert_tls(message: cluster_pb2.Cluster, connection: str, found: BackendTLS, alpn: list[str]) -> None:
+    assert message.transport_socket.name == TLS
+    context = tls_pb2.UpstreamTlsContext()
+    assert message.transport_socket.typed_config.Unpack(context)
+    common = context.common_tls_context
+    checked = MessageToDict(common.validation_context) if common.HasField("validation_context") else None
+    assert checked == CHECKS[connection]
+    assert context.sni == "api.example"
+    assert context.max_session_keys.value == (0 if connection == "options" else SESSION_KEYS)
+    shown = [each.name for each in common.tls_certificate_sds_secret_configs]
+    assert shown == (["a/c@d1"] if connection == "client certificate" else [])
+    assert list(common.alpn_protocols) == alpn
+    versions = {"tlsMinimumProtocolVersion": "TLSv1_2", "tlsMaximumProtocolVersion": "TLSv1_3"}
+    if connection == "options":
+        versions["tlsMinimumProtocolVersion"] = "TLSv1_3"
+        assert (list(common.tls_params.cipher_suites), list(common.tls_params.ecdh_curves)) == (["AES128-SHA"], ["P-256"])
+    assert versions.items() <= MessageToDict(common.tls_params).items()
+    assert MessageToDict(message.metadata.filter_metadata[METADATA]) == metadata(found)
+
+
+@pytest.mark.parametrize("allowed", [None, *(each for each in Strength if each is not Strength.WAIVED_ALL)])
+def test_a_cluster_that_would_check_nothing_is_not_built(allowed: Strength | None) -> None:
+    unchecked = tls(trust=None, names=(), waiver=None if allowed is None else waiver(allowed))
+    with pytest.raises(ValueError, match="would check nothing"):
+        build(Hop(GATEWAY, SERVICE, 443, Protocol.AUTO), False, unchecked, None, RULES, BUDGET)
 
 
 def test_whatever_differs_between_two_clusters_of_a_hop_is_in_their_versions() -> None:
@@ -125,81 +194,19 @@ def test_the_identity_is_the_same_in_every_process_and_whoever_gave_the_waiver()
 
 
 def test_endpoints_have_the_fields_that_were_meant() -> None:
-    for found in (Endpoints(EndpointsKind.ADDRESSES), DNS, Endpoints(EndpointsKind.ADDRESSES, (*many(3), Endpoint("::1", 1)))):
+    for found in (
+        Endpoints(EndpointsKind.ADDRESSES),
+        DNS,
+        Endpoints(EndpointsKind.ADDRESSES, (*many(3), EndpointAddress("::1", 1))),
+    ):
         assert endpoint_pb2.ClusterLoadAssignment.FromString(encoded_assignment(found)) == meant_endpoints("", found)
 
 
-def many(count: int) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(f"10.0.0.{number}", 8443 + number) for number in range(count))
+def many(count: int) -> tuple[EndpointAddress, ...]:
+    return tuple(EndpointAddress(f"10.0.0.{number}", 8443 + number) for number in range(count))
 
 
 # --- the same as messages --------------------------------------------------------------------------------------------
-
-
-def meant(hop: Hop, h2c: bool, tls: BackendTLS | Plaintext, names: Endpoints | None, endpoints_name: str) -> Any:
-    upgrades = clusters.h2_but_upgrades(hop, h2c, tls)
-    alike = clusters._alike(hop.protocol, clusters.offered(hop, h2c, tls), upgrades, names is not None, RULES, BUDGET)
-    message: Any = cluster_pb2.Cluster.FromString(alike)
-    message.name = hop.name
-    message.alt_stat_name = f"{hop.name}@{identity(tls)}"
-    if isinstance(tls, BackendTLS):
-        alpn = ("h2",) if upgrades else () if hop.protocol.http else tls.options.alpn
-        message.transport_socket.CopyFrom(base_pb2.TransportSocket(name=TLS, typed_config=packed(context(tls, alpn))))
-        for name, text in metadata(tls).items():
-            message.metadata.filter_metadata[METADATA].fields[name].string_value = text
-    if names is not None:
-        message.type = cluster_pb2.Cluster.STRICT_DNS
-        message.load_assignment.CopyFrom(meant_endpoints(hop.name, names))
-    else:
-        message.type = cluster_pb2.Cluster.EDS
-        message.eds_cluster_config.service_name = endpoints_name
-        message.eds_cluster_config.eds_config.CopyFrom(over_ads(ENDPOINTS_TIMEOUT))
-    return message
-
-
-def context(tls: BackendTLS, alpn: tuple[str, ...]) -> tls_pb2.UpstreamTlsContext:
-    shown = client_secret_name(tls.client_certificate, tls.client_digest) if tls.client_certificate else ""
-    message = tls_pb2.UpstreamTlsContext(sni=tls.sni)
-    message.max_session_keys.value = SESSION_KEYS if tls.options.session_reuse == "true" else 0
-    message.common_tls_context.alpn_protocols.extend(alpn)
-    message.common_tls_context.tls_params.CopyFrom(
-        common_pb2.TlsParameters(
-            tls_minimum_protocol_version=VERSIONS[tls.options.lowest],
-            tls_maximum_protocol_version=VERSIONS[tls.options.max_version],
-            cipher_suites=tls.options.cipher_suites,
-            ecdh_curves=tls.options.curves,
-        )
-    )
-    if shown:
-        message.common_tls_context.tls_certificate_sds_secret_configs.append(secret_config(shown))
-    if tls.strength is not Strength.WAIVED_ALL:
-        message.common_tls_context.validation_context.CopyFrom(validation(tls))
-    return message
-
-
-def validation(tls: BackendTLS) -> common_pb2.CertificateValidationContext:
-    anchors = tls.trust if isinstance(tls.trust, Anchors) else Anchors(b"")
-    message = common_pb2.CertificateValidationContext(
-        match_typed_subject_alt_names=[matcher(name) for name in tls.names],
-        verify_certificate_spki=sorted(base64.b64encode(pin).decode() for pin in tls.pins.keys),
-        verify_certificate_hash=sorted(pin.hex() for pin in tls.pins.certificates),
-        crl=base_pb2.DataSource(inline_bytes=anchors.crl) if anchors.crl else None,
-        only_verify_leaf_cert_crl=anchors.crl_of_leaf,
-        allow_expired_certificate=tls.strength is Strength.WAIVED_EXPIRY,
-    )
-    if isinstance(tls.trust, Anchors):
-        message.trusted_ca.inline_bytes = tls.trust.pem
-    elif tls.trust:
-        message.trusted_ca.filename = tls.trust.path
-    return message
-
-
-def matcher(name: San) -> common_pb2.SubjectAltNameMatcher:
-    if name.type is SanType.URI:
-        exact = string_pb2.StringMatcher(exact=name.value)
-        return common_pb2.SubjectAltNameMatcher(san_type=common_pb2.SubjectAltNameMatcher.URI, matcher=exact)
-    regex = string_pb2.StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex=dns_regex(name.value)))
-    return common_pb2.SubjectAltNameMatcher(san_type=common_pb2.SubjectAltNameMatcher.DNS, matcher=regex)
 
 
 def meant_endpoints(name: str, found: Endpoints) -> endpoint_pb2.ClusterLoadAssignment:

@@ -120,7 +120,7 @@ def test_a_number_that_envoy_has_no_room_for_ends_in_its_own_500() -> None:
     backend = Backend(1, Hop(GATEWAY, Key("Service", "evil", "s"), 443, Protocol.AUTO))
     action = Forward((backend,), retry=Retry(5_000_000_000))
     plan = Route(match, action, str(EVIL))
-    entry, wrong = encoded_routes._entry(plan, route_messages.Listening("http", 80), encoded_routes.Level.AS_WRITTEN)
+    entry, wrong = encoded_routes._entry(plan, route_messages.Listening("http", 80), encoded_routes.ServedLevel.AS_WRITTEN)
     assert isinstance(wrong, ValueError) and entry is not None
     assert rc.Route.FromString(entry.other[0]).direct_response.status == 500
 

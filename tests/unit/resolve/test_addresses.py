@@ -10,7 +10,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.status.gateways import gateway_conditions, gateway_status
 from lasthop.engine.plan.infrastructure import Infrastructure, RequestedAddresses
-from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.proxy import ProxyState
 from lasthop.engine.resolve.gateways.gateways import gateway
 from lasthop.engine.resolve.gateways.ports import PROBE, Probe
@@ -21,7 +21,9 @@ KEY = Key("Gateway", "a", "g")
 CLUSTER, ELSEWHERE = {"routability": "Cluster"}, {"routability": "example.com/vpc"}
 
 
-def settled(settings: Settings, *addresses: dict[str, str], around: Infrastructure | None = None) -> tuple[Engine, Gateway]:
+def settled(
+    settings: Settings, *addresses: dict[str, str], around: Infrastructure | None = None
+) -> tuple[Engine, GatewayPlan]:
     engine = Engine(settings)
     engine.apply(keyed(mk_class(), mk_gateway("a/g", addresses=list(addresses))))
     engine.settle()
@@ -35,7 +37,7 @@ def settled(settings: Settings, *addresses: dict[str, str], around: Infrastructu
     return engine, found
 
 
-def said(engine: Engine, found: Gateway) -> dict[str, str]:
+def said(engine: Engine, found: GatewayPlan) -> dict[str, str]:
     conditions = gateway_conditions(engine.graph, found)
     return {c.type: c.reason for c in conditions if c.type in ("Accepted", "Programmed", "AddressesAssigned")}
 

@@ -15,7 +15,7 @@ from lasthop.engine.plan.observation import EndpointSeen, Failure, Health, HopSe
 from lasthop.engine.plan.tls import Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.hops.hops import hop_tls
-from lasthop.engine.resolve.settings import OBSERVED
+from lasthop.engine.resolve.settings import set_observed
 from tests.observed import LEAF
 from tests.snapshot import settled
 from tests.world import (
@@ -60,7 +60,7 @@ class World:
         return self
 
     def see(self, state: HopState | None, protocol: Protocol = Protocol.AUTO) -> World:
-        OBSERVED.set(self.engine.graph, state, GATEWAY, API, 443, protocol, self.config)
+        set_observed(self.engine.graph, Hop(GATEWAY, API, 443, protocol), self.config, state)
         self.snapshot.take(self.engine.settle())
         return self
 

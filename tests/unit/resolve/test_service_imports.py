@@ -8,7 +8,7 @@ from lasthop.base.api.kinds import MULTICLUSTER_API
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import PolicyTargetReference
 from lasthop.engine.plan.tls import BackendTLS, Plaintext
-from lasthop.engine.plan.upstream import Endpoint, Hop, Protocol
+from lasthop.engine.plan.upstream import EndpointAddress, Hop, Protocol
 from lasthop.engine.resolve.backends.backends import endpoints
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.policies.conditions import target_problem
@@ -72,7 +72,7 @@ def test_a_slice_may_belong_to_a_service_and_an_import() -> None:
     both = mk("EndpointSlice", "a/far-1", labels=labels, endpoints=[{"addresses": ["10.0.0.7"]}], ports=ports)
     engine, _ = settled({**WORLD, **keyed(both, mk_service("a/derived"))}, store=STORE)
     for backend in (Key("Service", "a", "derived"), Key("ServiceImport", "a", "far")):
-        assert endpoints(engine.graph, backend, 443, "TCP").endpoints == (Endpoint("10.0.0.7", 1),)
+        assert endpoints(engine.graph, backend, 443, "TCP").endpoints == (EndpointAddress("10.0.0.7", 1),)
 
 
 @pytest.mark.parametrize("group", ["", "core", "example.com"])

@@ -43,9 +43,9 @@ def test_whatever_a_query_reads_now_it_hears_of_every_change(history: list[tuple
             pinned.add(number)
         else:
             pinned.discard(number)
-            g.unpin((cell, number))
+            g.unpin((cell, number), turns)
         found = {each: g.pin((cell, each), turns).value for each in sorted(pinned)}
         assert found == {each: fresh(formulas, each) for each in pinned}
     for each in pinned:
-        g.unpin((cell, each))
+        g.unpin((cell, each), turns)
     assert not g.nodes

@@ -23,7 +23,7 @@ from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.reach import REACH
 from lasthop.engine.resolve.gateways.ports import PROBE, Probe
 from lasthop.engine.resolve.hops.hops import hop_tls
-from lasthop.engine.resolve.settings import OBSERVED, SETTINGS, Settings
+from lasthop.engine.resolve.settings import SETTINGS, Settings, set_observed
 from lasthop.run.cluster import ClusterRuntime
 from lasthop.run.infra.kubernetes.desired import Site
 from lasthop.web.app import application
@@ -196,7 +196,7 @@ async def asked() -> AsyncIterator[Asked]:
         for hop, failure in failing.items():
             tls = hop_tls(graph, *hop)
             assert not isinstance(tls, Refused)
-            OBSERVED.set(graph, HopState(Health.FAILING, 1.0, (failure,)), *hop, identity(tls))
+            set_observed(graph, hop, identity(tls), HopState(Health.FAILING, 1.0, (failure,)))
         controller.settle()
         view, port = ControllerView(runtime), free_port()
         runner = web.AppRunner(application(view))

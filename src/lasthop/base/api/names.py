@@ -1,4 +1,4 @@
-"""Checks Kubernetes' name formats (apimachinery's validation package)."""
+"""Checks Kubernetes' formats of names and labels (apimachinery's validation package)."""
 
 from __future__ import annotations
 

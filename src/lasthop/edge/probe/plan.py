@@ -22,7 +22,7 @@ from lasthop.engine.outputs.envoy.clusters import CLUSTERS, CONNECT_TIMEOUT, h2_
 from lasthop.engine.plan.reasons import CONFLICTED
 from lasthop.engine.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.engine.plan.tls_options import OPTIONS
-from lasthop.engine.plan.upstream import Endpoint, Hop, Protocol
+from lasthop.engine.plan.upstream import EndpointAddress, Hop, Protocol
 from lasthop.engine.resolve.backends import backends
 from lasthop.engine.resolve.gateways.gateways import gateway
 from lasthop.engine.resolve.hops.hops import hop_tls
@@ -47,7 +47,7 @@ class ProbeTarget(NamedTuple):
     expected: Expectation | None
     refused: str = ""
     """Why the gateway does not even try."""
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[EndpointAddress, ...] = ()
     unused: str = ""
     """Why no gateway connects there by this policy, be it right or wrong."""
 
@@ -55,7 +55,7 @@ class ProbeTarget(NamedTuple):
 # --- what there is to try --------------------------------------------------------------------------------------------
 
 
-def targets(engine: Engine, key: Key, address: Endpoint | None) -> list[ProbeTarget]:
+def targets(engine: Engine, key: Key, address: EndpointAddress | None) -> list[ProbeTarget]:
     """Returns where a gateway would use this policy, or how it would connect to this Service, XBackend or route's backends;
     with an address, that alone, with the same expectations."""
     found = _of_policy(engine, key) if key.kind == "BackendTLSPolicy" else _of_backend(engine, key)
@@ -86,7 +86,7 @@ def _leads_to(engine: Engine, key: Key) -> Callable[[Hop, HopTLS], bool]:
         return lambda hop, tls: hop.backend == key
     g = engine.graph
     found = (backends.target(g, key, ref) for rule in route.spec.rules for ref in rule.backend_refs)
-    ports = {(each.backend, each.port) for each in found if isinstance(each, backends.Target)}
+    ports = {(each.backend, each.port) for each in found if isinstance(each, backends.BackendTarget)}
     parents = route.spec.parent_refs
     gateways = {Key("Gateway", ref.namespace or key.namespace, ref.name) for ref in parents}
     # A ListenerSet belongs to some Gateway; which one matters little here.

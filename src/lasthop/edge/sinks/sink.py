@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from lasthop.base.api.meta import Key, Object
 from lasthop.base.api.status import Status
 from lasthop.engine.plan.finding import FindingChanges
-from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.upstream import Hop
 
 
@@ -17,7 +17,7 @@ class Sink:
     def objects_changed(self, changes: Mapping[Key, Object | None]) -> None:
         """Takes the objects that have come in; None: it is gone."""
 
-    def want(self, gateways: Mapping[Key, Gateway]) -> None:
+    def want(self, gateways: Mapping[Key, GatewayPlan]) -> None:
         """Takes all Gateways that need proxies."""
 
     def status_changed(self, changes: Mapping[Key, Status | None]) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from lasthop.base.api.meta import Key
 from lasthop.engine.store.graph import BEFORE
 from lasthop.engine.store.node import NodeId
+from lasthop.engine.store.sources import IndexSummary
 from lasthop.engine.store.stages import Stages
 from lasthop.engine.store.store import OBJECTS
 
@@ -94,7 +95,8 @@ class Causes:
 
     def _behind(self, id: NodeId) -> list[NodeId]:
         """Returns what has changed of all that a value was made of, or that is listed under a key of an index."""
-        listed = (self._stages.journal or {}).get(id, ())
+        at = (id[0].index, *id[1:]) if isinstance(id[0], IndexSummary) else id
+        listed = (self._stages.journal or {}).get(at, ())
         if node := self._graph.nodes.get(id):
             return [*(dep.id for dep in node.deps if dep.changed > self._base), *listed]
         if id[0] is not OBJECTS and len(id) == 2 and isinstance(id[1], Key):

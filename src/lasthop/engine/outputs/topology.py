@@ -8,7 +8,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.audit.hops import HopReport
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.resolve.gateways.gateways import gateway
 from lasthop.engine.resolve.policies.judgement import validation_of
 from lasthop.engine.resolve.routing.attachment import parents
@@ -55,7 +55,7 @@ def each_listener(g: Graph, gateways: Iterable[Key]) -> Iterator[ListenerReport]
             yield from (_listener(g, key, listener) for listener in found.listeners)
 
 
-def _listener(g: Graph, key: Key, listener: Listener) -> ListenerReport:
+def _listener(g: Graph, key: Key, listener: ListenerPlan) -> ListenerReport:
     pairs = (key_pair.attempt(g, secret) for secret in listener.certificates)
     first = min((pair for pair in pairs if isinstance(pair, KeyPair)), key=lambda pair: pair.not_after, default=None)
     problems = (condition.problem.text for condition in listener.conditions if condition.problem)

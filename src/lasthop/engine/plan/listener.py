@@ -26,7 +26,7 @@ class ClientCertificates(msgspec.Struct, frozen=True):
     """Otherwise clients without a valid certificate are accepted too."""
 
 
-class Listener(msgspec.Struct, frozen=True):
+class ListenerPlan(msgspec.Struct, frozen=True):
     owner: Key
     """The Gateway or ListenerSet that has it in its spec; names are unique only there."""
     name: str
@@ -68,21 +68,21 @@ class Listener(msgspec.Struct, frozen=True):
         return self.protocol in ("HTTP", "HTTPS")
 
 
-class Gateway(msgspec.Struct, frozen=True):
+class GatewayPlan(msgspec.Struct, frozen=True):
     key: Key
     addresses: tuple[str, ...]
     """What its proxy binds."""
-    listeners: tuple[Listener, ...]
+    listeners: tuple[ListenerPlan, ...]
     """Its own and those of its ListenerSets, in the order of precedence."""
     accepted: Condition
     requested: RequestedAddresses = RequestedAddresses()
 
 
-class ListenerSet(msgspec.Struct, frozen=True):
+class ListenerSetPlan(msgspec.Struct, frozen=True):
     key: Key
     gateway: Key
     """Whose proxy serves it."""
-    listeners: tuple[Listener, ...]
+    listeners: tuple[ListenerPlan, ...]
     """Empty unless the Gateway allows the set."""
     accepted: Condition
 
@@ -92,6 +92,6 @@ class Holder(msgspec.Struct, frozen=True):
 
     key: Key
     gateway: Key
-    listeners: tuple[Listener, ...]
+    listeners: tuple[ListenerPlan, ...]
     problem: Problem | None = None
     """Why it takes no routes at all."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 
 
 class ProxyState(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class ProxyState(msgspec.Struct, frozen=True):
         return cls(connected, tcp, problem, udp)
 
     @classmethod
-    def serving(cls, listeners: Iterable[Listener]) -> ProxyState:
+    def serving(cls, listeners: Iterable[ListenerPlan]) -> ProxyState:
         """Returns the state of a proxy that has acknowledged them all."""
         return cls.at({(listener.port, listener.transport) for listener in listeners})
 

@@ -13,7 +13,7 @@ SAMPLED: Final = 1_000_000
 """A share of this many is all."""
 
 
-class Source(StrEnum):
+class AttributeSource(StrEnum):
     """Where the value of an attribute comes from."""
 
     HEADER = "Header"
@@ -23,12 +23,12 @@ class Source(StrEnum):
 
 class SpanAttribute(msgspec.Struct, frozen=True):
     name: str
-    source: Source
+    source: AttributeSource
     value: str
     """The name of a header, the text itself, or a key of OpenTelemetry's semantic conventions."""
 
 
-class Tracing(msgspec.Struct, frozen=True):
+class TracingPlan(msgspec.Struct, frozen=True):
     collector: Hop
     """Which may have no cluster: then nothing is exported."""
     service_name: str

@@ -114,11 +114,11 @@ class EndpointsKind(StrEnum):
     """Names that the proxy resolves itself."""
 
 
-class Endpoint(msgspec.Struct, frozen=True, order=True, gc=False):
+class EndpointAddress(msgspec.Struct, frozen=True, order=True, gc=False):
     address: str
     port: int
 
 
 class Endpoints(msgspec.Struct, frozen=True, gc=False):
     kind: EndpointsKind
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[EndpointAddress, ...] = ()

@@ -3,7 +3,7 @@ laptop and in a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -18,7 +18,7 @@ from lasthop.engine.plan.profile import AccessLog
 from lasthop.engine.plan.proxy import ProxyState
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import SystemStore
-from lasthop.engine.plan.upstream import Protocol
+from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.sources import Input
@@ -52,9 +52,8 @@ ABSENT_KIND: Final = Input[str, bool]("absent-kind")
 """Set for a kind that the API server does not serve, so that references to it are of an unknown kind."""
 PROXY: Final = Input[Key, ProxyState]("proxy")
 INFRASTRUCTURE: Final = Input[Key, Infrastructure]("infrastructure")
-OBSERVED: Final = Input[Key, Key, int, Protocol, str, HopState]("observed")
-"""What the proxies of a Gateway have seen of a hop (its four parts are the key) under one configuration
-(`Connection.config`)."""
+OBSERVED: Final = Input[Key, Key, int, str, Mapping[Protocol, HopState]]("observed")
+"""By Gateway, backend, port and configuration (`Connection.config`): what proxies have seen, by protocol."""
 
 OBSERVES: Final = Input[bool]("observes")
 """Set where proxies tell what they see, so that what has not been seen has not been tried."""
@@ -66,6 +65,13 @@ def set_absent(g: Graph, kinds: Collection[str]) -> None:
     """Says which kinds the API server does not serve: all of them, each time."""
     for kind in KINDS:
         ABSENT_KIND.set(g, kind in kinds or None, kind)
+
+
+def set_observed(g: Graph, hop: Hop, config: str, state: HopState | None) -> bool:
+    """Sets what proxies have seen of a hop under one configuration; returns whether that is news."""
+    at = (hop.gateway, hop.backend, hop.port, config)
+    others = {protocol: seen for protocol, seen in (OBSERVED.peek(g, *at) or {}).items() if protocol is not hop.protocol}
+    return OBSERVED.set(g, others | ({hop.protocol: state} if state else {}) or None, *at)
 
 
 def installed(g: Graph, kind: str) -> bool:

@@ -174,28 +174,29 @@ class Graph:
             elif reader.marked == owner:
                 continue
             reader.marked = owner
-            if reader.pinned is not None:
-                reader.pinned.mark(reader.id[1:], owner)
+            for turns in reader.pinned:
+                turns.mark(reader.id[1:], owner)
             todo.extend(reader.readers)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def pin(self, id: NodeId, turns: Turns) -> Node:
-        """Returns a node that is up to date and stays so: `turns` hears when that member may have changed."""
+        """Returns a node that is up to date and stays in the graph: `turns` is marked when that member may have changed."""
         node = self.nodes.get(id)
         if node is None:
             node = self._create(id)
         elif node.state != CLEAN:
             self.refresh(node)
-        node.pinned = turns
+        if turns not in node.pinned:
+            node.pinned = (*node.pinned, turns)
         if self._unread:
             self._drop_unread()
         return node
 
-    def unpin(self, id: NodeId) -> None:
+    def unpin(self, id: NodeId, turns: Turns) -> None:
         node = self.nodes.get(id)
         if node is not None:
-            node.pinned = None
+            node.pinned = tuple(each for each in node.pinned if each is not turns)
             self._drop_if_unread(node)
 
     def refresh(self, node: Node) -> None:
@@ -279,7 +280,7 @@ class Graph:
             self._drop_if_unread(node)
 
     def _drop_if_unread(self, node: Node) -> None:
-        if node.readers or node.pinned is not None or self.nodes.get(node.id) is not node:
+        if node.readers or node.pinned or self.nodes.get(node.id) is not node:
             return
         del self.nodes[node.id]
         self.crashes.pop(node.id, None)

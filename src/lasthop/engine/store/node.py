@@ -60,8 +60,8 @@ class Node:
         self.verified = revision
         self.marked: str | None = None
         """Whose change was the last to reach it, while it is not clean."""
-        self.pinned: Turns | None = None
-        """Of the stage where this node is the value of a member, which is the rest of its id."""
+        self.pinned: tuple[Turns, ...] = ()
+        """Of the stages that look at this node for a member, which is the rest of its id."""
 
     def add_reader(self, reader: Node) -> None:
         readers = self.readers

@@ -5,6 +5,7 @@ Objects and whatever else comes from outside are inputs; what stages list by key
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeVar, TypeVarTuple, cast
 
 from lasthop.engine.store.graph import Graph
@@ -12,6 +13,7 @@ from lasthop.engine.store.node import NodeId
 from lasthop.engine.store.turns import Member
 
 T = TypeVar("T")
+V = TypeVar("V")
 Ts = TypeVarTuple("Ts")
 
 Entry = tuple[NodeId, object]
@@ -48,11 +50,12 @@ class Input(Generic[*Ts, T]):
 class Index(Generic[*Ts, T]):
     """Lists values by key, as the EndpointSlices of a Service. Its keys can be the domain of a later stage."""
 
-    __slots__ = ("name", "sizes")
+    __slots__ = ("name", "sizes", "summaries")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.sizes = Sizes(self)
+        self.summaries: list[IndexSummary[*Ts, Any]] = []
+        self.sizes = IndexSummary[*Ts, int](self, "size", len)
 
     def of(self, g: Graph, /, *key: *Ts) -> tuple[T, ...]:
         """Returns what is listed under a key, in the order of the members that have listed it."""
@@ -62,8 +65,13 @@ class Index(Generic[*Ts, T]):
 
     def size(self, g: Graph, /, *key: *Ts) -> int:
         """Returns how many values are listed under a key, without reading them."""
-        size: int = g.read((self.sizes, *key))
-        return size
+        return self.sizes.of(g, *key)
+
+    def summary(self, name: str, fn: Callable[[Collection[T]], V]) -> IndexSummary[*Ts, V]:
+        """Declares a value that is worked out from all that is listed under a key, whatever its order."""
+        made = IndexSummary[*Ts, V](self, name, fn)
+        self.summaries.append(made)
+        return made
 
     def entry(self, key: tuple[*Ts], value: T) -> Entry:
         """Returns what an indexer yields to list a value."""
@@ -77,19 +85,24 @@ class Index(Generic[*Ts, T]):
         return f"index {self.name}"
 
 
-class Sizes:
-    """How many values an index lists under a key."""
+class IndexSummary(Generic[*Ts, T]):
+    """A value that is made of all values under a key of an index. Its readers are not looked at again when a value changes
+    and the summary does not, and no node keeps the values themselves."""
 
-    __slots__ = ("index",)
+    __slots__ = ("fn", "index", "name")
 
-    def __init__(self, index: AnyIndex) -> None:
-        self.index = index
+    def __init__(self, index: Index[*Ts, Any], name: str, fn: Callable[[Collection[Any]], T]) -> None:
+        self.index, self.name, self.fn = index, name, fn
 
-    def current(self, g: Graph, id: NodeId, /) -> int:
-        return len(g.listed.get((self.index, *id[1:]), ()))
+    def of(self, g: Graph, /, *key: *Ts) -> T:
+        value: T = g.read((self, *key))
+        return value
+
+    def current(self, g: Graph, id: NodeId, /) -> T:
+        return self.fn(g.listed.get((self.index, *id[1:]), {}).values())
 
     def __repr__(self) -> str:
-        return f"size of {self.index}"
+        return f"{self.name} of {self.index}"
 
 
 AnyIndex = Index[*Member, Any]

@@ -50,6 +50,15 @@ class Indexer(msgspec.Struct, frozen=True):
     patient: bool = False
     """In a limited `settle()` its members take turns, as those of outputs do: to list thousands that one change concerns would
     hold up everybody. Each is listed before an output of the same domain is reported of it."""
+    only_where: Gate | None = None
+    """Members for which this is closed list nothing, and have no node of their own."""
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """Tells by the value of another query for the same member whether there may be anything to list."""
+
+    query: Query[*Member, Any]
+    opens: Callable[[Any], bool]
 
 
 @overload
@@ -58,16 +67,16 @@ def indexer(
 ) -> Callable[[Callable[[Graph, Key], Iterable[Entry]]], Indexer]: ...
 @overload
 def indexer(
-    index: Index[*Ts, Any], /, *, keeps: bool = False, patient: bool = False
+    index: Index[*Ts, Any], /, *, keeps: bool = False, patient: bool = False, only_where: Gate | None = None
 ) -> Callable[[Callable[[Graph, *Ts], Iterable[Entry]]], Indexer]: ...
 def indexer(
-    *domains: Domain, keeps: bool = False, patient: bool = False
+    *domains: Domain, keeps: bool = False, patient: bool = False, only_where: Gate | None = None
 ) -> Callable[[Callable[..., Iterable[Entry]]], Indexer]:
     """Makes an indexer of a function `f(g, *member)` that yields the entries of a member."""
 
     def stage(fn: Callable[..., Iterable[Entry]]) -> Indexer:
         entries = query(functools.wraps(fn)(lambda g, *member: _each_once(fn(g, *member))))
-        return Indexer(fn.__name__, domains, entries, keeps, patient)
+        return Indexer(fn.__name__, domains, entries, keeps, patient, only_where)
 
     return stage
 
@@ -93,6 +102,8 @@ class Output(msgspec.Struct, Generic[*Ts, T_co], frozen=True):
     beside: str = ""
     """The name of an output of the same domain: a member is reported of both or of neither, limits or not. Where the value of
     one leads to the other, as a cluster to its endpoints, half of it would be followed to where there is nothing yet."""
+    part: Callable[[Any], Any] = lambda value: value
+    """What is reported of the query's value."""
 
     @property
     def domains(self) -> tuple[Domain, ...]:
@@ -116,10 +127,11 @@ NOTHING: Final[Hold] = MappingProxyType({})
 class _State:
     """What is remembered of one stage."""
 
-    __slots__ = ("domains", "entries", "query", "stage", "told", "turns")
+    __slots__ = ("domains", "entries", "gate", "query", "stage", "told", "turns")
 
     def __init__(self, stage: Stage, domains: tuple[set[Member], ...]) -> None:
         self.stage = stage
+        self.gate = stage.only_where if isinstance(stage, Indexer) else None
         self.query = stage.entries if isinstance(stage, Indexer) else stage.value
         self.domains = domains
         """The members of each, shared with other stages."""
@@ -246,31 +258,50 @@ class Stages:
 
     def members(self, output: Output[*Ts, T_co]) -> Mapping[tuple[*Ts], T_co | Crash]:
         nodes, found = self.graph.nodes, self._members[output.domain]
-        return {member: node.value for member in found if (node := nodes.get((output.value, *member)))}
+        there = ((member, nodes.get((output.value, *member))) for member in found)
+        return {
+            member: node.value if isinstance(node.value, Crash) else output.part(node.value) for member, node in there if node
+        }
 
     # --- members -----------------------------------------------------------------------------------------------------
 
     def _changed(self, state: _State, member: Member) -> object:
         """Returns the value of a member, UNCHANGED if it is what was told, GONE if the member has left."""
-        id = (state.query, *member)
+        graph, id, gate, turns = self.graph, (state.query, *member), state.gate, state.turns
         if member not in state:
-            self.graph.unpin(id)
+            graph.unpin(id, turns)
+            if gate:
+                graph.unpin((gate.query, *member), turns)
             return UNCHANGED if state.told.pop(member, None) is None else GONE
-        node = self.graph.pin(id, state.turns)
+        closed = gate is not None and self._closed(state, gate, member)
+        if closed:
+            graph.unpin(id, turns)
+        node = graph.pin((gate.query, *member) if gate and closed else id, turns)
         if state.told.get(member) == node.changed:
             return UNCHANGED
         state.told[member] = node.changed
-        return node.value
+        return () if closed else node.value
+
+    def _closed(self, state: _State, gate: Gate, member: Member) -> bool:
+        value = self.graph.pin((gate.query, *member), state.turns).value
+        return not isinstance(value, Crash) and not gate.opens(value)
 
     def _report(self, state: _State, member: Member, changes: dict[str, dict[Member, object]]) -> None:
         value = self._changed(state, member)
         if value is not UNCHANGED:
+            if isinstance(state.stage, Output) and not isinstance(value, Crash | Gone):
+                value = state.stage.part(value)
             changes.setdefault(state.stage.name, {})[member] = None if isinstance(value, Crash) else value
 
     def _index(self, state: _State, stage: Indexer, member: Member) -> None:
         value = self._changed(state, member)
-        if value is not UNCHANGED and not (isinstance(value, Crash) and stage.keeps):
-            self._list(state, member, value if isinstance(value, tuple) else ())
+        if value is UNCHANGED or (isinstance(value, Crash) and stage.keeps):
+            return
+        self._list(state, member, value if isinstance(value, tuple) else ())
+        node = self.graph.nodes.get((state.query, *member))
+        if node and not node.deps and not isinstance(value, Crash):
+            # It has read nothing, so it stays as it is until its member leaves.
+            self.graph.unpin(node.id, state.turns)
 
     def _list(self, state: _State, member: Member, new: tuple[Entry, ...]) -> None:
         """Moves a member from where it was listed to where it is listed now."""
@@ -286,6 +317,8 @@ class Stages:
             self._note(id, state, member)
             touch(id, owner)
             touch((index.sizes, *key), owner)
+            for summary in index.summaries:
+                touch((summary, *key), owner)
             if not listed[id]:
                 del listed[id]
                 self.leave(index, key, owner)
@@ -298,6 +331,8 @@ class Stages:
             there[member] = value
             self._note(id, state, member)
             touch(id, owner)
+            for summary in index.summaries:
+                touch((summary, *key), owner)
             if not known:
                 touch((index.sizes, *key), owner)
                 if len(there) == 1:

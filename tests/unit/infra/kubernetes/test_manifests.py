@@ -273,8 +273,8 @@ def test_an_address_that_was_asked_for_and_not_given_is_missing() -> None:
     assert found.missing == ("203.0.113.1",)
 
 
-def listener(port: int, protocol: str, served: bool = True) -> plan.Listener:
-    return plan.Listener(Key("Gateway", "shop", "web"), f"l{port}", port, protocol, "", str(port), served=served)
+def listener(port: int, protocol: str, served: bool = True) -> plan.ListenerPlan:
+    return plan.ListenerPlan(Key("Gateway", "shop", "web"), f"l{port}", port, protocol, "", str(port), served=served)
 
 
 def test_what_is_wanted_follows_from_the_gateway_and_its_plan() -> None:
@@ -286,7 +286,7 @@ def test_what_is_wanted_follows_from_the_gateway_and_its_plan() -> None:
     obj = api.Gateway(ObjectMeta("web", "shop", "uid-1"), spec)
     listeners = (listener(443, "HTTPS", served=False), listener(80, "HTTP"), listener(80, "HTTPS"), listener(1111, "INVALID"))
     requested = RequestedAddresses(outside=("2001:db8::1", ""))
-    planned = plan.Gateway(Key("Gateway", "shop", "web"), (), listeners, true(ACCEPTED), requested)
+    planned = plan.GatewayPlan(Key("Gateway", "shop", "web"), (), listeners, true(ACCEPTED), requested)
     found = desired_gateway(obj, planned, ProxySettings())
     assert found.ports == ((80, "TCP"), (443, "TCP")), "also that of a listener which is not served just now"
     assert found.addresses == ("2001:db8::1",)
@@ -305,7 +305,7 @@ def test_what_is_wanted_follows_from_the_gateway_and_its_plan() -> None:
 def test_what_is_wanted_for_the_cluster_alone_needs_no_other_service(
     requested: RequestedAddresses, wanted: tuple[tuple[str, ...], bool]
 ) -> None:
-    planned = plan.Gateway(Key("Gateway", "shop", "web"), (), (listener(80, "HTTP"),), true(ACCEPTED), requested)
+    planned = plan.GatewayPlan(Key("Gateway", "shop", "web"), (), (listener(80, "HTTP"),), true(ACCEPTED), requested)
     found = desired_gateway(api.Gateway(ObjectMeta("web", "shop", "uid-1")), planned, ProxySettings())
     assert (found.inside, found.outside) == wanted
 
@@ -338,5 +338,5 @@ def test_a_gateway_for_the_cluster_alone_has_no_load_balancer() -> None:
 
 def test_a_gateway_that_is_not_accepted_is_held_as_it_is() -> None:
     obj = api.Gateway(ObjectMeta("web", "shop", "uid-1"))
-    unaccepted = plan.Gateway(Key("Gateway", "shop", "web"), (), (), failed(ACCEPTED, Problem(INVALID, "no")))
+    unaccepted = plan.GatewayPlan(Key("Gateway", "shop", "web"), (), (), failed(ACCEPTED, Problem(INVALID, "no")))
     assert desired_gateway(obj, unaccepted, ProxySettings()).hold

@@ -12,14 +12,13 @@ from typing import Final
 
 import msgspec
 from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
-from envoy.config.core.v3 import address_pb2, base_pb2, protocol_pb2
+from envoy.config.core.v3 import address_pb2, protocol_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
-from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.wrappers_pb2 import UInt32Value
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.envoy.encode import encode, field, map_entry, over_ads, packed, seconds
+from lasthop.engine.outputs.envoy.encode import encode, field, over_ads, packed, seconds
 from lasthop.engine.outputs.envoy.quarantine import quarantined
 from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, Single, content_hash, endpoints_name
 from lasthop.engine.outputs.envoy.retries import budget_message, ejection
@@ -28,7 +27,7 @@ from lasthop.engine.plan.cluster_metadata import identity, metadata
 from lasthop.engine.plan.connecting import ConnectRules, RetryBudget
 from lasthop.engine.plan.reasons import POLICIES_UNKNOWN
 from lasthop.engine.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
-from lasthop.engine.plan.upstream import Connection, Endpoint, Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.engine.plan.upstream import Connection, EndpointAddress, Endpoints, EndpointsKind, Hop, Protocol
 from lasthop.engine.resolve.backends.backend_traffic import retry_budget
 from lasthop.engine.resolve.backends.backends import endpoints, endpoints_kind, speaks_h2c
 from lasthop.engine.resolve.backends.reach import HOPS
@@ -56,13 +55,6 @@ MANY: Final = 16
 _H1: Final = frozenset({"http/1.1"})
 _H2: Final = frozenset({"h2"})
 
-_NAME: Final = cluster_pb2.Cluster.NAME_FIELD_NUMBER
-_STAT_NAME: Final = cluster_pb2.Cluster.ALT_STAT_NAME_FIELD_NUMBER
-_EDS_CONFIG: Final = cluster_pb2.Cluster.EDS_CLUSTER_CONFIG_FIELD_NUMBER
-_SERVICE_NAME: Final = cluster_pb2.Cluster.EdsClusterConfig.SERVICE_NAME_FIELD_NUMBER
-_LOAD_ASSIGNMENT: Final = cluster_pb2.Cluster.LOAD_ASSIGNMENT_FIELD_NUMBER
-_TRANSPORT_SOCKET: Final = cluster_pb2.Cluster.TRANSPORT_SOCKET_FIELD_NUMBER
-_FILTER_METADATA: Final = base_pb2.Metadata.FILTER_METADATA_FIELD_NUMBER
 _LOCALITIES: Final = endpoint_pb2.ClusterLoadAssignment.ENDPOINTS_FIELD_NUMBER
 _LB_ENDPOINTS: Final = endpoint_components_pb2.LocalityLbEndpoints.LB_ENDPOINTS_FIELD_NUMBER
 _ENDPOINT: Final = endpoint_components_pb2.LbEndpoint.ENDPOINT_FIELD_NUMBER
@@ -99,21 +91,26 @@ def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
 def build(
     hop: Hop, h2c: bool, tls: BackendTLS | Plaintext, names: Endpoints | None, rules: ConnectRules, budget: RetryBudget
 ) -> ClusterEntry:
-    """Joins what is alike in thousands of clusters, and encoded once, with the few bytes that differ."""
+    """Copies what is alike in thousands of clusters, and adds what differs: 31 µs. Joined by hand from encoded parts it took
+    21, of some 430 that a policy takes at a start."""
     name, plaintext, by_dns = hop.name, isinstance(tls, Plaintext), names is not None
     versions, upgrades = offered(hop, h2c, tls), h2_but_upgrades(hop, h2c, tls)
-    parts = [_alike(hop.protocol, versions, upgrades, by_dns, rules, budget), field(_NAME, name.encode())]
-    parts.append(field(_STAT_NAME, Connection(hop, identity(tls)).name.encode()))
+    message = cluster_pb2.Cluster()
+    message.CopyFrom(_alike(hop.protocol, versions, upgrades, by_dns, rules, budget))
+    message.name, message.alt_stat_name = name, Connection(hop, identity(tls)).name
     if isinstance(tls, BackendTLS):
         alpn = ("h2",) if upgrades else () if hop.protocol.http else tls.options.alpn
-        parts += [field(_TRANSPORT_SOCKET, upstream_transport_socket(tls, alpn)), _metadata(tls)]
+        message.transport_socket.CopyFrom(upstream_transport_socket(tls, alpn))
+        # What the access log needs to say in words why a handshake failed.
+        message.metadata.filter_metadata[METADATA].update(metadata(tls))
     if names is not None:
-        parts.append(field(_LOAD_ASSIGNMENT, _assignment_name(name) + encoded_assignment(names)))
-    body = b"".join(parts)
+        message.load_assignment.MergeFromString(_assignment_name(name) + encoded_assignment(names))
+    body = encode(message)
     version = content_hash(body)
     assignment = "" if by_dns else endpoints_name(name, version)
-    # It follows from the rest, so the version of that is the version of all.
-    body += field(_EDS_CONFIG, field(_SERVICE_NAME, assignment.encode())) if assignment else b""
+    if assignment:
+        # It follows from the rest, so the version of that is the version of all. Encoded messages merge by concatenation.
+        body += encode(cluster_pb2.Cluster(eds_cluster_config=cluster_pb2.Cluster.EdsClusterConfig(service_name=assignment)))
     trust, waiver = (tls.trust, tls.waiver) if isinstance(tls, BackendTLS) else (None, None)
     heavy = isinstance(trust, SystemStore) or (isinstance(trust, Anchors) and len(trust.pem) > HEAVY)
     # What a waiver weakens ends with the waiver, in Envoy itself, even if no controller runs by then.
@@ -125,8 +122,8 @@ def build(
 @functools.lru_cache(maxsize=256)
 def _alike(
     protocol: Protocol, versions: frozenset[str], upgrades: bool, by_dns: bool, rules: ConnectRules, budget: RetryBudget
-) -> bytes:
-    """Encodes what thousands of clusters have in common."""
+) -> cluster_pb2.Cluster:
+    """Returns what thousands of clusters have in common. It is copied and never changed."""
     message = cluster_pb2.Cluster(
         type=cluster_pb2.Cluster.STRICT_DNS if by_dns else cluster_pb2.Cluster.EDS,
         connect_timeout=seconds(CONNECT_TIMEOUT),
@@ -145,7 +142,7 @@ def _alike(
         message.wait_for_warm_on_init.value = False
     else:
         message.eds_cluster_config.eds_config.CopyFrom(over_ads(ENDPOINTS_TIMEOUT))
-    return encode(message)
+    return message
 
 
 def _breakers(budget: RetryBudget) -> circuit_breaker_pb2.CircuitBreakers:
@@ -194,13 +191,6 @@ def offered(hop: Hop, h2c: bool, tls: HopTLS) -> frozenset[str]:
     return _H2 if h2c else _H1 | _H2
 
 
-def _metadata(tls: BackendTLS) -> bytes:
-    """Encodes what the access log needs to say in words why a handshake failed, as a field of the cluster."""
-    texts = ((name, field(Value.STRING_VALUE_FIELD_NUMBER, text.encode())) for name, text in metadata(tls).items())
-    told = b"".join(map_entry(Struct.FIELDS_FIELD_NUMBER, name, text) for name, text in texts)
-    return field(cluster_pb2.Cluster.METADATA_FIELD_NUMBER, map_entry(_FILTER_METADATA, METADATA, told))
-
-
 # --- endpoints -------------------------------------------------------------------------------------------------------
 
 
@@ -227,12 +217,13 @@ def _assignment_name(name: str) -> bytes:
 
 
 def encoded_assignment(found: Endpoints) -> bytes:
-    """Encodes a load assignment without its name."""
+    """Encodes a load assignment without its name. By hand: 100 endpoints take 90 µs, as messages 380, and endpoints are what
+    changes most often."""
     members = [field(_LB_ENDPOINTS, _lb_endpoint(each)) for each in found.endpoints]
     return field(_LOCALITIES, b"".join(members)) if members else b""
 
 
-def _lb_endpoint(endpoint: Endpoint) -> bytes:
+def _lb_endpoint(endpoint: EndpointAddress) -> bytes:
     address = field(address_pb2.SocketAddress.ADDRESS_FIELD_NUMBER, endpoint.address.encode()) + _port(endpoint.port)
     of_endpoint = field(address_pb2.Address.SOCKET_ADDRESS_FIELD_NUMBER, address)
     return field(_ENDPOINT, field(endpoint_components_pb2.Endpoint.ADDRESS_FIELD_NUMBER, of_endpoint))

@@ -43,11 +43,6 @@ def field(number: int, body: bytes) -> bytes:
     return _head(number, len(body)) + body
 
 
-def map_entry(number: int, key: str, value: bytes) -> bytes:
-    """Encodes one entry of a map from strings to messages."""
-    return field(number, field(1, key.encode()) + field(2, value))
-
-
 def enclosed(number: int, chunks: list[bytes]) -> list[bytes]:
     """Encodes the same as chunks that are still to be joined: large messages are copied once, not once for each level of
     nesting."""

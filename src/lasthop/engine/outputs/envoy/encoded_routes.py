@@ -25,7 +25,7 @@ from lasthop.engine.outputs.envoy.quarantine import complaint
 from lasthop.engine.outputs.envoy.resource import ROUTES, content_hash
 from lasthop.engine.outputs.envoy.route_messages import UPGRADE, Listening, Messages, envoy_routes, refusing
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.routing import Match, PathType, Route
 from lasthop.engine.resolve.gateways.listeners import table_listener
@@ -40,7 +40,7 @@ _ASKS_FOR_UPGRADE: Final = encode(rc.Route(match=rc.RouteMatch(headers=[rc.Heade
 """Encoded messages merge by concatenation: after a Route's bytes this adds one more header to its match."""
 
 
-class Level(IntEnum):
+class ServedLevel(IntEnum):
     """How much of a route is served, most first."""
 
     AS_WRITTEN = 0
@@ -49,7 +49,7 @@ class Level(IntEnum):
     NOTHING = 3
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class EncodedMatch(msgspec.Struct, frozen=True, gc=False):
     """One match of a route object."""
 
     path: str
@@ -66,7 +66,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class EncodedRoute(msgspec.Struct, frozen=True, gc=False):
-    entries: tuple[Entry, ...]
+    entries: tuple[EncodedMatch, ...]
     """In the route's own order."""
     digest: str
     """Of all bytes; empty where there are none."""
@@ -77,12 +77,12 @@ class EncodedRoute(msgspec.Struct, frozen=True, gc=False):
 
 
 @query
-def encoded_route(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: Level) -> EncodedRoute:
+def encoded_route(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: ServedLevel) -> EncodedRoute:
     """Encodes a route that has several hostnames, once."""
     return _encoded(g, route, gateway, scheme, port, level)
 
 
-def _encoded(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: Level) -> EncodedRoute:
+def _encoded(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: ServedLevel) -> EncodedRoute:
     """Encodes the route's matches at that level, each by itself: what cannot be encoded becomes the level below it.
 
     It depends neither on hostnames nor on other routes, so an edit of one route encodes one route.
@@ -105,9 +105,9 @@ def _encoded(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: 
     return EncodedRoute(entries, digest, problem, error is not None or len(failed) == len(plan))
 
 
-def _entry(route: Route, listening: Listening, level: Level) -> tuple[Entry | None, Exception | None]:
+def _entry(route: Route, listening: Listening, level: ServedLevel) -> tuple[EncodedMatch | None, Exception | None]:
     """Encodes a match, and returns what went wrong, if anything did."""
-    attempts: tuple[Callable[[], Entry | None], ...] = (
+    attempts: tuple[Callable[[], EncodedMatch | None], ...] = (
         lambda: _as_written(route, listening),
         lambda: _refusing(route.match, route.origin),
         lambda: _paths_only(route),
@@ -121,19 +121,19 @@ def _entry(route: Route, listening: Listening, level: Level) -> tuple[Entry | No
     return None, wrong
 
 
-def _as_written(route: Route, listening: Listening) -> Entry:
+def _as_written(route: Route, listening: Listening) -> EncodedMatch:
     messages: Messages = envoy_routes(route, listening)
     other = tuple(map(encode, messages.other))
     upgrade = other if messages.upgrade is messages.other else tuple(map(encode, messages.upgrade))
-    return Entry(index_path(route.match), route.match.precedence, upgrade, other)
+    return EncodedMatch(index_path(route.match), route.match.precedence, upgrade, other)
 
 
-def _refusing(match: Match, origin: str) -> Entry:
+def _refusing(match: Match, origin: str) -> EncodedMatch:
     body = (encode(refusing(match, origin)),)
-    return Entry(index_path(match), match.precedence, body, body)
+    return EncodedMatch(index_path(match), match.precedence, body, body)
 
 
-def _paths_only(route: Route) -> Entry | None:
+def _paths_only(route: Route) -> EncodedMatch | None:
     """Encodes a match without headers, query and method: it matches more than was written, and ranks as one who had written
     just that."""
     match = replace(route.match, headers=(), query=(), method="")
@@ -152,14 +152,14 @@ class ServedRoute(msgspec.Struct, frozen=True, gc=False):
     """A route object under one hostname of one table."""
 
     encoded: EncodedRoute
-    level: Level
+    level: ServedLevel
     rank: Rank
     part: str
     complaint: str = ""
     """What Envoy said of it, once that is certain."""
 
 
-def listening_at(listener: Listener | None) -> Listening:
+def listening_at(listener: ListenerPlan | None) -> Listening:
     if listener is None:
         return Listening("http", 80)
     return Listening("https" if listener.protocol == "HTTPS" else "http", listener.port)
@@ -175,7 +175,7 @@ def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) 
     part = f"{gateway.path}/{table}#{hostname or '*'}#{route}"
     listening = listening_at(table_listener(g, gateway, table))
     said = ""
-    for level in Level:
+    for level in ServedLevel:
         encoded = encode_at(g, route, gateway, *listening, level)
         refused = complaint(g, ROUTES, part, encoded.digest) if encoded.entries else None
         if refused is None:

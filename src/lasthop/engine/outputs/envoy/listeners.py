@@ -29,7 +29,7 @@ from lasthop.engine.outputs.envoy.routes import table_name
 from lasthop.engine.outputs.envoy.tls import TLS, secret_config
 from lasthop.engine.outputs.envoy.tracing import trace
 from lasthop.engine.outputs.envoy.upgrades import websocket
-from lasthop.engine.plan.listener import ClientCertificates, Gateway, Listener
+from lasthop.engine.plan.listener import ClientCertificates, GatewayPlan, ListenerPlan
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.profile import AccessLog, HttpRules
 from lasthop.engine.resolve.gateways.gateways import gateway
@@ -84,7 +84,7 @@ def listener_resources(g: Graph, key: Key) -> tuple[Resource, ...]:
     owner = gateway(g, key)
     if owner is None or not owner.accepted.status:
         return ()
-    ports: dict[tuple[int, str], list[Listener]] = {}
+    ports: dict[tuple[int, str], list[ListenerPlan]] = {}
     for listener in owner.listeners:
         if listener.served and port_problem(g, key, listener.port, listener.transport) is None:
             ports.setdefault((listener.port, listener.transport), []).append(listener)
@@ -95,7 +95,7 @@ def listener_resources(g: Graph, key: Key) -> tuple[Resource, ...]:
     return tuple(resource for resource in built if isinstance(resource, Resource))
 
 
-def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[Listener]) -> Resource:
+def _port(g: Graph, owner: GatewayPlan, port: int, transport: str, listeners: list[ListenerPlan]) -> Resource:
     name = listener_name(owner.key, port, transport)
     chains: dict[str, listener_components_pb2.FilterChain] = {}
     owners: dict[str, Key] = {}
@@ -131,7 +131,7 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
     return Resource(LISTENER, name, body, content_hash(body), parts, owners={part: owners[part] for part in parts})
 
 
-def _chain(g: Graph, owner: Gateway, listener: Listener) -> listener_components_pb2.FilterChain:
+def _chain(g: Graph, owner: GatewayPlan, listener: ListenerPlan) -> listener_components_pb2.FilterChain:
     """Returns the filter chain of a listener. HTTP listeners of a port share a route table, so they share a chain; the first
     one's is the same as every other's."""
     rules = http_rules(g, owner.key)
@@ -154,7 +154,7 @@ def _chain(g: Graph, owner: Gateway, listener: Listener) -> listener_components_
     return chain
 
 
-def _closed(listener: Listener) -> listener_components_pb2.FilterChain:
+def _closed(listener: ListenerPlan) -> listener_components_pb2.FilterChain:
     """Returns a chain without filters: Envoy closes the connection. It holds the name, which would fall to a wider listener
     otherwise."""
     chain = listener_components_pb2.FilterChain(name=listener.table)
@@ -163,7 +163,7 @@ def _closed(listener: Listener) -> listener_components_pb2.FilterChain:
     return chain
 
 
-def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> base_pb2.TransportSocket:
+def downstream_tls(g: Graph, listener: ListenerPlan, alpn: tuple[str, ...] = ()) -> base_pb2.TransportSocket:
     context = tls_pb2.DownstreamTlsContext(
         common_tls_context=tls_pb2.CommonTlsContext(
             alpn_protocols=alpn,

@@ -15,7 +15,7 @@ from google.protobuf.wrappers_pb2 import UInt64Value
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.envoy.clusters import BUFFER_LIMIT
 from lasthop.engine.outputs.envoy.encode import enclosed, encode, field
-from lasthop.engine.outputs.envoy.encoded_routes import Entry, served_route
+from lasthop.engine.outputs.envoy.encoded_routes import EncodedMatch, served_route
 from lasthop.engine.outputs.envoy.resource import ROUTES, Joined, Resource, content_hash, mapping
 from lasthop.engine.outputs.envoy.retries import host_retry
 from lasthop.engine.outputs.envoy.route_filters import per_host_filters
@@ -87,18 +87,18 @@ def _head(hostname: str, asked: Sequence[ExternalAuth]) -> bytes:
     return b"".join((field(_NAME, name), field(_DOMAINS, name), _BODY_LIMIT, filters))
 
 
-def _last_resort() -> Entry:
+def _last_resort() -> EncodedMatch:
     """Answers 404 where no route fits: without a route, Envoy does not ask the servers that the listener wants asked."""
     route = refusal(NO_ROUTE_STATUS)
     route.direct_response.body.inline_string = f"{NO_ROUTE}\n"
     body = (encode(route),)
-    return Entry("", (), body, body)
+    return EncodedMatch("", (), body, body)
 
 
 _NO_ROUTE: Final = _last_resort()
 
 
-def _routes(entries: list[Entry]) -> list[bytes]:
+def _routes(entries: list[EncodedMatch]) -> list[bytes]:
     """Returns the fields of a VirtualHost."""
     tree = indexed(entries)
     if tree is None:

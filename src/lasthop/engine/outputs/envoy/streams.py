@@ -28,7 +28,7 @@ from lasthop.engine.outputs.envoy.resource import LISTENER, Resource, content_ha
 from lasthop.engine.outputs.envoy.retries import try_again
 from lasthop.engine.outputs.envoy.route_messages import REFUSED
 from lasthop.engine.outputs.envoy.tls import upstream_transport_socket
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.routing import Backend, Stream
 from lasthop.engine.plan.tls import BackendTLS, HopTLS
 from lasthop.engine.resolve.gateways.listeners import table_listener
@@ -91,13 +91,13 @@ def stream_or_closed(g: Graph, gateway: Key, table: str, hostname: str) -> Encod
     return EncodedStream(name, f"{name}#{table}/{hostname or '*'}", _body(g, gateway, listener, Stream(hostname)), "")
 
 
-def _body(g: Graph, gateway: Key, listener: Listener, found: Stream) -> bytes:
+def _body(g: Graph, gateway: Key, listener: ListenerPlan, found: Stream) -> bytes:
     if listener.transport == "UDP":
         return field(listener_pb2.Listener.LISTENER_FILTERS_FIELD_NUMBER, encode(_datagrams(found))) if found.backends else b""
     return field(listener_pb2.Listener.FILTER_CHAINS_FIELD_NUMBER, encode(_chain(g, gateway, listener, found)))
 
 
-def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> listener_components_pb2.FilterChain:
+def _chain(g: Graph, gateway: Key, listener: ListenerPlan, found: Stream) -> listener_components_pb2.FilterChain:
     chain = listener_components_pb2.FilterChain(name=f"{listener.table}/{found.hostname or '*'}")
     if listener.protocol == "TLS":
         # Only TLS may pass, above all to the backends of a passthrough listener.
@@ -139,7 +139,7 @@ def _cluster(backend: Backend) -> str:
 
 def _tls_bytes(tls: HopTLS | Crash | None) -> bytes:
     if isinstance(tls, BackendTLS):
-        return content_hash(upstream_transport_socket(tls, tls.options.alpn)).encode()
+        return content_hash(encode(upstream_transport_socket(tls, tls.options.alpn))).encode()
     return type(tls).__name__.encode()
 
 

@@ -17,7 +17,7 @@ from google.protobuf.wrappers_pb2 import BoolValue
 
 from lasthop.engine.outputs.envoy.encode import packed, seconds
 from lasthop.engine.outputs.envoy.sampling import sampler
-from lasthop.engine.plan.telemetry import Source, SpanAttribute, Tracing
+from lasthop.engine.plan.telemetry import AttributeSource, SpanAttribute, TracingPlan
 
 EXPORT_TIMEOUT: Final = 10.0
 METHOD: Final = "%REQ(:METHOD)%"
@@ -48,7 +48,7 @@ COMMANDS: Final = {
 """What Envoy calls the values that OpenTelemetry's semantic conventions name."""
 
 
-def trace(manager: hcm_pb2.HttpConnectionManager, wanted: Tracing) -> None:
+def trace(manager: hcm_pb2.HttpConnectionManager, wanted: TracingPlan) -> None:
     """Adds tracing to a connection manager."""
     manager.tracing.CopyFrom(
         hcm_pb2.HttpConnectionManager.Tracing(
@@ -65,7 +65,7 @@ def trace(manager: hcm_pb2.HttpConnectionManager, wanted: Tracing) -> None:
     manager.request_id_extension.typed_config.CopyFrom(packed(identity))
 
 
-def _provider(wanted: Tracing) -> opentelemetry_pb2.OpenTelemetryConfig:
+def _provider(wanted: TracingPlan) -> opentelemetry_pb2.OpenTelemetryConfig:
     hop = wanted.collector
     to = grpc_service_pb2.GrpcService.EnvoyGrpc(
         cluster_name=hop.name,
@@ -85,11 +85,11 @@ def _provider(wanted: Tracing) -> opentelemetry_pb2.OpenTelemetryConfig:
 def _tag(attribute: SpanAttribute) -> custom_tag_pb2.CustomTag:
     tag = custom_tag_pb2.CustomTag(tag=attribute.name)
     match attribute.source:
-        case Source.LITERAL:
+        case AttributeSource.LITERAL:
             tag.literal.value = attribute.value
-        case Source.HEADER:
+        case AttributeSource.HEADER:
             tag.request_header.name = attribute.value
-        case Source.REQUEST:
+        case AttributeSource.REQUEST:
             tag.value = COMMANDS[attribute.value]
     return tag
 

@@ -10,7 +10,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.engine.outputs.explain.hops import hop_fact
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.listener import Gateway, Listener
+from lasthop.engine.plan.listener import GatewayPlan, ListenerPlan
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.gateways.allowed_listeners import LISTENER_SETS
@@ -64,11 +64,11 @@ def explain_listener_set(g: Graph, key: Key) -> Fact:
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
-def attached(g: Graph, listener: Listener) -> tuple[Key, ...]:
+def attached(g: Graph, listener: ListenerPlan) -> tuple[Key, ...]:
     return ATTACHED.of(g, listener.owner, listener.name)
 
 
-def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
+def listener_fact(g: Graph, gateway_key: Key, listener: ListenerPlan) -> Fact:
     said = f"listener {listener.name}: {listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'}"
     wrong = [bad(f"{c.reason}: ", why=c.problem) for c in listener_conditions(g, listener) if c.problem]
     facts = [*wrong, *(_certificate(g, secret) for secret in listener.certificates), *_clients(listener)]
@@ -80,7 +80,7 @@ def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
     return Fact(said if listener.served else f"{said}: not served", worst([good(""), *facts]), tuple(facts))
 
 
-def _routes(g: Graph, listener: Listener) -> Iterator[Fact]:
+def _routes(g: Graph, listener: ListenerPlan) -> Iterator[Fact]:
     known = attached(g, listener)
     if not known:
         answer = "every request gets 404" if listener.http else "nothing is accepted"
@@ -89,7 +89,7 @@ def _routes(g: Graph, listener: Listener) -> Iterator[Fact]:
     yield from _more(len(known), "routes")
 
 
-def asked_facts(g: Graph, listener: Listener) -> tuple[Fact, ...]:
+def asked_facts(g: Graph, listener: ListenerPlan) -> tuple[Fact, ...]:
     """Returns the servers that are asked about every request."""
     return tuple(hop_fact(g, auth.hop, "asks, before a route is chosen, ") for auth in listener.auth)
 
@@ -101,7 +101,7 @@ def _certificate(g: Graph, secret: Key) -> Fact:
     return plain(f"certificate from {secret}{shown}", *([warning(said)] if said else ()), object=secret)
 
 
-def _clients(listener: Listener) -> Iterator[Fact]:
+def _clients(listener: ListenerPlan) -> Iterator[Fact]:
     if listener.clients:
         cas = ", ".join(str(Key(ref.kind, namespace, ref.name)) for namespace, ref in listener.clients.cas)
         if listener.clients.required:
@@ -123,7 +123,7 @@ def _client_certificate(g: Graph, key: Key) -> Iterator[Fact]:
         yield plain(f"shows backends the certificate of {own}", object=own)
 
 
-def _hops(g: Graph, owner: Gateway) -> Iterator[Fact]:
+def _hops(g: Graph, owner: GatewayPlan) -> Iterator[Fact]:
     routes = dict.fromkeys(route for listener in owner.listeners for route in attached(g, listener))
     found = dict.fromkeys((*target, protocol) for route in routes for target, protocol in _targets(g, owner.key, route))
     for service, port, protocol in sorted(found)[:SHOWN]:

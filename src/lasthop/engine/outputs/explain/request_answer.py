@@ -21,7 +21,7 @@ from lasthop.engine.outputs.explain.routes import reference_fact
 from lasthop.engine.plan.request import Request
 from lasthop.engine.plan.routing import Backend, Forward, Redirect, Refuse, Route
 from lasthop.engine.plan.upstream import Hop, Protocol
-from lasthop.engine.resolve.backends.backends import Target, endpoints, target
+from lasthop.engine.resolve.backends.backends import BackendTarget, endpoints, target
 from lasthop.engine.resolve.routing.route_references import filter_references
 from lasthop.engine.resolve.routing.routes import PROTOCOLS, read_route, request_rules, route_judgement
 from lasthop.engine.store.graph import Graph
@@ -178,7 +178,7 @@ def _unfollowed(g: Graph, key: Key, rule: int, number: int, words: str, request:
     refs = [ref for ref in rules[rule].backend_refs if ref.weight] if rules else []
     why = target(g, key, refs[number]) if number < len(refs) else None
     said = f"{words}{refs[number].kind} {refs[number].name}: {_refusal(request)}, " if number < len(refs) else words
-    return bad(said, why=None if why is None or isinstance(why, Target) else why)
+    return bad(said, why=None if why is None or isinstance(why, BackendTarget) else why)
 
 
 def _refusal_status(request: Request) -> int:

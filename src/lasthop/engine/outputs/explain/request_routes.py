@@ -12,10 +12,10 @@ import msgspec
 from lasthop.base.api import routes as api
 from lasthop.base.api.meta import Key
 from lasthop.base.text.suggestions import closest
-from lasthop.engine.outputs.envoy.encoded_routes import Level, served_route
+from lasthop.engine.outputs.envoy.encoded_routes import ServedLevel, served_route
 from lasthop.engine.outputs.explain.fact import Fact, bad, plain, warning
 from lasthop.engine.outputs.explain.routes import matched
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.request import Request
 from lasthop.engine.plan.routing import Match, PathType, Route
@@ -46,7 +46,7 @@ class CandidateMatch(NamedTuple):
     route: Route
     match: Match
     """As Envoy has it: less than was written, if Envoy refused that."""
-    level: Level
+    level: ServedLevel
     complaint: str
 
 
@@ -64,7 +64,7 @@ def candidates(g: Graph, gateway: Key, table: str, hostname: str) -> list[Candid
     return in_order(ranked)
 
 
-def _of_route(g: Graph, gateway: Key, key: Key, level: Level, complaint: str) -> Iterator[CandidateMatch]:
+def _of_route(g: Graph, gateway: Key, key: Key, level: ServedLevel, complaint: str) -> Iterator[CandidateMatch]:
     obj = read_route(g, key)
     if obj is None or isinstance(obj, api.StreamRoute):
         return
@@ -74,11 +74,11 @@ def _of_route(g: Graph, gateway: Key, key: Key, level: Level, complaint: str) ->
             yield CandidateMatch(key, place, route, match, level, complaint)
 
 
-def _at_level(match: Match, level: Level) -> Match | None:
+def _at_level(match: Match, level: ServedLevel) -> Match | None:
     """Returns what Envoy compares requests with at a level (see `encoded_routes`)."""
-    if level in (Level.AS_WRITTEN, Level.REFUSING):
+    if level in (ServedLevel.AS_WRITTEN, ServedLevel.REFUSING):
         return match
-    if level is Level.NOTHING or match.path_type is PathType.REGEX:
+    if level is ServedLevel.NOTHING or match.path_type is PathType.REGEX:
         return None
     return msgspec.structs.replace(match, headers=(), query=(), method="")
 
@@ -92,7 +92,7 @@ class VirtualHost(NamedTuple):
     """The name belongs to another listener of the port, so the connection is the wrong one (421)."""
 
 
-def virtual_host(g: Graph, gateway: Key, listener: Listener, host: str) -> VirtualHost:
+def virtual_host(g: Graph, gateway: Key, listener: ListenerPlan, host: str) -> VirtualHost:
     others = misdirected(g, gateway, listener.table) if listener.protocol == "HTTPS" else frozenset()
     for pattern in fitting(host):
         if pattern != MISDIRECTED and VIRTUAL_HOSTS.size(g, gateway, listener.table, pattern):
@@ -159,7 +159,7 @@ def near_misses(g: Graph, found: list[CandidateMatch], request: Request) -> Iter
         yield plain(f"and {len(found) - SHOWN} more matches")
 
 
-def other_hostnames(g: Graph, gateway: Key, listeners: Iterable[Listener], host: str) -> Iterator[Fact]:
+def other_hostnames(g: Graph, gateway: Key, listeners: Iterable[ListenerPlan], host: str) -> Iterator[Fact]:
     """Yields which hostnames there are, where a request is for none of them."""
     names: dict[str, Key] = {}
     for listener in listeners:
@@ -176,7 +176,7 @@ def other_hostnames(g: Graph, gateway: Key, listeners: Iterable[Listener], host:
     yield plain(f"hostnames there: {', '.join(known[:SHOWN])}{more}" if known else "no route is attached there")
 
 
-def wider_hosts(g: Graph, gateway: Key, listener: Listener, host: VirtualHost, request: Request) -> Iterator[Fact]:
+def wider_hosts(g: Graph, gateway: Key, listener: ListenerPlan, host: VirtualHost, request: Request) -> Iterator[Fact]:
     """Yields routes of wider hostnames that would take the request if the narrower one had no routes of its own."""
     for pattern in fitting(request.host):
         if pattern == host.name or not covers(pattern, host.name):

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.envoy.encoded_routes import Level
+from lasthop.engine.outputs.envoy.encoded_routes import ServedLevel
 from lasthop.engine.outputs.envoy.routes import MISDIRECTED_STATUS
 from lasthop.engine.outputs.explain import request_routes as choice
 from lasthop.engine.outputs.explain.fact import Fact, FactState, bad, good, honest, plain, worst
@@ -28,7 +28,7 @@ from lasthop.engine.outputs.explain.request_answer import (
     stream_shares,
 )
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.listener import Gateway, Listener
+from lasthop.engine.plan.listener import GatewayPlan, ListenerPlan
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.request import Rejected, Request, seen
 from lasthop.engine.resolve.gateways.gateways import gateway
@@ -66,7 +66,7 @@ def explain_request(
     return sorted(answers, key=lambda answer: (not answer.leads_somewhere, answer.gateway))
 
 
-def _at_port(listener: Listener, request: Request) -> bool:
+def _at_port(listener: ListenerPlan, request: Request) -> bool:
     return (listener.port, listener.transport) == (request.port, "TCP")
 
 
@@ -78,7 +78,7 @@ def _answer(owner: Key, request: Request, action: Action, said: str, facts: Iter
     return msgspec.structs.replace(Answer(owner.path, action, root), **more)
 
 
-def _nowhere(owners: Sequence[Gateway], request: Request) -> Answer:
+def _nowhere(owners: Sequence[GatewayPlan], request: Request) -> Answer:
     """Answers for a port that no Gateway has a listener on."""
     known = sorted({(listener.port, listener.protocol, str(owner.key)) for owner in owners for listener in owner.listeners})
     facts = [plain(f"port {port}: {protocol} of {owner}") for port, protocol, owner in known[:SHOWN]]
@@ -92,7 +92,7 @@ def _nowhere(owners: Sequence[Gateway], request: Request) -> Answer:
     return Answer("", Action.UNREACHABLE, bad(said, *facts))
 
 
-def _at_gateway(g: Graph, owner: Gateway, routes: Sequence[Key], request: Request) -> Answer:
+def _at_gateway(g: Graph, owner: GatewayPlan, routes: Sequence[Key], request: Request) -> Answer:
     there = [listener for listener in owner.listeners if _at_port(listener, request)]
     served = [listener for listener in there if listener.served]
     if not (owner.accepted.status and served) or _port_held(g, owner.key, request):
@@ -116,7 +116,7 @@ def _port_held(g: Graph, owner: Key, request: Request) -> Problem | None:
     return problem if problem and problem.reason != reasons.PENDING else None
 
 
-def _not_served(g: Graph, owner: Gateway, there: list[Listener], request: Request) -> Iterator[Fact]:
+def _not_served(g: Graph, owner: GatewayPlan, there: list[ListenerPlan], request: Request) -> Iterator[Fact]:
     if owner.accepted.problem:
         yield bad("the Gateway is not accepted: ", why=owner.accepted.problem)
     if held := _port_held(g, owner.key, request):
@@ -135,16 +135,16 @@ def _wrong_scheme(owner: Key, protocols: set[str], request: Request) -> Answer |
     return None
 
 
-def _unserved(listener: Listener) -> Fact:
+def _unserved(listener: ListenerPlan) -> Fact:
     wrong = tuple(bad(f"{c.reason}: ", why=c.problem) for c in listener.conditions if c.problem)
     return bad(f"{_named(listener)} is not served", *wrong, object=listener.owner)
 
 
-def _named(listener: Listener) -> str:
+def _named(listener: ListenerPlan) -> str:
     return f"listener {listener.name} ({listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'})"
 
 
-def _tls(g: Graph, owner: Gateway, there: list[Listener], routes: Sequence[Key], request: Request) -> Answer:
+def _tls(g: Graph, owner: GatewayPlan, there: list[ListenerPlan], routes: Sequence[Key], request: Request) -> Answer:
     """Follows a connection by the name that the client asks for in its handshake, the most specific listener first."""
     for pattern in fitting(request.sni) if request.sni else ("",):
         for listener in there:
@@ -158,11 +158,11 @@ def _tls(g: Graph, owner: Gateway, there: list[Listener], routes: Sequence[Key],
     return _no_listener(owner.key, there, request)
 
 
-def _takes_handshake(listener: Listener, pattern: str) -> bool:
+def _takes_handshake(listener: ListenerPlan, pattern: str) -> bool:
     return listener.protocol == "HTTPS" and listener.hostname == pattern and not listener.conflicted
 
 
-def _no_listener(owner: Key, there: list[Listener], request: Request) -> Answer:
+def _no_listener(owner: Key, there: list[ListenerPlan], request: Request) -> Answer:
     """Answers a connection for a name that no listener of the port has."""
     names = sorted({listener.hostname for listener in there})
     asked = f"no listener has the name {request.sni}" if request.sni else "the client asks for no name (SNI)"
@@ -172,7 +172,7 @@ def _no_listener(owner: Key, there: list[Listener], request: Request) -> Answer:
     return _answer(owner, request, Action.CLOSE, "closed in the TLS handshake", facts)
 
 
-def _stream(g: Graph, owner: Gateway, listener: Listener, hostname: str, request: Request) -> Answer:
+def _stream(g: Graph, owner: GatewayPlan, listener: ListenerPlan, hostname: str, request: Request) -> Answer:
     found = stream(g, owner.key, listener.table, hostname)
     where = _entered(listener, request)
     at = {"listener": listener.name, "hostname": hostname or "*"}
@@ -188,14 +188,14 @@ def _stream(g: Graph, owner: Gateway, listener: Listener, hostname: str, request
     return _answer(owner.key, request, Action.CONNECT, said, (where, route, *facts), **more)
 
 
-def _entered(listener: Listener, request: Request, *because: Fact) -> Fact:
+def _entered(listener: ListenerPlan, request: Request, *because: Fact) -> Fact:
     by = ""
     if listener.protocol in ("HTTPS", "TLS") and listener.hostname:
         by = f" by the name {request.sni} of the TLS handshake"
     return good(f"enters by {_named(listener)}{by}", *because, object=listener.owner)
 
 
-def _http(g: Graph, owner: Gateway, listeners: list[Listener], routes: Sequence[Key], request: Request) -> Answer:
+def _http(g: Graph, owner: GatewayPlan, listeners: list[ListenerPlan], routes: Sequence[Key], request: Request) -> Answer:
     """Follows a request through listeners that share a route table; those of HTTP a port's."""
     listener = _by_host(listeners, request)
     where = _entered(listener, request, *asked_facts(g, listener))
@@ -223,7 +223,7 @@ def _http(g: Graph, owner: Gateway, listeners: list[Listener], routes: Sequence[
     return _routed(g, owner, listener, host, found, winner, request, asked, where)
 
 
-def _by_host(listeners: list[Listener], request: Request) -> Listener:
+def _by_host(listeners: list[ListenerPlan], request: Request) -> ListenerPlan:
     """Returns the listener to name: HTTP listeners of a port differ in their hostnames only."""
     for pattern in fitting(request.host):
         if named := next((listener for listener in listeners if listener.hostname == pattern), None):
@@ -246,8 +246,8 @@ def _misdirected(request: Request, name: str) -> Iterator[Fact]:
 def _unmatched(
     g: Graph,
     owner: Key,
-    listener: Listener,
-    listeners: list[Listener],
+    listener: ListenerPlan,
+    listeners: list[ListenerPlan],
     routes: Sequence[Key],
     host: choice.VirtualHost,
     found: list[choice.CandidateMatch],
@@ -268,8 +268,8 @@ def _unmatched(
 
 def _routed(
     g: Graph,
-    owner: Gateway,
-    listener: Listener,
+    owner: GatewayPlan,
+    listener: ListenerPlan,
     host: choice.VirtualHost,
     found: list[choice.CandidateMatch],
     winner: choice.CandidateMatch,
@@ -277,7 +277,7 @@ def _routed(
     asked: Request,
     where: Fact,
 ) -> Answer:
-    if winner.level is Level.AS_WRITTEN:
+    if winner.level is ServedLevel.AS_WRITTEN:
         done = outcome(g, winner.key, winner.place.rule, winner.route, owner.key, asked)
     else:
         refused = bad(f"Envoy refused the route, so it answers 500: {winner.complaint}")

@@ -11,7 +11,7 @@ from lasthop.engine.outputs.explain.hops import hop_fact
 from lasthop.engine.outputs.status.routes import REFUSAL
 from lasthop.engine.plan.routing import Parent
 from lasthop.engine.plan.upstream import Hop, Protocol
-from lasthop.engine.resolve.backends.backends import Target, target
+from lasthop.engine.resolve.backends.backends import BackendTarget, target
 from lasthop.engine.resolve.gateways.listener_sets import holder
 from lasthop.engine.resolve.gateways.ours import is_ours, not_ours
 from lasthop.engine.resolve.routing.attachment import PARENT_KINDS, parent_key, parents
@@ -125,7 +125,7 @@ def _filters(g: Graph, key: Key, owner: Key, rule: api.RequestRouteRule, protoco
 def reference_fact(g: Graph, key: Key, owner: Key, ref: api.BackendObjectReference, role: str, protocol: Protocol) -> Fact:
     """Explains the hop of a route to what a reference names, or why there is none."""
     found = target(g, key, ref)
-    if not isinstance(found, Target):
+    if not isinstance(found, BackendTarget):
         return bad(f"{role}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, ", why=found)
     return hop_fact(g, Hop(owner, found.backend, found.port, protocol), role)
 

@@ -9,17 +9,25 @@ from lasthop.base.api.telemetry import XTelemetryPolicy
 from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.engine.outputs.explain.hops import context_facts, tls_fact
 from lasthop.engine.plan.problem import joined
-from lasthop.engine.plan.telemetry import SAMPLED, Tracing
-from lasthop.engine.resolve.gateways.telemetry import telemetry_ancestors, tracing, tracing_problems, unknown_attributes
-from lasthop.engine.resolve.gateways.telemetry_conditions import collector_problem, gateway_problem, kind_problem
+from lasthop.engine.plan.telemetry import SAMPLED, TracingPlan
+from lasthop.engine.resolve.gateways.telemetry import (
+    TELEMETRY,
+    collector_problem,
+    gateway_problem,
+    tracing,
+    tracing_problems,
+    unknown_attributes,
+)
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
 
 
 def explain_telemetry_policy(g: Graph, key: Key) -> Fact:
-    obj, reached = read(g, key, XTelemetryPolicy), telemetry_ancestors(g, key)
+    obj, reached = read(g, key, XTelemetryPolicy), TELEMETRY.ancestors(g, key)
     assert obj is not None
-    facts = [bad("no effect: ", why=problem) for target in obj.spec.target_refs if (problem := kind_problem(key, target))]
+    facts = [
+        bad("no effect: ", why=problem) for target in obj.spec.target_refs if (problem := TELEMETRY.unsupported(key, target))
+    ]
     facts += [_at(g, key, gateway) for gateway in reached.gateways]
     facts += [
         warning(f"{gateway}: nothing is traced, the policy's status has no room for it") for gateway in reached.without_room
@@ -47,7 +55,7 @@ def _at(g: Graph, key: Key, gateway: Key) -> Fact:
     return Fact(f"{gateway}: traced, and exported by OTLP over gRPC to {to}", worst(facts), facts, gateway)
 
 
-def _words(found: Tracing) -> Iterator[Fact]:
+def _words(found: TracingPlan) -> Iterator[Fact]:
     yield good(f"{_percent(found.share)} of the requests without a trace of their own")
     if found.parents_share is None:
         yield plain("whether a client's trace is sampled is not looked at: the same share of all")

@@ -8,7 +8,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.api.traffic import LocalPolicyTargetReference, XBackendTrafficPolicy
 from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.engine.plan.connecting import RetryBudget
-from lasthop.engine.resolve.backends.backend_traffic import backend_of, hops_to, judgement, target_problem, traffic_ancestors
+from lasthop.engine.resolve.backends.backend_traffic import TRAFFIC, backend_of, hops_to, judgement, target_problem
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
 
@@ -17,7 +17,7 @@ def explain_traffic_policy(g: Graph, key: Key) -> Fact:
     obj = read(g, key, XBackendTrafficPolicy)
     assert obj is not None
     facts = [_target(g, key, target) for target in obj.spec.target_refs]
-    reached = traffic_ancestors(g, key)
+    reached = TRAFFIC.ancestors(g, key)
     facts += [
         warning(f"its status has no room for {gateway}, which does not apply it", object=gateway)
         for gateway in reached.without_room
@@ -29,8 +29,8 @@ def _target(g: Graph, key: Key, target: LocalPolicyTargetReference) -> Fact:
     named, backend = f"target {target.kind} {key.namespace}/{target.name}", backend_of(key, target)
     if problem := target_problem(g, key, target):
         return bad(f"{named}: no effect, ", object=backend, why=problem)
-    applied = traffic_ancestors(g, key).gateways
-    here = [gateway for gateway in applied if any(hop.gateway == gateway for hop in hops_to(g, key, target))]
+    reached = {hop.gateway for hop in hops_to(g, backend)} if backend else set()
+    here = [gateway for gateway in TRAFFIC.ancestors(g, key).gateways if gateway in reached]
     if not here:
         return warning(f"{named}: not used", plain("no HTTPRoute or GRPCRoute of a Gateway leads there"), object=backend)
     facts = [Fact(f"at {gateway}", worst(found), found, gateway) for gateway in here if (found := (*_wants(g, key, gateway),))]

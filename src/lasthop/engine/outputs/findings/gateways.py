@@ -8,13 +8,11 @@ from typing import Final
 from lasthop.base.api.gateway import Gateway
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.findings.foreign import unheld
-from lasthop.engine.outputs.status.gateways import class_conditions, gateway_conditions
-from lasthop.engine.outputs.status.listener_sets import set_conditions
-from lasthop.engine.outputs.status.listeners import listener_programmed
+from lasthop.engine.outputs.status.gateways import class_conditions, gateway_conditions, listener_programmed, set_conditions
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition
 from lasthop.engine.plan.finding import Finding, Severity, make_finding
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.resolve.gateways.allowed_listeners import unusable_rule
 from lasthop.engine.resolve.gateways.gateways import gateway, without_effect
@@ -68,7 +66,7 @@ def _problems(conditions: Iterable[Condition]) -> Iterator[Problem]:
 
 
 def _findings(
-    g: Graph, key: Key, gateway: Key, conditions: tuple[Condition, ...], listeners: Iterable[Listener]
+    g: Graph, key: Key, gateway: Key, conditions: tuple[Condition, ...], listeners: Iterable[ListenerPlan]
 ) -> Iterator[Finding]:
     said: set[str] = set()
     for number, listener in enumerate(listeners):

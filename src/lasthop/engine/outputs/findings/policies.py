@@ -9,6 +9,7 @@ from lasthop.base.api.backends import EXTERNAL_HOSTNAME, XBackend
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import PolicyTargetReference
 from lasthop.engine.outputs.findings.failing import backend_failing
+from lasthop.engine.outputs.status.policies import policy_report
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition
 from lasthop.engine.plan.finding import Finding, make_finding
@@ -17,7 +18,7 @@ from lasthop.engine.resolve.backends import xbackend_conditions
 from lasthop.engine.resolve.backends.xbackends import PLAINTEXT, client_certificate, spec_problem
 from lasthop.engine.resolve.gateways.profiles import limits
 from lasthop.engine.resolve.policies.ancestors import ancestors
-from lasthop.engine.resolve.policies.conditions import conditions, exceptions, target_problem, unreached
+from lasthop.engine.resolve.policies.conditions import exceptions, target_problem, unreached
 from lasthop.engine.resolve.policies.judgement import Judgement, judgement
 from lasthop.engine.resolve.policies.permissions import permitted_tls
 from lasthop.engine.resolve.policies.texts import read_policy
@@ -79,7 +80,7 @@ def _of_target(g: Graph, key: Key, target: PolicyTargetReference, problem: Probl
 
 def _at_gateway(g: Graph, key: Key, gateway: Key) -> Iterator[Finding]:
     """Yields what differs from Gateway to Gateway: whether its operator permits what the policy asks for."""
-    stated = conditions(g, key, gateway)
+    stated = policy_report(g, key).conditions.get(gateway, ())
     refused = any(condition.type == reasons.ACCEPTED and condition.problem for condition in stated)
     if refused and isinstance(permitted := permitted_tls(g, gateway, key), Problem):
         yield permitted.within(f"at {gateway}", gateway).at("spec.validation").on(key)
@@ -131,7 +132,7 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
 
 
 def _xbackend_at_gateway(g: Graph, key: Key, obj: XBackend, gateway: Key, *, valid: bool) -> Iterator[Finding]:
-    at, stated = f"at {gateway}", xbackend_conditions.conditions(g, key, gateway)
+    at, stated = f"at {gateway}", policy_report(g, key).conditions.get(gateway, ())
     if session := obj.spec.session_persistence:
         too_long = long_session_name(session, SESSION, limits(g, gateway))
         yield from (problem.within(at, gateway).on(key) for problem in too_long)

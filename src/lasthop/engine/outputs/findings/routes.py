@@ -15,7 +15,7 @@ from lasthop.engine.outputs.findings.foreign import unattached
 from lasthop.engine.outputs.findings.gateways import ignored_scope
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, make_finding
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.routing import Parent
 from lasthop.engine.resolve.gateways.listener_sets import holder
 from lasthop.engine.resolve.gateways.listeners import listeners, table_listener
@@ -61,7 +61,7 @@ def _taken(g: Graph, key: Key, obj: Route, parent: Parent) -> Iterator[Finding]:
                     yield from _taken_at(g, key, parent.gateway, listener, hostname)
 
 
-def _taken_at(g: Graph, key: Key, gateway: Key, listener: Listener, hostname: str) -> Iterator[Finding]:
+def _taken_at(g: Graph, key: Key, gateway: Key, listener: ListenerPlan, hostname: str) -> Iterator[Finding]:
     taker = _holder_of(g, gateway, listener, hostname)
     if taker is None or taker.kind != "ListenerSet" or taker.namespace in (key.namespace, listener.owner.namespace):
         return
@@ -76,7 +76,7 @@ def _taken_at(g: Graph, key: Key, gateway: Key, listener: Listener, hostname: st
         yield make_finding(where, reasons.SHADOWED, message, remedy, about=about)
 
 
-def _holder_of(g: Graph, gateway: Key, listener: Listener, hostname: str) -> Key | None:
+def _holder_of(g: Graph, gateway: Key, listener: ListenerPlan, hostname: str) -> Key | None:
     """Returns the owner of the most specific listener for a hostname, on the port of another listener."""
     there = [x for x in listeners(g, gateway) if (x.port, x.transport) == (listener.port, listener.transport) and x.served]
     pattern = most_specific([each.hostname for each in there], hostname)

@@ -8,7 +8,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.api.traffic import XBackendTrafficPolicy
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, make_finding
-from lasthop.engine.resolve.backends.backend_traffic import judgement, target_problem, traffic_ancestors, unreached
+from lasthop.engine.resolve.backends.backend_traffic import TRAFFIC, judgement, target_problem, unreached
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import read
 
@@ -28,7 +28,7 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
             yield problem.at(f"spec.targetRefs[{number}]").on(key)
     if not all(problems) and (unused := unreached(g, key)):
         yield unused.on(key)
-    reached = traffic_ancestors(g, key)
+    reached = TRAFFIC.ancestors(g, key)
     for gateway in reached.gateways:
         yield from (problem.on(key) for problem in judgement(g, key, gateway).problems)
     for gateway in reached.without_room:

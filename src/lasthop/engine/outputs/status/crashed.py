@@ -23,12 +23,12 @@ from lasthop.engine.outputs.status.conditions import stated
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import failed
 from lasthop.engine.plan.finding import Finding, make_finding
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.problem import internal_error
-from lasthop.engine.resolve.backends.backend_traffic import backend_of
+from lasthop.engine.resolve.backends.backend_traffic import TRAFFIC
 from lasthop.engine.resolve.backends.reach import REACH
 from lasthop.engine.resolve.gateways.allowed_listeners import parent_gateway
-from lasthop.engine.resolve.gateways.telemetry import named_gateways
+from lasthop.engine.resolve.gateways.telemetry import TELEMETRY
 from lasthop.engine.resolve.policies.ancestors import MAX_ANCESTORS
 from lasthop.engine.resolve.policies.targets import named_services
 from lasthop.engine.resolve.routing.attachment import PARENT_KINDS, parent_key
@@ -67,9 +67,9 @@ def crashed_status(g: Graph, key: Key) -> api.Status | None:
         case BackendTLSPolicy() | RejectedPolicy():
             return _of_backend(g, obj, *named_services(obj))
         case XTelemetryPolicy():
-            return _at_gateways(obj, [gateway for gateway in named_gateways(key, obj) if _ours(g, gateway)])
+            return _at_gateways(obj, [gateway for gateway in TELEMETRY.targets(key, obj) if _ours(g, gateway)])
         case XBackendTrafficPolicy():
-            return _of_backend(g, obj, *filter(None, (backend_of(key, target) for target in obj.spec.target_refs)))
+            return _of_backend(g, obj, *TRAFFIC.targets(key, obj))
     route = read_route(g, key) if key.kind in ROUTE_KINDS else None
     if route is not None:
         named = [(ref, parent_key(key, ref)) for ref in route.spec.parent_refs if (ref.group, ref.kind) in PARENT_KINDS]
@@ -137,4 +137,4 @@ def query_name(id: NodeId) -> str:
 def _objects(arg: Any) -> list[Key]:
     if isinstance(arg, Key):
         return [arg]
-    return [arg.owner] if isinstance(arg, Listener) else []
+    return [arg.owner] if isinstance(arg, ListenerPlan) else []

@@ -1,34 +1,66 @@
-"""Status of GatewayClasses and Gateways."""
+"""Status of GatewayClasses, of Gateways and ListenerSets, and of their listeners."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from lasthop.base.api import gateway as api
-from lasthop.base.api.gateway import GatewayAddress
-from lasthop.base.api.meta import Key
-from lasthop.base.api.status import GatewayClassStatus, GatewayStatus, SupportedFeature
+from lasthop.base.api.gateway import GatewayAddress, RouteGroupKind
+from lasthop.base.api.meta import Key, Object
+from lasthop.base.api.status import GatewayClassStatus, GatewayStatus, ListenerSetStatus, ListenerStatus, SupportedFeature
 from lasthop.engine.outputs.status.conditions import stated
-from lasthop.engine.outputs.status.listeners import blocked_ports, listener_status
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
 from lasthop.engine.plan.infrastructure import CLUSTER, Infrastructure, canonical
-from lasthop.engine.plan.listener import Gateway
-from lasthop.engine.plan.problem import Problem, invalid, pending
+from lasthop.engine.plan.listener import GatewayPlan, ListenerPlan, ListenerSetPlan
+from lasthop.engine.plan.problem import Problem, invalid, joined, pending
 from lasthop.engine.plan.proxy import ProxyState
 from lasthop.engine.resolve.gateways.classes import class_features, gateway_class, supported_version
 from lasthop.engine.resolve.gateways.frontend import insecure_mode
-from lasthop.engine.resolve.gateways.gateways import CLIENT_CERTIFICATE, client_certificate, gateway
-from lasthop.engine.resolve.gateways.listener_sets import ACCEPTED_SETS
+from lasthop.engine.resolve.gateways.gateways import CLIENT_CERTIFICATE, client_certificate, gateway, gateway_accepted
+from lasthop.engine.resolve.gateways.listener_conditions import listener_conditions
+from lasthop.engine.resolve.gateways.listener_sets import ACCEPTED_SETS, listener_set
 from lasthop.engine.resolve.gateways.ports import port_problem
 from lasthop.engine.resolve.hops.hop_index import WITHOUT_ROOM
 from lasthop.engine.resolve.hops.weakening import WEAKENED
 from lasthop.engine.resolve.policies.waiver_index import WAIVED
+from lasthop.engine.resolve.routing.attachment import ATTACHED
 from lasthop.engine.resolve.settings import INFRASTRUCTURE, PROXY, settings
 from lasthop.engine.resolve.trust.trust import pair_dates, pair_out_of_date
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.stages import Output
 from lasthop.engine.store.store import read
+
+
+def listener_status(g: Graph, gateway: Key, listener: ListenerPlan, obj: Object) -> ListenerStatus:
+    """Returns the status of a listener; `obj` is the object that has it in its spec."""
+    conditions = (*listener_conditions(g, listener), listener_programmed(g, gateway, listener))
+    kinds = tuple(RouteGroupKind(kind) for kind in listener.supported_kinds)
+    attached = ATTACHED.size(g, listener.owner, listener.name)
+    return ListenerStatus(listener.name, attached, kinds, stated(conditions, obj))
+
+
+def listener_programmed(g: Graph, gateway: Key, listener: ListenerPlan) -> Condition:
+    conflict = next((c.problem for c in listener.conditions if c.type == reasons.CONFLICTED), None)
+    if conflict:
+        return failed(reasons.PROGRAMMED, conflict)
+    accepted = gateway_accepted(g, gateway)
+    if not listener.served or accepted is None or not accepted.status:
+        return failed(reasons.PROGRAMMED, invalid("the listener is not served", remedy="see its other conditions"))
+    problem = port_problem(g, gateway, listener.port, listener.transport)
+    if problem:
+        of_set = listener.owner.kind == "ListenerSet" and problem.reason != reasons.PENDING
+        return failed(reasons.PROGRAMMED, problem.with_reason(reasons.PORT_UNAVAILABLE) if of_set else problem)
+    proxy = PROXY.of(g, gateway) or ProxyState()
+    if proxy.serves(listener.port, listener.transport):
+        return true(reasons.PROGRAMMED)
+    return failed(reasons.PROGRAMMED, pending(proxy.problem or "the proxy has not acknowledged it yet"))
+
+
+def blocked_ports(problems: list[Problem]) -> Problem:
+    """Returns what is wrong with several ports; Pending as long as one of them is."""
+    return joined(problems, next((p.reason for p in problems if p.reason == reasons.PENDING), None))
+
 
 SHOWN: Final = 3
 """Policies that a message names."""
@@ -60,7 +92,7 @@ def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
     return GatewayStatus(addresses, stated(gateway_conditions(g, owner), obj), listeners, ACCEPTED_SETS.size(g, key))
 
 
-def gateway_conditions(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
+def gateway_conditions(g: Graph, owner: GatewayPlan) -> tuple[Condition, ...]:
     key = owner.key
     return (
         owner.accepted,
@@ -74,7 +106,7 @@ def gateway_conditions(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
     )
 
 
-def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, ...], ...]:
+def _addresses(g: Graph, owner: GatewayPlan) -> tuple[tuple[str, ...], ...]:
     """Returns where clients reach it: what its proxy binds on a shared host, what its Services were given in a cluster."""
     if settings(g).host_network:
         inside = owner.requested.inside
@@ -84,7 +116,7 @@ def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, ...], ...]:
     return tuple((*each, CLUSTER) if each[1] in around.inside else each for each in around.addresses)
 
 
-def _assigned(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
+def _assigned(g: Graph, owner: GatewayPlan) -> tuple[Condition, ...]:
     """Returns whether every address could be had with the routability that was asked for; nothing where none was."""
     if not owner.requested.scoped:
         return ()
@@ -189,3 +221,35 @@ def _without_room(g: Graph, key: Key) -> tuple[Condition, ...]:
 
 CLASS_STATUS = Output("status-classes", "GatewayClass", class_status)
 GATEWAY_STATUS = Output("status-gateways", "Gateway", gateway_status)
+
+
+@query
+def listener_set_status(g: Graph, key: Key) -> ListenerSetStatus | None:
+    obj, found = read(g, key, api.ListenerSet), listener_set(g, key)
+    if obj is None or found is None:
+        return None
+    listeners = tuple(listener_status(g, found.gateway, listener, obj) for listener in found.listeners)
+    return ListenerSetStatus(stated(set_conditions(g, found), obj), listeners)
+
+
+def set_conditions(g: Graph, found: ListenerSetPlan) -> tuple[Condition, ...]:
+    return found.accepted, _programmed(g, found)
+
+
+def _programmed(g: Graph, found: ListenerSetPlan) -> Condition:
+    """Returns True as soon as the Gateway's proxy serves one of its listeners as it is written now."""
+    accepted = found.accepted
+    if problem := accepted.problem:
+        of_parent = problem.reason == reasons.PARENT_NOT_ACCEPTED
+        return failed(reasons.PROGRAMMED, problem.with_reason(reasons.PARENT_NOT_PROGRAMMED) if of_parent else problem)
+    if problem := programmed(g, found.gateway).problem:
+        reason = reasons.PENDING if problem.reason == reasons.PENDING else reasons.PARENT_NOT_PROGRAMMED
+        where = f"{found.gateway} is not programmed"
+        return failed(reasons.PROGRAMMED, problem.within(where, found.gateway, reason=reason))
+    served = [listener_programmed(g, found.gateway, listener) for listener in found.listeners if listener.served]
+    if any(condition.status for condition in served):
+        return true(reasons.PROGRAMMED)
+    return served[0]
+
+
+LISTENER_SET_STATUS = Output("status-listener-sets", "ListenerSet", listener_set_status)

@@ -2,96 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
 from lasthop.base.api.backends import KIND as XBACKEND
-from lasthop.base.api.backends import XBackend
 from lasthop.base.api.gateway import GROUP
 from lasthop.base.api.kinds import CONTROLLER_NAME
-from lasthop.base.api.meta import Key
+from lasthop.base.api.meta import Key, Object
 from lasthop.base.api.policies import AncestorReference, RejectedPolicy
-from lasthop.base.api.status import AncestorStatus, ConditionStatus, PolicyStatus
-from lasthop.base.api.telemetry import XTelemetryPolicy
-from lasthop.base.api.traffic import XBackendTrafficPolicy
+from lasthop.base.api.status import AncestorStatus, PolicyStatus, Status
 from lasthop.engine.outputs.status.conditions import stated
+from lasthop.engine.outputs.status.crashed import crashed_status
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.condition import failed
+from lasthop.engine.plan.condition import Condition, failed
 from lasthop.engine.plan.problem import invalid
 from lasthop.engine.resolve.backends import backend_traffic, xbackend_conditions
-from lasthop.engine.resolve.gateways import telemetry, telemetry_conditions
+from lasthop.engine.resolve.gateways import telemetry
 from lasthop.engine.resolve.gateways.gateways import age
+from lasthop.engine.resolve.policies import conditions
 from lasthop.engine.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, reached_by
-from lasthop.engine.resolve.policies.conditions import conditions
 from lasthop.engine.resolve.policies.targets import service_of
-from lasthop.engine.resolve.policies.texts import read_texts
 from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.node import Crash
 from lasthop.engine.store.stages import Output
-from lasthop.engine.store.store import read
+from lasthop.engine.store.store import OBJECTS
+
+
+class PolicyReport(msgspec.Struct, frozen=True):
+    """What is the case with a policy: for its status, and with the problems behind the conditions for its findings."""
+
+    status: Status | None
+    conditions: Mapping[Key, tuple[Condition, ...]] = {}
+    """By Gateway."""
+
+
+class _Reported(NamedTuple):
+    gateways: Callable[[Graph, Key], Iterable[Key]]
+    conditions: Callable[[Graph, Key, Key], tuple[Condition, ...]]
+
+
+_REPORTED: Final = {
+    "BackendTLSPolicy": _Reported(lambda g, key: ancestors(g, key).gateways, conditions.conditions),
+    XBACKEND: _Reported(xbackend_conditions.gateways, xbackend_conditions.conditions),
+    backend_traffic.KIND: _Reported(
+        lambda g, key: backend_traffic.TRAFFIC.ancestors(g, key).gateways, backend_traffic.conditions
+    ),
+    telemetry.KIND: _Reported(lambda g, key: telemetry.TELEMETRY.ancestors(g, key).gateways, telemetry.conditions),
+}
 
 
 @query
-def policy_status(g: Graph, key: Key) -> PolicyStatus | None:
-    policy, rejected = read_texts(g, key)
-    if policy is None:
-        return _rejected_status(g, key, rejected) if rejected else None
-    entries = [entry(gateway, stated(conditions(g, key, gateway), policy)) for gateway in ancestors(g, key).gateways]
-    return PolicyStatus(tuple(entries)) if entries else None
+def policy_report(g: Graph, key: Key) -> PolicyReport:
+    """Returns the conditions at each Gateway. One query has those and the status, because both are read together."""
+    found = g.shielded(_report, key)
+    return PolicyReport(crashed_status(g, key)) if isinstance(found, Crash) else found
+
+
+def _report(g: Graph, key: Key) -> PolicyReport:
+    obj, kind = OBJECTS.of(g, key), _REPORTED[key.kind]
+    if obj is None:
+        return PolicyReport(None)
+    if isinstance(obj, RejectedPolicy):
+        if obj.last_good is None:
+            return PolicyReport(_rejected_status(g, key, obj))
+        obj = obj.last_good
+    found = {gateway: kind.conditions(g, key, gateway) for gateway in kind.gateways(g, key)}
+    return PolicyReport(_status((gateway, at, obj) for gateway, at in found.items()), found)
 
 
 def _rejected_status(g: Graph, key: Key, obj: RejectedPolicy) -> PolicyStatus | None:
     """Returns the status of a policy that cannot be read whole: invalid wherever what it names is reached."""
     services = ((service, t.section_name) for t in obj.targets if (service := service_of(key, t)))
     reached = {gateway for service, section in services for gateway, _ in reached_by(g, service, section)}
-    refused = stated((failed(reasons.ACCEPTED, invalid(f"could not be read: {obj.message}")),), obj)
-    entries = [entry(gateway, refused) for gateway in sorted(reached, key=lambda gateway: age(g, gateway))]
-    return PolicyStatus(tuple(entries[:MAX_ANCESTORS])) if entries else None
+    refused = (failed(reasons.ACCEPTED, invalid(f"could not be read: {obj.message}")),)
+    return _status((gateway, refused, obj) for gateway in sorted(reached, key=lambda gateway: age(g, gateway))[:MAX_ANCESTORS])
 
 
-def entry(gateway: Key, conditions: tuple[ConditionStatus, ...]) -> AncestorStatus:
-    return AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, conditions)
-
-
-POLICY_STATUS = Output("status-policies", "BackendTLSPolicy", policy_status)
-
-
-@query
-def xbackend_status(g: Graph, key: Key) -> PolicyStatus | None:
-    obj = read(g, key, XBackend)
-    if obj is None:
-        return None
-    entries = [
-        entry(gateway, stated(xbackend_conditions.conditions(g, key, gateway), obj))
-        for gateway in xbackend_conditions.gateways(g, key)
+def _status(entries: Iterable[tuple[Key, tuple[Condition, ...], Object]]) -> PolicyStatus | None:
+    found = [
+        AncestorStatus(AncestorReference(key.name, key.namespace, GROUP, "Gateway"), CONTROLLER_NAME, stated(conditions, obj))
+        for key, conditions, obj in entries
     ]
-    return PolicyStatus(tuple(entries)) if entries else None
+    return PolicyStatus(tuple(found)) if found else None
 
 
-XBACKEND_STATUS = Output("status-xbackends", XBACKEND, xbackend_status)
-
-
-@query
-def traffic_status(g: Graph, key: Key) -> PolicyStatus | None:
-    obj = read(g, key, XBackendTrafficPolicy)
-    if obj is None:
-        return None
-    entries = [
-        entry(gateway, stated(backend_traffic.conditions(g, key, gateway), obj))
-        for gateway in backend_traffic.traffic_ancestors(g, key).gateways
-    ]
-    return PolicyStatus(tuple(entries)) if entries else None
-
-
-TRAFFIC_STATUS = Output("status-traffic-policies", backend_traffic.KIND, traffic_status)
-
-
-@query
-def telemetry_status(g: Graph, key: Key) -> PolicyStatus | None:
-    obj = read(g, key, XTelemetryPolicy)
-    if obj is None:
-        return None
-    entries = [
-        entry(gateway, stated(telemetry_conditions.conditions(g, key, gateway), obj))
-        for gateway in telemetry.telemetry_ancestors(g, key).gateways
-    ]
-    return PolicyStatus(tuple(entries)) if entries else None
-
-
-TELEMETRY_STATUS = Output("status-telemetry-policies", telemetry.KIND, telemetry_status)
+POLICY_STATUS: Final[tuple[Output[Key, Any], ...]] = tuple(
+    Output(f"status-{kind}", kind, policy_report, part=lambda report: report.status) for kind in _REPORTED
+)

@@ -15,10 +15,11 @@ from lasthop.engine.outputs.status.summary import Summary, summary
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.not_applied import NotApplied
 from lasthop.engine.plan.reasons import OLDER_TEXT_IN_FORCE
-from lasthop.engine.resolve.gateways.telemetry import KIND as TELEMETRY
-from lasthop.engine.resolve.gateways.telemetry import telemetry_ancestors
-from lasthop.engine.resolve.hops.failing import CULPRITS
-from lasthop.engine.resolve.routing.attachment import parents
+from lasthop.engine.plan.upstream import Hop
+from lasthop.engine.resolve.backends.reach import HOPS
+from lasthop.engine.resolve.gateways.telemetry import TELEMETRY, collector_hop
+from lasthop.engine.resolve.hops.failing import hop_trouble
+from lasthop.engine.resolve.routing.attachment import parents, route_hops
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.node import Crash
 from lasthop.engine.store.store import Store
@@ -51,13 +52,16 @@ def _culprits(g: Graph, key: Key, found: Summary) -> tuple[str, ...]:
     refused = found.reason == reasons.INVALID_BACKEND_TLS
     if not (refused or found.condition == reasons.BACKEND_CONNECTED):
         return ()
-    culprits = {each for gateway in _gateways(g, key) for each in CULPRITS.of(g, key, gateway)}
-    return tuple(sorted(each.key.argument for each in culprits if each.refused == refused))
+    troubles = [hop_trouble.attempt(g, *hop) for hop in _hops(g, key)]
+    known = [each for each in troubles if not isinstance(each, Crash)]
+    return tuple(sorted({each.culprit.argument for each in known if each.culprit and (each.failure is None) == refused}))
 
 
-def _gateways(g: Graph, key: Key) -> set[Key]:
-    """Returns the Gateways from which hops of an object begin."""
-    if key.kind == TELEMETRY:
-        return set(telemetry_ancestors(g, key).gateways)
+def _hops(g: Graph, key: Key) -> set[Hop]:
+    """Returns the hops over which a route or a telemetry policy sends anything."""
+    if key.kind == TELEMETRY.kind:
+        to = (collector_hop(g, key, gateway) for gateway in TELEMETRY.ancestors(g, key).gateways)
+        return {hop for hop in to if hop and key in HOPS.of(g, *hop)}
     found = parents.attempt(g, key) if key.kind in ROUTE_KINDS else ()
-    return set() if isinstance(found, Crash) else {parent.gateway for parent in found if parent.problem is None}
+    accepted = () if isinstance(found, Crash) else (parent for parent in found if parent.problem is None)
+    return {each.hop for parent in accepted for each in route_hops(g, key, parent) if each.used}

@@ -20,12 +20,13 @@ from lasthop.engine.plan.routing import Parent
 from lasthop.engine.resolve.gateways.gateways import without_effect
 from lasthop.engine.resolve.gateways.listener_sets import holder
 from lasthop.engine.resolve.gateways.ports import port_problem, serves_nothing
-from lasthop.engine.resolve.hops.failing import FAILING_ROUTES, unconnected
-from lasthop.engine.resolve.hops.weakening import WEAKENED_ROUTES, weakened
-from lasthop.engine.resolve.routing.attachment import parents
+from lasthop.engine.resolve.hops.failing import hop_trouble, unconnected
+from lasthop.engine.resolve.hops.weakening import weakened
+from lasthop.engine.resolve.routing.attachment import parents, route_hops
 from lasthop.engine.resolve.routing.budgets import verdict_at
 from lasthop.engine.resolve.routing.routes import PROTOCOLS, RouteVerdict, read_route
 from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.node import Crash
 from lasthop.engine.store.stages import Output
 
 REFUSAL = {"HTTPRoute": "500", "GRPCRoute": "UNAVAILABLE"}
@@ -48,8 +49,7 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
                 judged = replace(judged, refused=(*problems, *judged.refused), all_refused=judged.all_refused or whole)
         served: tuple[Condition, ...] = ()
         if parent.problem is None:
-            failing = unconnected(FAILING_ROUTES.of(g, key, parent.gateway))
-            served = (*unserved_at(g, parent), *weakened(WEAKENED_ROUTES.of(g, key, parent.gateway)), *failing)
+            served = (*unserved_at(g, parent), *_troubled(g, key, parent))
         conditions = (*_conditions(key.kind, parent, judged, said), *served)
         entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
     return RouteStatus(tuple(entries)) if entries else None
@@ -64,6 +64,18 @@ def unserved_at(g: Graph, parent: Parent) -> tuple[Condition, ...]:
     blocked = [problem for problem in problems if problem and problem.reason != reasons.PENDING]
     problem = joined(blocked).within(str(parent.gateway), parent.gateway) if blocked else serves_nothing(g, parent.gateway)
     return (failed(reasons.PROGRAMMED, problem.with_reason(reasons.PARENT_NOT_PROGRAMMED)),) if problem else ()
+
+
+def _troubled(g: Graph, key: Key, parent: Parent) -> tuple[Condition, ...]:
+    """Returns what is wrong with the hops that a route leads over."""
+    weaker, failing = [], []
+    for hop, used in route_hops(g, key, parent):
+        found = hop_trouble.attempt(g, *hop)
+        if isinstance(found, Crash):
+            continue  # it has a finding of its own
+        weaker += [found.weakening] if found.weakening else []
+        failing += [found.failure] if found.failure and used else []
+    return (*weakened(tuple(weaker)), *unconnected(tuple(failing)))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.resolve.gateways.gateways import gateway
 from lasthop.engine.resolve.gateways.ports import port_problem
 from lasthop.engine.resolve.routing.attachment import ATTACHED, parents
@@ -35,7 +35,7 @@ def served_urls(g: Graph, key: Key) -> Iterator[str]:
             yield f"and {len(names) - SHOWN} more hostnames of listener {listener.name}"
 
 
-def _hostnames(g: Graph, key: Key, listener: Listener) -> set[str]:
+def _hostnames(g: Graph, key: Key, listener: ListenerPlan) -> set[str]:
     """Returns the names that its routes are served under; a route for any name needs none."""
     found = set()
     for route in ATTACHED.of(g, listener.owner, listener.name):

@@ -24,28 +24,24 @@ from lasthop.base.api.traffic import LocalPolicyTargetReference, RetryConstraint
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
 from lasthop.engine.plan.connecting import RetryBudget
-from lasthop.engine.plan.problem import Problem, invalid, joined, not_found, unsupported_value
+from lasthop.engine.plan.problem import Problem, joined, not_found, unsupported_value
 from lasthop.engine.plan.upstream import Hop
 from lasthop.engine.resolve.backends import xbackends
 from lasthop.engine.resolve.backends.reach import REACH
 from lasthop.engine.resolve.gateways.ports import serves_nothing
 from lasthop.engine.resolve.gateways.profiles import limits
-from lasthop.engine.resolve.policies.ancestors import Ancestors, with_room
-from lasthop.engine.resolve.policies.targets import rule_of, service_meant
+from lasthop.engine.resolve.policies.ancestors import Ancestors
+from lasthop.engine.resolve.policies.policy_kind import PolicyKind
+from lasthop.engine.resolve.policies.targets import service_meant
 from lasthop.engine.resolve.routing.http_syntax import is_duration, seconds, shown
 from lasthop.engine.resolve.routing.refusals import long_session_name, session_problems
 from lasthop.engine.store.graph import Graph, query
-from lasthop.engine.store.sources import Entry, Index
-from lasthop.engine.store.stages import indexer
 from lasthop.engine.store.store import read
 
 KIND: Final = "XBackendTrafficPolicy"
 MAX_INTERVAL: Final = 3_600.0
 MAX_COUNT: Final = 1_000_000
 """The CRD's own limits, these two."""
-
-TRAFFIC_CLAIMS = Index[Key, tuple[tuple[str, str], Key]]("traffic-claim")
-"""By backend: (age, policy)."""
 
 
 def backend_of(policy: Key, target: LocalPolicyTargetReference) -> Key | None:
@@ -55,24 +51,22 @@ def backend_of(policy: Key, target: LocalPolicyTargetReference) -> Key | None:
     return Key(XBACKEND, policy.namespace, target.name) if (target.group, target.kind) == (XBACKEND_GROUP, XBACKEND) else None
 
 
-@indexer(KIND)
-def index_traffic_claims(g: Graph, key: Key) -> Iterator[Entry]:
-    obj = read(g, key, XBackendTrafficPolicy)
-    for backend in dict.fromkeys(backend_of(key, target) for target in obj.spec.target_refs) if obj else ():
-        if obj and backend:
-            yield TRAFFIC_CLAIMS.entry((backend,), (obj.age, key))
+def hops_to(g: Graph, backend: Key) -> list[Hop]:
+    """Returns the hops of requests that lead to a target: connections are not retried, and have no cookies."""
+    return [hop for hop in REACH.of(g, backend) if hop.protocol.http]
 
 
-def traffic_policy(g: Graph, backend: Key) -> Key | None:
-    """Returns the policy that wins for a backend."""
-    claims = TRAFFIC_CLAIMS.of(g, backend)
-    return min(claims)[1] if claims else None
+def _gateways(g: Graph, policy: Key, obj: XBackendTrafficPolicy) -> set[Key]:
+    return {hop.gateway for backend in TRAFFIC.targets(policy, obj) for hop in hops_to(g, backend)}
+
+
+TRAFFIC: Final = PolicyKind(KIND, XBackendTrafficPolicy, backend_of, _gateways, "name a Service or an XBackend")
 
 
 # --- what it asks for ------------------------------------------------------------------------------------------------
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class TrafficJudgement(msgspec.Struct, frozen=True):
     """What a policy asks for and can have at one Gateway, and what it cannot have."""
 
     budget: RetryBudget | None = None
@@ -85,15 +79,15 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 @query
-def judgement(g: Graph, policy: Key, gateway: Key) -> Judgement:
+def judgement(g: Graph, policy: Key, gateway: Key) -> TrafficJudgement:
     obj = read(g, policy, XBackendTrafficPolicy)
     if obj is None:
-        return Judgement()
+        return TrafficJudgement()
     constraint, session, field = obj.spec.retry_constraint, obj.spec.session_persistence, "spec.sessionPersistence"
     of_budget = tuple(_constraint_problems(constraint)) if constraint else ()
     of_session = (*session_problems(session, field), *long_session_name(session, field, limits(g, gateway))) if session else ()
     budget = _budget(constraint) if constraint and not of_budget else None
-    return Judgement(budget, None if of_session else session, (*of_budget, *of_session))
+    return TrafficJudgement(budget, None if of_session else session, (*of_budget, *of_session))
 
 
 def _constraint_problems(constraint: RetryConstraint) -> Iterator[Problem]:
@@ -119,7 +113,7 @@ def _budget(constraint: RetryConstraint) -> RetryBudget:
 
 
 def retry_budget(g: Graph, gateway: Key, backend: Key) -> RetryBudget | None:
-    policy = _applied(g, gateway, backend)
+    policy = TRAFFIC.applied(g, gateway, backend)
     return judgement(g, policy, gateway).budget if policy else None
 
 
@@ -135,7 +129,7 @@ def asked_session(g: Graph, backend: Key) -> Kept | None:
     own = xbackends.session(g, backend) if backend.kind == XBACKEND else None
     if own:
         return Kept(own, backend)
-    policy = traffic_policy(g, backend)
+    policy = TRAFFIC.winner(g, backend)
     obj = read(g, policy, XBackendTrafficPolicy) if policy else None
     return Kept(obj.spec.session_persistence, policy) if policy and obj and obj.spec.session_persistence else None
 
@@ -148,56 +142,25 @@ def kept_session(g: Graph, gateway: Key, backend: Key) -> Kept | None:
     if asked.by == backend:
         problems = (*session_problems(asked.wanted, ""), *long_session_name(asked.wanted, "", limits(g, gateway)))
         return None if problems else asked
-    policy = _applied(g, gateway, backend)
+    policy = TRAFFIC.applied(g, gateway, backend)
     return asked if policy and judgement(g, policy, gateway).session else None
-
-
-def _applied(g: Graph, gateway: Key, backend: Key) -> Key | None:
-    """Returns the policy that a Gateway applies; none for which its status has no room: nobody could see there what it
-    does."""
-    policy = traffic_policy(g, backend)
-    return policy if policy and gateway not in traffic_ancestors(g, policy).without_room else None
 
 
 # --- what is said of it ----------------------------------------------------------------------------------------------
 
 
-@query
-def traffic_ancestors(g: Graph, policy: Key) -> Ancestors:
-    """Returns the Gateways whose requests reach a policy's targets."""
-    obj = read(g, policy, XBackendTrafficPolicy)
-    reached = {hop.gateway for target in obj.spec.target_refs for hop in hops_to(g, policy, target)} if obj else set()
-    return with_room(g, reached, obj.status) if obj else Ancestors()
-
-
-def hops_to(g: Graph, policy: Key, target: LocalPolicyTargetReference) -> list[Hop]:
-    """Returns the hops of requests that lead to a target: connections are not retried, and have no cookies."""
-    backend = backend_of(policy, target)
-    return [hop for hop in REACH.of(g, backend) if hop.protocol.http] if backend else []
-
-
-@query
 def target_problem(g: Graph, policy: Key, target: LocalPolicyTargetReference) -> Problem | None:
     """Returns why a policy has no effect on one of its targets."""
     backend = backend_of(policy, target)
     if backend is None:
-        kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
-        message = f"target {target.name}: kind {kind} is not supported; the policy has no effect on it"
-        return invalid(message, remedy="name a Service or an XBackend")
+        return TRAFFIC.unsupported(policy, target)
     if backend.kind == "Service" and read(g, backend, Service) is None:
         return not_found(reasons.TARGET_NOT_FOUND, backend, guess=service_meant(g, backend))
     if backend.kind == XBACKEND and read(g, backend, XBackend) is None:
         return not_found(reasons.TARGET_NOT_FOUND, backend)
-    first = min(TRAFFIC_CLAIMS.of(g, backend), default=None)
-    if first and first[1] != policy:
-        obj = read(g, policy, XBackendTrafficPolicy)
-        rule = rule_of(first[0], obj.age if obj else first[0])
-        message = f"{backend} is already targeted by {KIND} {first[1].path}, which {rule}"
-        return Problem(reasons.CONFLICTED, message, about=(backend, first[1]))
-    return None
+    return TRAFFIC.conflict(g, policy, backend)
 
 
-@query
 def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     """Returns the conditions at one Gateway: accepted if anything that it asks for takes effect there."""
     obj = read(g, policy, XBackendTrafficPolicy)
@@ -207,7 +170,8 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     here: list[Problem] = []
     elsewhere: list[Problem] = []
     for target in obj.spec.target_refs:
-        reached = any(hop.gateway == gateway for hop in hops_to(g, policy, target))
+        backend = backend_of(policy, target)
+        reached = backend is not None and any(hop.gateway == gateway for hop in hops_to(g, backend))
         if problem := target_problem(g, policy, target):
             (here if reached else elsewhere).append(problem)
         else:
@@ -219,8 +183,8 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
         return (failed(reasons.ACCEPTED, joined(judged.problems, reasons.INVALID, fields=True)),)
     said = [str(problem) for problem in problems] or (["it asks for nothing"] if judged.empty else [])
     if judged.session:
-        backends = filter(None, (backend_of(policy, target) for target in obj.spec.target_refs))
-        said += [f"the sessions that {each} asks for itself go first" for each in backends if xbackends.session(g, each)]
+        own = [each for each in TRAFFIC.targets(policy, obj) if xbackends.session(g, each)]
+        said += [f"the sessions that {each} asks for itself go first" for each in own]
     found = [true(reasons.ACCEPTED, "; ".join(dict.fromkeys(said)))]
     if problems:
         found.append(failed(reasons.PARTIALLY_INVALID, joined(problems, fields=True)))
@@ -231,7 +195,7 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
 
 def unreached(g: Graph, policy: Key) -> Problem | None:
     """Returns why no Gateway uses a policy whose targets are all right."""
-    if traffic_ancestors(g, policy) != Ancestors():
+    if TRAFFIC.ancestors(g, policy) != Ancestors():
         return None
     message = "no Gateway reaches its targets through an HTTPRoute or GRPCRoute, so the policy has no effect yet"
     return Problem(reasons.NOT_REACHED, message)

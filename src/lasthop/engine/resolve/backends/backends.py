@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.api.routes import BackendObjectReference
 from lasthop.engine.plan.limits import MAX_ENDPOINTS
 from lasthop.engine.plan.problem import Problem, invalid_kind, ref_not_permitted
-from lasthop.engine.plan.upstream import Endpoint, Endpoints, EndpointsKind, Protocol
+from lasthop.engine.plan.upstream import EndpointAddress, Endpoints, EndpointsKind, Protocol
 from lasthop.engine.resolve.backends import xbackends
 from lasthop.engine.resolve.backends.app_protocols import H2C, says_plaintext
 from lasthop.engine.resolve.backends.grants import permitted
@@ -29,21 +29,30 @@ from lasthop.engine.store.store import read
 
 SLICE_LABELS: Final = {"Service": "kubernetes.io/service-name", "ServiceImport": "multicluster.kubernetes.io/service-name"}
 """The label of an EndpointSlice that says to which object of a kind it belongs. One slice may belong to one of each."""
-SLICES = Index[Key, Key]("slice")
+
+
+class ListedSlice(NamedTuple):
+    key: Key
+    names: bool
+    """Its addresses are DNS names."""
+
+
+SLICES = Index[Key, ListedSlice]("slice")
 """EndpointSlices by Service or ServiceImport."""
 
-
+FQDN: Final = "FQDN"
+"""The addressType of an EndpointSlice whose addresses are DNS names."""
 DNS_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
 
 
-class Target(msgspec.Struct, frozen=True):
+class BackendTarget(msgspec.Struct, frozen=True):
     """A permitted reference to a port of a Service or ServiceImport, or to an XBackend, whether or not that exists."""
 
     backend: Key
     port: int
 
 
-def target(g: Graph, route: Key, ref: BackendObjectReference, group: str = GROUP) -> Target | Problem:
+def target(g: Graph, route: Key, ref: BackendObjectReference, group: str = GROUP) -> BackendTarget | Problem:
     """Returns what a backendRef names, or why it may not. `group` is that of the object that has it."""
     if (ref.group, ref.kind) == (XBACKEND_GROUP, XBACKEND):
         backend = Key(XBACKEND, ref.namespace or route.namespace, ref.name)
@@ -51,13 +60,13 @@ def target(g: Graph, route: Key, ref: BackendObjectReference, group: str = GROUP
             return ref_not_permitted(route, backend)
         # Its own port, or none that there is: an XBackend has one, and a reference need not name it.
         own = xbackends.port(g, backend)
-        return Target(backend, own if ref.port in (0, own) else ref.port)
+        return BackendTarget(backend, own if ref.port in (0, own) else ref.port)
     if SERVICE_GROUPS.get(ref.kind) != ref.group or not installed(g, ref.kind):
         return invalid_kind(ref.kind, ref.group or None, "a Service or an XBackend")
     service = Key(ref.kind, ref.namespace or route.namespace, ref.name)
     if not permitted(g, group, route, ref.group, service):
         return ref_not_permitted(route, service)
-    return Target(service, ref.port)
+    return BackendTarget(service, ref.port)
 
 
 @query
@@ -82,8 +91,17 @@ def declares_plaintext(g: Graph, backend: Key, port: int, protocol: Protocol) ->
     return found is not None and says_plaintext(found.app_protocol)
 
 
-@query
 def endpoints_kind(g: Graph, backend: Key, port: int, transport: str) -> EndpointsKind:
+    """Returns the kind of the endpoints. It is known from the EndpointSlices that exist, unless some have names."""
+    if backend.kind != XBACKEND and not any(listed.names for listed in SLICES.of(g, backend)):
+        service = read(g, backend, AnyService)
+        if not isinstance(service, Service) or service.spec.type != "ExternalName":
+            return EndpointsKind.ADDRESSES
+    return _exact_kind(g, backend, port, transport)
+
+
+@query
+def _exact_kind(g: Graph, backend: Key, port: int, transport: str) -> EndpointsKind:
     return endpoints(g, backend, port, transport).kind
 
 
@@ -100,19 +118,19 @@ def endpoints(g: Graph, backend: Key, port_number: int, transport: str) -> Endpo
         return Endpoints(EndpointsKind.ADDRESSES)
     if isinstance(service, Service) and service.spec.type == "ExternalName":
         target_port = port.target_port if isinstance(port.target_port, int) and port.target_port else port.port
-        kind, named = _kind_of(service.spec.external_name), Endpoint(service.spec.external_name, target_port)
+        kind, named = _kind_of(service.spec.external_name), EndpointAddress(service.spec.external_name, target_port)
         return Endpoints(kind, (named,) if _sound(kind, named) else ())
     return _from_slices(g, backend, port.name, transport)
 
 
-def _sound(kind: EndpointsKind, endpoint: Endpoint) -> bool:
+def _sound(kind: EndpointsKind, endpoint: EndpointAddress) -> bool:
     if not 0 < endpoint.port < 65536:
         return False
     return DNS_NAME.fullmatch(endpoint.address) is not None if kind is EndpointsKind.DNS else is_ip(endpoint.address)
 
 
 def slices(g: Graph, service: Key) -> list[EndpointSlice]:
-    found = (read(g, key, EndpointSlice) for key in SLICES.of(g, service))
+    found = (read(g, key, EndpointSlice) for key, _ in SLICES.of(g, service))
     return [slice for slice in found if slice]
 
 
@@ -121,12 +139,12 @@ def _kind_of(name: str) -> EndpointsKind:
 
 
 def _from_slices(g: Graph, service: Key, port_name: str, transport: str) -> Endpoints:
-    keys = SLICES.of(g, service)
+    keys = [key for key, _ in SLICES.of(g, service)]
     if len(keys) == 1:
         only = _of_slice(g, keys[0], port_name, transport)
         return Endpoints(only.kind if only.endpoints else EndpointsKind.ADDRESSES, only.endpoints[:MAX_ENDPOINTS])
     # Kubernetes keeps one addressType per slice. Where a Service has both, addresses are preferred: they need no resolver.
-    found: dict[EndpointsKind, set[Endpoint]] = {kind: set() for kind in EndpointsKind}
+    found: dict[EndpointsKind, set[EndpointAddress]] = {kind: set() for kind in EndpointsKind}
     for key in sorted(keys):
         of_slice = _one_of_many(g, key, port_name, transport)
         found[of_slice.kind].update(of_slice.endpoints)
@@ -144,13 +162,13 @@ def _one_of_many(g: Graph, key: Key, port_name: str, transport: str) -> Endpoint
 
 def _of_slice(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
     slice = read(g, key, EndpointSlice)
-    kind = EndpointsKind.DNS if slice and slice.address_type == "FQDN" else EndpointsKind.ADDRESSES
+    kind = EndpointsKind.DNS if slice and slice.address_type == FQDN else EndpointsKind.ADDRESSES
     named_so = [p.port for p in slice.ports if p.name == port_name and p.protocol == transport] if slice else []
     ports = {port for port in named_so if port and 0 < port < 65536}
     addresses = {address for e in slice.endpoints if e.usable for address in e.addresses[:1]} if slice and ports else set()
     # Envoy refuses anything but an address here; an API server does too, unless its validation is off.
     usable = [address for address in addresses if _kind_of(address) is kind]
-    named = (Endpoint(address, port) for address in usable for port in ports)
+    named = (EndpointAddress(address, port) for address in usable for port in ports)
     return Endpoints(kind, tuple(sorted(each for each in named if kind is not EndpointsKind.DNS or _sound(kind, each))))
 
 

@@ -1,4 +1,5 @@
-"""EndpointSlices, by all that they are looked up by. One indexer for everything: there are as many of them as of Services."""
+"""EndpointSlices by all that they are looked up by, and why a port of a Service or ServiceImport has no endpoint: no status
+reports that, because to the spec it is a valid backend."""
 
 from __future__ import annotations
 
@@ -6,14 +7,50 @@ from collections.abc import Iterator
 
 from lasthop.base.api.core import AnyService, EndpointSlice
 from lasthop.base.api.meta import Key
-from lasthop.engine.resolve.backends.backends import SLICES, slice_services
-from lasthop.engine.resolve.backends.missing_endpoints import STRAY_SLICES
+from lasthop.base.text.suggestions import typo_of
+from lasthop.engine.resolve.backends.backends import FQDN, SLICE_LABELS, SLICES, ListedSlice, endpoints, slice_services, slices
 from lasthop.engine.resolve.backends.xbackends import LABELLED
 from lasthop.engine.resolve.settings import settings
 from lasthop.engine.store.graph import Graph
-from lasthop.engine.store.sources import Entry
+from lasthop.engine.store.sources import Entry, Index
 from lasthop.engine.store.stages import indexer
 from lasthop.engine.store.store import read
+
+
+def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> str:
+    """Returns why a port of an existing Service has no ready endpoint; empty if it has one, or if that is as it should be."""
+    service = read(g, service_key, AnyService)
+    port = service.port(port_number, transport) if service else None
+    if port is None or endpoints(g, service_key, port_number, transport).endpoints:
+        return ""
+    written = slices(g, service_key)
+    if not written:
+        return _unlabelled(g, service_key)
+    if settings(g).pods and not any(slice.endpoints for slice in written):
+        return ""  # scaled to zero
+    names = sorted({each.name for slice in written for each in slice.ports if each.protocol == transport and each.port})
+    if port.name not in names:
+        has = f"they have {', '.join(map(repr, names))}" if names else "they have none"
+        wanted = f"port named {port.name!r}" if port.name else "port without a name, as the Service's has none"
+        return f"its EndpointSlices have no {transport} {wanted} ({has})"
+    known = [endpoint for slice in written for endpoint in slice.endpoints]
+    if not known:
+        return "its EndpointSlices have no endpoints"
+    return f"none of its endpoints ({len(known)}) {'can be used' if any(e.usable for e in known) else 'is ready'}"
+
+
+def _unlabelled(g: Graph, service: Key) -> str:
+    said = f"no EndpointSlice in namespace {service.namespace} has the label {SLICE_LABELS[service.kind]}: {service.name}"
+    if settings(g).pods:
+        return said  # there they are not written by hand
+    strays = dict(STRAY_SLICES.of(g, service.kind, service.namespace))
+    guess = typo_of(service.name, strays)
+    return f"{said}; that of {strays[guess]} is {guess}, of which there is no {service.kind}" if guess else said
+
+
+STRAY_SLICES = Index[str, str, tuple[str, Key]]("stray-slice")
+"""EndpointSlices of Services that do not exist, where people write them by hand, by the Service's kind and namespace: (its
+name, slice)."""
 
 
 @indexer("EndpointSlice")
@@ -23,7 +60,7 @@ def index_slices(g: Graph, key: Key) -> Iterator[Entry]:
         return
     services = slice_services(key, found)
     for service in services:
-        yield SLICES.entry((service,), key)
+        yield SLICES.entry((service,), ListedSlice(key, found.address_type == FQDN))
     if settings(g).pods:
         return
     # Where people write them by hand, an XBackend selects them by their labels, and some are of a Service that is not there.

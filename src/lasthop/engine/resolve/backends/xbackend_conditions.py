@@ -37,7 +37,6 @@ def gateways(g: Graph, key: Key) -> tuple[Key, ...]:
     return tuple(reached[: max(0, MAX_ANCESTORS - foreign)])
 
 
-@query
 def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
     """Returns the conditions for one Gateway: accepted only if no hop from there is refused."""
     resolved = _resolved(g, key)

@@ -24,7 +24,7 @@ from lasthop.engine.plan import reasons
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import BackendTLS, HopTLS
-from lasthop.engine.plan.upstream import Endpoint, Endpoints, EndpointsKind, Protocol
+from lasthop.engine.plan.upstream import EndpointAddress, Endpoints, EndpointsKind, Protocol
 from lasthop.engine.resolve.backends.grants import permitted
 from lasthop.engine.resolve.gateways.profiles import backend_rules
 from lasthop.engine.resolve.settings import settings
@@ -167,9 +167,11 @@ def endpoints(g: Graph, key: Key) -> Endpoints:
     if obj.spec.type == EXTERNAL_HOSTNAME:
         name = obj.spec.external_hostname.hostname
         return Endpoints(
-            EndpointsKind.DNS, (Endpoint(name if settings(g).external_names else f"{name.rstrip('.')}.", number),)
+            EndpointsKind.DNS, (EndpointAddress(name if settings(g).external_names else f"{name.rstrip('.')}.", number),)
         )
-    return Endpoints(EndpointsKind.ADDRESSES, tuple(sorted({Endpoint(address, number) for address in _selected(g, key, obj)})))
+    return Endpoints(
+        EndpointsKind.ADDRESSES, tuple(sorted({EndpointAddress(address, number) for address in _selected(g, key, obj)}))
+    )
 
 
 def _selected(g: Graph, key: Key, obj: XBackend) -> Iterator[str]:

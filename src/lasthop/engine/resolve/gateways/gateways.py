@@ -9,7 +9,7 @@ from lasthop.base.api import gateway as api
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
-from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.listener import GatewayPlan
 from lasthop.engine.plan.problem import Problem, invalid_kind, listeners_not_valid, ref_not_permitted
 from lasthop.engine.resolve.backends.grants import permitted
 from lasthop.engine.resolve.gateways.addresses import WILDCARDS, addresses
@@ -35,7 +35,7 @@ def age(g: Graph, key: Key) -> tuple[str, str]:
 
 
 @query
-def gateway(g: Graph, key: Key) -> Gateway | None:
+def gateway(g: Graph, key: Key) -> GatewayPlan | None:
     """Returns the Gateway as it is to be served; None if it is not ours."""
     obj = read(g, key, api.Gateway)
     if obj is None:
@@ -64,7 +64,7 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
             unusable, scope = unusable_rule(g, key), without_effect("defaultScope", obj.spec.default_scope)
             said = "; ".join(filter(None, (invalid.text, str(unusable or ""), scope)))
             accepted = true(reasons.ACCEPTED, said, invalid.reason if bad else "")
-    return Gateway(key, wanted.bound, merged, accepted, wanted.requested)
+    return GatewayPlan(key, wanted.bound, merged, accepted, wanted.requested)
 
 
 @query

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.problem import Problem, joined
 from lasthop.engine.plan.tls import Refused
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.store.graph import Graph
 
 
-def listener_conditions(g: Graph, listener: Listener) -> tuple[Condition, ...]:
+def listener_conditions(g: Graph, listener: ListenerPlan) -> tuple[Condition, ...]:
     """Returns all but Programmed, which depends on the proxy."""
     refused = unusable_servers(g, listener)
     if not refused or not listener.served:
@@ -24,6 +24,6 @@ def listener_conditions(g: Graph, listener: Listener) -> tuple[Condition, ...]:
     return tuple(unresolved if c.type == reasons.RESOLVED_REFS and c.status else c for c in listener.conditions)
 
 
-def unusable_servers(g: Graph, listener: Listener) -> list[Problem]:
+def unusable_servers(g: Graph, listener: ListenerPlan) -> list[Problem]:
     found = ((number, hop_tls(g, *auth.hop)) for number, auth in enumerate(listener.auth))
     return [tls.problem.within(f"filters.requests[{n}].externalAuth") for n, tls in found if isinstance(tls, Refused)]

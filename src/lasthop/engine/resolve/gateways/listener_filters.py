@@ -16,7 +16,7 @@ from lasthop.engine.plan.listener import MAX_AUTH
 from lasthop.engine.plan.problem import Problem, unsupported_value
 from lasthop.engine.plan.routing import ExternalAuth
 from lasthop.engine.plan.upstream import Hop
-from lasthop.engine.resolve.backends.backends import Target, target
+from lasthop.engine.resolve.backends.backends import BackendTarget, target
 from lasthop.engine.resolve.gateways.profiles import limits
 from lasthop.engine.resolve.routing.external_auth import PROTOCOLS, external_auth, problems
 from lasthop.engine.store.graph import Graph
@@ -24,7 +24,7 @@ from lasthop.engine.store.graph import Graph
 EXTERNAL_AUTH: Final = "ExternalAuth"
 
 
-class ListenerFilters(msgspec.Struct, frozen=True):
+class ListenerFilterPlan(msgspec.Struct, frozen=True):
     auth: tuple[ExternalAuth, ...] = ()
     """The servers to ask, in this order."""
     refused: Problem | None = None
@@ -33,22 +33,22 @@ class ListenerFilters(msgspec.Struct, frozen=True):
     """The reference that may not be followed."""
 
 
-def listener_filters(g: Graph, gateway: Key, owner: Key, listener: api.Listener) -> ListenerFilters:
+def listener_filters(g: Graph, gateway: Key, owner: Key, listener: api.Listener) -> ListenerFilterPlan:
     """Returns what a listener asks for; `owner` is the Gateway or ListenerSet that has it, and needs the grants."""
     found: list[ExternalAuth] = []
     if len(listener.filters.requests) > MAX_AUTH:
         message = f"filters.requests: {len(listener.filters.requests)} filters, of which at most {MAX_AUTH} are supported"
-        return ListenerFilters(refused=unsupported_value(f"{message}, so the listener is closed", remedy="use fewer"))
+        return ListenerFilterPlan(refused=unsupported_value(f"{message}, so the listener is closed", remedy="use fewer"))
     for number, each in enumerate(listener.filters.requests):
         field = f"filters.requests[{number}]"
         wanted = each.external_auth
         if each.type != EXTERNAL_AUTH or wanted is None:
             message = f"{field}: a filter of type {each.type} is not supported for listeners, so the listener is closed"
-            return ListenerFilters(refused=unsupported_value(message, remedy=f"use {EXTERNAL_AUTH}, or remove it"))
+            return ListenerFilterPlan(refused=unsupported_value(message, remedy=f"use {EXTERNAL_AUTH}, or remove it"))
         if odd := next(problems(wanted, f"{field}.externalAuth", limits(g, gateway)), None):
-            return ListenerFilters(refused=unsupported_value(f"{odd}, so the listener is closed"))
+            return ListenerFilterPlan(refused=unsupported_value(f"{odd}, so the listener is closed"))
         to = target(g, owner, wanted.backend_ref)
-        if not isinstance(to, Target):
-            return ListenerFilters(unresolved=to.within(f"{field}.externalAuth.backendRef"))
+        if not isinstance(to, BackendTarget):
+            return ListenerFilterPlan(unresolved=to.within(f"{field}.externalAuth.backendRef"))
         found.append(external_auth(wanted, Hop(gateway, to.backend, to.port, PROTOCOLS[wanted.protocol])))
-    return ListenerFilters(tuple(found))
+    return ListenerFilterPlan(tuple(found))

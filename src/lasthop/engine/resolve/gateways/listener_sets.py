@@ -8,7 +8,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import failed, true
 from lasthop.engine.plan.limits import over
-from lasthop.engine.plan.listener import Holder, ListenerSet
+from lasthop.engine.plan.listener import Holder, ListenerSetPlan
 from lasthop.engine.plan.problem import Problem, internal_error, listeners_not_valid
 from lasthop.engine.resolve.gateways.allowed_listeners import allows_set, parent_gateway
 from lasthop.engine.resolve.gateways.gateways import gateway_accepted
@@ -21,7 +21,7 @@ from lasthop.engine.store.stages import indexer
 
 
 @query
-def listener_set(g: Graph, key: Key) -> ListenerSet | None:
+def listener_set(g: Graph, key: Key) -> ListenerSetPlan | None:
     """Returns the set as it is to be served; None if its Gateway is not ours."""
     parent = parent_gateway(g, key)
     accepted = gateway_accepted(g, parent) if parent else None
@@ -33,17 +33,19 @@ def listener_set(g: Graph, key: Key) -> ListenerSet | None:
         if allows_set(g, parent, key.namespace):
             limit = over(limits(g, parent), "listeners_per_namespace")
             message = f"the ListenerSets of namespace {key.namespace} have too many listeners at {parent}: {limit}"
-        return ListenerSet(key, parent, (), failed(reasons.ACCEPTED, Problem(reasons.NOT_ALLOWED, message, about=(parent,))))
+        return ListenerSetPlan(
+            key, parent, (), failed(reasons.ACCEPTED, Problem(reasons.NOT_ALLOWED, message, about=(parent,)))
+        )
     if isinstance(own_listeners.attempt(g, key), Crash):
-        return ListenerSet(key, parent, own, failed(reasons.ACCEPTED, internal_error()))
+        return ListenerSetPlan(key, parent, own, failed(reasons.ACCEPTED, internal_error()))
     bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
     invalid = listeners_not_valid(bad)
     if not any(listener.served for listener in own):
-        return ListenerSet(key, parent, own, failed(reasons.ACCEPTED, invalid))
+        return ListenerSetPlan(key, parent, own, failed(reasons.ACCEPTED, invalid))
     if accepted.problem:
         refused = accepted.problem.within(f"{parent} is not accepted", parent, reason=reasons.PARENT_NOT_ACCEPTED)
-        return ListenerSet(key, parent, own, failed(reasons.ACCEPTED, refused))
-    return ListenerSet(key, parent, own, true(reasons.ACCEPTED, invalid.text, invalid.reason if bad else ""))
+        return ListenerSetPlan(key, parent, own, failed(reasons.ACCEPTED, refused))
+    return ListenerSetPlan(key, parent, own, true(reasons.ACCEPTED, invalid.text, invalid.reason if bad else ""))
 
 
 @query

@@ -14,12 +14,12 @@ from lasthop.engine.plan import problem as problems
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
 from lasthop.engine.plan.infrastructure import READY_PORT
-from lasthop.engine.plan.listener import Listener
+from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.resolve.backends.grants import permitted
 from lasthop.engine.resolve.gateways.allowed_listeners import allowed_sets, namespaces_problem
 from lasthop.engine.resolve.gateways.frontend import asks_clients, frontend
-from lasthop.engine.resolve.gateways.listener_filters import ListenerFilters, listener_filters
+from lasthop.engine.resolve.gateways.listener_filters import ListenerFilterPlan, listener_filters
 from lasthop.engine.resolve.routing.hostnames import fitting
 from lasthop.engine.resolve.routing.http_syntax import MAX_PORT, is_hostname, shown
 from lasthop.engine.resolve.settings import settings
@@ -49,7 +49,7 @@ def _shared(protocol: str) -> str:
     return SNI if protocol in ("HTTPS", "TLS") else protocol
 
 
-def _socket(listener: Listener) -> Socket:
+def _socket(listener: ListenerPlan) -> Socket:
     return listener.port, listener.transport
 
 
@@ -59,7 +59,7 @@ def spec_listeners(g: Graph, owner: Key) -> tuple[api.Listener, ...]:
 
 
 @query
-def own_listeners(g: Graph, owner: Key) -> tuple[Listener, ...]:
+def own_listeners(g: Graph, owner: Key) -> tuple[ListenerPlan, ...]:
     """Returns the listeners of a Gateway or a ListenerSet, each judged by itself."""
     found = spec_listeners(g, owner)
     judged = [(listener, own_listener.attempt(g, owner, number)) for number, listener in enumerate(found)]
@@ -67,13 +67,13 @@ def own_listeners(g: Graph, owner: Key) -> tuple[Listener, ...]:
 
 
 @query
-def own_listener(g: Graph, owner: Key, number: int) -> Listener:
+def own_listener(g: Graph, owner: Key, number: int) -> ListenerPlan:
     """Judges one listener by itself, so that one which cannot be judged is closed and the others are not."""
     return _listener(g, owner, spec_listeners(g, owner)[number])
 
 
 @query
-def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]]:
+def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[ListenerPlan, ...]]:
     """Returns the listeners of a Gateway and of the ListenerSets that it allows, with their conflicts, in the order of
     precedence.
 
@@ -81,7 +81,7 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]
     and the hostname, in whatever state it is otherwise: a broken certificate must not give a name to another listener.
     """
     taken = _Claims()
-    found: dict[Key, tuple[Listener, ...]] = {}
+    found: dict[Key, tuple[ListenerPlan, ...]] = {}
     for owner in (gateway, *allowed_sets(g, gateway)):
         written = own_listeners(g, owner) if owner == gateway else own_listeners.attempt(g, owner)
         # A set whose list cannot be read has none; its Gateway and the other sets go on.
@@ -105,14 +105,14 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]
 
 
 @query
-def listeners(g: Graph, gateway: Key) -> tuple[Listener, ...]:
+def listeners(g: Graph, gateway: Key) -> tuple[ListenerPlan, ...]:
     """Returns them as one list. A dict that differs only in its order would count as unchanged, so the order is read too."""
     found = listeners_by_owner(g, gateway)
     return tuple(listener for owner in (gateway, *allowed_sets(g, gateway)) for listener in found[owner])
 
 
 @query
-def table_listener(g: Graph, gateway: Key, table: str) -> Listener | None:
+def table_listener(g: Graph, gateway: Key, table: str) -> ListenerPlan | None:
     """Returns a listener that a route table serves; those that share one agree in port and protocol."""
     return next((listener for listener in listeners(g, gateway) if listener.table == table), None)
 
@@ -124,7 +124,7 @@ class _Claims:
         self._protocols: dict[Socket, set[str]] = {}
         self._names: Counter[tuple[Socket, str]] = Counter()
 
-    def add(self, listener: Listener) -> None:
+    def add(self, listener: ListenerPlan) -> None:
         self._protocols.setdefault(_socket(listener), set()).add(listener.protocol)
         self._names[_socket(listener), listener.hostname] += 1
 
@@ -133,7 +133,7 @@ class _Claims:
             self._protocols.setdefault(socket, set()).update(protocols)
         self._names.update(other._names)
 
-    def conflict_among(self, listener: Listener) -> Problem | None:
+    def conflict_among(self, listener: ListenerPlan) -> Problem | None:
         """Returns a conflict with others of the same Gateway or ListenerSet, which all listeners of it lose."""
         protocols = self._protocols[_socket(listener)]
         if len({_shared(protocol) for protocol in protocols}) > 1:
@@ -144,7 +144,7 @@ class _Claims:
             return Problem(reasons.HOSTNAME_CONFLICT, message, remedy="give each its own")
         return None
 
-    def conflict_with_earlier(self, listener: Listener) -> Problem | None:
+    def conflict_with_earlier(self, listener: ListenerPlan) -> Problem | None:
         """Returns a conflict with those that have precedence. It does not name them: the author may not see them."""
         if {_shared(p) for p in self._protocols.get(_socket(listener), set())} - {_shared(listener.protocol)}:
             message = f"the Gateway or an older ListenerSet uses port {listener.port} with another protocol"
@@ -155,11 +155,11 @@ class _Claims:
         return None
 
 
-def _hostname(listener: Listener) -> str:
+def _hostname(listener: ListenerPlan) -> str:
     return listener.hostname or "no hostname"
 
 
-def _settled(listener: Listener, conflict: Problem | None) -> Listener:
+def _settled(listener: ListenerPlan, conflict: Problem | None) -> ListenerPlan:
     if conflict is None:
         return listener
     _, resolved = listener.conditions
@@ -168,11 +168,11 @@ def _settled(listener: Listener, conflict: Problem | None) -> Listener:
 
 
 @query
-def own_filters(g: Graph, gateway: Key, owner: Key, number: int) -> ListenerFilters:
+def own_filters(g: Graph, gateway: Key, owner: Key, number: int) -> ListenerFilterPlan:
     return listener_filters(g, gateway, owner, spec_listeners(g, owner)[number])
 
 
-def _with_filters(g: Graph, gateway: Key, listener: Listener, number: int) -> Listener:
+def _with_filters(g: Graph, gateway: Key, listener: ListenerPlan, number: int) -> ListenerPlan:
     """Adds the servers that are asked before routing; a listener whose filters cannot act is closed."""
     if not listener.http:
         return listener
@@ -187,7 +187,7 @@ def _with_filters(g: Graph, gateway: Key, listener: Listener, number: int) -> Li
     return replace(listener, conditions=(accepted, resolved), served=served, auth=found.auth)
 
 
-def _without_refused(g: Graph, gateway: Key, listener: Listener) -> Listener:
+def _without_refused(g: Graph, gateway: Key, listener: ListenerPlan) -> ListenerPlan:
     """Returns the listener without certificates that the Gateway's Envoy has refused; with none left it is not served."""
     refused = {secret: problem for secret in listener.certificates if (problem := refused_pair(g, gateway, secret))}
     if not refused:
@@ -199,7 +199,7 @@ def _without_refused(g: Graph, gateway: Key, listener: Listener) -> Listener:
     return replace(listener, certificates=left, conditions=(accepted, resolved), served=listener.served and bool(left))
 
 
-def _with_clients(g: Graph, gateway: Key, listener: Listener) -> Listener:
+def _with_clients(g: Graph, gateway: Key, listener: ListenerPlan) -> ListenerPlan:
     """Adds what the Gateway asks of clients, which applies to the listeners of its sets, too."""
     accepted, resolved = listener.conditions
     if listener.protocol == "TLS" and accepted.status and not listener.passthrough and asks_clients(g, gateway, listener.port):
@@ -218,7 +218,7 @@ def _with_clients(g: Graph, gateway: Key, listener: Listener) -> Listener:
     return replace(listener, conditions=(accepted, resolved), served=served, clients=asked.clients)
 
 
-def _overlapping(found: list[Listener]) -> frozenset[tuple[int, str]]:
+def _overlapping(found: list[ListenerPlan]) -> frozenset[tuple[int, str]]:
     """Returns (port, hostname) of HTTPS listeners that share names with another of their port. Those that lost a conflict have
     none to share."""
     names = {(x.port, x.hostname) for x in found if x.protocol == "HTTPS" and not x.conflicted}
@@ -230,7 +230,7 @@ def _overlapping(found: list[Listener]) -> frozenset[tuple[int, str]]:
     return frozenset(shared)
 
 
-def _warned(listener: Listener, shared: frozenset[tuple[int, str]]) -> Listener:
+def _warned(listener: ListenerPlan, shared: frozenset[tuple[int, str]]) -> ListenerPlan:
     if listener.protocol != "HTTPS" or listener.conflicted or (listener.port, listener.hostname) not in shared:
         return listener
     message = f"another HTTPS listener of port {listener.port} shares names with it; requests on the wrong connection get 421"
@@ -238,7 +238,7 @@ def _warned(listener: Listener, shared: frozenset[tuple[int, str]]) -> Listener:
     return replace(listener, conditions=(*listener.conditions, warning))
 
 
-def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
+def _listener(g: Graph, key: Key, listener: api.Listener) -> ListenerPlan:
     kinds = _kinds(listener)
     allowed, kinds_problem = _allowed_kinds(listener, kinds)
     certificates, certificate_problem = _certificates(g, key, listener)
@@ -257,9 +257,9 @@ def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
     )
 
 
-def _closed(key: Key, listener: api.Listener) -> Listener:
+def _closed(key: Key, listener: api.Listener) -> ListenerPlan:
     """Returns a listener that has not been judged, or cannot be: it is not served and keeps its name."""
-    return Listener(
+    return ListenerPlan(
         *(key, listener.name, listener.port, listener.protocol, _hostname_of(listener), _table(key, listener)),
         conditions=(_crashed(), true(reasons.RESOLVED_REFS)),
         served=False,

@@ -18,18 +18,26 @@ from lasthop.base.api.gateway import Gateway as ApiGateway
 from lasthop.base.api.meta import Key
 from lasthop.base.api.routes import Fraction
 from lasthop.base.api.traffic import LocalPolicyTargetReference
+from lasthop.engine.plan import reasons
+from lasthop.engine.plan.condition import Condition, failed, true
 from lasthop.engine.plan.limits import Limits, over
-from lasthop.engine.plan.problem import Problem, unsupported_value
-from lasthop.engine.plan.telemetry import SAMPLED, Source, SpanAttribute, Tracing
+from lasthop.engine.plan.problem import Problem, joined, not_found, unsupported_value
+from lasthop.engine.plan.telemetry import SAMPLED, AttributeSource, SpanAttribute, TracingPlan
+from lasthop.engine.plan.tls import BackendTLS, Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
-from lasthop.engine.resolve.backends.backends import Target, target
+from lasthop.engine.resolve.backends.backends import BackendTarget, target
 from lasthop.engine.resolve.backends.reach import HOPS
+from lasthop.engine.resolve.gateways.gateways import gateway as served_gateway
 from lasthop.engine.resolve.gateways.gateways import gateway_accepted
+from lasthop.engine.resolve.gateways.ports import serves_nothing
 from lasthop.engine.resolve.gateways.profiles import limits
-from lasthop.engine.resolve.policies.ancestors import Ancestors, with_room
+from lasthop.engine.resolve.hops.hops import hop_tls
+from lasthop.engine.resolve.hops.observed import connected
+from lasthop.engine.resolve.hops.weakening import weakened, weakening
+from lasthop.engine.resolve.policies.policy_kind import PolicyKind
 from lasthop.engine.resolve.routing.http_syntax import HEADER_NAME, HEADER_VALUE, PROTECTED, shown, word
 from lasthop.engine.store.graph import Graph, query
-from lasthop.engine.store.sources import Entry, Index
+from lasthop.engine.store.sources import Entry
 from lasthop.engine.store.stages import indexer
 from lasthop.engine.store.store import read
 
@@ -53,46 +61,22 @@ KNOWN_ATTRIBUTES: Final = frozenset(
 )
 """Keys of OpenTelemetry's semantic conventions that a span can have by `attributeKey`."""
 
-TELEMETRY_CLAIMS = Index[Key, tuple[tuple[str, str], Key]]("telemetry-claim")
-"""By Gateway: (age, policy)."""
-
 
 def gateway_of(policy: Key, target: LocalPolicyTargetReference) -> Key | None:
     """Returns the Gateway that a target names; None if it is of another kind."""
     return Key("Gateway", policy.namespace, target.name) if (target.group, target.kind) == (GROUP, "Gateway") else None
 
 
-def named_gateways(policy: Key, obj: api.XTelemetryPolicy) -> tuple[Key, ...]:
-    found = (gateway_of(policy, each) for each in obj.spec.target_refs)
-    return tuple(dict.fromkeys(key for key in found if key))
+def _gateways(g: Graph, policy: Key, obj: api.XTelemetryPolicy) -> list[Key]:
+    """Returns the Gateways that a policy names, except those of other controllers. One that does not exist belongs to no
+    controller: GEP-4768 reports its absence in the policy's status."""
+    named = TELEMETRY.targets(policy, obj)
+    return [key for key in named if read(g, key, ApiGateway) is None or gateway_accepted(g, key)]
 
 
-@indexer(KIND)
-def index_telemetry_claims(g: Graph, key: Key) -> Iterator[Entry]:
-    obj = read(g, key, api.XTelemetryPolicy)
-    if obj is not None:
-        yield from (TELEMETRY_CLAIMS.entry((gateway,), (obj.age, key)) for gateway in named_gateways(key, obj))
-
-
-@query
-def telemetry_policy(g: Graph, gateway: Key) -> Key | None:
-    """Returns the policy that wins for a Gateway."""
-    return min(TELEMETRY_CLAIMS.of(g, gateway), default=(None, None))[1]
-
-
-@query
-def telemetry_ancestors(g: Graph, policy: Key) -> Ancestors:
-    """Returns the Gateways that a policy names, but those of other controllers."""
-    obj = read(g, policy, api.XTelemetryPolicy)
-    if obj is None:
-        return Ancestors()
-    # One that does not exist is nobody's: GEP-4768 has its absence said there.
-    ours = [key for key in named_gateways(policy, obj) if _missing(g, key) or gateway_accepted(g, key)]
-    return with_room(g, ours, obj.status)
-
-
-def _missing(g: Graph, gateway: Key) -> bool:
-    return read(g, gateway, ApiGateway) is None
+TELEMETRY: Final = PolicyKind(
+    KIND, api.XTelemetryPolicy, gateway_of, _gateways, "name a Gateway of group gateway.networking.k8s.io"
+)
 
 
 # --- what it asks for ------------------------------------------------------------------------------------------------
@@ -153,17 +137,17 @@ def _attribute_problems(attributes: tuple[api.Attribute, ...], field: str) -> It
             yield unsupported_value(message, place)
         if each.source_type not in _VALUES:
             yield unsupported_value(f"sourceType {word(each.source_type)} is not one of {', '.join(_VALUES)}", place)
-        elif each.source_type == Source.HEADER and not HEADER_NAME.fullmatch(each.header_name):
+        elif each.source_type == AttributeSource.HEADER and not HEADER_NAME.fullmatch(each.header_name):
             yield unsupported_value(f"{shown(each.header_name)} is not the name of a header", f"{place}.headerName")
-        elif each.source_type == Source.LITERAL and not LITERAL.fullmatch(each.literal_value):
+        elif each.source_type == AttributeSource.LITERAL and not LITERAL.fullmatch(each.literal_value):
             message = f"{shown(each.literal_value)} is empty, has control characters, or is longer than 1,024 characters"
             yield unsupported_value(message, f"{place}.literalValue")
 
 
 _VALUES: Final = {
-    str(Source.HEADER): "header_name",
-    str(Source.LITERAL): "literal_value",
-    str(Source.REQUEST): "attribute_key",
+    str(AttributeSource.HEADER): "header_name",
+    str(AttributeSource.LITERAL): "literal_value",
+    str(AttributeSource.REQUEST): "attribute_key",
 }
 """Sources, and the field that has the value of each."""
 
@@ -185,7 +169,7 @@ def unknown_attributes(obj: api.XTelemetryPolicy) -> tuple[Problem, ...]:
 
 
 @query
-def collector(g: Graph, policy: Key) -> Target | Problem | None:
+def collector(g: Graph, policy: Key) -> BackendTarget | Problem | None:
     """Returns what a policy exports to, or why it may not; None: it exports nothing."""
     obj = read(g, policy, api.XTelemetryPolicy)
     if obj is None or obj.spec.tracing.mode != "Enabled" or obj.spec.tracing.provider is None:
@@ -194,22 +178,22 @@ def collector(g: Graph, policy: Key) -> Target | Problem | None:
 
 
 @query
-def tracing(g: Graph, gateway: Key) -> Tracing | None:
+def tracing(g: Graph, gateway: Key) -> TracingPlan | None:
     """Returns what a Gateway's proxies trace; None: nothing.
 
     It depends on the policy and on who may refer to the collector, and not on whether that can be connected to, which decides
     what is behind the hop's name: listeners stay as they are when a BackendTLSPolicy, a Service or a CA changes.
     """
-    policy = telemetry_policy(g, gateway)
+    policy = TELEMETRY.applied(g, gateway, gateway)
     obj = read(g, policy, api.XTelemetryPolicy) if policy else None
-    if policy is None or obj is None or gateway in telemetry_ancestors(g, policy).without_room:
+    if policy is None or obj is None:
         return None
     to = collector(g, policy)
-    if not isinstance(to, Target) or tracing_problems(g, policy, gateway):
+    if not isinstance(to, BackendTarget) or tracing_problems(g, policy, gateway):
         return None
     wanted, parents = obj.spec.tracing, obj.spec.tracing.parent_based_sampling
     headers = {header.name.lower(): header.value for header in reversed(wanted.provider.headers if wanted.provider else ())}
-    return Tracing(
+    return TracingPlan(
         Hop(gateway, to.backend, to.port, Protocol.H2),
         wanted.service_name or f"{gateway.name}.{gateway.namespace}",
         _share(wanted.sampling_rate),
@@ -221,11 +205,11 @@ def tracing(g: Graph, gateway: Key) -> Tracing | None:
 
 
 def _attribute(wanted: api.Attribute) -> SpanAttribute:
-    return SpanAttribute(wanted.name, Source(wanted.source_type), getattr(wanted, _VALUES[wanted.source_type]))
+    return SpanAttribute(wanted.name, AttributeSource(wanted.source_type), getattr(wanted, _VALUES[wanted.source_type]))
 
 
 def _known(wanted: api.Attribute) -> bool:
-    return wanted.source_type != Source.REQUEST or wanted.attribute_key in KNOWN_ATTRIBUTES
+    return wanted.source_type != AttributeSource.REQUEST or wanted.attribute_key in KNOWN_ATTRIBUTES
 
 
 def _share(rate: Fraction | None) -> int:
@@ -239,7 +223,70 @@ def _share(rate: Fraction | None) -> int:
 def index_collectors(g: Graph, key: Key) -> Iterator[Entry]:
     accepted = gateway_accepted(g, key)
     found = tracing(g, key) if accepted and accepted.status else None
-    policy = telemetry_policy(g, key)
+    policy = TELEMETRY.winner(g, key)
     if found and policy:
         hop = found.collector
         yield HOPS.entry((hop.gateway, hop.backend, hop.port, hop.protocol), policy)
+
+
+# --- the conditions at a Gateway -------------------------------------------------------------------------------------
+
+
+def gateway_problem(g: Graph, policy: Key, gateway: Key) -> Problem | None:
+    """Returns why a policy does not apply to a Gateway that it names."""
+    if read(g, gateway, ApiGateway) is None:
+        return not_found(reasons.TARGET_NOT_FOUND, gateway)
+    return TELEMETRY.conflict(g, policy, gateway)
+
+
+def collector_hop(g: Graph, policy: Key, gateway: Key) -> Hop | None:
+    to = collector(g, policy)
+    return Hop(gateway, to.backend, to.port, Protocol.H2) if isinstance(to, BackendTarget) else None
+
+
+@query
+def collector_problem(g: Graph, policy: Key, gateway: Key) -> Problem | None:
+    """Returns why nothing is exported from a Gateway."""
+    to = collector(g, policy)
+    if isinstance(to, Problem):
+        return to
+    hop = collector_hop(g, policy, gateway)
+    tls = hop_tls(g, *hop) if hop else None
+    return tls.problem if isinstance(tls, Refused) else None
+
+
+def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
+    obj = read(g, policy, api.XTelemetryPolicy)
+    if obj is None:
+        return ()
+    if problem := gateway_problem(g, policy, gateway):
+        return (failed(reasons.ACCEPTED, problem),)
+    if problems := tracing_problems(g, policy, gateway):
+        return (failed(reasons.ACCEPTED, joined(problems, reasons.INVALID, fields=True)),)
+    left_out = unknown_attributes(obj)
+    found = [true(reasons.ACCEPTED, _note(g, obj, gateway))]
+    if left_out:
+        found.append(failed(reasons.PARTIALLY_INVALID, joined(left_out, fields=True)))
+    if unserved := serves_nothing(g, gateway):
+        found.append(failed(reasons.PROGRAMMED, unserved))
+    if obj.spec.tracing.provider is None:
+        return tuple(found)
+    unresolved = collector_problem(g, policy, gateway)
+    if unresolved:
+        nothing = unresolved.at("").within("nothing is exported: spec.tracing.provider.backendRef")
+        return (*found, failed(reasons.RESOLVED_REFS, nothing))
+    found.append(true(reasons.RESOLVED_REFS))
+    if hop := collector_hop(g, policy, gateway):
+        seen = connected(g, [hop], tls=isinstance(hop_tls(g, *hop), BackendTLS))
+        weaker = weakening(g, hop)
+        found += [*([seen] if seen else ()), *weakened((weaker,) if weaker else ())]
+    return tuple(found)
+
+
+def _note(g: Graph, obj: api.XTelemetryPolicy, gateway: Key) -> str:
+    served = served_gateway(g, gateway)
+    if obj.spec.tracing.provider is None:
+        return "nothing is traced"
+    if served and not any(listener.http for listener in served.listeners):
+        return "the Gateway has no HTTP or HTTPS listener, so nothing is traced"
+    return ""

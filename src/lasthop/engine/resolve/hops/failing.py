@@ -5,40 +5,46 @@ A status in a cluster is all that some readers see, so READY of a route has to f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, cast
+from typing import Final
+
+import msgspec
 
 from lasthop.base.api.backends import KIND as XBACKEND
 from lasthop.base.api.meta import Key
-from lasthop.base.api.route_kinds import ROUTE_KINDS
-from lasthop.base.api.routes import BackendObjectReference, Route
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.tls import BackendTLS, HopTLS, Refused
-from lasthop.engine.plan.upstream import EndpointsKind, Hop
+from lasthop.engine.plan.upstream import EndpointsKind, Hop, Protocol
+from lasthop.engine.plan.verdict import Weakening
 from lasthop.engine.resolve.backends.backends import endpoints
-from lasthop.engine.resolve.backends.missing_endpoints import missing_endpoints
-from lasthop.engine.resolve.backends.reach import HOPS
+from lasthop.engine.resolve.backends.endpoint_slices import missing_endpoints
+from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.hops.observed import failed_to_connect, port_states
-from lasthop.engine.resolve.routing.route_references import references
-from lasthop.engine.store.graph import Graph
-from lasthop.engine.store.sources import Entry, Index
-from lasthop.engine.store.store import OBJECTS
-
-FAILING_ROUTES = Index[Key, Key, Problem]("failing-route")
-"""By route and Gateway: why connections to its backends fail."""
+from lasthop.engine.resolve.hops.weakening import weakening
+from lasthop.engine.store.graph import Graph, query
 
 
-class Culprit(NamedTuple):
-    key: Key
-    """A policy, an XBackend or a Service."""
-    refused: bool
-    """The hop is not used at all; otherwise connections fail."""
+class HopTrouble(msgspec.Struct, frozen=True):
+    """What the routes that lead over a hop report of it."""
+
+    failure: Problem | None = None
+    """Why connections fail; None also where the hop is refused, for which a route has other conditions."""
+    culprit: Key | None = None
+    """For what the hop fails or is refused: a policy, an XBackend or a Service."""
+    weakening: Weakening | None = None
+    """How the backend is verified less than before."""
 
 
-CULPRITS = Index[Key, Key, Culprit]("culprit")
-"""By route and Gateway: for what hops of the route are refused or fail."""
+NO_TROUBLE: Final = HopTrouble()
+
+
+@query
+def hop_trouble(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> HopTrouble:
+    hop = Hop(gateway, backend, port, protocol)
+    failure, culprit = _failure(g, hop, hop_tls(g, *hop))
+    weaker = weakening(g, hop)
+    return HopTrouble(failure, culprit, weaker) if culprit or weaker else NO_TROUBLE
 
 
 def failing_plaintext(g: Graph, hop: Hop) -> Problem | None:
@@ -54,38 +60,14 @@ def _observed(g: Graph, hop: Hop) -> Problem | None:
     return next((state.problem for state in port_states(g, [hop]) if state.health.bad), None)
 
 
-def failing_routes(g: Graph, hop: Hop, tls: HopTLS) -> Iterator[Entry]:
-    """Yields the routes that lead over a hop, if it is refused or fails."""
+def _failure(g: Graph, hop: Hop, tls: HopTLS) -> tuple[Problem | None, Key | None]:
+    """Returns why connections on a hop fail, and the object at fault, also of a hop that is refused."""
     if isinstance(tls, Refused):
-        # The routes' other conditions say why.
-        problem, culprit = None, tls.source
-    else:
-        problem = _without_endpoints(g, hop)
-        culprit = hop.backend if problem else _decides(hop, tls)
-        problem = problem or _observed(g, hop)
-        if problem is None:
-            return
-    for route in HOPS.of(g, *hop):
-        if not _sends(g, route, hop):
-            continue
-        if problem:
-            yield FAILING_ROUTES.entry((route, hop.gateway), problem)
-        if culprit:
-            yield CULPRITS.entry((route, hop.gateway), Culprit(culprit, problem is None))
-
-
-def _sends(g: Graph, route: Key, hop: Hop) -> bool:
-    """Returns whether a route sends anything over one of its hops: a backendRef of weight 0 gets nothing. A listener and a
-    telemetry policy, which have no rules, do."""
-    obj = OBJECTS.of(g, route) if route.kind in ROUTE_KINDS else None
-    rules = cast("Route", obj).spec.rules if obj else ()
-    found = [each.ref for rule in rules for each in references(rule) if _names(route, each.ref, hop)]
-    return not found or any(getattr(ref, "weight", 1) for ref in found)
-
-
-def _names(route: Key, ref: BackendObjectReference, hop: Hop) -> bool:
-    named = Key(ref.kind, ref.namespace or route.namespace, ref.name)
-    return named == hop.backend and ref.port in (hop.port, None)
+        return None, tls.source
+    if problem := _without_endpoints(g, hop):
+        return problem, hop.backend
+    problem = _observed(g, hop)
+    return (problem, _decides(hop, tls)) if problem else (None, None)
 
 
 def _without_endpoints(g: Graph, hop: Hop) -> Problem | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.plan.tls import BackendTLS, Refused
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.plan.tls import BackendTLS, HopTLS, Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.reach import HOPS
-from lasthop.engine.resolve.hops.failing import failing_routes
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.hops.weakening import weakened_hop
 from lasthop.engine.resolve.policies.ancestors import ancestors
@@ -16,18 +16,21 @@ from lasthop.engine.resolve.policies.waiver_index import waived_port
 from lasthop.engine.resolve.trust.client_certificates import client_secret
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.sources import Entry, Index
-from lasthop.engine.store.stages import indexer
+from lasthop.engine.store.stages import Gate, indexer
 
 WITHOUT_ROOM = Index[Key, Key]("without-room")
 """By Gateway: policies of its backends whose status has no room for it."""
 
 
-@indexer(HOPS, patient=True)
+def _lists_something(tls: HopTLS) -> bool:
+    return not isinstance(tls, BackendTLS) or tls.strength is not Strength.VERIFIED or tls.client_certificate is not None
+
+
+@indexer(HOPS, patient=True, only_where=Gate(hop_tls, _lists_something))
 def index_hops(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    """Lists the client certificate and the waiver that are used on a hop, what is weaker than it was, routes of a hop that is
-    refused or fails, and a policy whose status is full."""
+    """Lists the client certificate and the waiver that are used on a hop, what is weaker than it was, and a policy whose
+    status is full."""
     tls, hop = hop_tls(g, gateway, backend, port, protocol), Hop(gateway, backend, port, protocol)
-    yield from failing_routes(g, hop, tls)
     match tls:
         case BackendTLS():
             yield from client_secret(gateway, tls)

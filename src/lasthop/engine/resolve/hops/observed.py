@@ -102,14 +102,19 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def hop_state(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> HopState:
     """Returns what is known of a hop and its endpoints as they are now."""
-    # Upgrades are connected as requests are; a node of their own would hold the same value.
-    tls = hop_tls(g, gateway, backend, port, Protocol.AUTO if protocol is Protocol.H1_UPGRADE else protocol)
-    if isinstance(tls, Refused):
-        return NOTHING_SEEN
-    state = OBSERVED.of(g, gateway, backend, port, protocol, identity(tls)) or NOTHING_SEEN
-    if not state.failures:
-        return state
-    present = present_endpoints(g, backend, port, protocol)
+    hop = Hop(gateway, backend, port, protocol)
+    return _states(g, hop, (hop,))[0]
+
+
+def _states(g: Graph, hop: Hop, observed_as: Iterable[Hop]) -> list[HopState]:
+    """Returns what is known of the connections of a hop, under each of the names that they are observed as."""
+    tls = hop_tls(g, *hop)
+    found = {} if isinstance(tls, Refused) else OBSERVED.of(g, hop.gateway, hop.backend, hop.port, identity(tls)) or {}
+    return [_present(g, each, found.get(each.protocol, NOTHING_SEEN)) for each in observed_as]
+
+
+def _present(g: Graph, hop: Hop, state: HopState) -> HopState:
+    present = present_endpoints(g, hop.backend, hop.port, hop.protocol) if state.failures else None
     return state if present is None else among(state, present)
 
 
@@ -156,11 +161,15 @@ def port_states(g: Graph, hops: Iterable[Hop]) -> tuple[PortState, ...]:
     """Returns what is known of the ports that these hops of one Gateway lead to."""
     ports: dict[tuple[Key, int], list[tuple[Protocol, HopState]]] = {}
     seconds = 0
-    for hop in sorted({also for each in hops for also in (each, each.for_upgrades) if also}):
-        state = hop_state(g, *hop)
-        ports.setdefault((hop.backend, hop.port), []).append((hop.protocol, state))
-        if state.ejected:
-            seconds = connect_rules(g, hop.gateway).ejection_seconds
+    named = sorted(set(hops))
+    for hop in named:
+        # Upgrades that have no cluster of their own go over this one.
+        upgrades = hop.for_upgrades if hop.for_upgrades not in named else None
+        observed_as = (hop, upgrades) if upgrades else (hop,)
+        for each, state in zip(observed_as, _states(g, hop, observed_as), strict=True):
+            ports.setdefault((hop.backend, hop.port), []).append((each.protocol, state))
+            if state.ejected:
+                seconds = connect_rules(g, hop.gateway).ejection_seconds
     return tuple(_joined(backend, port, states, seconds) for (backend, port), states in ports.items())
 
 

@@ -28,7 +28,7 @@ from lasthop.engine.resolve.policies.texts import read_policy
 from lasthop.engine.resolve.settings import installed
 from lasthop.engine.resolve.trust.client_certificates import shown_certificate
 from lasthop.engine.resolve.trust.waivers import describe
-from lasthop.engine.store.graph import Graph, query
+from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
 
 # Most policies have these two as they are, so they are kept once.
@@ -86,7 +86,7 @@ def _udp_warning(service: AnyService, target: PolicyTargetReference) -> str:
 
 def _shadowed(g: Graph, policy: Key, key: Key, service: AnyService) -> str:
     """Says that every port of a Service has a policy of its own, so that this one is never used."""
-    if targets.winners(g, key).keys() <= {targets.WHOLE}:
+    if targets.WINNERS.of(g, key).keys() <= {targets.WHOLE}:
         return ""
     winners = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"]
     others = dict.fromkeys(winner.policy.path for winner in winners if winner and winner.policy != policy)
@@ -95,7 +95,7 @@ def _shadowed(g: Graph, policy: Key, key: Key, service: AnyService) -> str:
     return f"no port of {key} uses it: each is named by a policy of its own ({', '.join(others)})"
 
 
-class Targets(msgspec.Struct, frozen=True):
+class TargetsAtGateway(msgspec.Struct, frozen=True):
     """The targets of a policy, as seen from one Gateway."""
 
     effective: bool
@@ -111,7 +111,7 @@ class Targets(msgspec.Struct, frozen=True):
         return self.reached + self.elsewhere
 
 
-def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> Targets:
+def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> TargetsAtGateway:
     effective = False
     reached: list[Problem] = []
     elsewhere: list[Problem] = []
@@ -130,10 +130,9 @@ def targets_at(g: Graph, policy: Key, obj: BackendTLSPolicy, gateway: Key) -> Ta
             notes.append(f"{target.kind} {policy.namespace}/{target.name} is not reached from this Gateway")
     for other in concerned.without_room:
         elsewhere.append(invalid(f"this status has no room for {other}, so connections from there fail", other))
-    return Targets(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
+    return TargetsAtGateway(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
 
 
-@query
 def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     obj, judged = read_policy(g, policy), judgement(g, policy)
     if obj is None or judged is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -105,25 +105,26 @@ def claims(g: Graph, service: Key) -> tuple[Claim, ...]:
     return tuple(sorted(itertools.chain.from_iterable(CLAIMS.of(g, service))))
 
 
-@query
-def winners(g: Graph, service: Key) -> Mapping[str, Claim]:
-    """Returns the policy that wins for each section that some policy names: those who ask no more are not asked again when a
-    policy changes that wins nothing."""
+def _first_of_each_section(claims: Collection[tuple[Claim, ...]]) -> Mapping[str, Claim]:
     found: dict[str, Claim] = {}
-    for claim in claims(g, service):
+    for claim in sorted(itertools.chain.from_iterable(claims)):
         for section in claim.sections:
             found.setdefault(section, claim)
     return found
 
 
+WINNERS = CLAIMS.summary("winners", _first_of_each_section)
+"""By Service: the policy that wins for each section that some policy names."""
+
+
 def section_winner(g: Graph, service: Key, section: str) -> Claim | None:
     """Returns the winner among the policies that name exactly this section."""
-    return winners(g, service).get(section)
+    return WINNERS.of(g, service).get(section)
 
 
 def port_winner(g: Graph, service: Key, port_name: str) -> Claim | None:
     """Returns the policy that applies to a port. An unnamed port can only be meant by a policy for the whole Service."""
-    found = winners(g, service)
+    found = WINNERS.of(g, service)
     return (found.get(port_name) if port_name else None) or found.get(WHOLE)
 
 
@@ -166,7 +167,6 @@ def mistyped_text(service: Key, target: str) -> str:
 CLOSED_PORTS: Final = "its ports without a policy return 500 unless their appProtocol is a plaintext protocol"
 
 
-@query
 def meant_service(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[Key, str] | None:
     """Returns the Service that a target means whose kind, group or name is impossible, and which of them; None if it names a
     possible Service, or an object of another system."""

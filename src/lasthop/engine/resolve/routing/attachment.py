@@ -15,7 +15,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.api.route_kinds import ROUTE_KINDS
 from lasthop.base.api.routes import ParentReference, Route
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.listener import Holder, Listener
+from lasthop.engine.plan.listener import Holder, ListenerPlan
 from lasthop.engine.plan.problem import Problem, unsupported_value
 from lasthop.engine.plan.routing import ExternalAuth, Parent
 from lasthop.engine.plan.upstream import Hop, Protocol
@@ -27,7 +27,7 @@ from lasthop.engine.resolve.gateways.listeners import listeners, spec_listeners,
 from lasthop.engine.resolve.routing.budgets import VIRTUAL_HOSTS, RouteCost
 from lasthop.engine.resolve.routing.hostnames import intersection, most_specific, specificity
 from lasthop.engine.resolve.routing.http_syntax import is_hostname, shown
-from lasthop.engine.resolve.routing.routes import PROTOCOLS, read_route, route_judgement, targets, upgrades_apart
+from lasthop.engine.resolve.routing.routes import PROTOCOLS, RouteTargets, read_route, route_judgement, targets, upgrades_apart
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.node import Crash
 from lasthop.engine.store.sources import Entry, Index
@@ -96,7 +96,7 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holde
     return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), over)
 
 
-def _not_allowed(route: Key, owner: Holder, named: Sequence[Listener]) -> Problem:
+def _not_allowed(route: Key, owner: Holder, named: Sequence[ListenerPlan]) -> Problem:
     message = f"no listener allows {route.kind}s from namespace {route.namespace}"
     remedy = f"see allowedRoutes of the {owner.key.kind}"
     if not any(route.kind in listener.supported_kinds for listener in named):
@@ -109,14 +109,14 @@ def _not_allowed(route: Key, owner: Holder, named: Sequence[Listener]) -> Proble
     return Problem(reasons.NOT_ALLOWED_BY_LISTENERS, message, remedy=remedy)
 
 
-def stream_protocol(listener: Listener) -> Protocol:
+def stream_protocol(listener: ListenerPlan) -> Protocol:
     """Returns the protocol to the backends of a route of connections or datagrams, which the listener decides."""
     if listener.transport == "UDP":
         return Protocol.UDP
     return Protocol.PASSTHROUGH if listener.passthrough else Protocol.TCP
 
 
-def protocols(route: Key, listeners: tuple[Listener, ...]) -> tuple[Protocol, ...]:
+def protocols(route: Key, listeners: tuple[ListenerPlan, ...]) -> tuple[Protocol, ...]:
     """Returns the protocols to a route's backends where it is attached to these listeners; while there are none, the one that
     asks most of its backends."""
     if found := _OF_REQUESTS.get(route.kind):
@@ -125,14 +125,14 @@ def protocols(route: Key, listeners: tuple[Listener, ...]) -> tuple[Protocol, ..
     return tuple(p for p in Protocol if p in over) or ((Protocol.UDP if route.kind == "UDPRoute" else Protocol.TCP),)
 
 
-def _allows(g: Graph, listener: Listener, route: Key) -> bool:
+def _allows(g: Graph, listener: ListenerPlan, route: Key) -> bool:
     spec = next((x for x in spec_listeners(g, listener.owner) if x.name == listener.name), None)
     if spec is None or route.kind not in listener.supported_kinds:
         return False
     return allows_namespace(g, listener.owner, spec.allowed_routes.namespaces, route.namespace)
 
 
-def _serves(g: Graph, gateway: Key, listener: Listener, hostname: str) -> bool:
+def _serves(g: Graph, gateway: Key, listener: ListenerPlan, hostname: str) -> bool:
     """Returns whether a listener serves what it and a route both match, which may belong to a more specific listener on the
     same port (listener isolation), whichever object owns that."""
     if not listener.served:
@@ -200,12 +200,27 @@ def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
                 continue
             for refused in to.refused:
                 yield REFUSED.entry((parent.gateway, refused.backend, refused.port), route)
-            for target, own in to.permitted:
-                for protocol in (own,) if own else parent.protocols:
-                    hop = Hop(parent.gateway, target.backend, target.port, protocol)
-                    yield HOPS.entry(hop, route)
-                    if upgrades_apart(g, hop):
-                        yield HOPS.entry(hop._replace(protocol=Protocol.H1_UPGRADE), route)
+            yield from (HOPS.entry(each.hop, route) for each in _hops(g, parent, to))
+
+
+class RouteHop(NamedTuple):
+    hop: Hop
+    used: bool
+    """Whether anything is sent over it."""
+
+
+def route_hops(g: Graph, route: Key, parent: Parent) -> list[RouteHop]:
+    """Returns the hops that a route leads over at a parent that accepts it, in order."""
+    return sorted(_hops(g, parent, targets(g, route, parent.gateway)))
+
+
+def _hops(g: Graph, parent: Parent, to: RouteTargets) -> Iterator[RouteHop]:
+    for target, own in to.permitted:
+        for protocol in (own,) if own else parent.protocols:
+            hop, used = Hop(parent.gateway, target.backend, target.port, protocol), target in to.used
+            yield RouteHop(hop, used)
+            if upgrades_apart(g, hop):
+                yield RouteHop(hop._replace(protocol=Protocol.H1_UPGRADE), used)
 
 
 def rank(g: Graph, route: Key, hostname: str) -> Rank | None:

@@ -16,7 +16,7 @@ from lasthop.engine.plan.upstream import Protocol
 from lasthop.engine.resolve.routing.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 
 
-class Reference(NamedTuple):
+class RouteReference(NamedTuple):
     field: str
     """Inside the rule, or inside the filter."""
     ref: BackendObjectReference
@@ -28,22 +28,22 @@ class Reference(NamedTuple):
     """Whether it decides on requests: without its answer there is none to the client."""
 
 
-def references(rule: RequestRouteRule | StreamRouteRule) -> Iterator[Reference]:
+def references(rule: RequestRouteRule | StreamRouteRule) -> Iterator[RouteReference]:
     for index, ref in enumerate(rule.backend_refs):
-        yield Reference(f"backendRefs[{index}]", ref)
+        yield RouteReference(f"backendRefs[{index}]", ref)
     for index, filter in enumerate(() if isinstance(rule, StreamRouteRule) else rule.filters):
         for found in filter_references(filter):
             yield found._replace(field=f"filters[{index}].{found.field}")
 
 
-def filter_references(filter: HTTPRouteFilter) -> Iterator[Reference]:
+def filter_references(filter: HTTPRouteFilter) -> Iterator[RouteReference]:
     if mirror := filter.request_mirror:
         part, whole = mirrored(mirror)
         role = "mirrors to " if part == whole else f"mirrors {part} in {whole} requests to "
-        yield Reference("requestMirror", mirror.backend_ref, role=role)
+        yield RouteReference("requestMirror", mirror.backend_ref, role=role)
     if (auth := filter.external_auth) and auth.protocol in AUTH_PROTOCOLS:
         role = f"asks first, by {auth.protocol}, and rejects what it does not allow: "
-        yield Reference("externalAuth", auth.backend_ref, AUTH_PROTOCOLS[auth.protocol], role, asked=True)
+        yield RouteReference("externalAuth", auth.backend_ref, AUTH_PROTOCOLS[auth.protocol], role, asked=True)
 
 
 def mirrored(mirror: HTTPRequestMirrorFilter) -> tuple[int, int]:

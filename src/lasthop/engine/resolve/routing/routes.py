@@ -20,7 +20,7 @@ from lasthop.engine.plan.tls import Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backend_traffic import KIND as TRAFFIC_POLICY
 from lasthop.engine.resolve.backends.backend_traffic import asked_session, kept_session
-from lasthop.engine.resolve.backends.backends import Target, speaks_h2c, target
+from lasthop.engine.resolve.backends.backends import BackendTarget, speaks_h2c, target
 from lasthop.engine.resolve.gateways.profiles import limits
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.routing.external_auth import PROTOCOLS as AUTH_PROTOCOLS
@@ -76,26 +76,31 @@ def _rules(obj: api.Route) -> Sequence[api.RequestRouteRule | api.StreamRouteRul
     return obj.spec.rules
 
 
-class Targets(NamedTuple):
-    permitted: tuple[tuple[Target, Protocol | None], ...]
+class RouteTargets(NamedTuple):
+    permitted: tuple[tuple[BackendTarget, Protocol | None], ...]
     """With the protocol where it is not that of the route's backends."""
-    refused: tuple[Target, ...]
+    refused: tuple[BackendTarget, ...]
     """In another namespace, where no ReferenceGrant permits it."""
+    used: frozenset[BackendTarget]
+    """Those that anything is sent to: a backendRef of weight 0 gets nothing."""
 
 
-def targets(g: Graph, route: Key, gateway: Key) -> Targets:
+def targets(g: Graph, route: Key, gateway: Key) -> RouteTargets:
     """Returns everything that the route's rules refer to."""
     obj = read_route(g, route)
-    found: dict[tuple[Target, Protocol | None], None] = {}
-    refused: dict[Target, None] = {}
+    found: dict[tuple[BackendTarget, Protocol | None], None] = {}
+    refused: dict[BackendTarget, None] = {}
+    used: set[BackendTarget] = set()
     for rule, judgement in zip(_rules(obj) if obj else (), route_judgement(g, route, gateway).rules, strict=True):
         for reference in () if judgement.problems else references(rule):
             resolved = target(g, route, reference.ref)
-            if isinstance(resolved, Target):
+            if isinstance(resolved, BackendTarget):
                 found[resolved, reference.protocol] = None
+                if getattr(reference.ref, "weight", 1):
+                    used.add(resolved)
             elif resolved.reason == reasons.REF_NOT_PERMITTED:
-                refused[Target(resolved.about[0], reference.ref.port)] = None
-    return Targets(tuple(found), tuple(refused))
+                refused[BackendTarget(resolved.about[0], reference.ref.port)] = None
+    return RouteTargets(tuple(found), tuple(refused), frozenset(used))
 
 
 @query
@@ -228,7 +233,7 @@ def _auth(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> rou
 def hop_to(g: Graph, route: Key, gateway: Key, ref: api.BackendObjectReference, protocol: Protocol) -> Hop | None:
     """Returns the hop to what a reference names; None if it may not be followed."""
     to = target(g, route, ref)
-    return Hop(gateway, to.backend, to.port, protocol) if isinstance(to, Target) else None
+    return Hop(gateway, to.backend, to.port, protocol) if isinstance(to, BackendTarget) else None
 
 
 def upgrades_apart(g: Graph, hop: Hop) -> bool:
@@ -263,7 +268,7 @@ def unkept_sessions(g: Graph, route: Key) -> tuple[Problem, ...]:
         refs = [(index, ref) for index, ref in enumerate(rule.backend_refs) if ref.weight]
         for index, ref in refs if len(refs) > 1 and not rule.session_persistence else ():
             to = target(g, route, ref)
-            asked = asked_session(g, to.backend) if isinstance(to, Target) else None
+            asked = asked_session(g, to.backend) if isinstance(to, BackendTarget) else None
             if asked:
                 message = f"the sessions that {asked.by} asks for are not kept over several backendRefs; use one"
                 found.append(unsupported_value(message, f"spec.rules[{number}].backendRefs[{index}]"))

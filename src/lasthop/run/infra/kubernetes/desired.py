@@ -11,7 +11,7 @@ from lasthop.base.api.addresses import with_port
 from lasthop.base.api.meta import Key, StringMap
 from lasthop.base.api.profiles import ProxySettings
 from lasthop.engine.plan.infrastructure import READY_PORT
-from lasthop.engine.plan.listener import Gateway
+from lasthop.engine.plan.listener import GatewayPlan
 
 TRANSPORT: Final = {"HTTP": "TCP", "HTTPS": "TCP", "TLS": "TCP", "TCP": "TCP", "UDP": "UDP"}
 
@@ -50,7 +50,7 @@ class DesiredGateway(msgspec.Struct, frozen=True):
     was never accepted gets nothing."""
 
 
-def desired_gateway(obj: api.Gateway, plan: Gateway, settings: ProxySettings) -> DesiredGateway:
+def desired_gateway(obj: api.Gateway, plan: GatewayPlan, settings: ProxySettings) -> DesiredGateway:
     infrastructure = obj.spec.infrastructure or api.GatewayInfrastructure()
     # Includes ports of listeners that are not served just now, perhaps for lack of a certificate: a load balancer that is
     # deleted and created again may get another address.
