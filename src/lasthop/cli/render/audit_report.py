@@ -127,7 +127,7 @@ class AuditReport(msgspec.Struct, frozen=True):
     def causes(self) -> set[str]:
         """What `--fail-on` can match."""
         found = {manner.replace(" ", "-") for manner in self.counts}
-        found |= {"waived-without-end" for hop in self.hops if hop.waiver and not hop.until}
+        found |= {"waived-without-end" for hop in self.hops if hop.endless}
         found |= {"failing" for hop in self.hops if audit_observed.standing(hop) in (audit_observed.FAILING, FAILING)}
         found |= {"unverified" for hop in self.hops if audit_observed.unverified(hop)}
         return found | ({"expiring"} if self.certificates else set())

@@ -113,7 +113,7 @@ def _identity(mistake: Mistake) -> tuple[object, ...]:
 def _by_place(hops: Iterable[HopReport]) -> dict[Place, list[HopReport]]:
     found: dict[Place, list[HopReport]] = {}
     for hop in sorted(hops, key=lambda each: each.order):
-        found.setdefault((hop.gateway, hop.backend, hop.port), []).append(hop)
+        found.setdefault(hop.place, []).append(hop)
     return found
 
 
