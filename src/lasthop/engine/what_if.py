@@ -23,7 +23,7 @@ from lasthop.base.api.meta import Key, Object
 from lasthop.engine.dry_run import serve
 from lasthop.engine.engine import JUDGED
 from lasthop.engine.outputs.audit.hops import HopReport, hop_report, joined
-from lasthop.engine.outputs.comparison import Best, Comparison, HopChange, NotCompared, Place, State, compare
+from lasthop.engine.outputs.comparison import Best, ComparedState, Comparison, HopChange, NotCompared, Place, compare
 from lasthop.engine.outputs.envoy.clusters import CLUSTERS
 from lasthop.engine.outputs.findings.collection import FindingCollection
 from lasthop.engine.outputs.findings.findings import FINDINGS
@@ -178,7 +178,7 @@ class Rehearsal:
 
     def _looked_at(
         self, where: str, hops: Iterable[Hop], places: Iterable[Place], rules: Rules
-    ) -> Generator[None, None, State]:
+    ) -> Generator[None, None, ComparedState]:
         """Looks at every hop that the edit concerns: a limit would let its order decide what is compared. Adds to `rules`."""
         reports: list[HopReport] = []
         verified: dict[Place, HopVerification] = {}
@@ -194,7 +194,7 @@ class Rehearsal:
                     rules[hop.gateway] |= refused
                 unknown.update(dict.fromkeys(self._not_known(hop, found, refused)))
                 yield
-        return State(where, (), tuple(reports), verified, tuple(map(NotCompared, unknown)))
+        return ComparedState(where, (), tuple(reports), verified, tuple(map(NotCompared, unknown)))
 
     def _reached(self, hops: Iterable[Hop], places: Iterable[Place]) -> dict[Hop, None]:
         reached = dict.fromkeys(hops)
@@ -212,7 +212,13 @@ class Rehearsal:
 
 
 def _consequences(
-    key: Key, new: Iterable[Finding], before: State, after: State, crashes: tuple[str, ...], rules: Rules, best: Best
+    key: Key,
+    new: Iterable[Finding],
+    before: ComparedState,
+    after: ComparedState,
+    crashes: tuple[str, ...],
+    rules: Rules,
+    best: Best,
 ) -> Consequences:
     lasting = (each for each in new if not kind(each.reason).passes)
     roots = (each for each in mistakes(lasting, {}) if _concerns(key, each.finding))
@@ -232,13 +238,17 @@ def _concerns(key: Key, finding: Finding) -> bool:
     return not key.namespace or finding.object is None or finding.object.namespace in ("", key.namespace)
 
 
-def _refusals(compared: Comparison, before: State, after: State, rules: Rules) -> Iterator[str]:
+def _refusals(compared: Comparison, before: ComparedState, after: ComparedState, rules: Rules) -> Iterator[str]:
     """Yields why an operator wants the edit refused."""
-    for change in filter(attrgetter("weaker"), compared.hops):
-        if Refusal.WEAKER in rules[change.gateway]:
+    for change in compared.hops:
+        if change.weaker and Refusal.WEAKER in rules[change.gateway]:
             yield f"{hop_words(change)}, and {change.gateway} refuses that (GatewayProfile, admission.refuse)"
-    known = set(before.hops)
-    forbidden = {each.place for each in before.hops if _not_permitted(each)}
+    yield from _refused_states(before, after, rules)
+
+
+def _refused_states(before: ComparedState, after: ComparedState, rules: Rules) -> Iterator[str]:
+    """Yields the hops that would be in a state that an operator wants refused, and are not now."""
+    known, forbidden = set(before.hops), {each.place for each in filter(_not_permitted, before.hops)}
     for each in after.hops:
         where = f"{each.gateway} to {each.backend}:{each.port}"
         if Refusal.NOT_PERMITTED in rules[each.gateway] and _not_permitted(each) and each.place not in forbidden:

@@ -18,7 +18,7 @@ from lasthop.base.text.printable import printable
 from lasthop.web import figures
 from lasthop.web.drawing import ROW, row_id
 from lasthop.web.page_model import Detail, PageModel, Picture
-from lasthop.web.picture import BY_SLUG, Filter, Line, State
+from lasthop.web.picture import BY_SLUG, Filter, Line, LineState
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -42,7 +42,7 @@ def _templates() -> Environment:
     )
     found.globals.update(
         ROW=ROW,
-        State=State,
+        LineState=LineState,
         address=address,
         row_id=row_id,
         rem=lambda units: f"{units / 16:g}rem",
@@ -55,7 +55,7 @@ def _templates() -> Environment:
 
 
 def _shown(value: object) -> object:
-    return printable(str(value)) if type(value) is str or isinstance(value, State) else value
+    return printable(str(value)) if type(value) is str or isinstance(value, LineState) else value
 
 
 def filter_of(query: Mapping[str, str]) -> Filter:

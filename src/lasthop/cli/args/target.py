@@ -227,15 +227,20 @@ def _takes_cluster() -> bool:
 def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | None:
     """Returns the admin socket, or address, of the gateway to ask; None: the cluster."""
     meta = context.meta if (context := click.get_current_context(silent=True)) else {}
-    address, running = meta.get(_ADMIN), meta.get(_RUNNING)
+    address: tuple[str, int] | None = meta.get(_ADMIN)
+    running: Path | None = meta.get(_RUNNING)
     if sum((address is not None, running is not None, folder is not None, cluster.named)) > 1:
         raise click.UsageError("more than one of a folder, a gateway and a cluster is given; remove all but one of them")
-    if address is not None:
-        host, port = address
-        return str(host), int(port)
     if named := running or folder:
         return paths.running(named)
-    if cluster.named or (is_plugin() and configured()):
+    if address is not None or cluster.named:
+        return address
+    return _default()
+
+
+def _default() -> Path | None:
+    """Returns the admin socket of the only gateway that runs on this machine; None: the cluster."""
+    if is_plugin() and configured():
         return None
     if found := paths.all_running():
         return _only(found)

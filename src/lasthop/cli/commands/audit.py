@@ -40,7 +40,7 @@ FOUND: Final = 3
 ASK: Final = "Ask for the ClusterRole lasthop-tenant, which the installation has for this"
 
 
-class Causes(click.ParamType[tuple[str, ...]]):
+class FailOn(click.ParamType[tuple[str, ...]]):
     """A comma-separated list of `CAUSES`."""
 
     name = "what"
@@ -81,7 +81,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
 @click.option(
     "--fail-on",
     "causes",
-    type=Causes(),
+    type=FailOn(),
     multiple=True,
     metavar="WHAT,...",
     help=f"Exit with {FOUND} if any of these is found: {', '.join(CAUSES)}.",

@@ -12,7 +12,7 @@ from lasthop.cli.args import target
 from lasthop.cli.views.command_view import View, ask
 
 if TYPE_CHECKING:
-    from lasthop.engine.outputs.comparison import Comparison, State
+    from lasthop.engine.outputs.comparison import ComparedState, Comparison
 
 WEAKER: Final = 3
 """The exit code if no error is introduced, but a backend is verified less."""
@@ -127,10 +127,10 @@ def _exit_code(found: Comparison, causes: tuple[str, ...]) -> int:
     return WEAKER if found.weaker or (OTHER_TRUST in causes and found.other_trust) else 0
 
 
-async def _state(view: View) -> State:
+async def _state(view: View) -> ComparedState:
     from lasthop.cli.render.report import Report
     from lasthop.cli.views.folder import FolderView
-    from lasthop.engine.outputs.comparison import State
+    from lasthop.engine.outputs.comparison import ComparedState
     from lasthop.engine.outputs.findings.root_causes import mistakes
 
     if not isinstance(view, FolderView):
@@ -139,4 +139,4 @@ async def _state(view: View) -> State:
     listed = Report(tuple(mistakes(findings, view.broken_objects(findings), view.unseen)), view.where, 0)
     hops = [hop for hop in (await view.audit()).hops if view.namespace in ("", hop.gateway.namespace, hop.backend.namespace)]
     shown = listed.of_namespace(view.namespace).mistakes
-    return State(view.where, shown, tuple(hops), view.engine.verified(), view.unknown())
+    return ComparedState(view.where, shown, tuple(hops), view.engine.verified(), view.unknown())

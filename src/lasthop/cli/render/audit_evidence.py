@@ -18,7 +18,7 @@ import msgspec
 from lasthop.base.api.times import rfc3339
 from lasthop.cli.render import audit_observed
 from lasthop.cli.render.audit_report import DAY, AuditReport, label, place, said, validity
-from lasthop.engine.outputs.audit.audit import Inputs
+from lasthop.engine.outputs.audit.audit import AuditInputs
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.plan.verdict import Basis
@@ -30,16 +30,16 @@ FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet may execute at the beginning of a cell."""
 
 
-class Document(msgspec.Struct, frozen=True, rename="camel"):
+class EvidencePart(msgspec.Struct, frozen=True, rename="camel"):
     """Base of the parts of the report: field names as in Kubernetes objects."""
 
 
-class CAEntry(Document, frozen=True):
+class CAEntry(EvidencePart, frozen=True):
     subject: str
     sha256: str
 
 
-class WaiverEntry(Document, frozen=True):
+class WaiverEntry(EvidencePart, frozen=True):
     name: str
     waives: str
     reason: str
@@ -47,7 +47,7 @@ class WaiverEntry(Document, frozen=True):
     expires: str | None
 
 
-class HopEntry(Document, frozen=True):
+class HopEntry(EvidencePart, frozen=True):
     gateway: str
     kind: str
     """Of the backend: Service, ServiceImport or XBackend."""
@@ -83,7 +83,7 @@ class HopEntry(Document, frozen=True):
     line: int
 
 
-class CertificateEntry(Document, frozen=True):
+class CertificateEntry(EvidencePart, frozen=True):
     role: str
     holder: str
     port: int | None
@@ -96,21 +96,21 @@ class CertificateEntry(Document, frozen=True):
     line: int
 
 
-class RecordEntry(Document, frozen=True):
+class RecordEntry(EvidencePart, frozen=True):
     complete_since: str | None
     head: str
     """The hash of the last entry of the record of changes."""
     faults: tuple[str, ...]
 
 
-class ReportDocument(Document, frozen=True):
+class ReportDocument(EvidencePart, frozen=True):
     version: int
     made_at: str
     where: str
     origin: str
     host: str
     lasthop: str
-    inputs: Inputs
+    inputs: AuditInputs
     record: RecordEntry | None
     counts: dict[str, int]
     hops: tuple[HopEntry, ...]

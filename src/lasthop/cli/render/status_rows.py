@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from lasthop.base.api.documents import Json
+from lasthop.base.api.documents import Json, nested
 from lasthop.engine.outputs.status.summary import NO_STATUS, observed
 
 _ORDER: Final = {"False": 0, "Unknown": 1}
@@ -75,18 +75,20 @@ def noted(row: Row, document: Json) -> Row:
 
 
 def _wide(document: Json) -> tuple[str, ...]:
-    spec, status = document.get("spec") or {}, document.get("status") or {}
+    spec = document.get("spec") or {}
     listeners = spec.get("listeners") or () if document["kind"] in ("Gateway", "ListenerSet") else ()
-    addresses = [str(each.get("value", "")) for each in status.get("addresses") or ()]
-    ports = dict.fromkeys(str(each.get("port", "")) for each in listeners)
-    names = [*(spec.get("hostnames") or ()), *(each["hostname"] for each in listeners if each.get("hostname"))]
+    names = [*(spec.get("hostnames") or ()), *(each.get("hostname") for each in listeners)]
     return (
         str(spec.get("gatewayClassName", "")),
-        ",".join(addresses),
-        ",".join(ports),
-        ",".join(dict.fromkeys(map(str, names))),
+        _listed(each.get("value", "") for each in nested(document, "status", "addresses") or ()),
+        _listed(each.get("port", "") for each in listeners),
+        _listed(filter(None, names)),
         age(document["metadata"].get("creationTimestamp") or "", time.time()),
     )
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ",".join(dict.fromkeys(map(str, values)))
 
 
 def age(created: str, now: float) -> str:

@@ -23,7 +23,7 @@ STREAMS: Final = (
 )
 
 
-class Inputs(msgspec.Struct, frozen=True):
+class AuditInputs(msgspec.Struct, frozen=True):
     """The objects that an audit is made from: the same digest means the same objects."""
 
     objects: int = 0
@@ -33,7 +33,7 @@ class Inputs(msgspec.Struct, frozen=True):
 class Audit(msgspec.Struct, frozen=True):
     hops: tuple[HopReport, ...]
     certificates: tuple[CertificateReport, ...]
-    inputs: Inputs = Inputs()
+    inputs: AuditInputs = AuditInputs()
 
 
 def each_input(store: Store) -> Iterator[tuple[Key, bytes]]:
@@ -45,12 +45,12 @@ def each_input(store: Store) -> Iterator[tuple[Key, bytes]]:
             yield key, hashlib.sha256(msgspec.json.encode((key, document), order="sorted")).digest()
 
 
-def inputs(digests: Iterable[tuple[Key, bytes]]) -> Inputs:
+def inputs(digests: Iterable[tuple[Key, bytes]]) -> AuditInputs:
     whole, count = hashlib.sha256(), 0
     for _, digest in sorted(digests):
         whole.update(digest)
         count += 1
-    return Inputs(count, whole.hexdigest())
+    return AuditInputs(count, whole.hexdigest())
 
 
 R = TypeVar("R", HopReport, CertificateReport)

@@ -8,7 +8,7 @@ import msgspec
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.audit.audit import Audit, Inputs
+from lasthop.engine.outputs.audit.audit import Audit, AuditInputs
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.plan.strength import Strength
@@ -29,7 +29,7 @@ def document(audit: Audit) -> Json:
 def read(written: Json) -> Audit:
     hops = tuple(_read_hop(**each) for each in written["hops"])
     certificates = tuple(_read_certificate(**each) for each in written["certificates"])
-    return Audit(hops, certificates, msgspec.convert(written["inputs"], Inputs))
+    return Audit(hops, certificates, msgspec.convert(written["inputs"], AuditInputs))
 
 
 def _hop(hop: HopReport) -> Json:
