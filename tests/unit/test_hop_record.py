@@ -226,3 +226,9 @@ def test_what_came_and_went_while_nothing_ran_is_recorded_if_all_hops_were_remem
     found = {(each.backend.name, each.before is None, each.after is None) for each in engine.verifications.edits()}
     assert found == {("plain", False, True), *([("new", True, False)] if complete else [])}
     assert not any(port.backend.name == "plain" for port in engine.verifications.ports())
+
+
+def test_a_waiver_that_is_no_longer_used_has_not_expired() -> None:
+    found = Running().edit(policy("waived", "ca"))
+    assert [each.before for each in found] == ["waived (All)", "failing closed"]
+    assert [short(each)[-1] for each in found] == [["BackendTLSPolicy a/waived changed"]] * 2

@@ -51,6 +51,7 @@ class HopLog:
     def tell(self, g: Graph, exists: Callable[[Hop], bool], *, first: bool) -> None:
         """Logs what has become of them. `first`: one line for all of them, because nothing was known before."""
         lines: dict[str, dict[str, str]] = {}
+        gateways: dict[str, dict[str, None]] = {}
         for hop in self._changed:
             before = self._known.pop(hop, None)
             now = _Known(hop_report(g, hop)[0], _verified(g, hop)) if exists(hop) else None
@@ -59,12 +60,13 @@ class HopLog:
             known = now or before
             if known and (said := _said(before, now)):
                 causes = self._causes.get((hop.gateway.path, known.report.address), {})
-                lines.setdefault(said, {"gateway": hop.gateway.path, **causes})
+                lines.setdefault(said, causes)
+                gateways.setdefault(said, {})[hop.gateway.path] = None
         self._changed, self._causes = {}, {}
         if first:
             return
         for said, fields in list(lines.items())[:SHOWN]:
-            self._log.info(said, **fields)
+            self._log.info(said, gateway=", ".join(gateways[said]), **fields)
         if len(lines) > SHOWN:
             self._log.info(f"and {len(lines) - SHOWN} more backends; see: lasthop audit")
 

@@ -143,7 +143,7 @@ async def _run(
         remembered=state / memory.FILE,
         who=source.author,
     )
-    view = ControllerView(runtime, source.locate, f"folder {folder}")
+    view = ControllerView(runtime, source.locate, f"folder {folder.absolute()}")
     endings = Endings(runtime, handover)
     # Locked first: a second gateway on the same folder must not remove the sockets of the first.
     with _locked(run_dir, folder):

@@ -68,15 +68,15 @@ class Causes:
         self._stages.journal = {}
         self._base = self._graph.version[1]
 
-    def of(self, *roots: NodeId, waiver: Key | None = None) -> tuple[Cause, ...]:
-        """Returns what was edited of all that these rest on. `waiver` is the one whose end may have come."""
+    def of(self, *roots: NodeId, waiver: Key | None = None, end: float | None = None) -> tuple[Cause, ...]:
+        """Returns what was edited of all that these rest on. `waiver` is the one that was in effect, until `end`."""
         if not self._started:
             return ()
         found: set[Cause] = set()
         for source, *key in self._changed(roots):
             if source is OBJECTS and key[0] in self._edits:
                 found.add(Cause(key[0], self._edits[key[0]]))
-            elif source is BEFORE and waiver is not None and waiver not in self._edits:
+            elif source is BEFORE and waiver is not None and key[0] == end and waiver not in self._edits:
                 found.add(Cause(waiver, EditKind.EXPIRED))
         return tuple(sorted(found))
 

@@ -146,10 +146,10 @@ class VerificationMemory:
         change = _change(before, now, best)
         if change is None or (before is None and not self._started):
             return
-        used = next((each.waiver for each in (before, now) if each and each.waiver), None)
         hop = (gateway, *port)
         verdicts = [(verdict, *hop, each) for each in PORTS.of(self._graph, *hop)]
-        causes = self._causes.of(*verdicts, (PORTS, *hop), waiver=used)
+        waiver, end = (before.waiver, before.basis.until) if before and before.basis else (None, None)
+        causes = self._causes.of(*verdicts, (PORTS, *hop), waiver=waiver, end=end)
         because = self._because(port, before, now, best, causes)
         self._edits.append(Edit(*port, before, now, because, change, (gateway,), causes))
 
