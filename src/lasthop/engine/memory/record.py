@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.memory.causes import Cause, EditKind
+from lasthop.engine.memory.causes import EditCause, EditKind
 from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.plan.verification_change import Fact, VerificationChange
@@ -65,7 +65,7 @@ class Edit(msgspec.Struct, frozen=True):
     because: str
     change: VerificationChange
     gateways: tuple[Key, ...]
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[EditCause, ...] = ()
 
 
 class RecordedCause(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.memory.causes import Cause, Causes, clause
+from lasthop.engine.memory.causes import Causes, EditCause, clause
 from lasthop.engine.memory.record import MAX_GATEWAYS, Edit
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.verdict import FAILING, HopVerification, weakest
@@ -159,7 +159,7 @@ class VerificationMemory:
         before: HopVerification | None,
         now: HopVerification | None,
         best: HopVerification | None,
-        causes: tuple[Cause, ...],
+        causes: tuple[EditCause, ...],
     ) -> str:
         """Names only what was edited. What the objects show counts where no edit is known, because it was made while nothing
         ran, and where it says more of an edit of the policy, the Service or the XBackend."""
@@ -196,7 +196,7 @@ class VerificationMemory:
         return next(iter(self._held(port)), None)
 
 
-def _shown_by_objects(port: Port, before: HopVerification, now: HopVerification, causes: tuple[Cause, ...]) -> bool:
+def _shown_by_objects(port: Port, before: HopVerification, now: HopVerification, causes: tuple[EditCause, ...]) -> bool:
     """Returns whether an edit was one of the policy, the Service or the XBackend, of a hop that connects before and after."""
     edited = {each.key for each in causes}
     return not (before.refused or now.refused) and bool(edited & {before.source, now.source, port.backend})
