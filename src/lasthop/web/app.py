@@ -20,7 +20,7 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.meta import Key
 from lasthop.edge.probe.result import document
 from lasthop.edge.slices import Shared, in_slices
-from lasthop.engine.outputs.audit import document as audit_document
+from lasthop.engine.outputs.audit import audit
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.request import MAX_SIZE, Request
 from lasthop.web import page
@@ -196,7 +196,7 @@ async def _explain_request(request: web.Request) -> web.Response:
 
 async def _audit(request: web.Request) -> web.Response:
     async def make() -> object:
-        return await asyncio.to_thread(audit_document.document, await request.app[VIEW].audit())
+        return await asyncio.to_thread(audit.document, await request.app[VIEW].audit())
 
     return await _answer(request, make)
 

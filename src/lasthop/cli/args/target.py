@@ -97,7 +97,7 @@ def _kept(key: str, *names: str, convert: Callable[[Any], Any] = lambda value: v
 
 
 def _address(value: str | None) -> tuple[str, int] | None:
-    from lasthop.cli.args.address import host_port
+    from lasthop.cli.args.values import host_port
 
     return None if value is None else host_port(value, "--admin")
 

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from lasthop.base.text.printable import clean
 from lasthop.base.text.suggestions import closest
 from lasthop.cli.args import target
-from lasthop.cli.args.since import Since
+from lasthop.cli.args.values import Since
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.command_view import View, ask
 

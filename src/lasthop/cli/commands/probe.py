@@ -10,8 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from lasthop.cli.args import target
-from lasthop.cli.args.address import host_port
 from lasthop.cli.args.objects import Wanted, complete_path, every, kind_of, one, wanted
+from lasthop.cli.args.values import host_port
 from lasthop.cli.views.command_view import View, ask
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ def _cells(each: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _age(started: float | None) -> str:
-    from lasthop.cli.render.status_rows import age
+    from lasthop.cli.render.status_table import age
 
     return age(datetime.fromtimestamp(started, UTC).isoformat(), time.time()) if started else ""
 

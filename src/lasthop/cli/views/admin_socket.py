@@ -127,7 +127,7 @@ class AdminSocketView:
         return ()
 
     async def audit(self) -> Audit:
-        from lasthop.engine.outputs.audit.document import read
+        from lasthop.engine.outputs.audit.audit import read
 
         return read(self.ask("/api/audit"))
 
