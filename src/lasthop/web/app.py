@@ -169,7 +169,7 @@ async def _findings(request: web.Request) -> web.Response:
 
 
 async def _not_applied(request: web.Request) -> web.Response:
-    found = request.app[VIEW].not_applied()
+    found = request.app[VIEW].controller.not_applied
     return _json([{**msgspec.to_builtins(each), "objects": [str(key) for key in each.objects]} for each in found])
 
 
@@ -203,7 +203,7 @@ async def _audit(request: web.Request) -> web.Response:
 
 async def _changes(request: web.Request) -> web.Response:
     async def make() -> object:
-        return request.app[VIEW].changes()
+        return request.app[VIEW].controller.record.record
 
     return await _answer(request, make)
 

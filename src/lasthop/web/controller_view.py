@@ -18,7 +18,6 @@ from lasthop.edge.proxy.entry import AccessLogEntry
 from lasthop.edge.proxy.request_feed import RequestFeed
 from lasthop.edge.proxy.supervisor import Proxy
 from lasthop.edge.slices import Shared, in_slices
-from lasthop.engine.memory.record import Record
 from lasthop.engine.outputs.audit.audit import Audit
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
@@ -117,16 +116,6 @@ class ControllerView(EngineView):
         """Returns whether it is ready, and what of the input is not in force."""
         written = _unapplied(self.controller.not_applied, self.controller.source_findings)
         return Readiness(tuple(self._runtime.unready()), tuple(written), self.controller.settled)
-
-    async def problems(self) -> tuple[str, ...]:
-        return self.readiness().problems
-
-    def not_applied(self) -> tuple[NotApplied, ...]:
-        return self.controller.not_applied
-
-    def changes(self) -> Record:
-        """Returns how verification has changed, the latest last."""
-        return self.controller.record.record
 
     async def findings(self) -> list[Finding]:
         return self.controller.findings()

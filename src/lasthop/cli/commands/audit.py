@@ -93,13 +93,7 @@ class FailOn(click.ParamType[tuple[str, ...]]):
     help="Show instead what has changed since then: how a backend was verified, how it is, which CAs, names and pins came and "
     "went, because of which edit, and whose. Says from when the record is complete, and exits with 1 if it was edited.",
 )
-@click.option(
-    "--controller-namespace",
-    default="lasthop-system",
-    show_default=True,
-    metavar="NS",
-    help="Where the record of a cluster's changes is.",
-)
+@target.controller_namespace("Where the record of a cluster's changes is.")
 @target.files
 @target.on_folder
 @target.admin

@@ -27,11 +27,10 @@ class TableLine(NamedTuple):
 
 
 def route_lines(report: Json) -> list[TableLine]:
-    found = [
+    return [
         TableLine(printable(each["route"]), _figures(each["figures"]), bad=_errors(each) > 0)
         for each in _busiest(report["routes"])
     ]
-    return found
 
 
 def backend_lines(report: Json, now: float) -> list[TableLine]:
