@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from lasthop.base.text.printable import LIMIT, clean, printable
 from lasthop.cli.main import main
-from lasthop.cli.render.status_rows import row
-from lasthop.cli.render.table import Columns
+from lasthop.cli.render.status_table import Columns, row
 from lasthop.cli.views.folder import FolderView
 from lasthop.engine.outputs.status.status_cache import StatusCache
 from lasthop.engine.outputs.status.summary import summary

@@ -15,7 +15,7 @@ import pytest
 from lasthop.base.api.meta import Key, Object, StringMap
 from lasthop.engine.dry_run import serve_all
 from lasthop.engine.engine import Engine
-from lasthop.engine.outputs.comparison import HopChange, State, compare
+from lasthop.engine.outputs.comparison import ComparedState, HopChange, compare
 from lasthop.engine.plan.knowledge import Unknown
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import BackendTLS, Plaintext, Refused
@@ -127,12 +127,12 @@ def done(steps: Generator[None, None, T]) -> T:
             return found
 
 
-def state(objects: dict[Key, Object | None]) -> State:
+def state(objects: dict[Key, Object | None]) -> ComparedState:
     engine = Engine(IN_CLUSTER, now=NOW.timestamp())
     engine.apply(objects)
     serve_all(engine)
     assert engine.graph.crashes == {}
-    return State("", (), tuple(engine.hops()), engine.verified())
+    return ComparedState("", (), tuple(engine.hops()), engine.verified())
 
 
 def checked(before: dict[Key, Object | None], after: dict[Key, Object | None]) -> tuple[HopChange, ...]:

@@ -25,7 +25,7 @@ from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
 from lasthop.web.page import live, page
 from lasthop.web.page_model import PageModel
-from lasthop.web.picture import Filter, Line, State
+from lasthop.web.picture import Filter, Line, LineState
 from tests.fake_api import FakeApi, client_of, serving
 from tests.observed import of_now
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
@@ -170,7 +170,7 @@ async def test_no_question_holds_the_event_loop_however_many_hops_there_are() ->
         names = {"Gateway": ("a", "gw"), "ConfigMap": ("a", "ca"), "GatewayClass": ("", "lasthop"), "Service": ("a", "s1")}
         questions: dict[str, Callable[[], Awaitable[object]]] = {
             "page": lambda: page(PageModel(view), Filter()),
-            "a page of many": lambda: page(PageModel(view), Filter(text="s", state=State.FAILING, page=7)),
+            "a page of many": lambda: page(PageModel(view), Filter(text="s", state=LineState.FAILING, page=7)),
             "what has changed": lambda: live(PageModel(view), Filter(), ""),
             "a line": lambda: _opened(PageModel(view)),
             "metrics": lambda: metrics(view),

@@ -12,7 +12,9 @@ hops has long steps all the same, because indexes are brought up to date at once
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -21,7 +23,7 @@ from lasthop.base.api.meta import Key, Object
 from lasthop.engine.dry_run import serve
 from lasthop.engine.engine import JUDGED
 from lasthop.engine.outputs.audit.hops import HopReport, hop_report, joined
-from lasthop.engine.outputs.comparison import Best, Comparison, HopChange, Place, State, compare
+from lasthop.engine.outputs.comparison import Best, ComparedState, Comparison, HopChange, NotCompared, Place, compare
 from lasthop.engine.outputs.envoy.clusters import CLUSTERS
 from lasthop.engine.outputs.findings.collection import FindingCollection
 from lasthop.engine.outputs.findings.findings import FINDINGS
@@ -30,7 +32,7 @@ from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.profile import Refusal
 from lasthop.engine.plan.reasons import kind
 from lasthop.engine.plan.strength import Strength
-from lasthop.engine.plan.tls import Plaintext, Refused
+from lasthop.engine.plan.tls import Plaintext
 from lasthop.engine.plan.upstream import Hop
 from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.resolve.backends.reach import PORTS
@@ -73,26 +75,8 @@ class Consequences(msgspec.Struct, frozen=True):
 IN_ORDER: Final = Consequences((), ())
 
 
-class _Hop(msgspec.Struct, frozen=True):
-    """How a hop is in one of the two states."""
-
-    report: HopReport
-    not_permitted: str
-    """The reason, if a profile does not permit it."""
-    rules: frozenset[Refusal]
-
-
-class _Seen(msgspec.Struct, frozen=True):
-    """One of the two states, as far as the edit changes it."""
-
-    hops: tuple[_Hop, ...]
-    verified: dict[Place, HopVerification]
-    unknown: tuple[str, ...]
-    """What could not be computed."""
-
-    @property
-    def reports(self) -> tuple[HopReport, ...]:
-        return tuple(each.report for each in self.hops)
+Rules = defaultdict[Key, frozenset[Refusal]]
+"""What operators want refused, by Gateway: as it is before and as it would be after the edit."""
 
 
 class Rehearsal:
@@ -147,16 +131,17 @@ class Rehearsal:
             yield from self._settle()
             new = self._findings.changes().new
             hops, places = tuple(self._hops), tuple(self._places)
-            after = yield from self._looked_at(hops, places)
+            rules: Rules = defaultdict(frozenset)
+            after = yield from self._looked_at("then", hops, places, rules)
             # A part that crashes keeps what it listed before, so that nothing may seem to change.
             crashes = [each for each in self._graph.crashes if each not in crashed or key in each]
         finally:
             # Also if it is stopped halfway: the next rehearsal settles what this leaves.
             self._store.put(key, present)
         yield from self._settle()
-        before = yield from self._looked_at(hops, places)
+        before = yield from self._looked_at("now", hops, places, rules)
         crash = (f"Lasthop failed in {crashes[0][0]}; the log of the controller says why",) if crashes else ()
-        return _consequences(key, new, before, after, crash, self._best)
+        return _consequences(key, new, before, after, crash, rules, self._best)
 
     def _best(self, backend: Key, port: int) -> HopVerification | None:
         """Returns the strongest that the engine which serves remembers of a port."""
@@ -191,47 +176,60 @@ class Rehearsal:
         self._hops.update(dict.fromkeys(Hop(*key) for key in CLUSTERS.of(outputs)))
         self._places.update(dict.fromkeys(hop[:3] for hop in VERDICTS.of(outputs)))
 
-    def _looked_at(self, hops: Iterable[Hop], places: Iterable[Place]) -> Generator[None, None, _Seen]:
-        """Looks at every hop that the edit concerns: a limit would let its order decide what is compared."""
+    def _looked_at(
+        self, where: str, hops: Iterable[Hop], places: Iterable[Place], rules: Rules
+    ) -> Generator[None, None, ComparedState]:
+        """Looks at every hop that the edit concerns: a limit would let its order decide what is compared. Adds to `rules`."""
+        reports: list[HopReport] = []
+        verified: dict[Place, HopVerification] = {}
+        unknown: dict[str, None] = {}
+        for hop in self._reached(hops, places):
+            if self._stages.is_member(CLUSTERS, hop):
+                reports += joined((hop_report(self._graph, hop),))
+                found = self._graph.shielded(port_verification, *hop[:3]) if hop.protocol.policed else None
+                if isinstance(found, HopVerification):
+                    verified[hop[:3]] = found
+                refused = refused_edits.attempt(self._graph, hop.gateway)
+                if isinstance(refused, frozenset):
+                    rules[hop.gateway] |= refused
+                unknown.update(dict.fromkeys(self._not_known(hop, found, refused)))
+                yield
+        return ComparedState(where, (), tuple(reports), verified, tuple(map(NotCompared, unknown)))
+
+    def _reached(self, hops: Iterable[Hop], places: Iterable[Place]) -> dict[Hop, None]:
         reached = dict.fromkeys(hops)
         for place in places:
             reached.update(dict.fromkeys(Hop(*place, protocol) for protocol in PORTS.of(self._graph, *place)))
-        found: list[_Hop] = []
-        verified: dict[Place, HopVerification] = {}
-        unknown: dict[str, None] = {}
-        for hop in reached:
-            if self._stages.is_member(CLUSTERS, hop):
-                (report,) = joined((hop_report(self._graph, hop),))
-                tls, rules = hop_tls.attempt(self._graph, *hop), refused_edits.attempt(self._graph, hop.gateway)
-                reason = tls.why.reason if isinstance(tls, Refused) else ""
-                known = rules if isinstance(rules, frozenset) else frozenset[Refusal]()
-                found.append(_Hop(report, reason if kind(reason).not_permitted else "", known))
-                if isinstance(tls, Plaintext) and hop.protocol.policed and (why := self._unread(hop.backend.namespace)):
-                    unknown[f"it is not known which BackendTLSPolicies there are: {why}"] = None
-                place = (hop.gateway, hop.backend, hop.port)
-                now = self._graph.shielded(port_verification, *place) if hop.protocol.policed else None
-                if isinstance(now, HopVerification):
-                    verified[place] = now
-                if isinstance(now, Crash) or isinstance(rules, Crash):
-                    unknown[f"Lasthop failed to compute how {hop.gateway} verifies {hop.backend}:{hop.port}"] = None
-                yield
-        return _Seen(tuple(found), verified, tuple(unknown))
+        return reached
+
+    def _not_known(self, hop: Hop, *computed: object) -> Iterator[str]:
+        """Yields why a hop cannot be compared."""
+        tls = hop_tls.attempt(self._graph, *hop) if hop.protocol.policed else None
+        if isinstance(tls, Plaintext) and (why := self._unread(hop.backend.namespace)):
+            yield f"it is not known which BackendTLSPolicies there are: {why}"
+        if any(isinstance(each, Crash) for each in computed):
+            yield f"Lasthop failed to compute how {hop.gateway} verifies {hop.backend}:{hop.port}"
 
 
 def _consequences(
-    key: Key, new: Iterable[Finding], before: _Seen, after: _Seen, crashes: tuple[str, ...], best: Best
+    key: Key,
+    new: Iterable[Finding],
+    before: ComparedState,
+    after: ComparedState,
+    crashes: tuple[str, ...],
+    rules: Rules,
+    best: Best,
 ) -> Consequences:
     lasting = (each for each in new if not kind(each.reason).passes)
-    roots = tuple(each for each in mistakes(lasting, {}) if _concerns(key, each.finding))
-    compared = compare(
-        State("now", (), before.reports, before.verified), State("then", roots, after.reports, after.verified), best
-    )
+    roots = (each for each in mistakes(lasting, {}) if _concerns(key, each.finding))
+    compared = compare(before, msgspec.structs.replace(after, mistakes=tuple(roots)), best)
+    unknown = (each.what for each in (*before.unknown, *after.unknown))
     return Consequences(
         tuple(each.finding for each in compared.introduced),
-        tuple(change for change in compared.hops if change.weaker),
-        () if key.kind in OPERATORS else tuple(dict.fromkeys(_refusals(compared, before.hops, after.hops))),
-        tuple(change for change in compared.hops if change.other_trust),
-        tuple(dict.fromkeys((*crashes, *before.unknown, *after.unknown))),
+        tuple(filter(attrgetter("weaker"), compared.hops)),
+        () if key.kind in OPERATORS else tuple(dict.fromkeys(_refusals(compared, before, after, rules))),
+        tuple(filter(attrgetter("other_trust"), compared.hops)),
+        tuple(dict.fromkeys((*crashes, *unknown))),
     )
 
 
@@ -240,22 +238,28 @@ def _concerns(key: Key, finding: Finding) -> bool:
     return not key.namespace or finding.object is None or finding.object.namespace in ("", key.namespace)
 
 
-def _refusals(compared: Comparison, before: Sequence[_Hop], after: Sequence[_Hop]) -> Iterable[str]:
-    rules: dict[Key, frozenset[Refusal]] = {}
-    for each in (*before, *after):
-        rules[each.report.gateway] = rules.get(each.report.gateway, frozenset()) | each.rules
-    known = {each.report for each in before}
-    refused_now = {(each.report.gateway, each.report.backend, each.report.port) for each in before if each.not_permitted}
+def _refusals(compared: Comparison, before: ComparedState, after: ComparedState, rules: Rules) -> Iterator[str]:
+    """Yields why an operator wants the edit refused."""
     for change in compared.hops:
         if change.weaker and Refusal.WEAKER in rules[change.gateway]:
             yield f"{hop_words(change)}, and {change.gateway} refuses that (GatewayProfile, admission.refuse)"
-    for each in after:
-        report, place = each.report, f"{each.report.gateway} to {each.report.backend}:{each.report.port}"
-        new = (report.gateway, report.backend, report.port) not in refused_now
-        if each.not_permitted and new and Refusal.NOT_PERMITTED in rules[report.gateway]:
-            yield f"{place}: {report.detail}"
-        if report.waives and not report.until and report not in known and Refusal.ENDLESS_WAIVER in rules[report.gateway]:
-            yield f"{place}: {report.waiver} has no end, and needs one here; set expires"
+    yield from _refused_states(before, after, rules)
+
+
+def _refused_states(before: ComparedState, after: ComparedState, rules: Rules) -> Iterator[str]:
+    """Yields the hops that would be in a state that an operator wants refused, and are not now."""
+    known, forbidden = set(before.hops), {each.place for each in filter(_not_permitted, before.hops)}
+    for each in after.hops:
+        where = f"{each.gateway} to {each.backend}:{each.port}"
+        if Refusal.NOT_PERMITTED in rules[each.gateway] and _not_permitted(each) and each.place not in forbidden:
+            yield f"{where}: {each.detail}"
+        if Refusal.ENDLESS_WAIVER in rules[each.gateway] and each.endless and each not in known:
+            yield f"{where}: {each.waiver} has no end, and needs one here; set expires"
+
+
+def _not_permitted(report: HopReport) -> bool:
+    """Returns whether a profile does not permit it."""
+    return kind(report.reason).not_permitted
 
 
 def hop_words(change: HopChange) -> str:

@@ -20,7 +20,7 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.meta import Key
 from lasthop.edge.probe.result import document
 from lasthop.edge.slices import Shared, in_slices
-from lasthop.engine.outputs.audit import document as audit_document
+from lasthop.engine.outputs.audit import audit
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.request import MAX_SIZE, Request
 from lasthop.web import page
@@ -169,7 +169,7 @@ async def _findings(request: web.Request) -> web.Response:
 
 
 async def _not_applied(request: web.Request) -> web.Response:
-    found = request.app[VIEW].not_applied()
+    found = request.app[VIEW].controller.not_applied
     return _json([{**msgspec.to_builtins(each), "objects": [str(key) for key in each.objects]} for each in found])
 
 
@@ -196,14 +196,14 @@ async def _explain_request(request: web.Request) -> web.Response:
 
 async def _audit(request: web.Request) -> web.Response:
     async def make() -> object:
-        return await asyncio.to_thread(audit_document.document, await request.app[VIEW].audit())
+        return await asyncio.to_thread(audit.document, await request.app[VIEW].audit())
 
     return await _answer(request, make)
 
 
 async def _changes(request: web.Request) -> web.Response:
     async def make() -> object:
-        return request.app[VIEW].changes()
+        return request.app[VIEW].controller.record.record
 
     return await _answer(request, make)
 

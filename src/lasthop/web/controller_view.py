@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -18,23 +18,35 @@ from lasthop.edge.proxy.entry import AccessLogEntry
 from lasthop.edge.proxy.request_feed import RequestFeed
 from lasthop.edge.proxy.supervisor import Proxy
 from lasthop.edge.slices import Shared, in_slices
-from lasthop.engine.memory.record import Record
 from lasthop.engine.outputs.audit.audit import Audit
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.audit.observed import observed
 from lasthop.engine.outputs.status.ready import class_owners, older_texts, readiness
 from lasthop.engine.outputs.status.summary import Summary
-from lasthop.engine.plan.finding import Finding
+from lasthop.engine.plan.finding import Finding, Severity
 from lasthop.engine.plan.not_applied import NotApplied
 from lasthop.engine.plan.request import Request
 from lasthop.run.controller import Controller
 from lasthop.web import traffic
 from lasthop.web.engine_view import EngineView, Locate
 from lasthop.web.failures import RecentFailures, with_history
-from lasthop.web.readiness import Readiness, unapplied
 from lasthop.web.redaction import redacted
 from lasthop.web.traffic import TrafficReport
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    unready: tuple[str, ...] = ()
+    """Why the process is not ready, a line each; empty: it is."""
+    unapplied: tuple[str, ...] = ()
+    """What was written and is not in force, a line each; the process may be ready all the same, with what it had before."""
+    settled: bool = True
+    """Everything that has been read is computed; under many edits that may take a moment."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was written first: it is the cause where nothing is served."""
+        return (*self.unapplied, *self.unready)
 
 
 class Runtime(Protocol):
@@ -102,18 +114,8 @@ class ControllerView(EngineView):
 
     def readiness(self) -> Readiness:
         """Returns whether it is ready, and what of the input is not in force."""
-        written = unapplied(self.controller.not_applied, self.controller.source_findings)
+        written = _unapplied(self.controller.not_applied, self.controller.source_findings)
         return Readiness(tuple(self._runtime.unready()), tuple(written), self.controller.settled)
-
-    async def problems(self) -> tuple[str, ...]:
-        return self.readiness().problems
-
-    def not_applied(self) -> tuple[NotApplied, ...]:
-        return self.controller.not_applied
-
-    def changes(self) -> Record:
-        """Returns how verification has changed, the latest last."""
-        return self.controller.record.record
 
     async def findings(self) -> list[Finding]:
         return self.controller.findings()
@@ -165,3 +167,12 @@ class ControllerView(EngineView):
 
 def _config(body: bytes) -> Any:
     return redacted(msgspec.json.decode(body))
+
+
+def _unapplied(refused: Collection[NotApplied], findings: Iterable[Finding]) -> Iterator[str]:
+    """Yields the input that is not in force: a line for each file that is refused, and for each other error in a file."""
+    files = {each.file for each in refused}
+    yield from map(str, refused)
+    for finding in findings:
+        if finding.file and finding.file not in files and finding.severity is Severity.ERROR:
+            yield str(finding)

@@ -6,6 +6,7 @@ to ask a browser where things are. Lengths are in sixteenths of the browser's fo
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -13,7 +14,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from lasthop.engine.outputs.topology import ListenerReport, RouteReport
-from lasthop.web.picture import Bundle, Choice, Line, Row, State
+from lasthop.web.picture import Choice, Line, LineBundle, LineState, Row
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ class Link(msgspec.Struct, frozen=True):
     end: int
     width: float
     hops: tuple[str, ...]
-    state: State | None = None
+    state: LineState | None = None
     """None: before the last hop, where nothing is decided yet."""
 
     @property
@@ -88,7 +89,7 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def worst(self) -> int:
-        return min((each.item.state.rank for each in self.rows), default=len(State))
+        return min((each.item.state.rank for each in self.rows), default=len(LineState))
 
 
 def row_id(row: Row) -> str:
@@ -137,18 +138,21 @@ def _group(gateway: str, rows: list[Row], known: KnownObjects, *, whole: bool) -
     if whole:
         nodes |= {name: RouteNode(known.routes[name], (name,), []) for name in known.idle.get(gateway, ())[:IDLE_SHOWN]}
     placed_rows = _stack(rows, [TALL if _tall(row) else ROW for row in rows], None)
-    height = _end(placed_rows)
-    names = sorted(nodes, key=lambda name: (_mean(nodes[name].rows, len(rows)), name))
-    middle = [nodes[name] for name in names]
-    wanted = [_mean([placed_rows[n].middle for n in node.rows], height) for node in middle]
-    reached = [tuple(row_id(rows[n]) for n in node.rows) for node in middle]
-    placed_routes = _stack([node.item for node in middle], [ROUTE] * len(names), wanted, reached, height)
-
+    middle = [nodes[name] for name in sorted(nodes, key=lambda name: (_mean(nodes[name].rows, len(rows)), name))]
+    placed_routes = _placed_routes(middle, placed_rows)
     attached = _attachments(gateway, middle, known, whole=whole)
-    placed_listeners, links = _listeners(attached, placed_routes, max(height, _end(placed_routes)))
-    led = _led(middle, placed_routes, placed_rows)
-    end = max(height, _end(placed_routes), _end(placed_listeners))
+    height = max(_end(placed_rows), _end(placed_routes))
+    placed_listeners, links = _listeners(attached, placed_routes, height)
+    led, end = _led(middle, placed_routes, placed_rows), max(height, _end(placed_listeners))
     return Group(gateway, placed_listeners, placed_routes, placed_rows, links, led, _ways(gateway, rows, known), end)
+
+
+def _placed_routes(nodes: Sequence[RouteNode], rows: Sequence[Placed[Row]]) -> tuple[Placed[RouteReport | More], ...]:
+    """Places each node beside the middle of the rows that it leads to."""
+    height = _end(rows)
+    wanted = [_mean([rows[n].middle for n in node.rows], height) for node in nodes]
+    reached = [tuple(row_id(rows[n].item) for n in node.rows) for node in nodes]
+    return _stack([node.item for node in nodes], [ROUTE] * len(nodes), wanted, reached, height)
 
 
 def _middle(rows: Sequence[Row], known: KnownObjects) -> dict[str, RouteNode]:
@@ -187,15 +191,15 @@ def _way(line: Line, own: Mapping[str, ListenerReport], known: KnownObjects) -> 
 
 
 def _tall(row: Row) -> bool:
-    return isinstance(row, Line) and row.state in (State.FAILING, State.PARTLY) and len(row.words) > SHORT
+    return isinstance(row, Line) and row.state in (LineState.FAILING, LineState.PARTLY) and len(row.words) > SHORT
 
 
 def _routes_of(row: Row, known: KnownObjects) -> Iterable[tuple[str, RouteReport | More, tuple[str, ...]]]:
     """Yields the nodes in the middle column that lead to a row: name, node, and the route objects behind it."""
-    lines = row.lines if isinstance(row, Bundle) else (row,)
-    leading = dict.fromkeys(name for line in lines for name in line.routes)
+    lines = row.lines if isinstance(row, LineBundle) else (row,)
+    leading = dict.fromkeys(itertools.chain.from_iterable(line.routes for line in lines))
     names = tuple(name for name in leading if name in known.routes)
-    shown = () if isinstance(row, Bundle) and len(names) > 1 else names[:ROUTES_OF_LINE]
+    shown = () if isinstance(row, LineBundle) and len(names) > 1 else names[:ROUTES_OF_LINE]
     for name in shown:
         yield name, known.routes[name], (name,)
     if more := names[len(shown) :]:
@@ -253,7 +257,7 @@ def _width(route: RouteReport | More, row: Row) -> float:
     """Returns how thick a line is. A route's share in a hop that others lead to as well is not known; it is at most what the
     route has."""
     rate = row.rate
-    alone = isinstance(row, Bundle) or len(row.report.routes) == 1
+    alone = isinstance(row, LineBundle) or len(row.report.routes) == 1
     return width(rate if alone or isinstance(route, More) else min(rate, route.rate))
 
 

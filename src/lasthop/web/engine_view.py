@@ -60,7 +60,8 @@ class EngineView:
         return {key.name for key in self.engine.store.keys("Namespace")}
 
     async def names(self, kind: str) -> Collection[tuple[str, str]]:
-        return names(self.engine, kind)
+        """Returns (namespace, name) of each, including policies that could not be fully read."""
+        return {key[1:] for key in self.engine.store.keys(kind)}
 
     async def hops(self) -> list[HopReport]:
         return joined(await in_slices(self.engine.each_hop()))
@@ -84,19 +85,20 @@ class EngineView:
         return await step_by_step(request_answers(self.engine.graph, gateways, routes, request, self.locate))
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
-        from lasthop.edge.probe.plan import probe, targets  # with OpenSSL, which a gateway should not have to load to start
-
         host, port = split_port(address)
-        endpoint = EndpointAddress(host.lower(), int(port)) if address else None
-        todo = targets(self.engine, key, endpoint)
-        return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)
+        return await self._probe(key, EndpointAddress(host.lower(), int(port)) if address else None)
 
     async def probe_hop(self, hop: HopReport) -> ProbeResult:
         """Connects to the endpoints of one hop, as its Gateway would, and nowhere else."""
-        from lasthop.edge.probe.plan import probe, targets
+        return await self._probe(hop.backend, of=(hop.gateway.path, hop.port))
 
-        key, where = hop.backend, (hop.gateway.path, hop.port)
-        todo = [each for each in targets(self.engine, key, None) if (each.gateway, each.port) == where]
+    async def _probe(
+        self, key: Key, endpoint: EndpointAddress | None = None, of: tuple[str, int] | None = None
+    ) -> ProbeResult:
+        """`of`: only the hops of this Gateway and port."""
+        from lasthop.edge.probe.plan import probe, targets  # with OpenSSL, which a gateway should not have to load to start
+
+        todo = [each for each in targets(self.engine, key, endpoint) if of in (None, (each.gateway, each.port))]
         return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)
 
 
@@ -110,8 +112,3 @@ def located(finding: Finding, locate: Locate) -> Finding:
         return finding
     place = locate(finding.object, finding.field) or locate(finding.object, "")
     return msgspec.structs.replace(finding, file=place[0], line=place[1]) if place else finding
-
-
-def names(engine: Engine, kind: str) -> set[tuple[str, str]]:
-    """Returns (namespace, name) of every object of a kind, including policies that could not be fully read."""
-    return {(key.namespace, key.name) for key in engine.store.keys(kind)}

@@ -18,7 +18,7 @@ from lasthop.base.text.printable import printable
 from lasthop.web import figures
 from lasthop.web.drawing import ROW, row_id
 from lasthop.web.page_model import Detail, PageModel, Picture
-from lasthop.web.picture import BY_SLUG, Filter, Line, State
+from lasthop.web.picture import BY_SLUG, Filter, Line, LineState
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -42,7 +42,7 @@ def _templates() -> Environment:
     )
     found.globals.update(
         ROW=ROW,
-        State=State,
+        LineState=LineState,
         address=address,
         row_id=row_id,
         rem=lambda units: f"{units / 16:g}rem",
@@ -55,7 +55,7 @@ def _templates() -> Environment:
 
 
 def _shown(value: object) -> object:
-    return printable(str(value)) if type(value) is str or isinstance(value, State) else value
+    return printable(str(value)) if type(value) is str or isinstance(value, LineState) else value
 
 
 def filter_of(query: Mapping[str, str]) -> Filter:
@@ -92,17 +92,9 @@ async def page(model: PageModel, asked: Filter, hop: str = "") -> str:
 
 def _page(model: PageModel, picture: Picture, opened: Detail | None) -> str:
     values = _values(picture)
-    content = _templates().get_template("picture.html").render(values)
-    return (
-        _templates()
-        .get_template("page.html")
-        .render(
-            values,
-            live=_live(picture, content),
-            where=model.view.where,
-            detail=_templates().get_template("detail.html").render(_detail_values(model, opened)) if opened else "",
-        )
-    )
+    live = _live(picture, _render("picture.html", values))
+    detail = _render("detail.html", _detail_values(model, opened)) if opened else ""
+    return _render("page.html", {**values, "live": live, "where": model.view.where, "detail": detail})
 
 
 async def live(model: PageModel, asked: Filter, seen: str) -> str | None:
@@ -113,13 +105,13 @@ async def live(model: PageModel, asked: Filter, seen: str) -> str | None:
 
 
 def _changed(picture: Picture, seen: str) -> str | None:
-    content = _templates().get_template("picture.html").render(_values(picture))
+    content = _render("picture.html", _values(picture))
     return None if _digest(content) == seen else _live(picture, content)
 
 
 def _live(picture: Picture, content: str) -> str:
     poll = address(picture.asked, seen=_digest(content))
-    return _templates().get_template("live.html").render(poll=poll, content=content, asked=picture.asked)
+    return _render("live.html", {"poll": poll, "content": content, "asked": picture.asked})
 
 
 def _values(picture: Picture) -> dict[str, Any]:

@@ -154,7 +154,7 @@ class PageModel:
     async def _make_mistakes(self) -> tuple[Mistake, ...]:
         """Returns errors before warnings, and of each those that name a file and a line first; where there are many, only the
         first of them are looked for in files."""
-        broken = {key: each.file for each in self.view.not_applied() for key in each.objects}
+        broken = {key: each.file for each in self.view.controller.not_applied for key in each.objects}
         found = await asyncio.to_thread(mistakes, await self.view.findings(), broken)
         found = await asyncio.to_thread(sorted, found, key=_errors_first)
         located = await in_slices(map(self._located, found[:LOCATED]))

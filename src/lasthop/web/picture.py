@@ -6,6 +6,7 @@ HopReport (required) + Observed (happened)  ──line──>  Line  ──choos
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -26,7 +27,7 @@ FAILING_SHARE: Final = 0.01
 """Of the requests of a line: from here on its words say that they fail."""
 
 
-class State(StrEnum):
+class LineState(StrEnum):
     """What happened on a hop, the worst first. Plaintext is worse than a waiver, which at least encrypts."""
 
     FAILING = "failing"
@@ -48,9 +49,9 @@ class State(StrEnum):
         return self.replace(" ", "-")
 
 
-_RANKS: Final = {state: rank for rank, state in enumerate(State)}
-BY_SLUG: Final = {state.slug: state for state in State}
-DEGRADED: Final = frozenset({State.FAILING, State.PARTLY, State.PLAINTEXT, State.WAIVED})
+_RANKS: Final = {state: rank for rank, state in enumerate(LineState)}
+BY_SLUG: Final = {state.slug: state for state in LineState}
+DEGRADED: Final = frozenset({LineState.FAILING, LineState.PARTLY, LineState.PLAINTEXT, LineState.WAIVED})
 """What is shown by itself as long as there is room for it."""
 
 
@@ -61,7 +62,7 @@ class Line(msgspec.Struct, frozen=True):
     """Nothing that anybody has written, so that it can be part of any markup or address."""
     report: HopReport
     """What is asked for, and beside it what happened."""
-    state: State
+    state: LineState
     words: str
     """What happened, or why nothing can."""
     endpoints: tuple[EndpointSeen, ...] = ()
@@ -102,7 +103,7 @@ def line(report: HopReport, seen: HopSeen | None = None, recent: tuple[float, fl
     share = errors / requests if requests else 0.0
     words = _words(report, state)
     # A handshake succeeds before the request fails: two facts, of which the state shows the first.
-    words = f"{words}; {share:.0%} of requests fail" if share >= FAILING_SHARE and state is not State.FAILING else words
+    words = f"{words}; {share:.0%} of requests fail" if share >= FAILING_SHARE and state is not LineState.FAILING else words
     return Line(id, report, state, words, seen.endpoints, seen.traffic, requests, share)
 
 
@@ -112,27 +113,27 @@ def line_id(gateway: Key, backend: Key, port: int, own: str = "") -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def state_of(report: HopReport, health: Health) -> State:
+def state_of(report: HopReport, health: Health) -> LineState:
     """Returns how a hop is drawn."""
     if report.refused or health is Health.FAILING:
-        return State.FAILING
+        return LineState.FAILING
     if health is Health.PARTLY_FAILING:
-        return State.PARTLY
+        return LineState.PARTLY
     if report.outside:
-        return State.OUTSIDE
+        return LineState.OUTSIDE
     if report.strength < Strength.PINNED_ONLY:
-        return State.PLAINTEXT if report.strength is Strength.PLAINTEXT else State.WAIVED
-    return State.UNTRIED if health is Health.UNTRIED else State.VERIFIED
+        return LineState.PLAINTEXT if report.strength is Strength.PLAINTEXT else LineState.WAIVED
+    return LineState.UNTRIED if health is Health.UNTRIED else LineState.VERIFIED
 
 
-def _words(report: HopReport, state: State) -> str:
+def _words(report: HopReport, state: LineState) -> str:
     seen = report.observed
     if seen and seen.health.bad and not report.refused:
         words = "; ".join(_failure(each, seen.endpoints) for each in seen.failures) or "connections to it fail"
         return f"{words} (plaintext: {report.detail})" if report.in_effect is Strength.PLAINTEXT else words
-    if state is State.WAIVED and report.why:
+    if state is LineState.WAIVED and report.why:
         return f"{report.detail}: {report.why}"
-    if state is State.UNTRIED:
+    if state is LineState.UNTRIED:
         return f"to be verified against {report.detail}"
     return report.detail
 
@@ -155,7 +156,7 @@ class Filter(msgspec.Struct, frozen=True):
     text: str = ""
     namespace: str = ""
     gateway: str = ""
-    state: State | None = None
+    state: LineState | None = None
     page: int = 0
     """0: what is in order is bundled if there is much of it; from 1 on: every line, page by page."""
 
@@ -164,14 +165,14 @@ class Filter(msgspec.Struct, frozen=True):
         return self == Filter()
 
 
-class Bundle(msgspec.Struct, frozen=True):
+class LineBundle(msgspec.Struct, frozen=True):
     """Lines of a Gateway and a namespace that are in the same state, drawn as one."""
 
     gateway: str
     """Empty: of several."""
     namespace: str
     """Empty: of several."""
-    state: State
+    state: LineState
     lines: tuple[Line, ...]
 
     @property
@@ -189,14 +190,14 @@ class Bundle(msgspec.Struct, frozen=True):
         return min(known, default=(0.0, "", None))[2]
 
 
-Row = Line | Bundle
+Row = Line | LineBundle
 
 
 class Choice(msgspec.Struct, frozen=True):
     """Which lines are shown, and how many there are of what."""
 
     rows: tuple[Row, ...]
-    states: tuple[tuple[State, int], ...]
+    states: tuple[tuple[LineState, int], ...]
     """What the reader could ask for instead, with the number of lines; of the present text, namespace and Gateway."""
     namespaces: tuple[tuple[str, int], ...]
     gateways: tuple[tuple[str, int], ...]
@@ -214,14 +215,9 @@ def choose(lines: Sequence[Line], asked: Filter) -> Choice:
     found = [each for each in within if asked.state in (None, each.state)]
     pages = max(1, -(-len(found) // SINGLE))
     page = min(asked.page, pages)
-    rows: tuple[Row, ...]
-    if page:
-        rows = tuple(found[(page - 1) * SINGLE : page * SINGLE])
-    else:
-        rows = tuple(found) if len(found) <= SINGLE else _bundled(found)
     return Choice(
-        rows,
-        tuple((state, states[state]) for state in State),
+        _rows(found, page),
+        tuple((state, states[state]) for state in LineState),
         _counted(each.namespace for each in lines),
         _counted(each.gateway for each in lines),
         len(found),
@@ -229,6 +225,13 @@ def choose(lines: Sequence[Line], asked: Filter) -> Choice:
         page,
         pages,
     )
+
+
+def _rows(found: list[Line], page: int) -> tuple[Row, ...]:
+    if page or len(found) <= SINGLE:
+        first = max(0, page - 1) * SINGLE
+        return tuple(found[first : first + SINGLE])
+    return _bundled(found)
 
 
 def _wanted(each: Line, words: Iterable[str], asked: Filter) -> bool:
@@ -250,23 +253,26 @@ def _bundled(found: Sequence[Line]) -> tuple[Row, ...]:
     """Returns what needs a look by itself, as far as there is room; everything else in bundles."""
     single = [each for each in found if each.state in DEGRADED][: SINGLE - BUNDLES]
     shown = {each.id for each in single}
-    rest: dict[tuple[State, str, str], list[Line]] = {}
-    for each in found:
-        if each.id not in shown:
-            rest.setdefault((each.state, each.gateway, each.namespace), []).append(each)
+    rest = _gathered(((each.state, each.gateway, each.namespace), [each]) for each in found if each.id not in shown)
     kept = sorted(rest, key=lambda key: (key[0].rank, -len(rest[key]), key[1:]))
-    room = BUNDLES - len(State)
-    others: dict[tuple[State, str, str], list[Line]] = {}
-    for key in kept[room:]:
-        others.setdefault((key[0], key[1], ""), []).extend(rest[key])
-    if len(others) > len(State):
-        several: dict[tuple[State, str, str], list[Line]] = {}
-        for key, lines in others.items():
-            several.setdefault((key[0], "", ""), []).extend(lines)
-        others = several
-    bundles = [_bundle(key, rest[key]) for key in kept[:room]] + [_bundle(key, lines) for key, lines in others.items()]
+    room = BUNDLES - len(LineState)
+    others = _gathered(((state, gateway, ""), rest[state, gateway, name]) for state, gateway, name in kept[room:])
+    if len(others) > len(LineState):
+        others = _gathered(((state, "", ""), lines) for (state, *_), lines in others.items())
+    bundles = itertools.starmap(_bundle, [*((key, rest[key]) for key in kept[:room]), *others.items()])
     return (*single, *sorted(bundles, key=lambda each: each.state.rank))
 
 
-def _bundle(key: tuple[State, str, str], lines: list[Line]) -> Row:
-    return lines[0] if len(lines) == 1 else Bundle(key[1], key[2], key[0], tuple(lines))
+Shared = tuple[LineState, str, str]
+"""LineState, Gateway and namespace of the lines of a bundle; empty: of several."""
+
+
+def _gathered(parts: Iterable[tuple[Shared, list[Line]]]) -> dict[Shared, list[Line]]:
+    found: dict[Shared, list[Line]] = {}
+    for key, lines in parts:
+        found.setdefault(key, []).extend(lines)
+    return found
+
+
+def _bundle(key: Shared, lines: list[Line]) -> Row:
+    return lines[0] if len(lines) == 1 else LineBundle(key[1], key[2], key[0], tuple(lines))

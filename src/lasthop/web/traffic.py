@@ -14,6 +14,8 @@ from lasthop.engine.resolve.hops.observed import hop_state, seen_now
 from lasthop.engine.store.graph import Graph
 
 CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
+WORST = (Health.FAILING, Health.PARTLY_FAILING, Health.WORKING, Health.UNTRIED)
+"""The worst first."""
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -77,9 +79,6 @@ class TrafficReport(msgspec.Struct, frozen=True):
     proxies: tuple[ProxySeen, ...]
 
 
-_ORDER = (Health.FAILING, Health.PARTLY_FAILING, Health.WORKING, Health.UNTRIED)
-
-
 def each_hop(g: Graph, observations: Observations, hops: list[Hop]) -> Iterator[HopTraffic]:
     for hop in hops:
         seen = observations.seen(hop)
@@ -88,7 +87,7 @@ def each_hop(g: Graph, observations: Observations, hops: list[Hop]) -> Iterator[
 
 
 def in_order(hops: list[HopTraffic]) -> tuple[HopTraffic, ...]:
-    return tuple(sorted(hops, key=lambda each: (_ORDER.index(each.health), -each.figures.per_second)))
+    return tuple(sorted(hops, key=lambda each: (WORST.index(each.health), -each.figures.per_second)))
 
 
 def _hop(g: Graph, hop: Hop, seen: HopSeen, rate: Rate) -> HopTraffic:

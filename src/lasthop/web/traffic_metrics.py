@@ -19,11 +19,11 @@ from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.audit.observed import leaves_of
 from lasthop.engine.plan.observation import Health, Traffic
 from lasthop.engine.plan.upstream import Hop
+from lasthop.web.traffic import CLASSES, WORST
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
 """Each with the values of its labels."""
 BACKEND: Final = ("gateway", "kind", "namespace", "service", "port")
-CODES: Final = ("1xx", "2xx", "3xx", "4xx", "5xx")
 ROUTE: Final = ("gateway", "kind", "namespace", "route")
 OUTCOMES: Final = {
     "fail_verify_san": "wrong_name",
@@ -34,7 +34,6 @@ OUTCOMES: Final = {
 }
 """What Envoy calls them. `untrusted`: unknown CA, expired, revoked; `handshake_error`: no common version, no TLS at all, a
 client certificate that is missing."""
-WORST: Final = (Health.FAILING, Health.PARTLY_FAILING, Health.WORKING, Health.UNTRIED)
 ESTIMATED: Final = "an estimate where a proxy has more than 20 requests a second, of which it looks at a share."
 Labels = tuple[str, ...]
 T = TypeVar("T")
@@ -151,7 +150,7 @@ def counter(name: str, help: str, labels: tuple[str, ...], samples: Samples) -> 
 def requests(name: str, help: str, labels: tuple[str, ...], found: Iterable[tuple[tuple[str, ...], Traffic]]) -> Metric:
     """Counts requests by class of the status code; a class that did not occur has no series."""
     samples = (
-        ((*values, code), count) for values, each in found for code, count in zip(CODES, each.codes, strict=True) if count
+        ((*values, code), count) for values, each in found for code, count in zip(CLASSES, each.codes, strict=True) if count
     )
     return counter(name, help, (*labels, "code"), samples)
 

@@ -18,7 +18,7 @@ from lasthop.cli.render import audit_evidence, audit_report
 from lasthop.cli.render.audit_report import AuditReport, history
 from lasthop.engine.memory.causes import EditKind
 from lasthop.engine.memory.record import Entry, Record, RecordedCause, chained
-from lasthop.engine.outputs.audit.audit import Audit, Inputs
+from lasthop.engine.outputs.audit.audit import Audit, AuditInputs
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import TrustedCA
@@ -39,7 +39,7 @@ def mk_hop(gateway: Key = PROD, why: str = "", strength: Strength = Strength.VER
 
 
 def mk_report(*hops: HopReport, record: Record | None = None) -> AuditReport:
-    audit = Audit(hops, (), Inputs(3, "cd" * 32))
+    audit = Audit(hops, (), AuditInputs(3, "cd" * 32))
     kept = history(record) if record else None
     return AuditReport(audit, "the cluster", "https://api.example:6443", NOW, 30, history=kept, host="desk")
 

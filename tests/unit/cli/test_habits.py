@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from lasthop.base.api.meta import Key
 from lasthop.cli.args.objects import Wanted, kind_of, named_by, wanted_of_each
-from lasthop.cli.args.selector import Selector
+from lasthop.cli.args.values import Selector
 from lasthop.cli.main import main
 from tests.folders import good_folder, lasthop
 

@@ -7,10 +7,9 @@ from typing import Any
 import click
 import pytest
 
-from lasthop.cli.render import table
-from lasthop.cli.render.status_rows import Row, age, arranged, failing_services, noted
-from lasthop.cli.render.status_rows import row as row_of
-from lasthop.cli.render.table import Columns
+from lasthop.cli.render import status_table as table
+from lasthop.cli.render.status_table import Columns, Row, age, arranged, failing_services, noted
+from lasthop.cli.render.status_table import row as row_of
 from lasthop.engine.outputs.status.summary import summary
 
 

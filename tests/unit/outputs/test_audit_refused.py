@@ -6,8 +6,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.engine import Engine
-from lasthop.engine.outputs.audit.audit import Audit
-from lasthop.engine.outputs.audit.document import document, read
+from lasthop.engine.outputs.audit.audit import Audit, document, read
 from tests.world import NOW, key, keyed, mk_class, mk_gateway, mk_grant, mk_route, mk_service
 
 ELSEWHERE = {"name": "api", "namespace": "b", "port": 443}

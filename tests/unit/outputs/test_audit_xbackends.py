@@ -6,9 +6,8 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.engine import Engine
-from lasthop.engine.outputs.audit.audit import Audit
+from lasthop.engine.outputs.audit.audit import Audit, document, read
 from lasthop.engine.outputs.audit.certificates import Role
-from lasthop.engine.outputs.audit.document import document, read
 from tests.world import NOW, ca_pem, key_pair, keyed, mk_class, mk_config_map, mk_gateway, mk_route, mk_secret, mk_xbackend
 
 REF = {"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "x"}

@@ -12,8 +12,7 @@ import pytest
 import lasthop
 import lasthop_import
 from lasthop.base.api.meta import Key
-from lasthop.engine.outputs.audit.audit import Audit
-from lasthop.engine.outputs.audit.document import document, read
+from lasthop.engine.outputs.audit.audit import Audit, document, read
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Anchors, BackendTLS, Pins, Plaintext, San, SanType, SystemStore, TrustSource, Waiver

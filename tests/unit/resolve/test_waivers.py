@@ -10,8 +10,7 @@ import pytest
 from lasthop.base.api.meta import Key
 from lasthop.base.api.verification import Pin
 from lasthop.engine.engine import Engine
-from lasthop.engine.outputs.audit.audit import Audit
-from lasthop.engine.outputs.audit.document import document, read
+from lasthop.engine.outputs.audit.audit import Audit, document, read
 from lasthop.engine.outputs.envoy.resource import CLUSTER, Resource, Withdrawal
 from lasthop.engine.resolve.trust.pins import digest_of
 from tests.snapshot import Snapshot, settle

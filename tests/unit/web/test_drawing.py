@@ -31,7 +31,7 @@ from lasthop.web.drawing import (
     row_id,
     width,
 )
-from lasthop.web.picture import Filter, Line, State, choose, line
+from lasthop.web.picture import Filter, Line, LineState, choose, line
 
 
 def listener(name: str, gateway: str = "edge/web") -> ListenerReport:
@@ -78,7 +78,7 @@ def test_lines_go_from_the_listener_over_the_route_to_the_backend() -> None:
         ("HTTPRoute a/r", "a/y"),
         ("HTTPRoute a/s", "a/y"),
     }
-    assert {link.state for link in group.led} == {State.VERIFIED} and {link.state for link in group.attached} == {None}
+    assert {link.state for link in group.led} == {LineState.VERIFIED} and {link.state for link in group.attached} == {None}
 
 
 def test_what_leads_nowhere_is_drawn_only_in_the_whole_picture() -> None:

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from lasthop.web.page import address, filter_of
-from lasthop.web.picture import Filter, State
+from lasthop.web.picture import Filter, LineState
 from tests.web import shop
 
 
@@ -55,10 +55,10 @@ async def test_a_page_without_a_script_shows_what_its_address_asks_for(tmp_path:
     ],
 )
 def test_what_makes_no_sense_in_an_address_is_left_out(query: dict[str, str], asked: Filter | None) -> None:
-    assert filter_of(query) == (asked or Filter("a b", "n", "e/g", State.UNTRIED, 3))
+    assert filter_of(query) == (asked or Filter("a b", "n", "e/g", LineState.UNTRIED, 3))
 
 
 def test_an_address_asks_for_what_it_was_made_from() -> None:
-    asked = Filter('a&b="<', "n/m", "e/g", State.PARTLY, 2)
+    asked = Filter('a&b="<', "n/m", "e/g", LineState.PARTLY, 2)
     assert address(asked) == "?q=a%26b%3D%22%3C&namespace=n%2Fm&gateway=e%2Fg&state=partly-failing&page=2"
     assert address(asked, state=None, page=None, q="") == "?namespace=n%2Fm&gateway=e%2Fg"

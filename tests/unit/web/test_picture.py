@@ -10,7 +10,7 @@ from lasthop.engine.outputs.audit.hops import HopReport, Observed
 from lasthop.engine.plan.observation import Failure, Health, LeafCertificate
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.upstream import Protocol
-from lasthop.web.picture import BUNDLES, SINGLE, Bundle, Filter, Line, State, choose, line
+from lasthop.web.picture import BUNDLES, SINGLE, Filter, Line, LineBundle, LineState, choose, line
 
 WRONG_NAME = Failure("certificate is for old.example", ("10.0.0.1:8443", "10.0.0.2:8443"))
 LEAF = LeafCertificate("CN=a", "CN=ca", ("a.example",), 0.0, 100.0)
@@ -36,30 +36,30 @@ def seen(health: Health, *failures: Failure, endpoints: int = 3) -> Observed:
 
 
 DRAWN = {
-    Strength.PLAINTEXT: State.PLAINTEXT,
-    Strength.TLS: State.WAIVED,
-    Strength.WAIVED_ALL: State.WAIVED,
-    Strength.WAIVED_NAMES: State.WAIVED,
-    Strength.WAIVED_EXPIRY: State.WAIVED,
-    Strength.PINNED_ONLY: State.VERIFIED,
-    Strength.VERIFIED: State.VERIFIED,
+    Strength.PLAINTEXT: LineState.PLAINTEXT,
+    Strength.TLS: LineState.WAIVED,
+    Strength.WAIVED_ALL: LineState.WAIVED,
+    Strength.WAIVED_NAMES: LineState.WAIVED,
+    Strength.WAIVED_EXPIRY: LineState.WAIVED,
+    Strength.PINNED_ONLY: LineState.VERIFIED,
+    Strength.VERIFIED: LineState.VERIFIED,
 }
 """While handshakes succeed."""
-BAD = {Health.FAILING: State.FAILING, Health.PARTLY_FAILING: State.PARTLY}
+BAD = {Health.FAILING: LineState.FAILING, Health.PARTLY_FAILING: LineState.PARTLY}
 
 
 @pytest.mark.parametrize("strength", Strength)
 @pytest.mark.parametrize("health", Health)
 def test_a_line_is_what_happened_and_nothing_is_verified_before_it_was_tried(strength: Strength, health: Health) -> None:
-    expected = State.UNTRIED if health is Health.UNTRIED and DRAWN[strength] is State.VERIFIED else DRAWN[strength]
+    expected = LineState.UNTRIED if health is Health.UNTRIED and DRAWN[strength] is LineState.VERIFIED else DRAWN[strength]
     assert made(report(strength), seen(health)).state is BAD.get(health, expected)
-    assert made(report(strength, refused=True), seen(health)).state is State.FAILING
+    assert made(report(strength, refused=True), seen(health)).state is LineState.FAILING
     for protocol in (Protocol.PASSTHROUGH, Protocol.UDP):
-        assert made(report(strength, outside=protocol), seen(health)).state is BAD.get(health, State.OUTSIDE)
+        assert made(report(strength, outside=protocol), seen(health)).state is BAD.get(health, LineState.OUTSIDE)
 
 
 def test_plaintext_is_worse_than_a_waiver_and_failing_is_worst() -> None:
-    worst = [State.FAILING, State.PARTLY, State.PLAINTEXT, State.WAIVED, State.UNTRIED, State.VERIFIED]
+    worst = [LineState.FAILING, LineState.PARTLY, LineState.PLAINTEXT, LineState.WAIVED, LineState.UNTRIED, LineState.VERIFIED]
     assert sorted(reversed(worst), key=lambda state: state.rank) == worst
 
 
@@ -91,7 +91,7 @@ def test_the_words_of_a_line_say_what_happened_and_where(shown: Line, words: str
 
 def test_a_handshake_that_succeeds_does_not_hide_requests_that_fail() -> None:
     shown = line(msgspec.structs.replace(report(), observed=seen(Health.WORKING)), recent=(4.0, 4.0))
-    assert (shown.state, shown.words) == (State.VERIFIED, "its own CA, for a.example; 100% of requests fail")
+    assert (shown.state, shown.words) == (LineState.VERIFIED, "its own CA, for a.example; 100% of requests fail")
     assert shown.report.success == "handshake" and report(Strength.PLAINTEXT).success == "connection"
 
 
@@ -120,18 +120,18 @@ def many(count: int, namespaces: int = 4, failing: int = 0) -> list[Line]:
 
 def test_few_lines_are_all_shown_the_worst_first() -> None:
     choice = choose(many(SINGLE, failing=3), Filter())
-    assert [row.state for row in choice.rows[:4]] == [State.FAILING] * 3 + [State.VERIFIED]
-    assert len(choice.rows) == SINGLE and choice.pages == 1 and not any(isinstance(row, Bundle) for row in choice.rows)
+    assert [row.state for row in choice.rows[:4]] == [LineState.FAILING] * 3 + [LineState.VERIFIED]
+    assert len(choice.rows) == SINGLE and choice.pages == 1 and not any(isinstance(row, LineBundle) for row in choice.rows)
 
 
 def test_of_many_lines_those_that_fail_are_shown_and_the_others_bundled_by_namespace() -> None:
     choice = choose(many(5000, failing=7), Filter())
-    assert [row.state for row in choice.rows[:7]] == [State.FAILING] * 7
-    bundles = [row for row in choice.rows if isinstance(row, Bundle)]
+    assert [row.state for row in choice.rows[:7]] == [LineState.FAILING] * 7
+    bundles = [row for row in choice.rows if isinstance(row, LineBundle)]
     assert {row.namespace for row in bundles} == {"n0", "n1", "n2", "n3"}
     assert sum(len(row.lines) for row in bundles) == 4993
     assert choice.found == choice.total == 5000
-    assert dict(choice.states)[State.FAILING] == 7
+    assert dict(choice.states)[LineState.FAILING] == 7
 
 
 @pytest.mark.parametrize("namespaces", [1, 500, 5000])
@@ -139,12 +139,12 @@ def test_of_many_lines_those_that_fail_are_shown_and_the_others_bundled_by_names
 def test_however_many_there_are_the_picture_has_few_rows_and_leaves_nobody_out(namespaces: int, failing: int) -> None:
     choice = choose(many(5000, namespaces, failing), Filter())
     assert len(choice.rows) <= SINGLE + BUNDLES
-    shown = [each.id for row in choice.rows for each in (row.lines if isinstance(row, Bundle) else (row,))]
+    shown = [each.id for row in choice.rows for each in (row.lines if isinstance(row, LineBundle) else (row,))]
     assert len(shown) == len(set(shown)) == 5000
 
 
 def test_namespaces_for_which_there_is_no_room_are_one_bundle_of_their_gateway() -> None:
-    bundles = [row for row in choose(many(5000, namespaces=500), Filter()).rows if isinstance(row, Bundle)]
+    bundles = [row for row in choose(many(5000, namespaces=500), Filter()).rows if isinstance(row, LineBundle)]
     assert {row.gateway for row in bundles} == {"edge/web"}
     (rest,) = (row for row in bundles if not row.namespace)
     assert rest.namespaces == 500 - (len(bundles) - 1)
@@ -165,8 +165,8 @@ def test_pages_show_every_line_once() -> None:
         (Filter(text="old.example"), {"n0/s0"}),
         (Filter(text="httproute n2"), {"n2/s2", "n2/s6", "n2/s10"}),
         (Filter(namespace="n0"), {"n0/s0", "n0/s4", "n0/s8"}),
-        (Filter(state=State.FAILING), {"n0/s0"}),
-        (Filter(namespace="n1", state=State.FAILING), set()),
+        (Filter(state=LineState.FAILING), {"n0/s0"}),
+        (Filter(namespace="n1", state=LineState.FAILING), set()),
         (Filter(gateway="edge/other"), set()),
     ],
 )

@@ -170,11 +170,16 @@ def at_address(host: str, port: int) -> list[LocalGateway]:
     return [each for each, (own, number) in bound if number == str(port) and own in (*names, "0.0.0.0", "::")]
 
 
+def present() -> list[tuple[LocalGateway, str]]:
+    """Returns the gateways that have not ended, each with its state."""
+    return [(each, found) for each in gateways() if (found := state(each)) != "ended"]
+
+
 def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
     """Returns the gateways that a command is to end: of a folder, the only one, or all of this user."""
     if folder is not None:
         return _on_folder(folder)
-    running = [each for each in gateways() if state(each) != "ended"]
+    running = [each for each, _ in present()]
     found = [each for each in running if each.is_own]
     if len(found) > 1 and not everything:
         commands = ", or ".join(f"lasthop stop {each.name}" for each in found)

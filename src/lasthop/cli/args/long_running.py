@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from lasthop.cli.args.target import added
 from lasthop.run import logs
 
 
@@ -21,7 +22,8 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
         logs.configure(log_format or "", "debug" if verbose else log_level)
         return command(log_format=log_format or "", **others)
 
-    for option in (
+    return added(
+        called,
         click.option("-v", "--verbose", is_flag=True, help="The same as --log-level debug."),
         click.option(
             "--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True, help="Minimum level to log."
@@ -31,9 +33,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(logs.FORMATS),
             help="Format of the log and of failed requests.  [default: text on a terminal, json elsewhere]",
         ),
-    ):
-        called = option(called)
-    return called
+    )
 
 
 def on_signals(stop: Callable[[], None]) -> None:

@@ -24,6 +24,7 @@ Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 _ALLOWED = "lasthop.allow_files"
 _ADMIN = "lasthop.admin"
 _RUNNING = "lasthop.running"
+PATH: Final = click.Path(path_type=Path)
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 CLUSTER = "the cluster"
 NAMESPACE = "lasthop-system"
@@ -55,18 +56,24 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
         chosen = None if all_namespaces else namespace
         return command(cluster=ClusterOptions(kubeconfig, context, chosen, all_namespaces), **others)
 
-    for option in (
+    return added(
+        called,
         click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces, of a cluster too."),
         click.option(
             "-n", "--namespace", metavar="NS", help="Only this namespace.  [default: all; for a cluster, the context's]"
         ),
-        click.option(
-            "--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="Read the cluster of this kubeconfig."
-        ),
+        click.option("--kubeconfig", type=PATH, metavar="FILE", help="Read the cluster of this kubeconfig."),
         click.option("--context", metavar="NAME", help="Read the cluster of this kubeconfig context."),
-    ):
-        called = option(called)
-    return called
+    )
+
+
+def added(command: Callable[..., Any], *options: Option) -> Callable[..., Any]:
+    """Adds options; the last is the first that help lists."""
+    return functools.reduce(lambda found, option: option(found), options, command)
+
+
+def controller_namespace(help: str) -> Option:
+    return click.option("--controller-namespace", default=NAMESPACE, show_default=True, metavar="NS", help=help)
 
 
 def controller(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,15 +83,14 @@ def controller(command: Callable[..., Any]) -> Callable[..., Any]:
     def called(kubeconfig: Path | None, context: str | None, **others: Any) -> Any:
         return command(cluster=ClusterOptions(kubeconfig, context), **others)
 
-    for option in (
+    return added(
+        called,
         click.option(
             "-n", "--namespace", default=NAMESPACE, show_default=True, metavar="NS", help="Where the controller runs."
         ),
-        click.option("--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="The cluster of this kubeconfig."),
+        click.option("--kubeconfig", type=PATH, metavar="FILE", help="The cluster of this kubeconfig."),
         click.option("--context", metavar="NAME", help="The controller in the cluster of this kubeconfig context."),
-    ):
-        called = option(called)
-    return called
+    )
 
 
 def _kept(key: str, *names: str, convert: Callable[[Any], Any] = lambda value: value, **settings: Any) -> Option:
@@ -97,7 +103,7 @@ def _kept(key: str, *names: str, convert: Callable[[Any], Any] = lambda value: v
 
 
 def _address(value: str | None) -> tuple[str, int] | None:
-    from lasthop.cli.args.address import host_port
+    from lasthop.cli.args.values import host_port
 
     return None if value is None else host_port(value, "--admin")
 
@@ -106,7 +112,7 @@ allow_files: Final = _kept(
     _ALLOWED,
     "--allow-files",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     envvar="LASTHOP_ALLOW_FILES",
     metavar="PATH",
     help="Allow lasthop.dev/file.KEY to name files at or below PATH, not only below DIR.  [may be repeated]",
@@ -120,9 +126,7 @@ admin: Final = _kept(
     help="The gateway or controller with this admin address, as of a port-forward.",
 )
 """Names a gateway by its admin address; `admin_socket` returns it."""
-on_folder: Final = _kept(
-    _RUNNING, "--dir", type=click.Path(path_type=Path), metavar="DIR", help="Ask the gateway that runs on this folder."
-)
+on_folder: Final = _kept(_RUNNING, "--dir", type=PATH, metavar="DIR", help="Ask the gateway that runs on this folder.")
 """Of a command whose argument is a folder to read: the gateway that runs on one instead."""
 
 
@@ -145,14 +149,14 @@ def gateway_named() -> bool:
     return bool(context and (context.meta.get(_ADMIN) or context.meta.get(_RUNNING)))
 
 
-folders: Final = click.argument("folders", metavar="[DIR]...", nargs=-1, type=click.Path(path_type=Path))
+folders: Final = click.argument("folders", metavar="[DIR]...", nargs=-1, type=PATH)
 """More than one if a shell has expanded `*.yaml`."""
 files: Final = click.option(
     "-f",
     "--filename",
     "files",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Read this file or folder; - is standard input.  [may be repeated]",
 )
@@ -166,16 +170,12 @@ def allowed_files() -> tuple[Path, ...]:
 read_folder: Final = click.option(
     "--dir",
     "folder",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="Read this folder, whether or not a gateway runs on it.",
 )
-same_folder: Final = click.option(
-    "--dir", "by_option", type=click.Path(path_type=Path), metavar="DIR", help="The same as DIR."
-)
-running_folder: Final = click.option(
-    "--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder."
-)
+same_folder: Final = click.option("--dir", "by_option", type=PATH, metavar="DIR", help="The same as DIR.")
+running_folder: Final = click.option("--dir", "folder", type=PATH, metavar="DIR", help="The gateway that runs on this folder.")
 
 
 def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
@@ -227,15 +227,20 @@ def _takes_cluster() -> bool:
 def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | None:
     """Returns the admin socket, or address, of the gateway to ask; None: the cluster."""
     meta = context.meta if (context := click.get_current_context(silent=True)) else {}
-    address, running = meta.get(_ADMIN), meta.get(_RUNNING)
+    address: tuple[str, int] | None = meta.get(_ADMIN)
+    running: Path | None = meta.get(_RUNNING)
     if sum((address is not None, running is not None, folder is not None, cluster.named)) > 1:
         raise click.UsageError("more than one of a folder, a gateway and a cluster is given; remove all but one of them")
-    if address is not None:
-        host, port = address
-        return str(host), int(port)
     if named := running or folder:
         return paths.running(named)
-    if cluster.named or (is_plugin() and configured()):
+    if address is not None or cluster.named:
+        return address
+    return _default()
+
+
+def _default() -> Path | None:
+    """Returns the admin socket of the only gateway that runs on this machine; None: the cluster."""
+    if is_plugin() and configured():
         return None
     if found := paths.all_running():
         return _only(found)

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from lasthop.base.text.printable import clean
 from lasthop.base.text.suggestions import closest
 from lasthop.cli.args import target
-from lasthop.cli.args.since import Since
+from lasthop.cli.args.values import Since
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.command_view import View, ask
 
@@ -40,7 +40,7 @@ FOUND: Final = 3
 ASK: Final = "Ask for the ClusterRole lasthop-tenant, which the installation has for this"
 
 
-class Causes(click.ParamType[tuple[str, ...]]):
+class FailOn(click.ParamType[tuple[str, ...]]):
     """A comma-separated list of `CAUSES`."""
 
     name = "what"
@@ -81,7 +81,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
 @click.option(
     "--fail-on",
     "causes",
-    type=Causes(),
+    type=FailOn(),
     multiple=True,
     metavar="WHAT,...",
     help=f"Exit with {FOUND} if any of these is found: {', '.join(CAUSES)}.",
@@ -93,13 +93,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
     help="Show instead what has changed since then: how a backend was verified, how it is, which CAs, names and pins came and "
     "went, because of which edit, and whose. Says from when the record is complete, and exits with 1 if it was edited.",
 )
-@click.option(
-    "--controller-namespace",
-    default="lasthop-system",
-    show_default=True,
-    metavar="NS",
-    help="Where the record of a cluster's changes is.",
-)
+@target.controller_namespace("Where the record of a cluster's changes is.")
 @target.files
 @target.on_folder
 @target.admin

@@ -12,7 +12,8 @@ from lasthop.cli.args import target
 from lasthop.cli.views.command_view import View, ask
 
 if TYPE_CHECKING:
-    from lasthop.engine.outputs.comparison import Comparison, State
+    from lasthop.engine.outputs.comparison import ComparedState, Comparison
+    from lasthop.engine.outputs.findings.root_causes import Mistake
 
 WEAKER: Final = 3
 """The exit code if no error is introduced, but a backend is verified less."""
@@ -76,7 +77,6 @@ def command(
       lasthop check -n shop --context prod   a namespace of a cluster
     """
     from lasthop.cli.render import report
-    from lasthop.engine.outputs.findings.root_causes import mistakes
 
     files = (*folders, *files)
     if against is not None:
@@ -86,8 +86,7 @@ def command(
         raise click.UsageError("--fail-on goes with --against")
 
     async def look(view: View) -> report.Report:
-        findings = await view.findings()
-        listed = tuple(mistakes(findings, view.broken_objects(findings), view.unseen))
+        listed = await _mistakes(view)
         objects, files = await view.size()
         where = view.where if files is None else report.count(files, "file")
         return report.Report(listed, where, objects, files or 0).of_namespace(view.namespace)
@@ -97,6 +96,13 @@ def command(
     click.echo(render(found if output == "json" else clean(found)))
     if found.errors:
         raise click.exceptions.Exit(1)
+
+
+async def _mistakes(view: View) -> tuple[Mistake, ...]:
+    from lasthop.engine.outputs.findings.root_causes import mistakes
+
+    findings = await view.findings()
+    return tuple(mistakes(findings, view.broken_objects(findings), view.unseen))
 
 
 def _compare(
@@ -127,16 +133,14 @@ def _exit_code(found: Comparison, causes: tuple[str, ...]) -> int:
     return WEAKER if found.weaker or (OTHER_TRUST in causes and found.other_trust) else 0
 
 
-async def _state(view: View) -> State:
+async def _state(view: View) -> ComparedState:
     from lasthop.cli.render.report import Report
     from lasthop.cli.views.folder import FolderView
-    from lasthop.engine.outputs.comparison import State
-    from lasthop.engine.outputs.findings.root_causes import mistakes
+    from lasthop.engine.outputs.comparison import ComparedState
 
     if not isinstance(view, FolderView):
         raise TypeError("only folders are compared")
-    findings = await view.findings()
-    listed = Report(tuple(mistakes(findings, view.broken_objects(findings), view.unseen)), view.where, 0)
+    listed = Report(await _mistakes(view), view.where, 0)
     hops = [hop for hop in (await view.audit()).hops if view.namespace in ("", hop.gateway.namespace, hop.backend.namespace)]
     shown = listed.of_namespace(view.namespace).mistakes
-    return State(view.where, shown, tuple(hops), view.engine.verified(), view.unknown())
+    return ComparedState(view.where, shown, tuple(hops), view.engine.verified(), view.unknown())

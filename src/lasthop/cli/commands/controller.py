@@ -13,8 +13,8 @@ import click
 
 from lasthop.base.api.addresses import split_port, with_port
 from lasthop.cli.args import long_running, paths
-from lasthop.cli.args.address import host_port, ip_address
 from lasthop.cli.args.long_running import first_error, on_signals
+from lasthop.cli.args.values import host_port, ip_address
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.edge.kubernetes.client import Client
 from lasthop.edge.kubernetes.config import load

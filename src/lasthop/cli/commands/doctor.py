@@ -20,11 +20,9 @@ SIGNS: Final = {CheckState.OK: ("✓", "green"), CheckState.WARNING: ("!", "yell
 
 
 @click.command("doctor")
-@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", metavar="[DIR]", required=False, type=target.PATH)
 @target.output("text", "json")
-@click.option(
-    "--controller-namespace", default="lasthop-system", show_default=True, metavar="NS", help="Where the controller runs."
-)
+@target.controller_namespace("Where the controller runs.")
 @target.same_folder
 @target.allow_files
 @target.options

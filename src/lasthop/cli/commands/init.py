@@ -8,7 +8,7 @@ import click
 
 from lasthop.base.api.addresses import is_ip
 from lasthop.base.text.printable import printable
-from lasthop.cli.args.address import host_port, is_name
+from lasthop.cli.args.values import host_port, is_name
 from lasthop.cli.render.init_templates import Starter, files
 
 

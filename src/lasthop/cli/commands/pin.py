@@ -14,7 +14,7 @@ import click
 
 from lasthop.base.api.addresses import is_ip
 from lasthop.base.api.documents import Json, nested
-from lasthop.cli.args.address import host_port, is_name
+from lasthop.cli.args.values import host_port, is_name
 from lasthop.cli.views.selection import read_stdin
 
 if TYPE_CHECKING:

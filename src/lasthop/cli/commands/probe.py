@@ -10,8 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from lasthop.cli.args import target
-from lasthop.cli.args.address import host_port
 from lasthop.cli.args.objects import Wanted, complete_path, every, kind_of, one, wanted
+from lasthop.cli.args.values import host_port
 from lasthop.cli.views.command_view import View, ask
 
 if TYPE_CHECKING:
@@ -56,9 +56,6 @@ def command(object: str | None, address: str | None, folder: Path | None, output
       lasthop probe shop/api 10.0.0.7:8443                 before a backend goes into service
       lasthop probe shop/api --context prod -o json | jq .passes
     """
-    from lasthop.cli.render import probe_report
-    from lasthop.edge.probe.result import document
-
     want, address = _meant(object, address, cluster.namespace or "")
 
     async def look(view: View) -> list[ProbeResult]:
@@ -66,15 +63,23 @@ def command(object: str | None, address: str | None, folder: Path | None, output
         return [await view.probe(key, address) for key in keys]
 
     found = ask(folder, cluster._replace(namespace=want.namespace or None), look, object_named=bool(want.name))
-    if output == "json":
-        documents = list(map(document, found))
-        click.echo(json.dumps(documents[0] if object else documents, indent=2))
-    else:
-        texts = ("\n".join(probe_report.text(each)) for each in found)
-        click.echo("\n\n".join(texts) or "there are no BackendTLSPolicies")
+    click.echo(_as_json(found, one=bool(object)) if output == "json" else _text(found))
     # A policy that no gateway uses is a failure only if it was named.
     if any(each.fails or (object and not each.passes) for each in found):
         raise click.exceptions.Exit(1)
+
+
+def _as_json(found: list[ProbeResult], *, one: bool) -> str:
+    from lasthop.edge.probe.result import document
+
+    documents = list(map(document, found))
+    return json.dumps(documents[0] if one else documents, indent=2)
+
+
+def _text(found: list[ProbeResult]) -> str:
+    from lasthop.cli.render import probe_report
+
+    return "\n\n".join("\n".join(probe_report.text(each)) for each in found) or "there are no BackendTLSPolicies"
 
 
 def _meant(text: str | None, address: str | None, namespace: str) -> tuple[Wanted, str]:
@@ -84,17 +89,19 @@ def _meant(text: str | None, address: str | None, namespace: str) -> tuple[Wante
         return Wanted(KIND, namespace), ""
     if ":" in text:
         raise click.UsageError(f"which object? Write: lasthop probe POLICY {text}")
-    kind, rest = KIND, text
-    first, slash, path = text.partition("/")
-    if slash and (named := _kind(first)):
-        kind, rest = named, path
-    elif address and ":" not in address and (named := _kind(text)):
-        kind, rest, address = named, address, None
-    if rest.count("/") > 1:
-        raise click.UsageError(f"{text} is not KIND/NAMESPACE/NAME; KIND is one of {', '.join(map(str.lower, KINDS))}")
+    if address and ":" not in address and _kind(text):
+        text, address = f"{text}/{address}", None
     if address:
         host_port(address, "HOST:PORT")
-    return wanted(kind, rest, namespace), address or ""
+    return _object(text, namespace), address or ""
+
+
+def _object(text: str, namespace: str) -> Wanted:
+    first, slash, path = text.partition("/")
+    kind, rest = (named, path) if slash and (named := _kind(first)) else (KIND, text)
+    if rest.count("/") > 1:
+        raise click.UsageError(f"{text} is not KIND/NAMESPACE/NAME; KIND is one of {', '.join(map(str.lower, KINDS))}")
+    return wanted(kind, rest, namespace)
 
 
 def _kind(text: str) -> str:

@@ -29,9 +29,7 @@ def command(output: str, no_headers: bool) -> None:
       lasthop ps -o wide
       lasthop ps -o json | jq -r '.[] | select(.state == "orphaned") | .folder'
     """
-    from lasthop.cli.render.terminal import table
-
-    known = [(gateway, state) for gateway in local.gateways() if (state := local.state(gateway)) != "ended"]
+    known = local.present()
     found = [described(gateway, state) for gateway, state in known]
     if output == "json":
         click.echo(json.dumps(found, indent=2))
@@ -41,9 +39,14 @@ def command(output: str, no_headers: bool) -> None:
         click.echo("No gateway runs on this machine")
         local.note_others()
     else:
-        columns = len(HEADS) if output == "wide" else 5 if all(gateway.is_own for gateway, _ in known) else 6
-        rows = [cells[:columns] for cells in map(_cells, found)]
-        click.echo(table(HEADS[:columns], rows, headers=not no_headers))
+        own = all(gateway.is_own for gateway, _ in known)
+        click.echo(_table(found, len(HEADS) if output == "wide" else 5 if own else 6, headers=not no_headers))
+
+
+def _table(found: list[dict[str, Any]], columns: int, *, headers: bool) -> str:
+    from lasthop.cli.render.terminal import table
+
+    return table(HEADS[:columns], [_cells(each)[:columns] for each in found], headers=headers)
 
 
 def _cells(each: dict[str, Any]) -> tuple[str, ...]:
@@ -53,7 +56,7 @@ def _cells(each: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _age(started: float | None) -> str:
-    from lasthop.cli.render.status_rows import age
+    from lasthop.cli.render.status_table import age
 
     return age(datetime.fromtimestamp(started, UTC).isoformat(), time.time()) if started else ""
 

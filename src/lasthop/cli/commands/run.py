@@ -14,8 +14,8 @@ from typing import Final
 import click
 
 from lasthop.cli.args import local, long_running, paths, target
-from lasthop.cli.args.address import host_port, ip_address
 from lasthop.cli.args.long_running import first_error
+from lasthop.cli.args.values import host_port, ip_address
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.cli.render.progress import FolderProgress
 from lasthop.edge.proxy.binary import EnvoyNotFound, find_envoy

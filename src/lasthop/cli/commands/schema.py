@@ -9,6 +9,9 @@ import click
 
 from lasthop.base.api.documents import Json
 
+INT_OR_STRING = "x-kubernetes-int-or-string"
+PRESERVED = "x-kubernetes-preserve-unknown-fields"
+
 
 @click.command("schema")
 def command() -> None:
@@ -69,24 +72,27 @@ def _closed(schema: Any, title: str = "") -> Any:
     if not isinstance(schema, dict):
         return schema
     found = {name: _closed(value) for name, value in schema.items() if not name.startswith("x-kubernetes-")}
-    if schema.get("x-kubernetes-int-or-string"):
+    found |= _types(schema)
+    if schema.get(INT_OR_STRING):
         found.pop("anyOf", None)
-        found["type"] = ["integer", "string"]
+    found.pop("nullable", None)
     if isinstance(schema.get("properties"), dict):
         found |= _closed_properties(schema)
-    if found.pop("nullable", None):
-        types = found.get("type", [])
-        found["type"] = [types, "null"] if isinstance(types, str) else types
     if title:
         common: Json = {name: {} for name in ("apiVersion", "kind", "metadata", "status")}
         found |= {"title": title, "properties": common | found.get("properties", {})}
     return found
 
 
+def _types(schema: Json) -> Json:
+    """Returns the types that OpenAPI states by fields of its own."""
+    if schema.get(INT_OR_STRING):
+        return {"type": ["integer", "string"]}
+    types = schema.get("type")
+    return {"type": [types, "null"]} if schema.get("nullable") and isinstance(types, str) else {}
+
+
 def _closed_properties(schema: Json) -> Json:
     found: Json = {"properties": {name: _closed(value) for name, value in schema["properties"].items()}}
     is_open = "additionalProperties" in schema or schema.get(PRESERVED)
     return found if is_open or schema.get("type") != "object" else {**found, "additionalProperties": False}
-
-
-PRESERVED = "x-kubernetes-preserve-unknown-fields"

@@ -14,10 +14,9 @@ from lasthop.base.api.documents import Json
 from lasthop.base.text.printable import printable
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import Wanted, common_namespace, complete_kind, complete_name, one_of, raise_all, wanted_of_each
-from lasthop.cli.args.selector import Selector, Selects
 from lasthop.cli.args.target import require_namespace
-from lasthop.cli.render.status_rows import Row, arranged, failing_services, noted, row
-from lasthop.cli.render.table import Columns
+from lasthop.cli.args.values import Selector, Selects
+from lasthop.cli.render.status_table import Columns, Row, arranged, failing_services, noted, row
 from lasthop.cli.views.command_view import StatusView, ask_status
 
 ALL: Final = "all"

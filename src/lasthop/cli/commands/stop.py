@@ -18,7 +18,7 @@ POLL: Final = 0.5
 
 
 @click.command("stop")
-@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", metavar="[DIR]", required=False, type=target.PATH)
 @click.option("--all", "everything", is_flag=True, help="All gateways of this user.")
 @click.option("--now", is_flag=True, help="Do not wait for requests in flight.")
 @target.same_folder

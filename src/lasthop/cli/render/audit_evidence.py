@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from lasthop.base.api.times import rfc3339
 from lasthop.cli.render import audit_observed
 from lasthop.cli.render.audit_report import DAY, AuditReport, label, place, said, validity
-from lasthop.engine.outputs.audit.audit import Inputs
+from lasthop.engine.outputs.audit.audit import AuditInputs
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.plan.verdict import Basis
@@ -30,16 +30,16 @@ FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet may execute at the beginning of a cell."""
 
 
-class Document(msgspec.Struct, frozen=True, rename="camel"):
+class EvidencePart(msgspec.Struct, frozen=True, rename="camel"):
     """Base of the parts of the report: field names as in Kubernetes objects."""
 
 
-class CAEntry(Document, frozen=True):
+class CAEntry(EvidencePart, frozen=True):
     subject: str
     sha256: str
 
 
-class WaiverEntry(Document, frozen=True):
+class WaiverEntry(EvidencePart, frozen=True):
     name: str
     waives: str
     reason: str
@@ -47,7 +47,7 @@ class WaiverEntry(Document, frozen=True):
     expires: str | None
 
 
-class HopEntry(Document, frozen=True):
+class HopEntry(EvidencePart, frozen=True):
     gateway: str
     kind: str
     """Of the backend: Service, ServiceImport or XBackend."""
@@ -83,7 +83,7 @@ class HopEntry(Document, frozen=True):
     line: int
 
 
-class CertificateEntry(Document, frozen=True):
+class CertificateEntry(EvidencePart, frozen=True):
     role: str
     holder: str
     port: int | None
@@ -96,21 +96,21 @@ class CertificateEntry(Document, frozen=True):
     line: int
 
 
-class RecordEntry(Document, frozen=True):
+class RecordEntry(EvidencePart, frozen=True):
     complete_since: str | None
     head: str
     """The hash of the last entry of the record of changes."""
     faults: tuple[str, ...]
 
 
-class ReportDocument(Document, frozen=True):
+class ReportDocument(EvidencePart, frozen=True):
     version: int
     made_at: str
     where: str
     origin: str
     host: str
     lasthop: str
-    inputs: Inputs
+    inputs: AuditInputs
     record: RecordEntry | None
     counts: dict[str, int]
     hops: tuple[HopEntry, ...]
@@ -204,75 +204,66 @@ def schema() -> dict[str, Any]:
 # --- as a table -------------------------------------------------------------------------------------------------------
 
 
-COLUMNS: Final = (
-    "Gateway",
-    "Backend",
-    "How",
-    "Why",
-    "CAs",
-    "Pins",
-    "Names",
-    "Lowest TLS",
-    "Observed TLS",
-    "Client certificate",
-    "Observed",
-    "Since",
-    "Changed by",
-    "Changed object",
-    "Policy",
-    "Waiver",
-    "Reason",
-    "Owner",
-    "Ends",
-    "Acknowledged",
-    "Routes",
-    "Place",
-)
+Table = tuple[list[str], list[list[str]]]
+"""Titles and rows."""
 
 
-def _cells(report: AuditReport, hop: HopReport) -> dict[str, str]:
-    """Returns the columns of a row; CSV, Markdown and HTML have the same."""
-    entry, waiver = _hop(report, hop), _waiver(hop)
-    cas = [f"{ca.subject} (SHA-256 {ca.sha256})" for ca in entry.cas] + ["the system's CAs"] * entry.system_cas
-    return {
-        "Gateway": entry.gateway,
-        "Backend": hop.address,
-        "How": label(hop),
-        "Why": said(hop, report.now),
-        "CAs": ", ".join(cas),
-        "Pins": ", ".join(entry.pins),
-        "Names": " or ".join(entry.names),
-        "Lowest TLS": entry.min_tls_version,
-        "Observed TLS": ", ".join(entry.observed_tls_versions),
-        "Client certificate": entry.client_certificate,
-        "Observed": audit_observed.words(hop, report.now),
-        "Since": report.since(hop),
-        "Changed by": entry.changed_by,
-        "Changed object": ", ".join(entry.changed_objects),
-        "Policy": entry.policy,
-        "Waiver": waiver.name if waiver else "",
-        "Reason": waiver.reason if waiver else "",
-        "Owner": waiver.owner if waiver else "",
-        "Ends": (waiver.expires or "never") if waiver else "",
-        "Acknowledged": entry.acknowledged,
-        "Routes": ", ".join(entry.routes),
-        "Place": place(hop),
-    }
+class Row(NamedTuple):
+    report: AuditReport
+    hop: HopReport
+    entry: HopEntry
+
+    @property
+    def waiver(self) -> WaiverEntry:
+        return self.entry.waiver or WaiverEntry("", "", "", "", "")
 
 
-def _table(report: AuditReport) -> tuple[list[str], list[list[str]]]:
-    rows = [_cells(report, hop) for hop in report.hops]
-    return list(COLUMNS), [[row[name] for name in COLUMNS] for row in rows]
+COLUMNS: Final[dict[str, Callable[[Row], str]]] = {
+    "Gateway": lambda row: row.entry.gateway,
+    "Backend": lambda row: row.hop.address,
+    "How": lambda row: label(row.hop),
+    "Why": lambda row: said(row.hop, row.report.now),
+    "CAs": lambda row: ", ".join(_cas(row.entry)),
+    "Pins": lambda row: ", ".join(row.entry.pins),
+    "Names": lambda row: " or ".join(row.entry.names),
+    "Lowest TLS": lambda row: row.entry.min_tls_version,
+    "Observed TLS": lambda row: ", ".join(row.entry.observed_tls_versions),
+    "Client certificate": lambda row: row.entry.client_certificate,
+    "Observed": lambda row: audit_observed.words(row.hop, row.report.now),
+    "Since": lambda row: row.report.since(row.hop),
+    "Changed by": lambda row: row.entry.changed_by,
+    "Changed object": lambda row: ", ".join(row.entry.changed_objects),
+    "Policy": lambda row: row.entry.policy,
+    "Waiver": lambda row: row.waiver.name,
+    "Reason": lambda row: row.waiver.reason,
+    "Owner": lambda row: row.waiver.owner,
+    "Ends": lambda row: "never" if row.waiver.expires is None else row.waiver.expires,
+    "Acknowledged": lambda row: row.entry.acknowledged,
+    "Routes": lambda row: ", ".join(row.entry.routes),
+    "Place": lambda row: place(row.hop),
+}
+"""CSV, Markdown and HTML have the same."""
+HEADLINE: Final = ("Gateway", "Backend", "How", "Why", "Observed", "Since")
+"""The columns that HTML has side by side; it lists the others below them."""
 
 
-def _filled(report: AuditReport) -> tuple[list[str], list[list[str]]]:
+def _cas(entry: HopEntry) -> list[str]:
+    return [f"{ca.subject} (SHA-256 {ca.sha256})" for ca in entry.cas] + ["the system's CAs"] * entry.system_cas
+
+
+def _rows(report: AuditReport) -> list[dict[str, str]]:
+    rows = [Row(report, hop, _hop(report, hop)) for hop in report.hops]
+    return [{title: cell(row) for title, cell in COLUMNS.items()} for row in rows]
+
+
+def _filled(report: AuditReport) -> Table:
     """Returns the table without columns that are empty in every row."""
-    titles, rows = _table(report)
-    kept = [index for index in range(len(titles)) if any(row[index] for row in rows)]
-    return [titles[index] for index in kept], [[row[index] for index in kept] for row in rows]
+    rows = _rows(report)
+    titles = [title for title in COLUMNS if any(row[title] for row in rows)]
+    return titles, [[row[title] for title in titles] for row in rows]
 
 
-def _renewals(report: AuditReport) -> tuple[list[str], list[list[str]]]:
+def _renewals(report: AuditReport) -> Table:
     rows = [
         [each.subject, validity(each, report.now), str(each.role), each.place, ", ".join(map(str, each.users)), place(each)]
         for each in report.certificates
@@ -287,11 +278,10 @@ def _bad(hop: HopReport) -> bool:
 def as_csv(report: AuditReport) -> str:
     """Returns the table with the header in the last columns, so that a row that is copied elsewhere keeps its origin."""
     written = io.StringIO()
-    titles, rows = _table(report)
     header = {**report.header, "Incomplete": "; ".join((*report.incomplete, *report.hidden))}
     writer = csv.writer(written, lineterminator="\n")
-    writer.writerow([*titles, *header])
-    writer.writerows([_inert(cell) for cell in (*row, *header.values())] for row in rows)
+    writer.writerow([*COLUMNS, *header])
+    writer.writerows([_inert(cell) for cell in (*row.values(), *header.values())] for row in _rows(report))
     return written.getvalue().rstrip("\n")
 
 
@@ -339,8 +329,8 @@ def html(report: AuditReport) -> str:
         summary=str(report),
         header=report.header,
         incomplete=(*report.incomplete, *report.hidden),
-        hops=_filled(report),
-        bad=[_bad(hop) for hop in report.hops],
+        headline=HEADLINE,
+        rows=list(zip(_rows(report), map(_bad, report.hops), strict=True)),
         renewals=_renewals(report) if report.certificates else None,
         notes=report.notes,
     )

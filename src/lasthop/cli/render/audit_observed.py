@@ -55,15 +55,21 @@ def words(hop: HopReport, now: float) -> str:
     if seen.health is Health.UNTRIED:
         return "never tried"
     if seen.health.bad:
-        since = f" since {rfc3339(seen.since)} ({ago(now - seen.since)})" if seen.since else ""
-        why = "; ".join(f"{failure.words}{_where(failure.endpoints)}" for failure in seen.failures)
-        out = "".join(f"; {where} ejected since {rfc3339(begin)} ({ago(now - begin)})" for where, begin in seen.ejected[:3])
-        return f"{seen.health}{since}: {why}{out}"
+        return _failing(seen, now)
     done = "verified" if hop.in_effect in _VERIFIED else "connected"
     when = f" {ago(now - seen.last_success)} ago" if seen.last_success else ""
     parts = [f"{done}{when}", count(seen.handshakes, "handshake") if seen.handshakes else "", ", ".join(seen.tls_versions)]
     failed = f"; {seen.failed_requests:,} of {count(seen.requests, 'request')} failed" if seen.failed_requests else ""
     return f"{', '.join(filter(None, parts))}{failed}"
+
+
+def _failing(seen: Observed, now: float) -> str:
+    def since(begin: float) -> str:
+        return f" since {rfc3339(begin)} ({ago(now - begin)})"
+
+    why = [f"{failure.words}{_where(failure.endpoints)}" for failure in seen.failures]
+    why += [f"{endpoint} ejected{since(begin)}" for endpoint, begin in seen.ejected[:3]]
+    return f"{seen.health}{since(seen.since) if seen.since else ''}: {'; '.join(why)}"
 
 
 def shown_certificates(hop: HopReport, now: float) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ import msgspec
 from lasthop.base.api.times import rfc3339
 from lasthop.cli.render import audit_observed
 from lasthop.cli.render.report import count
-from lasthop.cli.render.terminal import wrapped
+from lasthop.cli.render.terminal import minute, wrapped
 from lasthop.edge.probe.certificate_view import days_left
 from lasthop.engine.memory.record import Record
 from lasthop.engine.outputs.audit.audit import STREAMS, Audit
@@ -68,6 +67,11 @@ class LastChange(msgspec.Struct, frozen=True):
     """Who made the edit, as far as it is known."""
     objects: tuple[str, ...] = ()
     """Whose edit caused it."""
+
+    def __str__(self) -> str:
+        """Returns the edit as an end of a clause; empty: it is not known."""
+        by = f", by {self.by}" if self.by else ""
+        return f"{by} ({', '.join(self.objects)})" if self.objects else by
 
 
 class History(msgspec.Struct, frozen=True):
@@ -127,7 +131,7 @@ class AuditReport(msgspec.Struct, frozen=True):
     def causes(self) -> set[str]:
         """What `--fail-on` can match."""
         found = {manner.replace(" ", "-") for manner in self.counts}
-        found |= {"waived-without-end" for hop in self.hops if hop.waiver and not hop.until}
+        found |= {"waived-without-end" for hop in self.hops if hop.endless}
         found |= {"failing" for hop in self.hops if audit_observed.standing(hop) in (audit_observed.FAILING, FAILING)}
         found |= {"unverified" for hop in self.hops if audit_observed.unverified(hop)}
         return found | ({"expiring"} if self.certificates else set())
@@ -226,10 +230,6 @@ def validity(found: CertificateReport, now: float) -> str:
     return f"not valid before {rfc3339(found.not_before)[:10]}" if now < found.not_before else days_left(found.not_after, now)
 
 
-def minute(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
 def said(hop: HopReport, now: float) -> str:
     """Returns how a hop is verified, in a line, with the days that a waiver has left."""
     return f"{hop.detail} ({days_left(hop.until, now)})" if hop.until else hop.detail
@@ -275,13 +275,13 @@ def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[s
 
 def _basis(report: AuditReport, hop: HopReport) -> str:
     """Returns the CAs with their fingerprints, the lowest TLS version, since when the hop is so, and by whose edit."""
-    last = report.last_change(hop)
-    by = f", by {last.by}" if last and last.by else ""
-    edited = f" ({', '.join(last.objects)})" if last and last.objects else ""
-    lowest = f"TLS {hop.basis.versions[0]} or later" if hop.basis and not hop.refused else ""
-    cas = f"trusts {', '.join(map(str, hop.basis.cas))}" if hop.basis and hop.basis.cas and not hop.refused else ""
-    since = f"since {report.since(hop)}{by}{edited}" if report.history else ""
-    return "; ".join(filter(None, (cas, lowest, since)))
+    parts = []
+    if hop.basis and not hop.refused:
+        parts = [f"trusts {', '.join(map(str, hop.basis.cas))}"] if hop.basis.cas else []
+        parts += [f"TLS {hop.basis.versions[0]} or later"]
+    if report.history:
+        parts += [f"since {report.since(hop)}{report.last_change(hop) or ''}"]
+    return "; ".join(parts)
 
 
 def _expiring(report: AuditReport) -> Iterator[str]:

@@ -12,7 +12,7 @@ import msgspec
 
 from lasthop.base.api.times import rfc3339
 from lasthop.cli.render.report import count
-from lasthop.cli.render.terminal import wrapped
+from lasthop.cli.render.terminal import minute, wrapped
 from lasthop.engine.memory.record import BEGAN, NEW, REMOVED, Entry, Record, since
 from lasthop.engine.plan.verification_change import ChangeKind
 
@@ -58,29 +58,29 @@ def _chain(chain: ChainReport) -> Iterator[str]:
         yield f"The chain of {chain.entries:,} entries is {'broken' if chain.faults else 'intact'}; head {chain.head}"
 
 
-def _changes(report: ChangeReport) -> list[str]:
-    changes, covered = report.changes, report.covered
-    lines = [line for each in changes for line in _lines(each)]
+def _changes(report: ChangeReport) -> Iterator[str]:
+    for each in report.changes:
+        yield from _lines(each)
     for each in report.incidents:
         what = f"begins; {each.because}" if each.effect == BEGAN else each.because
-        lines.append(f"{_second(each.at)}  the record itself: {what}")
-    if covered is None:
-        lines += ["It is not known since when changes are recorded, so there may have been others."]
-    elif covered > report.start:
-        lines += [f"The record is complete only from {_minute(covered)} on; what changed before that is not known."]
-    if not changes:
-        if covered is None:
-            return [*lines, f"no change of how a backend is verified is recorded in {report.where}"]
-        since = _minute(max(report.start, covered))
-        return [*lines, f"no change of how a backend is verified since {since} in {report.where}"]
-    weaker = sum(each.weaker for each in changes)
-    unsaid = sum(each.weaker and not each.acknowledged for each in changes)
-    told = f": {weaker} weaker, {unsaid} of them not acknowledged then" if weaker else ", none of them weaker"
-    return [*lines, "", f"{count(len(changes), 'change')} since {_minute(report.start)} in {report.where}{told}"]
+        yield f"{_second(each.at)}  the record itself: {what}"
+    if report.covered is None:
+        yield "It is not known since when changes are recorded, so there may have been others."
+    elif report.covered > report.start:
+        yield f"The record is complete only from {minute(report.covered)} on; what changed before that is not known."
+    yield from ("", _count(report)) if report.changes else (_none(report),)
 
 
-def _minute(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+def _none(report: ChangeReport) -> str:
+    known = "is recorded" if report.covered is None else f"since {minute(max(report.start, report.covered))}"
+    return f"no change of how a backend is verified {known} in {report.where}"
+
+
+def _count(report: ChangeReport) -> str:
+    weaker = [each for each in report.changes if each.weaker]
+    unsaid = sum(not each.acknowledged for each in weaker)
+    told = f": {len(weaker)} weaker, {unsaid} of them not acknowledged then" if weaker else ", none of them weaker"
+    return f"{count(len(report.changes), 'change')} since {minute(report.start)} in {report.where}{told}"
 
 
 def _second(at: float) -> str:

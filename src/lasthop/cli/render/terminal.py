@@ -1,10 +1,11 @@
-"""Writes to the terminal: notes, text wrapped to its width, plain tables."""
+"""Writes to the terminal: notes, text wrapped to its width, times, plain tables."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import click
 
@@ -38,6 +39,11 @@ def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
     return textwrap.wrap(
         text, width(), initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
     )
+
+
+def minute(at: float) -> str:
+    """Returns a Unix time as `2026-11-16 10:00 UTC`."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def width() -> int:

@@ -19,32 +19,32 @@ ROWS: Final = 20
 """Of each table, on a terminal whose height is not known."""
 
 
-class Line(NamedTuple):
+class TableLine(NamedTuple):
     name: str
     figures: tuple[str, ...]
     more: tuple[str, ...] = ()
     bad: bool = False
 
 
-def route_lines(report: Json) -> list[Line]:
-    found = [
-        Line(printable(each["route"]), _figures(each["figures"]), bad=_errors(each) > 0) for each in _busiest(report["routes"])
+def route_lines(report: Json) -> list[TableLine]:
+    return [
+        TableLine(printable(each["route"]), _figures(each["figures"]), bad=_errors(each) > 0)
+        for each in _busiest(report["routes"])
     ]
-    return found
 
 
-def backend_lines(report: Json, now: float) -> list[Line]:
+def backend_lines(report: Json, now: float) -> list[TableLine]:
     """Returns one for each Gateway and port: protocols that differ only in who asks are one backend to a reader."""
     return [_backend(each, now) for each in _joined(report["hops"])]
 
 
-def _backend(each: Json, now: float) -> Line:
+def _backend(each: Json, now: float) -> TableLine:
     kind = "" if each["kind"] == "Service" else f"{each['kind']} "
     bad = each["health"] in BAD
     words = "; ".join(failure["words"] for failure in each["failures"])
     state = f"{each['health']}: {words}" if bad else _connected(each, now)
     name = f"{each['gateway']} -> {kind}{each['backend']}:{each['port']}"
-    return Line(printable(name), _figures(each["figures"]), (f"{each['handshakes']:,}", printable(state)), bad)
+    return TableLine(printable(name), _figures(each["figures"]), (f"{each['handshakes']:,}", printable(state)), bad)
 
 
 def _connected(each: Json, now: float) -> str:
@@ -107,7 +107,7 @@ def plain(report: Json, now: float) -> str:
     return "\n\n".join("\n".join(_text(title, more, lines)) for title, more, lines in tables)
 
 
-def _text(title: str, more: tuple[str, ...], lines: list[Line]) -> Iterator[str]:
+def _text(title: str, more: tuple[str, ...], lines: list[TableLine]) -> Iterator[str]:
     rows = [(title, *FIGURES, *more), *((line.name, *line.figures, *line.more) for line in lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
@@ -126,7 +126,7 @@ def drawn(report: Json, now: float, height: int = 0) -> Group:
     return Group(_table("ROUTE", (), routes, room), Text(), _table("BACKEND", ("HANDSHAKES", "STATE"), backends, room))
 
 
-def _table(title: str, more: tuple[str, ...], lines: list[Line], room: int) -> Table:
+def _table(title: str, more: tuple[str, ...], lines: list[TableLine], room: int) -> Table:
     table = Table(box=None, expand=True, header_style="bold", pad_edge=False)
     table.add_column(title, no_wrap=True, ratio=3)
     for name in FIGURES:

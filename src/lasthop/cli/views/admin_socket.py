@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlencode
 
 import click
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lasthop.engine.plan.finding import Finding
     from lasthop.engine.plan.request import Request
 
+T = TypeVar("T")
 TIMEOUT: Final = 10.0
 PROBE_TIMEOUT: Final = 120.0
 """Seconds for a gateway to try backends that may not answer."""
@@ -79,11 +80,9 @@ class AdminSocketView:
         return str(self.ask("/api/about")["where"])
 
     async def record(self, controller_namespace: str = "") -> Record:
-        import msgspec
-
         from lasthop.engine.memory.record import Record
 
-        return msgspec.convert(self.ask("/api/changes"), Record)
+        return _read(self.ask("/api/changes"), Record)
 
     async def size(self) -> Size:
         return Size(self.ask("/api/count", namespace=self.namespace)["objects"])
@@ -102,15 +101,11 @@ class AdminSocketView:
         return [name for _, name in await self.names("Namespace")]
 
     async def findings(self) -> list[Finding]:
-        import msgspec
-
         from lasthop.base.api.meta import Key
         from lasthop.engine.plan.finding import Finding
 
-        def read(written: Json) -> Finding:
-            return msgspec.convert({**written, "object": Key.parse(written["object"] or "")}, Finding)
-
-        return [read(each) for each in self.ask("/api/findings")]
+        found = ({**each, "object": Key.parse(each["object"] or "")} for each in self.ask("/api/findings"))
+        return [_read(each, Finding) for each in found]
 
     def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
         from lasthop.edge.sources.files.broken_objects import broken_objects
@@ -127,7 +122,7 @@ class AdminSocketView:
         return ()
 
     async def audit(self) -> Audit:
-        from lasthop.engine.outputs.audit.document import read
+        from lasthop.engine.outputs.audit.audit import read
 
         return read(self.ask("/api/audit"))
 
@@ -143,13 +138,17 @@ class AdminSocketView:
         return found
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
-        import msgspec
-
         from lasthop.edge.probe.result import ProbeResult
 
-        return msgspec.convert(self.ask("/api/probe", PROBE_TIMEOUT, **key._asdict(), address=address), ProbeResult)
+        return _read(self.ask("/api/probe", PROBE_TIMEOUT, **key._asdict(), address=address), ProbeResult)
 
     async def follow(self, changed: Callable[[], Awaitable[None]]) -> None:
         while True:
             time.sleep(POLL)  # noqa: ASYNC251  # there is no event loop, see `without_loop`
             await changed()
+
+
+def _read(written: Any, type: type[T]) -> T:
+    import msgspec
+
+    return msgspec.convert(written, type)

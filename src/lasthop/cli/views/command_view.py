@@ -39,59 +39,45 @@ class View(Protocol):
 
     async def origin(self) -> str:
         """Returns `where` for a reader on another machine: an absolute path, or the address of an API server."""
-        ...
 
     async def record(self, controller_namespace: str) -> Record | None:
         """Returns the record of changes; None: there is none, or it cannot be read. Notes why."""
-        ...
 
     async def size(self) -> Size:
         """Returns how much was looked at."""
-        ...
 
     def unseen(self, finding: Finding) -> Finding | None:
         """Returns the missing permission that may be the only reason for a finding."""
-        ...
 
     async def namespaces(self) -> Collection[str]:
         """Returns the namespaces that exist; empty if they cannot be listed."""
-        ...
 
     async def names(self, kind: str) -> Collection[tuple[str, str]]:
         """Returns (namespace, name) of every object of a kind."""
-        ...
 
     async def findings(self) -> list[Finding]:
         """Returns everything that is wrong."""
-        ...
 
     def broken_objects(self, findings: list[Finding]) -> dict[Key, str]:
         """Returns the objects in files that are not applied, as far as they can be told, with the file as findings name it."""
-        ...
 
     async def problems(self) -> tuple[str, ...]:
         """Returns why answers may be incomplete, a line each: input that is not applied, or that cannot be read."""
-        ...
 
     async def hidden(self) -> tuple[str, ...]:
         """Returns why hops may be missing from the audit altogether, a line each."""
-        ...
 
     async def audit(self) -> Audit:
         """Returns how every backend that a route refers to is verified, and the certificates that will expire."""
-        ...
 
     async def explain(self, key: Key) -> Json | None:
         """Returns what applies to an object and why not; None if it does not exist."""
-        ...
 
     async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
         """Returns what becomes of a request at each Gateway that has its port, or (`gateway`) at that one."""
-        ...
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
         """Connects to the backends of a policy, Service, XBackend or route, or (`address`) to HOST:PORT in their place."""
-        ...
 
 
 class StatusView(Protocol):
@@ -105,13 +91,11 @@ class StatusView(Protocol):
 
     async def objects(self, *kinds: str) -> list[Json]:
         """Returns the objects of these kinds, or all that have a status."""
-        ...
 
     async def problems(self) -> tuple[str, ...]: ...
 
     async def follow(self, changed: Callable[[], Awaitable[None]]) -> None:
         """Calls `changed` whenever objects may have changed, until it is interrupted."""
-        ...
 
 
 def ask(

@@ -33,7 +33,7 @@ class EditKind(StrEnum):
     """Its end has come; the object is as it was."""
 
 
-class Cause(msgspec.Struct, frozen=True, order=True):
+class EditCause(msgspec.Struct, frozen=True, order=True):
     key: Key
     edit: EditKind
 
@@ -69,16 +69,16 @@ class Causes:
         self._stages.journal = {}
         self._base = self._graph.version[1]
 
-    def of(self, *roots: NodeId, waiver: Key | None = None, end: float | None = None) -> tuple[Cause, ...]:
+    def of(self, *roots: NodeId, waiver: Key | None = None, end: float | None = None) -> tuple[EditCause, ...]:
         """Returns what was edited of all that these rest on. `waiver` is the one that was in effect, until `end`."""
         if not self._started:
             return ()
-        found: set[Cause] = set()
+        found: set[EditCause] = set()
         for source, *key in self._changed(roots):
             if source is OBJECTS and key[0] in self._edits:
-                found.add(Cause(key[0], self._edits[key[0]]))
+                found.add(EditCause(key[0], self._edits[key[0]]))
             elif source is BEFORE and waiver is not None and key[0] == end and waiver not in self._edits:
-                found.add(Cause(waiver, EditKind.EXPIRED))
+                found.add(EditCause(waiver, EditKind.EXPIRED))
         return tuple(sorted(found))
 
     def _changed(self, roots: Iterable[NodeId]) -> Iterator[NodeId]:
@@ -104,6 +104,6 @@ class Causes:
         return list(listed)
 
 
-def clause(causes: Iterable[Cause]) -> str:
+def clause(causes: Iterable[EditCause]) -> str:
     """Returns the causes as `GatewayProfile default/prod was changed`."""
     return " and ".join(map(str, causes))

@@ -97,13 +97,17 @@ class PolicyMemory:
             touched.add(port)
             _list(self._plaintext, port, hop, listed=isinstance(entry, ClusterEntry) and entry.plaintext)
             _list(self._withheld, port, hop, listed=isinstance(entry, Withheld))
-        for port in touched:
+        self._count_occasions(touched)
+        self._unmark([port for port in touched if port not in self._plaintext and port not in self._withheld])
+
+    def _count_occasions(self, ports: Iterable[Port]) -> None:
+        """Numbers each time that a port becomes closed, so that a proof holds for one of them only."""
+        for port in ports:
             if port not in self._withheld:
                 self._occasions.pop(port, None)
             elif port not in self._occasions:
                 self._last_occasion += 1
                 self._occasions[port] = self._last_occasion
-        self._unmark([port for port in touched if port not in self._plaintext and port not in self._withheld])
 
     def _concerning(self, port: Port) -> list[Unknown]:
         return [each for namespace in ("", port[0].namespace) if (each := self._unknown.get(namespace))]

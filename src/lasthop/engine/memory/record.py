@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.memory.causes import Cause, EditKind
+from lasthop.engine.memory.causes import EditCause, EditKind
 from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.plan.verification_change import Fact, VerificationChange
@@ -65,7 +65,7 @@ class Edit(msgspec.Struct, frozen=True):
     because: str
     change: VerificationChange
     gateways: tuple[Key, ...]
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[EditCause, ...] = ()
 
 
 class RecordedCause(msgspec.Struct, frozen=True):
@@ -346,16 +346,25 @@ def joined(stored: Record, own: Record, *, continued: bool = True) -> Record:
     broken, and our own is an intact copy of it, ours goes on. `continued`: this replica had read the stored record before it
     added to its own, so that its own beginning does not count."""
     revision = max(stored.revision, own.revision)
-    hashes, own_hashes = ({each.hash for each in record.entries} for record in (stored, own))
-    if not stored.entries or stored.head in own_hashes:
+    if _holds(own, stored):
         return msgspec.structs.replace(own, revision=revision)
-    if not own.entries or own.head in hashes:
+    if _holds(stored, own):
         return msgspec.structs.replace(stored, revision=revision)
-    ours = bool(hashes & own_hashes and stored.faults()) and not own.faults()
-    base, other = (own, stored) if ours else (stored, own)
-    unseen = _unseen(base.entries, other.entries)
-    added = [each for each in unseen if each.effect != BEGAN or (other is own and not continued)]
+    if _hashes(stored) & _hashes(own) and stored.faults() and not own.faults():
+        base, other, begins = own, stored, False
+    else:
+        base, other, begins = stored, own, not continued
+    added = [each for each in _unseen(base.entries, other.entries) if begins or each.effect != BEGAN]
     return _record(_with_gap(chained(added, base.entries), other.gap.until), revision)
+
+
+def _holds(record: Record, other: Record) -> bool:
+    """Returns whether a record has everything of another: a hash covers all entries before it."""
+    return not other.entries or other.head in _hashes(record)
+
+
+def _hashes(record: Record) -> set[str]:
+    return {each.hash for each in record.entries}
 
 
 def _record(entries: Sequence[Entry], revision: int) -> Record:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.memory.causes import Cause, Causes, clause
+from lasthop.engine.memory.causes import Causes, EditCause, clause
 from lasthop.engine.memory.record import MAX_GATEWAYS, Edit
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.verdict import FAILING, HopVerification, weakest
@@ -159,17 +159,17 @@ class VerificationMemory:
         before: HopVerification | None,
         now: HopVerification | None,
         best: HopVerification | None,
-        causes: tuple[Cause, ...],
+        causes: tuple[EditCause, ...],
     ) -> str:
         """Names only what was edited. What the objects show counts where no edit is known, because it was made while nothing
         ran, and where it says more of an edit of the policy, the Service or the XBackend."""
         if before is None or now is None:
             return clause(causes) or ("a route leads there now" if now else "no route leads there any more")
-        edited = {each.key for each in causes}
-        if causes and (before.refused or now.refused or not edited & {before.source, now.source, port.backend}):
+        if causes and not _shown_by_objects(port, before, now, causes):
             return clause(causes)
-        was = msgspec.structs.replace(best, refused=before.refused) if best and before.refused and not now.refused else before
-        return reason(self._graph, port.backend, was, now)
+        if best and before.refused and not now.refused:
+            before = msgspec.structs.replace(best, refused=before.refused)
+        return reason(self._graph, port.backend, before, now)
 
     def _remember(self, port: Port, found: Collection[HopVerification]) -> None:
         """Keeps of each strength the weakest that connects now. What is only asked for counts where none has connected, and
@@ -194,6 +194,12 @@ class VerificationMemory:
 
     def _best(self, port: Port) -> HopVerification | None:
         return next(iter(self._held(port)), None)
+
+
+def _shown_by_objects(port: Port, before: HopVerification, now: HopVerification, causes: tuple[EditCause, ...]) -> bool:
+    """Returns whether an edit was one of the policy, the Service or the XBackend, of a hop that connects before and after."""
+    edited = {each.key for each in causes}
+    return not (before.refused or now.refused) and bool(edited & {before.source, now.source, port.backend})
 
 
 def _change(

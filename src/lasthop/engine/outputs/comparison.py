@@ -30,7 +30,7 @@ class NotCompared(msgspec.Struct, frozen=True):
     """Of the text. The same text in both states makes no difference between them; empty: not known."""
 
 
-class State(msgspec.Struct, frozen=True):
+class ComparedState(msgspec.Struct, frozen=True):
     where: str
     mistakes: tuple[Mistake, ...]
     hops: tuple[HopReport, ...]
@@ -86,7 +86,7 @@ class Comparison(msgspec.Struct, frozen=True):
         return sum(change.other_trust for change in self.hops)
 
 
-def compare(before: State, after: State, best: Best = lambda backend, port: None) -> Comparison:
+def compare(before: ComparedState, after: ComparedState, best: Best = lambda backend, port: None) -> Comparison:
     """Findings are the same if they say the same of the same object, wherever it is written now."""
     known, now = {_identity(each) for each in before.mistakes}, {_identity(each) for each in after.mistakes}
     return Comparison(
@@ -99,7 +99,7 @@ def compare(before: State, after: State, best: Best = lambda backend, port: None
     )
 
 
-def _not_judged(before: State, after: State) -> Iterable[str]:
+def _not_judged(before: ComparedState, after: ComparedState) -> Iterable[str]:
     for state, other in ((before, after), (after, before)):
         read_alike = {each.digest for each in other.unknown} - {""}
         yield from (f"{each.what} ({state.where})" for each in state.unknown if each.digest not in read_alike)
@@ -113,11 +113,11 @@ def _identity(mistake: Mistake) -> tuple[object, ...]:
 def _by_place(hops: Iterable[HopReport]) -> dict[Place, list[HopReport]]:
     found: dict[Place, list[HopReport]] = {}
     for hop in sorted(hops, key=lambda each: each.order):
-        found.setdefault((hop.gateway, hop.backend, hop.port), []).append(hop)
+        found.setdefault(hop.place, []).append(hop)
     return found
 
 
-def _changes(before: State, after: State, best: Best) -> Iterable[HopChange]:
+def _changes(before: ComparedState, after: ComparedState, best: Best) -> Iterable[HopChange]:
     old_hops, new_hops = _by_place(before.hops), _by_place(after.hops)
     for place in sorted(old_hops.keys() | new_hops.keys()):
         old, new = old_hops.get(place, []), new_hops.get(place, [])

@@ -12,6 +12,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.envoy.clusters import cluster
 from lasthop.engine.plan.messages import CRASHED
 from lasthop.engine.plan.observation import Failure, Health, LeafCertificate
+from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Anchors, BackendTLS, Plaintext, Refused, TrustSource
 from lasthop.engine.plan.upstream import Hop, Protocol
@@ -76,6 +77,8 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who has acknowledged that it is as weak as it is."""
     refused: bool = False
     """Connections fail closed."""
+    reason: str = ""
+    """Why, as in `plan/reasons`; empty: they are made, or the reason has no name."""
     outside: Protocol | None = None
     """Passthrough or UDP, to which no policy applies."""
     policy: Key | None = None
@@ -94,6 +97,11 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """The objects for want of which it fails."""
     observed: Observed | None = None
     """None where nothing observes: of a folder, for instance."""
+
+    @property
+    def place(self) -> tuple[Key, Key, int]:
+        """Gateway, backend and port: one policy decides for all its protocols."""
+        return self.gateway, self.backend, self.port
 
     @property
     def address(self) -> str:
@@ -141,6 +149,11 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
         return "".join(word.capitalize() for word in self.manner.split()) if found is None else found.label
 
     @property
+    def endless(self) -> bool:
+        """Whether it is waived without an end."""
+        return bool(self.waiver) and not self.until
+
+    @property
     def waives(self) -> str:
         return self.strength.label if self.waiver else ""
 
@@ -182,19 +195,20 @@ def _row(found: Verdict) -> HopReport:
     return HopReport(*basics, policy=found.policy)
 
 
-def _failing(found: Verdict, detail: str, missing: tuple[Key, ...] = ()) -> HopReport:
-    return msgspec.structs.replace(_row(found), detail=detail, refused=True, missing=missing)
+def _failing(found: Verdict, why: Problem) -> HopReport:
+    return msgspec.structs.replace(_row(found), detail=why.text, refused=True, reason=why.reason, missing=why.missing)
 
 
 def _report(g: Graph, hop: Hop) -> HopReport:
     found = verdict(g, *hop)
     tls = found.connection
     if isinstance(tls, Refused):
-        return _failing(found, tls.why.text, tls.why.missing)
+        return _failing(found, tls.why)
     if unserved := serves_nothing(g, hop.gateway):
-        return _failing(found, unserved.text, unserved.missing)
+        return _failing(found, unserved)
     if cluster(g, *hop) is None:
-        return _failing(found, "Envoy has refused its configuration; the log says why")
+        detail = "Envoy has refused its configuration; the log says why"
+        return msgspec.structs.replace(_row(found), detail=detail, refused=True)
     report = msgspec.structs.replace(_row(found), outside=None if hop.protocol.policed else hop.protocol)
     if isinstance(tls, Plaintext):
         detail, named = _plaintext(g, hop)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 
@@ -33,22 +35,26 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
     seen = {hop: seen_now(g, hop, found) for hop, found in seen.items()}
     (state,), figures = port_states(g, seen), list(seen.values())
     tls = [each for hop, found in seen.items() for each in _over_tls(g, report, hop, found)]
-    leaves = {each.certificate for each in tls if each.certificate}
+    leaves = {*filter(None, (each.certificate for each in tls))}
+
+    def of_all(name: str) -> map[Any]:
+        return map(attrgetter(name), figures)
+
     part = Observed(
         state.health,
         state.since,
-        max(found.last_success for found in figures),
-        max(found.last_failure for found in figures),
-        sum(found.handshakes for found in figures),
-        sum(found.handshake_failures for found in figures),
-        sum(found.connect_failures for found in figures),
+        max(of_all("last_success")),
+        max(of_all("last_failure")),
+        sum(of_all("handshakes")),
+        sum(of_all("handshake_failures")),
+        sum(of_all("connect_failures")),
         state.failures if state.health.bad else (),
         tuple(sorted(leaves, key=lambda leaf: leaf.not_after)[:MAX_CERTIFICATES]),
         tuple(sorted({each.tls_version for each in tls})),
         state.endpoints,
         tuple(_ejected(figures, state.ejected)),
-        sum(found.traffic.requests for found in figures),
-        sum(found.traffic.errors for found in figures),
+        sum(of_all("traffic.requests")),
+        sum(of_all("traffic.errors")),
     )
     return msgspec.structs.replace(report, observed=part)
 

@@ -1,4 +1,4 @@
-"""Rows of the status table: what is not ready first, and each cause told once."""
+"""The status table: what is not ready first, each cause once, as wide as the terminal."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from lasthop.base.api.documents import Json
+import click
+
+from lasthop.base.api.documents import Json, nested
+from lasthop.base.text.printable import clean
+from lasthop.cli.render.terminal import width
 from lasthop.engine.outputs.status.summary import NO_STATUS, observed
 
+COLOURS: Final = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
+WIDE: Final = ("CLASS", "ADDRESS", "PORTS", "HOSTNAMES", "AGE")
+NARROWEST: Final = 24
+"""The minimum width of WHY; a narrower terminal wraps the lines itself."""
+GAP: Final = "  "
 _ORDER: Final = {"False": 0, "Unknown": 1}
 _SERVICE: Final = "service/"
 _FIRST: Final = 86_400.0
@@ -75,18 +84,20 @@ def noted(row: Row, document: Json) -> Row:
 
 
 def _wide(document: Json) -> tuple[str, ...]:
-    spec, status = document.get("spec") or {}, document.get("status") or {}
+    spec = document.get("spec") or {}
     listeners = spec.get("listeners") or () if document["kind"] in ("Gateway", "ListenerSet") else ()
-    addresses = [str(each.get("value", "")) for each in status.get("addresses") or ()]
-    ports = dict.fromkeys(str(each.get("port", "")) for each in listeners)
-    names = [*(spec.get("hostnames") or ()), *(each["hostname"] for each in listeners if each.get("hostname"))]
+    names = [*(spec.get("hostnames") or ()), *(each.get("hostname") for each in listeners)]
     return (
         str(spec.get("gatewayClassName", "")),
-        ",".join(addresses),
-        ",".join(ports),
-        ",".join(dict.fromkeys(map(str, names))),
+        _listed(each.get("value", "") for each in nested(document, "status", "addresses") or ()),
+        _listed(each.get("port", "") for each in listeners),
+        _listed(filter(None, names)),
         age(document["metadata"].get("creationTimestamp") or "", time.time()),
     )
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ",".join(dict.fromkeys(map(str, values)))
 
 
 def age(created: str, now: float) -> str:
@@ -104,3 +115,43 @@ def age(created: str, now: float) -> str:
     if minutes < 120:
         return f"{minutes}m"
     return f"{hours}h" if hours < 48 else f"{days}d" if days < 730 else f"{days // 365}y"
+
+
+# --- as lines --------------------------------------------------------------------------------------------------------
+
+
+class Columns(NamedTuple):
+    name: int
+    ready: int
+    wide: tuple[int, ...] = ()
+    """Empty: only NAME, READY and WHY, which is cut to the terminal's width."""
+
+    @classmethod
+    def of(cls, rows: Iterable[Row], *, wide: bool = False) -> Columns:
+        found = clean(list(rows))
+        more = tuple(max(len(head), *(len(each.wide[n]) for each in found), 0) for n, head in enumerate(WIDE))
+        return cls(max((len(each.name) for each in found), default=20), len("Unknown"), more if wide else ())
+
+    def head(self) -> str:
+        return click.style(self._joined("NAME", "READY", WIDE, "WHY"), bold=True)
+
+    def line(self, row: Row) -> str:
+        row = clean(row)
+        indent = len(self._joined("", "", ("",) * len(WIDE), ""))
+        why = row.why if self.wide else _cut(row, max(NARROWEST, width() - indent))
+        return self._joined(row.name, row.ready, row.wide, why, COLOURS.get(row.ready))
+
+    def gone(self, name: str) -> str:
+        return self.line(Row(name, "Gone", ""))
+
+    def _joined(self, name: str, ready: str, wide: tuple[str, ...], why: str, colour: str | None = None) -> str:
+        more = [f"{text or '-':{size}}" for text, size in zip(wide, self.wide, strict=False)]
+        shown = f"{click.style(ready, fg=colour) if colour else ready}{' ' * (self.ready - len(ready))}"
+        parts = [f"{name:{self.name}}", shown, *more]
+        return f"{GAP.join(parts)}{GAP}{why}" if why or not name else GAP.join(parts).rstrip()
+
+
+def _cut(row: Row, room: int) -> str:
+    """Returns as much of WHY as fits."""
+    text = row.why if len(row.why) <= room else row.brief or row.why
+    return text if len(text) <= room else f"{text[: room - 1]}…"

@@ -1,12 +1,16 @@
-"""Label selectors as kubectl has them: `app=web,tier!=db,env in (a,b),!old`."""
+"""Values as people type them: HOST:PORT, a point in time, and label selectors as kubectl has them."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import click
+
+from lasthop.base.api.addresses import is_ip, split_port
 
 Selects = Callable[[Mapping[str, str]], bool]
 _KEY: Final = r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?"
@@ -14,6 +18,46 @@ _VALUE: Final = r"[-A-Za-z0-9_.]*"
 _EQUAL: Final = re.compile(rf"(?P<key>{_KEY})\s*(?P<operator>==?|!=)\s*(?P<value>{_VALUE})")
 _AMONG: Final = re.compile(rf"(?P<key>{_KEY})\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")
 _EXISTS: Final = re.compile(rf"(?P<not>!?)\s*(?P<key>{_KEY})")
+UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+AGO: Final = re.compile(r"(\d{1,6})([smhdw])")
+
+
+def host_port(text: str, hint: str) -> tuple[str, int]:
+    """Parses HOST:PORT. `hint` names the argument or option in the error."""
+    host, port = split_port(text)
+    if not (is_name(host) or is_ip(host)) or not port.isdecimal() or not 0 < int(port) < 65536:
+        message = f"{text} is not HOST:PORT; write for example api.example.com:443 or 127.0.0.1:8443"
+        raise click.BadParameter(message, param_hint=hint)
+    return host.lower(), int(port)
+
+
+def is_name(text: str) -> bool:
+    from lasthop.base.api.names import is_dns_subdomain
+
+    return is_dns_subdomain(text.lower())
+
+
+def ip_address(_: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Checks an option that is an IP address."""
+    if not is_ip(value):
+        raise click.BadParameter(f"{value} is not an IP address")
+    return value
+
+
+class Since(click.ParamType[float]):
+    """Becomes a Unix time."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if ago := AGO.fullmatch(value):
+            return time.time() - timedelta(seconds=int(ago[1]) * UNITS[ago[2]]).total_seconds()
+        try:
+            found = datetime.fromisoformat(value.upper())
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            forms = "how long ago (30m, 24h, 7d) or a date (2026-11-16, 2026-11-16T08:00:00Z)"
+            self.fail(f"{value} is not a time; give {forms}", param, ctx)
 
 
 class Selector(click.ParamType[Selects]):
