@@ -85,6 +85,12 @@ class History(msgspec.Struct, frozen=True):
     faults: tuple[str, ...] = ()
     """Where its chain is broken."""
 
+    def __str__(self) -> str:
+        if self.faults:
+            return f"BROKEN: {'; '.join(self.faults)}; head {self.head}"
+        since = f"complete since {minute(self.since)}" if self.since else "it is not known since when"
+        return f"{since}, head {self.head}"
+
 
 def history(record: Record) -> History:
     """Returns the last change of each hop."""
@@ -180,14 +186,12 @@ class AuditReport(msgspec.Struct, frozen=True):
     def header(self) -> dict[str, str]:
         """Returns who made the report, when, and from what."""
         history, inputs = self.history, self.found.inputs
-        recorded = f"complete since {minute(history.since)}, head {history.head}" if history and history.since else "none"
-        broken = f"; BROKEN: {'; '.join(history.faults)}" if history and history.faults else ""
         return {
             "Made": rfc3339(self.now),
             "Of": f"{self.where} ({self.origin})" if self.origin != self.where else self.where,
             "By": f"lasthop {version('lasthop')} on {self.host}",
             "Inputs": f"{count(inputs.objects, 'object')}, SHA-256 {inputs.sha256}",
-            "Record of changes": f"{recorded}{broken}",
+            "Record of changes": str(history) if history else "none",
         }
 
     def __str__(self) -> str:

@@ -64,7 +64,9 @@ def _changes(report: ChangeReport) -> Iterator[str]:
     for each in report.incidents:
         what = f"begins; {each.because}" if each.effect == BEGAN else each.because
         yield f"{_second(each.at)}  the record itself: {what}"
-    if report.covered is None:
+    if report.chain.faults:
+        yield "The record was edited, so there may have been other changes."
+    elif report.covered is None:
         yield "It is not known since when changes are recorded, so there may have been others."
     elif report.covered > report.start:
         yield f"The record is complete only from {minute(report.covered)} on; what changed before that is not known."
