@@ -178,7 +178,7 @@ class AuditReport(msgspec.Struct, frozen=True):
         """Returns `2026-11-16 10:00 UTC`, `before 2026-11-16 10:00 UTC`, or `not known`."""
         if last := self.last_change(hop):
             return minute(last.at)
-        if self.history is None or self.history.since is None:
+        if self.history is None or self.history.since is None or self.history.faults:
             return UNRECORDED
         return f"before {minute(self.history.since)}"
 
