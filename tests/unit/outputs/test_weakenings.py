@@ -14,6 +14,7 @@ from lasthop.edge.sinks.kubernetes.transitions import transitions
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.explain.explain import explain
 from lasthop.engine.plan.finding import Finding
+from lasthop.engine.resolve.hops.weakening import reason
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import (
     STORE,
@@ -247,25 +248,29 @@ def test_another_ca_and_other_names_are_recorded_and_no_error(engine: Engine) ->
 
 
 def test_only_the_reference_with_other_content_is_named() -> None:
+    """By the objects, where the edit was made while nothing ran; otherwise by the edit itself."""
     policy = mk_policy("a/p", "backend", "api.example", ["c", "d"], section="https")
     both = ca_pem("good") + ca_pem("second")
     engine, _ = settled({**WORLD, **keyed(mk_config_map("a/c", both), mk_config_map("a/d", ca_pem("third")), policy)})
-    for changed, because in (
-        (mk_config_map("a/d", ca_pem("fourth")), "ConfigMap a/d has other content now"),
-        (mk_config_map("a/c", both + ca_pem("fifth")), "ConfigMap a/c has other content now"),
-        (mk_config_map("a/c", both), "one of ConfigMap a/c, ConfigMap a/d has other content now"),
+    for changed, edited, because in (
+        (mk_config_map("a/d", ca_pem("fourth")), "ConfigMap a/d", "ConfigMap a/d has other content now"),
+        (mk_config_map("a/c", both + ca_pem("fifth")), "ConfigMap a/c", "ConfigMap a/c has other content now"),
+        (mk_config_map("a/c", both), "ConfigMap a/c", "one of ConfigMap a/c, ConfigMap a/d has other content now"),
     ):
         edit(engine, keyed(changed))
-        assert [each[2] for each in edits(engine)] == [because]
+        (found,) = engine.verifications.edits()
+        assert found.because == f"{edited} was changed"
+        assert found.before and found.after
+        assert reason(engine.graph, found.backend, found.before, found.after) == because
 
 
-def test_a_hop_that_connects_again_with_other_names_says_that_its_failure_is_over(engine: Engine) -> None:
+def test_a_hop_that_connects_again_with_other_names_names_the_edit_that_let_it(engine: Engine) -> None:
     edit(engine, {Key("ConfigMap", "a", "c"): None})
     edit(engine, keyed(mk_policy("a/p", "backend", "new.example", ["c"], section="https")))
     edits(engine)
     edit(engine, keyed(mk_config_map("a/c", ca_pem("good"))))
     ((_, after, because, _, _),) = edits(engine)
-    assert (after, because) == ("verified (CA) for new.example", "what it failed for is resolved")
+    assert (after, because) == ("verified (CA) for new.example", "ConfigMap a/c was created")
 
 
 def test_the_systems_cas_in_place_of_an_own_one_are_recorded_and_no_error() -> None:

@@ -1,12 +1,9 @@
 # Written by tools/envoy_stubs.py from the descriptors in xds-protos; `make stubs` writes it again.
 
-from typing import ClassVar
-
 from _protobuf import Message, One
 
 class RegexMatcher(Message):
     class GoogleRE2(Message): ...
-    REGEX_FIELD_NUMBER: ClassVar[int]
     google_re2: One[RegexMatcher.GoogleRE2] = ...
     regex: str = ...
 

@@ -1,15 +1,11 @@
 # Written by tools/envoy_stubs.py from the descriptors in xds-protos; `make stubs` writes it again.
 
-from typing import ClassVar
-
 from _protobuf import Many, Message, One, Scalars
 from envoy.extensions.transport_sockets.tls.v3.common_pb2 import CertificateValidationContext, TlsParameters
 from envoy.extensions.transport_sockets.tls.v3.secret_pb2 import SdsSecretConfig
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
 class UpstreamTlsContext(Message):
-    COMMON_TLS_CONTEXT_FIELD_NUMBER: ClassVar[int]
-    SNI_FIELD_NUMBER: ClassVar[int]
     common_tls_context: One[CommonTlsContext] = ...
     sni: str = ...
     max_session_keys: One[UInt32Value] = ...
@@ -19,8 +15,6 @@ class DownstreamTlsContext(Message):
     require_client_certificate: One[BoolValue] = ...
 
 class CommonTlsContext(Message):
-    TLS_CERTIFICATE_SDS_SECRET_CONFIGS_FIELD_NUMBER: ClassVar[int]
-    VALIDATION_CONTEXT_FIELD_NUMBER: ClassVar[int]
     tls_params: One[TlsParameters] = ...
     tls_certificate_sds_secret_configs: Many[SdsSecretConfig] = ...
     validation_context: One[CertificateValidationContext] = ...
