@@ -269,8 +269,11 @@ def test_a_hop_that_connects_again_with_other_names_names_the_edit_that_let_it(e
     edit(engine, keyed(mk_policy("a/p", "backend", "new.example", ["c"], section="https")))
     edits(engine)
     edit(engine, keyed(mk_config_map("a/c", ca_pem("good"))))
-    ((_, after, because, _, _),) = edits(engine)
-    assert (after, because) == ("verified (CA) for new.example", "ConfigMap a/c was created")
+    (found,) = engine.verifications.edits()
+    assert found.after
+    assert (found.after.words, found.because) == ("verified (CA) for new.example", "ConfigMap a/c was created")
+    before = msgspec.structs.replace(found.after, names=("api.example",), refused="no CA is left")
+    assert reason(engine.graph, found.backend, before, found.after) == "what it failed for is resolved"
 
 
 def test_the_systems_cas_in_place_of_an_own_one_are_recorded_and_no_error() -> None:
