@@ -263,16 +263,16 @@ def _bundled(found: Sequence[Line]) -> tuple[Row, ...]:
     return (*single, *sorted(bundles, key=lambda each: each.state.rank))
 
 
-Shared = tuple[LineState, str, str]
+BundleKey = tuple[LineState, str, str]
 """LineState, Gateway and namespace of the lines of a bundle; empty: of several."""
 
 
-def _gathered(parts: Iterable[tuple[Shared, list[Line]]]) -> dict[Shared, list[Line]]:
-    found: dict[Shared, list[Line]] = {}
+def _gathered(parts: Iterable[tuple[BundleKey, list[Line]]]) -> dict[BundleKey, list[Line]]:
+    found: dict[BundleKey, list[Line]] = {}
     for key, lines in parts:
         found.setdefault(key, []).extend(lines)
     return found
 
 
-def _bundle(key: Shared, lines: list[Line]) -> Row:
+def _bundle(key: BundleKey, lines: list[Line]) -> Row:
     return lines[0] if len(lines) == 1 else LineBundle(key[1], key[2], key[0], tuple(lines))

@@ -124,3 +124,14 @@ def test_the_digest_changes_with_every_object_and_not_with_the_files(tmp_path: P
     assert digest() == before
     (folder / "more.yaml").write_text(config_map("more"))
     assert digest() != before
+
+
+@pytest.mark.parametrize("strength", Strength)
+@pytest.mark.parametrize("why", ["", *HOSTILE])
+def test_html_shows_every_cell_of_the_csv(strength: Strength, why: str) -> None:
+    report = mk_report(mk_hop(why=why, strength=strength), record=mk_record(changed(NOW - 60, "edge/prod", who="alice")))
+    (row,) = csv.DictReader(io.StringIO(audit_evidence.as_csv(report)))
+    page = html.unescape(audit_evidence.html(report))
+    for title in audit_evidence.COLUMNS:
+        assert f"<th>{title}</th>" in page or f"<dt>{title}</dt>" in page or not row[title], title
+        assert row[title] in page or row[title].removeprefix("'") in page, title

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from lasthop.base.api.meta import Key, Object, StringMap
+from lasthop.base.api.status import RouteStatus
 from lasthop.edge.sinks.kubernetes.transitions import transitions
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.explain.explain import explain
@@ -28,6 +29,7 @@ from tests.world import (
     mk_profile,
     mk_route,
     mk_service,
+    mk_slice,
     mk_waiver,
     mk_xbackend,
     own_ref,
@@ -62,6 +64,25 @@ def edit(engine: Engine, changes: dict[Key, Object | None]) -> list[Finding]:
     engine.apply(changes)
     settle(engine, Snapshot())
     return downgraded(engine)
+
+
+@pytest.mark.parametrize("failing", [False, True])
+@pytest.mark.parametrize("weaker", [False, True])
+@pytest.mark.parametrize("weight", [0, 1])
+def test_a_route_reports_failing_and_weakened_hops_independently(failing: bool, weaker: bool, weight: int) -> None:
+    """A backend of weight 0 gets nothing, so that it fails is not the route's concern; what its policy was is."""
+    route = mk_route("a/r", "a/g", [{"name": "backend", "port": 443, "weight": weight}])
+    engine, snapshot = settled({**WORLD, **keyed(route, mk_slice("a/backend-1", "backend", ["10.0.0.1"]))})
+    changes: dict[Key, Object | None] = {}
+    changes |= {Key("EndpointSlice", "a", "backend-1"): None} if failing else {}
+    changes |= {POLICY: None} if weaker else {}
+    engine.apply(changes)
+    settle(engine, snapshot)
+    status = snapshot.status[ROUTE]
+    assert isinstance(status, RouteStatus)
+    found = {(each.type, each.status, each.reason) for each in status.parents[0].conditions}
+    assert (("BackendConnected", "False", "NoEndpoints") in found) == (failing and weight > 0)
+    assert (("VerificationWeakened", "True", "NoLongerVerified") in found) == weaker
 
 
 def test_a_deleted_policy_is_an_error_of_the_route(engine: Engine) -> None:

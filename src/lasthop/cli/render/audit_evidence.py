@@ -208,7 +208,7 @@ Table = tuple[list[str], list[list[str]]]
 """Titles and rows."""
 
 
-class Row(NamedTuple):
+class EvidenceRow(NamedTuple):
     report: AuditReport
     hop: HopReport
     entry: HopEntry
@@ -218,7 +218,7 @@ class Row(NamedTuple):
         return self.entry.waiver or WaiverEntry("", "", "", "", "")
 
 
-COLUMNS: Final[dict[str, Callable[[Row], str]]] = {
+COLUMNS: Final[dict[str, Callable[[EvidenceRow], str]]] = {
     "Gateway": lambda row: row.entry.gateway,
     "Backend": lambda row: row.hop.address,
     "How": lambda row: label(row.hop),
@@ -252,7 +252,7 @@ def _cas(entry: HopEntry) -> list[str]:
 
 
 def _rows(report: AuditReport) -> list[dict[str, str]]:
-    rows = [Row(report, hop, _hop(report, hop)) for hop in report.hops]
+    rows = [EvidenceRow(report, hop, _hop(report, hop)) for hop in report.hops]
     return [{title: cell(row) for title, cell in COLUMNS.items()} for row in rows]
 
 
