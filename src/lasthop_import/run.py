@@ -8,11 +8,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from lasthop.base.api.meta import Key
+from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
 from lasthop_import.documents import Document, SourceText, Unparsable
 from lasthop_import.ingresses import claims, controllers_of
 from lasthop_import.inputs import INGRESS, Inputs
-from lasthop_import.levels import Level, NewLevel
+from lasthop_import.levels import HopOutcome, NewState, OldLevel
 from lasthop_import.model import Backend, HostBackend, Imported, ImportedRule
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.result import ImportResult, ReportRow
@@ -218,11 +219,11 @@ def _hops(rules: Iterable[ImportedRule]) -> set[int]:
 def _row(rule_hop: RuleHop, verdicts: Mapping[PortGroup, PortVerdict | None], dropped: set[int]) -> ReportRow:
     port, level = rule_hop.port, rule_hop.hop.level
     if port is None or id(rule_hop.hop) in dropped:
-        verdict = PortVerdict(NewLevel.DROPPED, detail=rule_hop.problem)
-    elif level is Level.PASSTHROUGH:
-        verdict = PortVerdict(NewLevel.PASSTHROUGH)
+        verdict = PortVerdict(NewState(HopOutcome.DROPPED), detail=rule_hop.problem)
+    elif level is OldLevel.PASSTHROUGH:
+        verdict = PortVerdict(NewState(HopOutcome.PASSTHROUGH))
     else:
-        verdict = verdicts.get(port.group) or PortVerdict(NewLevel.PLAINTEXT)
+        verdict = verdicts.get(port.group) or PortVerdict(NewState(Strength.PLAINTEXT))
     tls, rule = rule_hop.tls, rule_hop.rule
     return ReportRow(
         source=rule_hop.source,

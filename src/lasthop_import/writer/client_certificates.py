@@ -10,7 +10,7 @@ import msgspec
 from lasthop.base.api.names import is_dns_subdomain
 from lasthop_import.decisions import Decisions
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, ListenerKey, ObjectName
 from lasthop_import.names import shortened
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
@@ -73,7 +73,7 @@ def _with_tls(found: Iterable[RuleHop]) -> Iterator[tuple[RuleHop, HopTLS]]:
     for each in found:
         if each.tls is None or each.rule is None or each.port is None or each.port.kind != "Service":
             continue
-        if each.tls.level not in (Level.PASSTHROUGH, Level.PLAINTEXT):
+        if each.tls.level not in (OldLevel.PASSTHROUGH, OldLevel.PLAINTEXT):
             yield each, each.tls
 
 

@@ -10,7 +10,7 @@ import msgspec
 from lasthop.base.api.routes import HTTPRouteFilter
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
     Auth,
     Certificate,
@@ -301,7 +301,7 @@ class ProxyReader:
             reader.note(Category.CANNOT, "tcpproxy", "needs tls; it was not served", severity=NoteSeverity.HIGH)
             return
         if root.secure.passthrough:
-            passed = HopTLS(Level.PASSTHROUGH, "tls.passthrough")
+            passed = HopTLS(OldLevel.PASSTHROUGH, "tls.passthrough")
             hops = tuple(msgspec.structs.replace(hop, tls=passed) for hop in hops)
         self.listeners.append(root.secure)
         self.rules.append(

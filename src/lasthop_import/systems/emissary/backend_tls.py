@@ -13,7 +13,7 @@ import msgspec
 
 from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, VERSIONS, TLSOptions
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import FileTrust, HopTLS, MissingTrust, Name, ObjectName, Trust, TrustRef
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
@@ -65,7 +65,7 @@ class Contexts:
             reader.note(Category.CANNOT, "wrong-type", "must be the name of a TLSContext", "tls", severity=NoteSeverity.HIGH)
         alpn = TLSOptions(alpn=("h2",)) if grpc else TLSOptions()
         if named is True:
-            return HopTLS(Level.UNVERIFIED, "tls is true, which is TLS without any settings", options=alpn), True
+            return HopTLS(OldLevel.UNVERIFIED, "tls is true, which is TLS without any settings", options=alpn), True
         if not isinstance(named, str) or not named:
             return _without_context(spoken, alpn), spoken == "https"
         context = self.find(named)
@@ -80,7 +80,7 @@ def _without_context(spoken: str, options: TLSOptions) -> HopTLS | None:
     if spoken != "https":
         return None
     why = "the service is https:// without a TLSContext: no SNI, and any certificate is accepted"
-    return HopTLS(Level.UNVERIFIED, why, Level.CHAIN, "https-not-verified", options=options)
+    return HopTLS(OldLevel.UNVERIFIED, why, OldLevel.CHAIN, "https-not-verified", options=options)
 
 
 def _unusable(spoken: str, named: str, context: TLSContext | None, alpn: TLSOptions) -> HopTLS:
@@ -92,11 +92,11 @@ def _unusable(spoken: str, named: str, context: TLSContext | None, alpn: TLSOpti
     names = (Name(sni),) if sni else ()
     if spoken == "https":
         why = f"TLSContext {named} {what}, so that it is not used, and nothing is verified"
-        return HopTLS(Level.UNVERIFIED, why, Level.CHAIN, reason, names, trust=trust, options=alpn)
+        return HopTLS(OldLevel.UNVERIFIED, why, OldLevel.CHAIN, reason, names, trust=trust, options=alpn)
     why = f"TLSContext {named} {what}, and the service is not https://, so that nothing was encrypted"
     if reason == "unknown-tlscontext":
         reason = "unknown-tlscontext-plaintext"
-    return HopTLS(Level.BROKEN, why, Level.CHAIN, reason, names, trust=trust, was_plaintext=True)
+    return HopTLS(OldLevel.BROKEN, why, OldLevel.CHAIN, reason, names, trust=trust, was_plaintext=True)
 
 
 def _used(context: TLSContext, named: str, grpc: TLSOptions | None) -> HopTLS:
@@ -106,7 +106,7 @@ def _used(context: TLSContext, named: str, grpc: TLSOptions | None) -> HopTLS:
     names = (Name(context.sni),) if context.sni else ()
     why = f"TLSContext {named} has no CA"
     base = HopTLS(
-        Level.UNVERIFIED,
+        OldLevel.UNVERIFIED,
         why,
         names=names,
         sni=context.sni,
@@ -122,8 +122,8 @@ def _used(context: TLSContext, named: str, grpc: TLSOptions | None) -> HopTLS:
     if not context.trust:
         return base
     why = f"TLSContext {named} has a CA; Emissary never checks names"
-    believed, reason = (Level.NAME, "names-never-checked") if context.sni else (None, "")
-    return msgspec.structs.replace(base, level=Level.CHAIN, why=why, believed=believed, believed_reason=reason)
+    believed, reason = (OldLevel.NAME, "names-never-checked") if context.sni else (None, "")
+    return msgspec.structs.replace(base, level=OldLevel.CHAIN, why=why, believed=believed, believed_reason=reason)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

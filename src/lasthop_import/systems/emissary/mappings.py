@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
     Auth,
     HostBackend,
@@ -163,7 +163,7 @@ class MappingReader:
         if spec.text("resolver") not in ("", "kubernetes-service", "kubernetes-endpoint", "endpoint"):
             text = "another resolver than those of Kubernetes; the service is taken to be one of Kubernetes"
             spec.note(Category.TODO, "resolver", text, "resolver")
-        hop = ImportedHop(spec.source(key), place.backend, tls, h2c=grpc and (tls is None or tls.level is Level.PLAINTEXT))
+        hop = ImportedHop(spec.source(key), place.backend, tls, h2c=grpc and (tls is None or tls.level is OldLevel.PLAINTEXT))
         return _outside(hop, place.backend, grpc) if isinstance(place.backend, HostBackend) else hop
 
     def _auto_host(self, spec: FieldReader, hops: Sequence[ImportedHop]) -> str:

@@ -12,7 +12,7 @@ from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop_import.copies import copied
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, ImportedHop, ObjectName
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
@@ -352,7 +352,7 @@ def _terminates(listener: Any, section: object) -> bool:
 
 
 def _hop(hop: ImportedHop, passthrough: bool) -> ImportedHop:
-    tls = HopTLS(Level.PASSTHROUGH, "the listener passes TLS through") if passthrough else hop.tls
+    tls = HopTLS(OldLevel.PASSTHROUGH, "the listener passes TLS through") if passthrough else hop.tls
     return ImportedHop(hop.source, hop.backend, tls, h2c=hop.h2c)
 
 

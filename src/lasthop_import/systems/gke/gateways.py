@@ -11,7 +11,7 @@ from lasthop_import.copies import OLD, copied
 from lasthop_import.documents import Document
 from lasthop_import.ingresses import annotations_of
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, Imported, ImportedHop, ObjectName, ServiceBackend
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
@@ -179,7 +179,7 @@ class _Copier:
         backend = ServiceBackend(namespace, name, number if isinstance(number, int) else None)
         port = self._inputs.port(namespace, name, backend.port)
         if document.kind == "TLSRoute":
-            yield ImportedHop(source, backend, HopTLS(Level.PASSTHROUGH, "a TLSRoute"))
+            yield ImportedHop(source, backend, HopTLS(OldLevel.PASSTHROUGH, "a TLSRoute"))
             return
         tls = self._policies.tls(namespace, name, port.name if port else "")
         yield ImportedHop(source, backend, tls or gateway_tls(port))

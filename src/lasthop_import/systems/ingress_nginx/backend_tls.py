@@ -14,7 +14,7 @@ import msgspec
 from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, MissingTrust, Name, ObjectName, TrustRef
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.openssl import tls_options
@@ -137,16 +137,16 @@ def hop_tls(spoken: str, own: Asked, server: ProxySSL | None) -> HopTLS | None:
         return None
     if spoken == UNKNOWN_TLS:
         why = "backend-protocol is none of the controller's, so it used plaintext"
-        return HopTLS(Level.PLAINTEXT, why, Level.UNVERIFIED, "unknown-protocol")
+        return HopTLS(OldLevel.PLAINTEXT, why, OldLevel.UNVERIFIED, "unknown-protocol")
     if spoken == "AUTO_HTTP":
         why = "backend-protocol AUTO_HTTP: TLS for requests that came over TLS, plaintext for others"
-        return HopTLS(Level.BROKEN, why)
+        return HopTLS(OldLevel.BROKEN, why)
     ssl, inherited = own.ssl, ""
     if ssl is not None and ssl.denied:
-        return HopTLS(Level.BROKEN, f"{ssl.denied}, so the location answered 503")
+        return HopTLS(OldLevel.BROKEN, f"{ssl.denied}, so the location answered 503")
     if (ssl is None or not ssl.ca) and server is not None:
         ssl, inherited = server, f", inherited from {server.owner}"
-    believed = Level.NAME if own.name else Level.CHAIN
+    believed = OldLevel.NAME if own.name else OldLevel.CHAIN
     if spoken == GRPC_TLS:
         return _grpc(own, ssl, believed, inherited)
     if ssl is None or not ssl.ca:
@@ -154,15 +154,15 @@ def hop_tls(spoken: str, own: Asked, server: ProxySSL | None) -> HopTLS | None:
     return _proxied(own, ssl, believed, inherited)
 
 
-def _grpc(own: Asked, ssl: ProxySSL | None, believed: Level, inherited: str) -> HopTLS:
+def _grpc(own: Asked, ssl: ProxySSL | None, believed: OldLevel, inherited: str) -> HopTLS:
     why = f"backend-protocol GRPCS: nginx obeys grpc_ssl_*, which the controller never writes{inherited}"
     seemed = believed if own.seems or (ssl is not None and ssl.verify) else None
     trust = _trust(ssl) if ssl is not None and ssl.ca else ()
     options = TLSOptions(alpn=("h2",))
-    return HopTLS(Level.UNVERIFIED, why, seemed, "grpc-not-verified", _names(own.name), trust=trust, options=options)
+    return HopTLS(OldLevel.UNVERIFIED, why, seemed, "grpc-not-verified", _names(own.name), trust=trust, options=options)
 
 
-def _proxied(own: Asked, ssl: ProxySSL, believed: Level, inherited: str) -> HopTLS:
+def _proxied(own: Asked, ssl: ProxySSL, believed: OldLevel, inherited: str) -> HopTLS:
     """Returns the TLS by proxy_ssl_* with a CA; `inherited`: from which Ingress."""
     client, sni = ssl.secret if ssl.client else None, ssl.name if ssl.server_name else ""
     options = msgspec.structs.replace(ssl.options, alpn=())
@@ -170,15 +170,15 @@ def _proxied(own: Asked, ssl: ProxySSL, believed: Level, inherited: str) -> HopT
         misled = bool(own.seems) and not inherited
         why = f"proxy-ssl-verify is {own.seems!r}, not exactly on" if misled else f"proxy-ssl-verify is off{inherited}"
         seemed, reason = (believed, "verify-not-on") if misled else (None, "")
-        return HopTLS(Level.UNVERIFIED, why, seemed, reason, _names(ssl.name), sni, _trust(ssl), client, options)
+        return HopTLS(OldLevel.UNVERIFIED, why, seemed, reason, _names(ssl.name), sni, _trust(ssl), client, options)
     if not ssl.name:
         why = f"proxy-ssl-verify is on without proxy-ssl-name, so the name had to be upstream_balancer{inherited}"
-        return HopTLS(Level.BROKEN, why, None, "", (), "", _trust(ssl), client, options)
+        return HopTLS(OldLevel.BROKEN, why, None, "", (), "", _trust(ssl), client, options)
     why = f"proxy-ssl-verify is on, with proxy-ssl-name {ssl.name}{inherited}"
-    return HopTLS(Level.NAME, why, None, "", _names(ssl.name), sni, _trust(ssl), client, options, cn_fallback=True)
+    return HopTLS(OldLevel.NAME, why, None, "", _names(ssl.name), sni, _trust(ssl), client, options, cn_fallback=True)
 
 
-def _unverified(own: Asked, ssl: ProxySSL | None, believed: Level) -> HopTLS:
+def _unverified(own: Asked, ssl: ProxySSL | None, believed: OldLevel) -> HopTLS:
     if ssl is None:
         why, reason = "there is no proxy-ssl-secret", "ca-was-ignored"
         trust: tuple[MissingTrust, ...] = ()
@@ -187,7 +187,7 @@ def _unverified(own: Asked, ssl: ProxySSL | None, believed: Level) -> HopTLS:
     else:
         why, reason = f"Secret {ssl.secret} has no ca.crt, so nothing of proxy-ssl is in force", "secret-without-ca"
         trust = (MissingTrust(f"Secret {ssl.secret} has no ca.crt"),)
-    return HopTLS(Level.UNVERIFIED, why, believed if own.seems else None, reason, _names(own.name), trust=trust)
+    return HopTLS(OldLevel.UNVERIFIED, why, believed if own.seems else None, reason, _names(own.name), trust=trust)
 
 
 def _names(name: str) -> tuple[Name, ...]:

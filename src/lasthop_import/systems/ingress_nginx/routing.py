@@ -10,7 +10,7 @@ import msgspec
 from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
     ClientValidation,
     ForeignCertificate,
@@ -163,7 +163,7 @@ class _IngressImporter:
             self._consume(each)
         if main.at.backend is None:
             return
-        hop = ImportedHop(main.at.source, main.at.backend, HopTLS(Level.PASSTHROUGH, "ssl-passthrough"))
+        hop = ImportedHop(main.at.source, main.at.backend, HopTLS(OldLevel.PASSTHROUGH, "ssl-passthrough"))
         self.rules.append(
             ImportedRule(
                 main.at.source,

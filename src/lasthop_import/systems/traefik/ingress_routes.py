@@ -7,7 +7,7 @@ import msgspec
 from lasthop_import.documents import Document
 from lasthop_import.ingresses import CLASS_ANNOTATION, class_of
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import Certificate, HopTLS, HostBackend, ImportedHop, ImportedListener, ImportedRule, RouteKind
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
@@ -188,14 +188,16 @@ def _stream_hop(parts: Parts, reader: FieldReader, parent: str, passthrough: boo
     host = backend.hostname if isinstance(backend, HostBackend) else ""
     hop = ImportedHop(reader.source(), backend, None, max(0, weight if weight is not None else 1) if several else 1)
     if passthrough and not tls:
-        return msgspec.structs.replace(hop, tls=HopTLS(Level.PASSTHROUGH, "tls.passthrough"))
+        return msgspec.structs.replace(hop, tls=HopTLS(OldLevel.PASSTHROUGH, "tls.passthrough"))
     if not tls:
         return hop
     found = parts.services.transport("ServersTransportTCP", transport, parent)
     if passthrough:
-        return msgspec.structs.replace(hop, tls=HopTLS(Level.BROKEN, "the client's TLS was passed through within other TLS"))
+        return msgspec.structs.replace(
+            hop, tls=HopTLS(OldLevel.BROKEN, "the client's TLS was passed through within other TLS")
+        )
     if isinstance(found, str):
-        return msgspec.structs.replace(hop, tls=HopTLS(Level.BROKEN, found))
+        return msgspec.structs.replace(hop, tls=HopTLS(OldLevel.BROKEN, found))
     return msgspec.structs.replace(hop, tls=hop_tls(found, host, known=bool(transport) or parts.static.known))
 
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from lasthop.base.api.routes import HTTPPathModifier, HTTPRouteRetry
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import Auth, HopTLS, ImportedHop, Name, ObjectName, PathKind, PathMatch, SystemTrust, Trust
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
@@ -181,8 +181,8 @@ class Middlewares:
         names = (Name(host),) if host else ()
         if problem:
             why = f"forwardAuth: {problem}, so the middleware failed"
-            return HopTLS(Level.BROKEN, why, None, "", names, host, client_certificate=certificate)
-        level = Level.UNVERIFIED if skip else Level.NAME
+            return HopTLS(OldLevel.BROKEN, why, None, "", names, host, client_certificate=certificate)
+        level = OldLevel.UNVERIFIED if skip else OldLevel.NAME
         why = "forwardAuth.tls has insecureSkipVerify" if skip else f"forwardAuth verifies the name {host}"
         return HopTLS(level, why, None, "", names, host, () if skip and not secret else trust, certificate)
 
