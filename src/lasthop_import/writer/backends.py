@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.profiles import PREFIX
-from lasthop_import.documents import Document
+from lasthop_import.inputs import service_of
 from lasthop_import.model import AddressBackend, HostBackend
 from lasthop_import.notes import SourceRef
 from lasthop_import.rule_hops import RuleHop
@@ -168,12 +168,6 @@ def _saying_plaintext(service: Json, ports: Container[tuple[str, str, int]]) -> 
 def _port(place: tuple[str, str], port: Any) -> tuple[str, str, int]:
     number = port.get("port") if isinstance(port, dict) else None
     return (*place, number if isinstance(number, int) else 0)
-
-
-def service_of(endpoints: Document) -> str:
-    """Returns the name of the Service that an EndpointSlice belongs to."""
-    labels = endpoints.metadata.get("labels")
-    return str(labels.get("kubernetes.io/service-name", "")) if isinstance(labels, dict) else ""
 
 
 def _cleaned(document: Json) -> Json:

@@ -50,8 +50,8 @@ class ContourBackends:
 
     def backend(self, namespace: str, name: str, port: int | str | None) -> Backend:
         document = self._inputs.find("Service", namespace, name)
-        spec = document.value.get("spec") if document else None
-        if isinstance(spec, dict) and spec.get("type") == "ExternalName" and isinstance(port, int):
+        spec = document.spec if document else {}
+        if spec.get("type") == "ExternalName" and isinstance(port, int):
             return HostBackend(namespace, shortened(f"{name}-{port}"), str(spec.get("externalName", "")).lower(), port)
         return ServiceBackend(namespace, name, port or None)
 

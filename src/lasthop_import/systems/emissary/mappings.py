@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -93,8 +93,7 @@ class MappingReader:
     def _rule(self, group: Sequence[Matched], auth: Auth | None) -> None:
         first = next((each for each in group if not each.spec.value.get("shadow")), group[0])
         spec = first.spec
-        labels = spec.document.metadata.get("labels")
-        listeners = self._front.http(spec.source(), first.hostname, labels if isinstance(labels, Mapping) else {})
+        listeners = self._front.http(spec.source(), first.hostname, spec.document.labels)
         redirected, bypassed, grpc = spec.boolean("host_redirect"), spec.boolean("bypass_auth"), spec.boolean("grpc")
         steps = (*filters.headers(spec), *filters.cors_filter(spec))
         base = ImportedRule(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop_import.copies import copied
-from lasthop_import.documents import Document
+from lasthop_import.documents import Document, mapping, mappings
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, ImportedHop, ObjectName
@@ -105,9 +105,7 @@ class Copies:
 
     def _listener_set(self, document: Document) -> None:
         spec = _spec(document)
-        reference = spec.get("parentRef")
-        parent = reference if isinstance(reference, dict) else {}
-        gateway = ObjectName(str(parent.get("namespace") or document.namespace), str(parent.get("name")))
+        gateway = _parent(document, mapping(spec.get("parentRef")))
         key, listeners = ObjectName(document.namespace, document.bare_name), spec.get("listeners")
         self._sets[key] = gateway
         self._listeners[key] = listeners if isinstance(listeners, list) else []
@@ -140,7 +138,7 @@ class Copies:
 
     def _route(self, document: Document) -> None:
         spec = _spec(document)
-        parents = [each for each in spec.get("parentRefs") or () if isinstance(each, dict)]
+        parents = mappings(spec.get("parentRefs"))
         names = [self._gateway_of(document, each) for each in parents]
         if parents and all(name in self._others for name in names):
             self._inputs.skip(document, "other-gateway", "its Gateways are not Envoy Gateway's")
@@ -239,7 +237,7 @@ class Copies:
         kept: list[Any] = []
         for number, each in enumerate(rule.get("filters") or ()):
             at = source.below("filters", number)
-            step = each if isinstance(each, dict) else {}
+            step = mapping(each)
             extension = step.get("extensionRef")
             if isinstance(extension, dict) and extension.get("group") == GROUP:
                 if not self._extension(document, extension, at):
@@ -371,12 +369,11 @@ def _parent(document: Document, reference: Json) -> ObjectName:
 
 
 def _spec(document: Document) -> Json:
-    spec = document.value.get("spec")
-    return copy.deepcopy(spec) if isinstance(spec, dict) else {}
+    return copy.deepcopy(document.spec)
 
 
 def _filters(rule: Json) -> list[Json]:
-    return [each for each in rule.get("filters") or () if isinstance(each, dict)]
+    return mappings(rule.get("filters"))
 
 
 def _type(value: Any) -> str:

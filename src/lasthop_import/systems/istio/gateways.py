@@ -126,8 +126,7 @@ def _without_conflicts(
 def _pods_namespace(inputs: Inputs, selector: Mapping[str, str]) -> str:
     """Returns the namespace of the Service in front of the Pods that a Gateway selects."""
     for document in inputs.documents if selector else ():
-        spec = document.value.get("spec")
-        labels = spec.get("selector") if document.kind == "Service" and isinstance(spec, dict) else None
+        labels = document.spec.get("selector") if document.kind == "Service" else None
         if isinstance(labels, dict) and selector.items() <= labels.items():
             return document.namespace
     return ""

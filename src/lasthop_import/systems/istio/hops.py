@@ -123,8 +123,7 @@ class HopReader:
         own = msgspec.structs.replace(backend, name=shortened(f"{backend.name}-{subset}"))
         service = self._inputs.find("Service", backend.namespace, backend.name)
         labels = self._rules.labels_of(host, subset)
-        spec = service.value.get("spec") if service else None
-        if labels is None or service is None or not isinstance(spec, dict) or not isinstance(spec.get("selector"), dict):
+        if labels is None or service is None or not isinstance(service.spec.get("selector"), dict):
             why = "no DestinationRule defines it" if labels is None else "the Service with its selector is not in the input"
             text = f"subset {subset} needs a Service {backend.namespace}/{own.name} with a narrower selector; {why}"
             destination.note(Category.TODO, "subset", text, "subset", remedy="Create it.")

@@ -9,6 +9,7 @@ import msgspec
 
 from lasthop.base.api.routes import HTTPRouteFilter
 from lasthop.engine.resolve.routing.hostnames import intersection
+from lasthop_import.documents import mapping, mappings
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import ForeignCertificate, ImportedListener, ImportedMatch, ImportedRule, ObjectName, RouteKind
 from lasthop_import.notes import Category, NoteSeverity
@@ -72,8 +73,7 @@ class VirtualServiceReader:
     def read(self) -> None:
         delegates = _delegates(self._inputs)
         for document in self._inputs.of(VIRTUAL_SERVICE):
-            spec = document.value.get("spec")
-            gateways = spec.get("gateways") if isinstance(spec, dict) else None
+            gateways = document.spec.get("gateways")
             if not isinstance(gateways, list) or all(each == "mesh" for each in gateways):
                 if document.path in delegates:
                     text = (
@@ -287,8 +287,7 @@ def _reaches(hostname: str, hosts: Sequence[str]) -> bool:
 
 def _delegate(route: FieldReader) -> str:
     """Returns the VirtualService that a rule delegates to."""
-    found = route.value.get("delegate")
-    named = found if isinstance(found, dict) else {}
+    named = mapping(route.value.get("delegate"))
     return f"{named.get('namespace') or route.namespace}/{named.get('name')}"
 
 
@@ -296,10 +295,8 @@ def _delegates(inputs: Inputs) -> dict[str, str]:
     """Returns the VirtualServices that others delegate to, and which does."""
     found = {}
     for document in inputs.of(VIRTUAL_SERVICE):
-        spec = document.value.get("spec")
-        rules = spec.get("http") if isinstance(spec, dict) else None
-        for rule in rules if isinstance(rules, list) else ():
-            named = rule.get("delegate") if isinstance(rule, dict) else None
+        for rule in mappings(document.spec.get("http")):
+            named = rule.get("delegate")
             if isinstance(named, dict):
                 found[f"{named.get('namespace') or document.namespace}/{named.get('name')}"] = document.name
     return found

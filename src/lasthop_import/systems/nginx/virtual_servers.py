@@ -198,13 +198,11 @@ def _redirect_code(redirect: FieldReader) -> int:
 
 
 def _has_labels(document: Document, labels: dict[str, Any]) -> bool:
-    own = document.metadata.get("labels")
-    return bool(labels) and isinstance(own, dict) and labels.items() <= own.items()
+    return bool(labels) and labels.items() <= document.labels.items()
 
 
 def _host_of(document: Document) -> str:
-    spec = document.value.get("spec")
-    return str((spec.get("host") if isinstance(spec, dict) else None) or "").lower()
+    return str(document.spec.get("host") or "").lower()
 
 
 def _lookup(place: _Place, own: NginxPolicies) -> Lookup:

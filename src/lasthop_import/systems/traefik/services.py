@@ -128,10 +128,9 @@ class TraefikServices:
 
     def external_name(self, place: ServiceReference) -> str:
         document = self._inputs.find("Service", place.namespace, place.name)
-        spec = document.value.get("spec") if document else None
-        if not isinstance(spec, dict) or spec.get("type") != "ExternalName":
+        if document is None or document.spec.get("type") != "ExternalName":
             return ""
-        return str(spec.get("externalName") or "").lower().rstrip(".")
+        return str(document.spec.get("externalName") or "").lower().rstrip(".")
 
     def _tls(self, place: ServiceReference, backend: Backend, scheme: str) -> HopTLS | None:
         if scheme in ("http", "h2c"):
