@@ -124,11 +124,15 @@ def read_decisions(name: str, content: bytes) -> Decisions:
             _fail(entry, "port", f"there are two decisions for {decision.port}; remove one")
         decisions[decision.port] = decision
     client = reader.text("clientCertificate")
-    if client and client != "none" and client.count("/") != 1:
-        _fail(reader, "clientCertificate", "write namespace/name of a Secret, or none")
+    chosen = _client_certificate(reader, client) if client not in ("", "none") else None
     _check_account(account)
-    chosen = ObjectName(*client.split("/")) if client and client != "none" else None
     return Decisions(decisions, chosen, client == "none")
+
+
+def _client_certificate(reader: FieldReader, client: str) -> ObjectName:
+    if client.count("/") != 1:
+        _fail(reader, "clientCertificate", "write namespace/name of a Secret, or none")
+    return ObjectName(*client.split("/"))
 
 
 def _check_account(account: Account) -> None:
@@ -191,7 +195,7 @@ def _check_waiver(entry: FieldReader, decision: Decision) -> None:
 
 def _check_combination(entry: FieldReader, decision: Decision) -> None:
     """Raises if one answer takes the meaning from another."""
-    if decision.waive == "All" and (decision.ca or decision.certificates or decision.pins or decision.names):
+    if decision.waive == "All" and any((decision.ca, decision.certificates, decision.pins, decision.names)):
         _fail(entry, "waive", "All verifies nothing, so a CA, pin or name beside it has no meaning; remove one of them")
     if decision.ca and (decision.certificates or decision.pins):
         _fail(entry, "ca", "and pin exclude each other; remove one of them")

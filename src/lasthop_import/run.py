@@ -53,22 +53,22 @@ def read(
     """Lets every system read its objects. `hidden`: what may not be read, and why."""
     imported, notes, wanted = Imported(), list[Note](), set[Key]()
     origins: dict[Document, str] = {}
-    opened: set[Document] = set()
     controllers = controllers_of(documents)
     for system in systems:
-        own = documents
-        if len(systems) > 1:
-            own = [each for each in documents if _may_read(system, systems, each, controllers)]
+        own = [each for each in documents if len(systems) == 1 or _may_read(system, systems, each, controllers)]
         inputs = Inputs(_only(own, settings), hidden)
         imported = imported.joined(system.read(inputs, settings))
         notes += [*inputs.notes, *inputs.unknown()]
         wanted |= inputs.wanted
-        seen = {each for each in inputs.documents if inputs.opened(each)}
-        seen |= {note.source.document for note in inputs.notes if note.source and note.category is Category.SKIPPED}
-        origins |= dict.fromkeys((each for each in seen if each not in origins), system.name)
-        opened |= seen
-    notes += _left(systems, [each for each in documents if each not in opened])
+        origins = dict.fromkeys(_seen(inputs), system.name) | origins
+    notes += _left(systems, [each for each in documents if each not in origins])
     return SystemsRead(imported, tuple(notes), frozenset(wanted), origins)
+
+
+def _seen(inputs: Inputs) -> set[Document]:
+    """Returns the objects that a system has read, or listed as ones that it does not read."""
+    skipped = {note.source.document for note in inputs.notes if note.source and note.category is Category.SKIPPED}
+    return skipped | {each for each in inputs.documents if inputs.opened(each)}
 
 
 def _may_read(system: System, systems: Sequence[System], document: Document, controllers: Mapping[str, str]) -> bool:
@@ -107,10 +107,8 @@ def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note
 
 def _other_version(systems: Sequence[System], document: Document) -> str:
     """Returns why the version of an object is not read; empty if that is not why nobody has looked at it."""
-    kinds = [kind for system in systems for kind in system.kinds]
-    versions = [
-        each for kind in kinds if (kind.kind, kind.group) == (document.kind, document.group) for each in kind.api_versions
-    ]
+    kinds = [kind for system in systems if _is_of(system, document) for kind in system.kinds if kind.kind == document.kind]
+    versions = [each for kind in kinds if kind.group == document.group for each in kind.api_versions]
     if versions and document.api_version not in versions:
         return f"{document.api_version} is not read; convert it to {versions[0]}"
     if not versions and document.kind == INGRESS.kind and document.group == "extensions":

@@ -101,13 +101,17 @@ def keep_referenced(
     present = {(each.kind, each.key[0], each.key[2]) for each in written}
     wanted = referenced(written) - present
     secrets = {each for each in wanted if each[0] == "Secret"}
-    ports = (rule_hop.port for rule_hop in rule_hops)
-    services = {(port.namespace, port.name) for port in ports if port is not None and port.kind == "Service"}
+    services = _services(rule_hops)
     public = _copied(context, {*(("Service", *each) for each in services), *(wanted - secrets)}, services, plaintext)
     private = _copied(context, secrets, (), ())
     if settings.in_cluster:
         return KeptObjects((), (*public, *private))
     return KeptObjects((*public, *private), ()) if settings.with_secrets else KeptObjects(public, private)
+
+
+def _services(rule_hops: Iterable[RuleHop]) -> set[tuple[str, str]]:
+    ports = (rule_hop.port for rule_hop in rule_hops)
+    return {(port.namespace, port.name) for port in ports if port is not None and port.kind == "Service"}
 
 
 def _copied(

@@ -48,11 +48,9 @@ def settled(wanted: Sequence[tuple[RuleHop, HopTLS]]) -> Settled:
     if not verifying:
         rule_hop, tls = max(wanted, key=lambda each: (STRENGTH[each[1].level], each[1].level is OldLevel.UNVERIFIED))
         return Settled(tls, rule_hop)
-    strongest = max(STRENGTH[tls.level] for _, tls in verifying)
-    best = [each for each in verifying if STRENGTH[each[1].level] == strongest]
-    rule_hop, tls = best[0]
+    rule_hop, tls = max(verifying, key=lambda each: STRENGTH[each[1].level])
     all_tls = [each for _, each in verifying]
-    if _contradict(all_tls, [each for _, each in best]):
+    if _contradict(all_tls, [each for each in all_tls if STRENGTH[each.level] == STRENGTH[tls.level]]):
         return Settled(tls, rule_hop, tuple({each.meaning: each for each in all_tls}.values()))
     return Settled(msgspec.structs.replace(tls, revocation=_lists(all_tls)), rule_hop)
 

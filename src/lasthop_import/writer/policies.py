@@ -119,10 +119,7 @@ class PolicyWriter:
         decision = self._decision(port, found)
         tls = merged(found.conflict) if found.conflict and decision and decision.merge else found.tls
         if decision and decision.plaintext and all(each.was_plaintext for _, each in wanted):
-            self._note(Category.CHANGED, "plaintext-decided", f"stays plaintext: {decision.reason}", source)
-            if says_tls(port.app_protocol):
-                self._correct(port, source)
-            return PortVerdict(NewState(Strength.PLAINTEXT), "", f"decided: {decision.reason}")
+            return self._plaintext(port, decision, source)
         verification = self._verification(port, tls, found, decision, source)
         shown = of_port(port, wanted, self._decisions, self._gateways)
         tls = msgspec.structs.replace(tls, client_certificate=shown.certificate)
@@ -132,6 +129,12 @@ class PolicyWriter:
         if verification.open:
             self._ask(port, tls, verification, source, target)
         return PortVerdict(verification.new, target, verification.text)
+
+    def _plaintext(self, port: HopPort, decision: Decision, source: SourceRef) -> PortVerdict:
+        self._note(Category.CHANGED, "plaintext-decided", f"stays plaintext: {decision.reason}", source)
+        if says_tls(port.app_protocol):
+            self._correct(port, source)
+        return PortVerdict(NewState(Strength.PLAINTEXT), "", f"decided: {decision.reason}")
 
     def _correct(self, port: HopPort, source: SourceRef) -> None:
         """A port that says TLS is never sent plaintext, so the Service must not say it."""
@@ -167,13 +170,7 @@ class PolicyWriter:
             return todo(port, tls, "plaintext-refused", text)
         if found.conflict and not (decision and (decision.merge or decision.names_trust)):
             return todo(port, tls, "conflict", "routes ask for different CAs or names on this port")
-        if decision is None or not decision.names_trust:
-            anchors = self._trust.anchors(tls.trust, port.namespace, port.name, source, tls.revocation)
-        else:
-            if tls.revocation and not self._has_lists(decision.ca, port.namespace):
-                text = "certificates were looked up in a revocation list, and what is decided for this port has none"
-                self._note(Category.LOOSENED, "crl-dropped", text, source)
-            anchors = self._decided_anchors(decision.ca, port, source)
+        anchors = self._anchors(port, tls, decision, source)
         if decision is None or (decision.merge and not decision.hostname and not decision.names):
             return as_before(port, tls, anchors)
         pinned = self._pinned(decision)
@@ -181,11 +178,17 @@ class PolicyWriter:
             return todo(port, tls, "pin-unreadable", pinned)
         return as_decided(port, tls, decision, anchors, pinned)
 
+    def _anchors(self, port: HopPort, tls: HopTLS, decision: Decision | None, source: SourceRef) -> PolicyAnchors:
+        """Returns the CAs that were decided, or else those of the source."""
+        if decision is None or not decision.names_trust:
+            return self._trust.anchors(tls.trust, port.namespace, port.name, source, tls.revocation)
+        if tls.revocation and not self._has_lists(decision.ca, port.namespace):
+            text = "certificates were looked up in a revocation list, and what is decided for this port has none"
+            self._note(Category.LOOSENED, "crl-dropped", text, source)
+        return self._trust.decided(decision.ca, port.namespace, port.name, source) if decision.ca else PolicyAnchors()
+
     def _has_lists(self, ca: CA | None, namespace: str) -> bool:
         return ca is not None and CRL_KEY in (self._inputs.data(ca.kind, namespace, ca.name) or {})
-
-    def _decided_anchors(self, ca: CA | None, port: HopPort, source: SourceRef) -> PolicyAnchors:
-        return self._trust.decided(ca, port.namespace, port.name, source) if ca else PolicyAnchors()
 
     def _pinned(self, decision: Decision) -> tuple[Certificate, ...] | str:
         found: list[Certificate] = []

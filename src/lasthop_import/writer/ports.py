@@ -24,12 +24,14 @@ def shared_ports(objects: Iterable[Written]) -> Iterator[Note]:
 
 def _listened(objects: Iterable[Written]) -> Iterator[tuple[Written, int, str]]:
     """Yields the Gateway, port and address of all listeners: those of Gateways first, then those of ListenerSets."""
-    written = sorted((each for each in objects if each.kind in ("Gateway", "ListenerSet")), key=lambda each: each.key)
+    written = sorted(objects, key=lambda each: each.key)
     gateways = {each.key[::2]: each for each in written if each.kind == "Gateway"}
-    for each in (*gateways.values(), *(each for each in written if each.kind == "ListenerSet")):
-        if gateway := each if each.kind == "Gateway" else gateways.get(_parent(each)):
-            for port in sorted({listener["port"] for listener in each.document["spec"]["listeners"]}):
-                yield from ((gateway, port, address) for address in _addresses(gateway.document))
+    sets = [each for each in written if each.kind == "ListenerSet"]
+    owned = [(each, each) for each in gateways.values()]
+    owned += [(gateways[_parent(each)], each) for each in sets if _parent(each) in gateways]
+    for gateway, each in owned:
+        for port in sorted({listener["port"] for listener in each.document["spec"]["listeners"]}):
+            yield from ((gateway, port, address) for address in _addresses(gateway.document))
 
 
 def _parent(listener_set: Written) -> tuple[str, str]:

@@ -36,10 +36,10 @@ def split_conflicts(
     notes: list[Note] = []
     for (kind, namespace, name, _), found in groups(rule_hops).items():
         wanted = policed(found)
-        if kind != "Service" or not wanted or not (conflict := settled(wanted)).conflict:
+        if kind != "Service" or not wanted:
             continue
-        decision = decisions.by_port.get(str(conflict.rule_hop.port))
-        if not (decision.split if decision else settings.split_conflicts):
+        conflict = settled(wanted)
+        if not conflict.conflict or not _is_to_split(conflict.rule_hop, decisions, settings):
             continue
         service = inputs.find("Service", namespace, name)
         if service is None:
@@ -51,6 +51,11 @@ def split_conflicts(
             renamed |= {id(hop): alias for hop in hops}
     rules = tuple(_renamed(rule, renamed) for rule in imported.rules) if renamed else imported.rules
     return Split(msgspec.structs.replace(imported, rules=rules), tuple(documents), tuple(notes))
+
+
+def _is_to_split(rule_hop: RuleHop, decisions: Decisions, settings: ImportSettings) -> bool:
+    decision = decisions.by_port.get(str(rule_hop.port))
+    return decision.split if decision else settings.split_conflicts
 
 
 def _aliases(name: str, wanted: Sequence[tuple[RuleHop, object]], first: object) -> Iterator[tuple[str, list[ImportedHop]]]:

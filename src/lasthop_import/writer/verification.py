@@ -98,18 +98,26 @@ def as_before(port: HopPort, tls: HopTLS, anchors: PolicyAnchors) -> PortVerific
         return todo(port, tls, REASONS[tls.level], tls.why)
     if anchors.problem:
         return todo(port, tls, anchors.reason, anchors.problem)
-    hostname = guessed_hostname(port, tls)
     if tls.level is OldLevel.CHAIN:
-        if not anchors.leaves:
-            return todo(port, tls, REASONS[tls.level], tls.why)
-        hashes = tuple(("Certificate", leaf.sha256.hex()) for leaf in anchors.leaves)
-        return PortVerification(hostname, hashes=hashes)
-    names = tuple(dict.fromkeys(each for name in tls.names if (each := writable(name))))
+        return _chain_as_before(port, tls, anchors)
+    names = _writable_names(tls)
     if not names:
         return todo(port, tls, "name-unknown", f"{tls.why}; no name that a policy can hold is known")
     if tls.level is OldLevel.HOST_NAME and (len(names) > 1 or names[0].value.startswith("*.")):
         listed = ", ".join(name.value for name in names[:MAX_NAMES])
         return todo(port, tls, "several-names", f"the name was that of the request's Host, which is one of several: {listed}")
+    return _by_name(port, tls, guessed_hostname(port, tls), names, anchors)
+
+
+def _chain_as_before(port: HopPort, tls: HopTLS, anchors: PolicyAnchors) -> PortVerification:
+    """Returns the pins of the certificates that are trusted as CAs; a chain without a name is for somebody to decide."""
+    if not anchors.leaves:
+        return todo(port, tls, REASONS[tls.level], tls.why)
+    hashes = tuple(("Certificate", leaf.sha256.hex()) for leaf in anchors.leaves)
+    return PortVerification(guessed_hostname(port, tls), hashes=hashes)
+
+
+def _by_name(port: HopPort, tls: HopTLS, hostname: str, names: tuple[Name, ...], anchors: PolicyAnchors) -> PortVerification:
     if len(names) > MAX_NAMES:
         return todo(port, tls, "too-many-names", f"{len(names)} names are more than the {MAX_NAMES} of a policy")
     return verified(hostname, names, anchors)
@@ -127,9 +135,7 @@ def as_decided(
     port: HopPort, tls: HopTLS, decision: Decision, anchors: PolicyAnchors, pinned: tuple[Certificate, ...]
 ) -> PortVerification:
     """Returns what a decision asks for; `anchors` are those that it names, or the source's."""
-    hostname = decision.hostname or next((n.value for n in decision.names if is_hostname(n.value)), "")
-    names = decision.names or ((Name(hostname),) if hostname else _chosen_names(port, tls, decision))
-    hostname = hostname or guessed_hostname(port, tls)
+    hostname, names = _decided_names(port, tls, decision)
     if decision.waive == "All":
         return PortVerification(hostname, waives="All")
     if decision.pins:
@@ -140,16 +146,24 @@ def as_decided(
         return PortVerification(hostname, anchors, pinned=pinned or anchors.leaves, waives="Names")
     if not names:
         return todo(port, tls, "name-unknown", "the decision has no hostname, and none is known")
-    if len(names) > MAX_NAMES:
-        return todo(port, tls, "too-many-names", f"{len(names)} names are more than the {MAX_NAMES} of a policy")
-    found = verified(hostname, names, PolicyAnchors(leaves=pinned) if pinned else anchors)
-    return found._replace(waives="Expiry") if decision.waive == "Expiry" else found
+    found = _by_name(port, tls, hostname, names, PolicyAnchors(leaves=pinned) if pinned else anchors)
+    return found._replace(waives="Expiry") if decision.waive == "Expiry" and not found.open else found
+
+
+def _decided_names(port: HopPort, tls: HopTLS, decision: Decision) -> tuple[str, tuple[Name, ...]]:
+    """Returns the hostname of a policy by this decision, and the names of which a certificate must have one."""
+    hostname = decision.hostname or next((each.value for each in decision.names if is_hostname(each.value)), "")
+    names = decision.names or ((Name(hostname),) if hostname else _chosen_names(port, tls, decision))
+    return hostname or guessed_hostname(port, tls), names
+
+
+def _writable_names(tls: HopTLS) -> tuple[Name, ...]:
+    return tuple(dict.fromkeys(each for name in tls.names if (each := writable(name))))
 
 
 def _chosen_names(port: HopPort, tls: HopTLS, decision: Decision) -> tuple[Name, ...]:
-    known = tuple(dict.fromkeys(each for name in tls.names if (each := writable(name))))
     if decision.choice == "any" or tls.level in (OldLevel.NAME, OldLevel.URI):
-        return known
+        return _writable_names(tls)
     return (Name(guessed_hostname(port, tls)),) if decision.choice == "strict" else ()
 
 

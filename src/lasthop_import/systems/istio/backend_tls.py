@@ -88,19 +88,8 @@ def _says_more(tls: ClientTLS) -> bool:
 
 
 def _verified(inputs: Inputs, tls: ClientTLS, context: HopContext, mesh: Mesh) -> HopTLS:
-    names = tuple(_name(each) for each in tls.names or (context.external_names if context.external else ()))
-    trust = _trust(inputs, tls, context)
-    base = HopTLS(
-        OldLevel.NAME,
-        "",
-        names=names,
-        sni=tls.sni,
-        sni_of_host=context.http and not mesh.old,
-        trust=trust,
-        revocation=_revocation(inputs, tls, trust),
-        client_certificate=_client(inputs, tls, context),
-        options=_options(context, mesh),
-    )
+    base = _configured(inputs, tls, context, mesh)
+    names = base.names
     if tls.mode == "MUTUAL" and not tls.credential and not all(tls.client_files):
         why = "tls.mode is MUTUAL without a client certificate and key, with which Istio starts no TLS at all"
         return _but(base, OldLevel.BROKEN, why, was_plaintext=True)
@@ -108,12 +97,27 @@ def _verified(inputs: Inputs, tls: ClientTLS, context: HopContext, mesh: Mesh) -
     unchecked = _unchecked(tls, base, likely, context, mesh)
     if unchecked is not None:
         return unchecked
-    system = not tls.credential and tls.ca_file in ("", "system")
-    if system and not mesh.version and not (tls.ca_file and (names or tls.sni)):
-        _note_version(inputs, tls)
+    if not mesh.version:
+        _note_version(inputs, tls, named=bool(names or tls.sni))
     if names:
         return _named(inputs, base, tls, context, mesh)
     return _without_names(tls, msgspec.structs.replace(base, names=likely), context, mesh)
+
+
+def _configured(inputs: Inputs, tls: ClientTLS, context: HopContext, mesh: Mesh) -> HopTLS:
+    """Returns everything that is configured but how much of it is checked."""
+    trust = _trust(inputs, tls, context)
+    return HopTLS(
+        OldLevel.NAME,
+        "",
+        names=tuple(_name(each) for each in tls.names or (context.external_names if context.external else ())),
+        sni=tls.sni,
+        sni_of_host=context.http and not mesh.old,
+        trust=trust,
+        revocation=_revocation(inputs, tls, trust),
+        client_certificate=_client(inputs, tls, context),
+        options=_options(context, mesh),
+    )
 
 
 def _unchecked(tls: ClientTLS, base: HopTLS, likely: tuple[Name, ...], context: HopContext, mesh: Mesh) -> HopTLS | None:
@@ -200,7 +204,10 @@ def _options(context: HopContext, mesh: Mesh) -> TLSOptions:
     return msgspec.structs.replace(mesh.options, alpn=alpn)
 
 
-def _note_version(inputs: Inputs, tls: ClientTLS) -> None:
+def _note_version(inputs: Inputs, tls: ClientTLS, *, named: bool) -> None:
+    """Lists what depends on the version, where the system's store is used."""
+    if tls.credential or tls.ca_file not in ("", "system") or (tls.ca_file and named):
+        return
     if tls.ca_file:
         text = "names are those of the request's Host since Istio 1.21, which is assumed; before, only the chain was verified"
     else:

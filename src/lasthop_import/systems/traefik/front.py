@@ -56,16 +56,7 @@ class EntryPointListeners:
     def points(self, reader: FieldReader, names: tuple[str, ...], key: str, *, tls: bool) -> tuple[EntryPoint, ...]:
         """Returns the entry points of a route. One that nobody knows is listed, and left out."""
         if not names:
-            found = [each for each in self._static.entry_points.values() if each.default and not each.udp]
-            if tls:
-                return tuple(each for each in found if each.tls)
-            if any(each.tls and not each.known for each in found):
-                text = (
-                    "is served on all default entry points; the one with TLS is left out, because nobody says that it is one"
-                )
-                remedy = "Give --traefik-static or --traefik-entrypoint."
-                reader.note(Category.CHANGED, "default-entrypoints", text, None, remedy=remedy)
-            return tuple(each for each in found if not each.tls or each.known)
+            return self._default_points(reader, tls=tls)
         points = []
         for name in dict.fromkeys(names):
             point = self._static.entry_points.get(name)
@@ -76,6 +67,16 @@ class EntryPointListeners:
             else:
                 points.append(point)
         return tuple(points)
+
+    def _default_points(self, reader: FieldReader, *, tls: bool) -> tuple[EntryPoint, ...]:
+        found = [each for each in self._static.entry_points.values() if each.default and not each.udp]
+        if tls:
+            return tuple(each for each in found if each.tls)
+        if any(each.tls and not each.known for each in found):
+            text = "is served on all default entry points; the one with TLS is left out, because nobody says that it is one"
+            remedy = "Give --traefik-static or --traefik-entrypoint."
+            reader.note(Category.CHANGED, "default-entrypoints", text, None, remedy=remedy)
+        return tuple(each for each in found if not each.tls or each.known)
 
     def http(
         self,
@@ -168,11 +169,7 @@ class EntryPointListeners:
             text = "clients had to show a certificate that nobody verified; they are not asked now"
             auth.note(Category.ACCESS_CONTROL, "clientAuth", text, "clientAuthType")
             return None
-        usable = [each for each in secrets if self._has_ca(reader.namespace, each)]
-        if len(usable) < len(secrets) or not usable:
-            text = "the CAs of clients are not all in Secrets with the key ca.crt; clients with the others are refused"
-            auth.note(Category.TIGHTENED, "client-ca", text, "secretNames", remedy="Put each CA under the key ca.crt.")
-        trust = tuple(TrustRef("Secret", reader.namespace, each) for each in usable or secrets)
+        trust = self._client_cas(auth, secrets)
         if not trust:
             text = "no CA is named, so nothing says which clients are accepted; they are not asked now"
             auth.note(Category.ACCESS_CONTROL, "clientAuth", text, None)
@@ -181,6 +178,14 @@ class EntryPointListeners:
             text = "clients with an invalid certificate were refused; they are let in as those without one"
             auth.note(Category.LOOSENED, "client-validation-optional", text, "clientAuthType")
         return ClientValidation(trust, mode == "VerifyClientCertIfGiven")
+
+    def _client_cas(self, auth: FieldReader, secrets: tuple[str, ...]) -> tuple[TrustRef, ...]:
+        """Returns the CAs of clients that can be used; all of them if none can."""
+        usable = [each for each in secrets if self._has_ca(auth.namespace, each)]
+        if len(usable) < len(secrets) or not usable:
+            text = "the CAs of clients are not all in Secrets with the key ca.crt; clients with the others are refused"
+            auth.note(Category.TIGHTENED, "client-ca", text, "secretNames", remedy="Put each CA under the key ca.crt.")
+        return tuple(TrustRef("Secret", auth.namespace, each) for each in usable or secrets)
 
     def _has_ca(self, namespace: str, name: str) -> bool:
         data = self._inputs.data("Secret", namespace, name)

@@ -187,18 +187,19 @@ def _stream_hop(parts: Parts, reader: FieldReader, parent: str, passthrough: boo
     backend = parts.services.backend(place)
     host = backend.hostname if isinstance(backend, HostBackend) else ""
     hop = ImportedHop(reader.source(), backend, None, max(0, weight if weight is not None else 1) if several else 1)
-    if passthrough and not tls:
-        return msgspec.structs.replace(hop, tls=HopTLS(OldLevel.PASSTHROUGH, "tls.passthrough"))
     if not tls:
-        return hop
+        return msgspec.structs.replace(hop, tls=HopTLS(OldLevel.PASSTHROUGH, "tls.passthrough")) if passthrough else hop
+    return msgspec.structs.replace(hop, tls=_stream_tls(parts, transport, parent, host, passthrough=passthrough))
+
+
+def _stream_tls(parts: Parts, transport: str, parent: str, host: str, *, passthrough: bool) -> HopTLS:
+    """Returns the TLS that the gateway starts for a connection."""
     found = parts.services.transport("ServersTransportTCP", transport, parent)
     if passthrough:
-        return msgspec.structs.replace(
-            hop, tls=HopTLS(OldLevel.BROKEN, "the client's TLS was passed through within other TLS")
-        )
+        return HopTLS(OldLevel.BROKEN, "the client's TLS was passed through within other TLS")
     if isinstance(found, str):
-        return msgspec.structs.replace(hop, tls=HopTLS(OldLevel.BROKEN, found))
-    return msgspec.structs.replace(hop, tls=hop_tls(found, host, known=bool(transport) or parts.static.known))
+        return HopTLS(OldLevel.BROKEN, found)
+    return hop_tls(found, host, known=bool(transport) or parts.static.known)
 
 
 def _list_middlewares(parts: Parts, route: FieldReader, namespace: str) -> None:
