@@ -9,6 +9,7 @@ Filters, timeouts, retries and sessions are the structs of `base/api/routes.py`:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -347,6 +348,10 @@ class ImportedListener(msgspec.Struct, frozen=True):
     @property
     def key(self) -> ListenerKey:
         return ListenerKey(self.gateway, self.port, self.protocol, self.hostname)
+
+
+def keys_of(listeners: Iterable[ImportedListener]) -> tuple[ListenerKey, ...]:
+    return tuple(each.key for each in listeners)
 
 
 class Imported(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
@@ -79,7 +80,11 @@ def _may_read(system: System, systems: Sequence[System], document: Document, con
 
 
 def _is_of(system: System, document: Document) -> bool:
-    return any(document.kind == kind.kind and document.group == kind.group for kind in system.kinds)
+    return any(_is_kind(kind, document) for kind in system.kinds)
+
+
+def _is_kind(kind: Kind, document: Document) -> bool:
+    return (document.kind, document.group) == (kind.kind, kind.group)
 
 
 def _only(documents: Sequence[Document], settings: ImportSettings) -> list[Document]:
@@ -107,8 +112,8 @@ def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note
 
 def _other_version(systems: Sequence[System], document: Document) -> str:
     """Returns why the version of an object is not read; empty if that is not why nobody has looked at it."""
-    kinds = [kind for system in systems if _is_of(system, document) for kind in system.kinds if kind.kind == document.kind]
-    versions = [each for kind in kinds if kind.group == document.group for each in kind.api_versions]
+    kinds = [kind for system in systems for kind in system.kinds]
+    versions = [each for kind in kinds if _is_kind(kind, document) for each in kind.api_versions]
     if versions and document.api_version not in versions:
         return f"{document.api_version} is not read; convert it to {versions[0]}"
     if not versions and document.kind == INGRESS.kind and document.group == "extensions":

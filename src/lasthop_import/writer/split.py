@@ -49,7 +49,7 @@ def split_conflicts(
         for alias, hops in _aliases(name, wanted, conflict.tls.meaning):
             documents += _copies(inputs, service, alias)
             renamed |= {id(hop): alias for hop in hops}
-    rules = tuple(_renamed(rule, renamed) for rule in imported.rules) if renamed else imported.rules
+    rules = tuple(_renamed(rule, renamed) for rule in imported.rules)
     return Split(msgspec.structs.replace(imported, rules=rules), tuple(documents), tuple(notes))
 
 

@@ -26,6 +26,7 @@ from lasthop_import.model import (
     RouteKind,
     SecretCertificate,
     TrustRef,
+    keys_of,
 )
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
@@ -252,7 +253,7 @@ class ProxyReader:
         listeners = [*direct, *([secure] if secure else [])]
         self.listeners += listeners
         if listeners:
-            self.rules.append(msgspec.structs.replace(rule, listeners=tuple(each.key for each in listeners)))
+            self.rules.append(msgspec.structs.replace(rule, listeners=keys_of(listeners)))
         else:
             route.note(Category.SKIPPED, "no-listener", "the host passes TLS on, and the route does not permit plaintext")
         if secure and not direct:

@@ -139,11 +139,9 @@ class MappingReader:
     def _hops(self, group: Sequence[Matched]) -> tuple[tuple[ImportedHop, ...], tuple[ImportedMirror, ...]]:
         """Returns the hops of all Mappings of a rule; those without a weight share what the others leave of 100."""
         real = [each.spec for each in group if not each.spec.boolean("shadow")]
-        given = [spec.integer("weight") for spec in real]
-        left = max(0, 100 - sum(max(0, each) for each in given if each is not None))
+        shares = _shares([spec.integer("weight") for spec in real])
         hops: list[ImportedHop] = []
-        for spec, weight in zip(real, given, strict=True):
-            share = left // given.count(None) if weight is None else max(0, weight)
+        for spec, share in zip(real, shares, strict=True):
             if (hop := self._hop(spec, "service")) is not None:
                 hops.append(msgspec.structs.replace(hop, weight=1 if len(real) == 1 else share))
         mirrors = (self._mirror(each.spec) for each in group if each.spec.boolean("shadow"))
@@ -335,3 +333,9 @@ def _values(spec: FieldReader, exact: str, regex: str, problems: list[str]) -> t
             else:
                 found.append(match)
     return tuple(found)
+
+
+def _shares(weights: Sequence[int | None]) -> list[int]:
+    """Returns the weights; those that are not given share what the others leave of 100."""
+    left = max(0, 100 - sum(max(0, each) for each in weights if each is not None))
+    return [left // weights.count(None) if each is None else max(0, each) for each in weights]

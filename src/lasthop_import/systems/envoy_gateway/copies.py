@@ -90,14 +90,17 @@ class Copies:
         namespace = str(reference.get("namespace") or document.namespace)
         if client := self._certificates.get((namespace, str(reference.get("name") or ""))):
             self._show_certificate(spec, document, client)
-        effect = self._policies.clients.find([("Gateway", *key, "")])
-        tls = spec.setdefault("tls", {}) if effect is not None and effect.frontend else None
-        if effect is not None and isinstance(tls, dict):
-            tls.setdefault("frontend", {"default": {"validation": effect.frontend}})
+        self._verify_clients(spec, key)
         if self._keep(document, spec):
             self.gateways[key] = spec
             if len(self.gateways) == 1:
                 self.objects.append((SourceRef(document), self._gateway_class()))
+
+    def _verify_clients(self, spec: Json, key: ObjectName) -> None:
+        effect = self._policies.clients.find([("Gateway", *key, "")])
+        tls = spec.setdefault("tls", {}) if effect is not None and effect.frontend else None
+        if effect is not None and isinstance(tls, dict):
+            tls.setdefault("frontend", {"default": {"validation": effect.frontend}})
 
     def _gateway_class(self) -> Json:
         metadata, spec = {"name": self._settings.gateway_class}, {"controllerName": CONTROLLER_NAME}
@@ -287,12 +290,12 @@ class Copies:
 
     def _apply(self, document: Document, rule: Json, places: list[Place]) -> None:
         """Adds what policies say about the rule."""
-        traffic, security = self._policies.traffic.find(places), self._policies.security.find(places)
+        traffic = self._policies.traffic.find(places) or Effect()
+        effect = self._policies.security.find(places) or Effect()
         http, alone = document.kind == "HTTPRoute", len(rule.get("backendRefs") or ()) == 1
-        for key, value in (traffic.rule if traffic else {}).items():
+        for key, value in traffic.rule.items():
             if alone if key == "sessionPersistence" else http:
                 rule.setdefault(key, copy.deepcopy(value))
-        effect = security or Effect()
         filters = list(rule.get("filters") or ())
         if http and not any(_type(each) == "CORS" for each in filters):
             filters += copy.deepcopy(list(effect.filters))

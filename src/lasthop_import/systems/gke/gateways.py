@@ -8,7 +8,7 @@ from typing import Any, Final
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME, GATEWAY_API
 from lasthop_import.copies import OLD, copied
-from lasthop_import.documents import Document, mappings
+from lasthop_import.documents import Document, mapping, mappings
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, Imported, ImportedHop, ObjectName, ServiceBackend
@@ -101,8 +101,8 @@ class _Copier:
         if not isinstance(tls, dict) or tls.get("mode") == "Passthrough":
             return listener
         kept = {key: value for key, value in tls.items() if key != "options"}
-        where, options = SourceRef(document, ("spec", "listeners", number, "tls")), tls.get("options")
-        for key in options if isinstance(options, dict) else ():
+        where = SourceRef(document, ("spec", "listeners", number, "tls"))
+        for key in mapping(tls.get("options")):
             text = "an option of GKE's, which the new gateway does not have"
             self._inputs.notes.append(Note(Category.CANNOT, "listener-option", text, where.below("options", key)))
         if not kept.get("certificateRefs"):

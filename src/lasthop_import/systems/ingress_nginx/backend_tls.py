@@ -81,24 +81,15 @@ def asked(inputs: Inputs, ingress: Ingress, config: ControllerConfig) -> Asked:
     verify, name = annotations.text("proxy-ssl-verify"), annotations.text("proxy-ssl-name")
     server_name, secret = annotations.text("proxy-ssl-server-name"), annotations.text(SECRET)
     options = _options(annotations) if secret else TLSOptions()
-    if secret and "proxy-ssl-verify-depth" in annotations and verify == "on":
-        text = "how long a chain may be is not limited any more"
-        annotations.note(Category.LOOSENED, "depth-dropped", text, "proxy-ssl-verify-depth")
-    for rest in ("proxy-ssl-verify-depth", "proxy-ssl-protocols", "proxy-ssl-ciphers"):
-        annotations.reader.ignore(annotations.key(rest))
+    _note_depth(annotations, limited=bool(secret) and verify == "on")
     seems = "" if verify.lower() in ("off", "false", "no", "0") else verify
     if not secret:
         return Asked(None, seems, name)
     namespace, _, bare = secret.rpartition("/")
     denied = _denied(namespace, ingress, config)
-    data = None if denied else inputs.data("Secret", namespace, bare)
+    data = None if denied else _secret(inputs, annotations, namespace, bare)
     if data is not None and not data.keys() & {"ca.crt", "tls.crt"}:
         denied = f"Secret {namespace}/{bare} has neither a certificate nor a CA"
-    if data is None and not denied:
-        absent = inputs.absence("Secret", namespace, bare)
-        text = f"the Secret {absent}; it is taken to have a ca.crt and no client certificate"
-        remedy = "Add it to the input: without a ca.crt nothing was verified, and with tls.crt it was shown to the backend."
-        annotations.note(Category.TODO, "secret-missing", text, SECRET, remedy=remedy, severity=NoteSeverity.WARNING)
     ssl = ProxySSL(
         owner=ingress.document.name,
         secret=ObjectName(namespace, bare),
@@ -111,6 +102,25 @@ def asked(inputs: Inputs, ingress: Ingress, config: ControllerConfig) -> Asked:
         denied=denied,
     )
     return Asked(ssl, seems, name)
+
+
+def _note_depth(annotations: Annotations, *, limited: bool) -> None:
+    if limited and "proxy-ssl-verify-depth" in annotations:
+        text = "how long a chain may be is not limited any more"
+        annotations.note(Category.LOOSENED, "depth-dropped", text, "proxy-ssl-verify-depth")
+    for rest in ("proxy-ssl-verify-depth", "proxy-ssl-protocols", "proxy-ssl-ciphers"):
+        annotations.reader.ignore(annotations.key(rest))
+
+
+def _secret(inputs: Inputs, annotations: Annotations, namespace: str, name: str) -> dict[str, bytes] | None:
+    """Returns the content of the Secret, and lists one that is not there."""
+    data = inputs.data("Secret", namespace, name)
+    if data is None:
+        absent = inputs.absence("Secret", namespace, name)
+        text = f"the Secret {absent}; it is taken to have a ca.crt and no client certificate"
+        remedy = "Add it to the input: without a ca.crt nothing was verified, and with tls.crt it was shown to the backend."
+        annotations.note(Category.TODO, "secret-missing", text, SECRET, remedy=remedy, severity=NoteSeverity.WARNING)
+    return data
 
 
 def _denied(namespace: str, ingress: Ingress, config: ControllerConfig) -> str:
@@ -133,14 +143,8 @@ def _options(annotations: Annotations) -> TLSOptions:
 
 def hop_tls(spoken: str, own: Asked, server: ProxySSL | None) -> HopTLS | None:
     """Returns the TLS of a location: of its own Ingress, or of the first Ingress of the host, which is inherited."""
-    if spoken in (PLAIN, GRPC):
-        return None
-    if spoken == UNKNOWN_TLS:
-        why = "backend-protocol is none of the controller's, so it used plaintext"
-        return HopTLS(OldLevel.PLAINTEXT, why, OldLevel.UNVERIFIED, "unknown-protocol")
-    if spoken == "AUTO_HTTP":
-        why = "backend-protocol AUTO_HTTP: TLS for requests that came over TLS, plaintext for others"
-        return HopTLS(OldLevel.BROKEN, why)
+    if spoken in _BY_PROTOCOL:
+        return _BY_PROTOCOL[spoken]
     ssl, inherited = own.ssl, ""
     if ssl is not None and ssl.denied:
         return HopTLS(OldLevel.BROKEN, f"{ssl.denied}, so the location answered 503")
@@ -152,6 +156,22 @@ def hop_tls(spoken: str, own: Asked, server: ProxySSL | None) -> HopTLS | None:
     if ssl is None or not ssl.ca:
         return _unverified(own, ssl, believed)
     return _proxied(own, ssl, believed, inherited)
+
+
+_BY_PROTOCOL: Final = {
+    PLAIN: None,
+    GRPC: None,
+    UNKNOWN_TLS: HopTLS(
+        OldLevel.PLAINTEXT,
+        "backend-protocol is none of the controller's, so it used plaintext",
+        OldLevel.UNVERIFIED,
+        "unknown-protocol",
+    ),
+    "AUTO_HTTP": HopTLS(
+        OldLevel.BROKEN, "backend-protocol AUTO_HTTP: TLS for requests that came over TLS, plaintext for others"
+    ),
+}
+"""The TLS of protocols for which no other setting counts."""
 
 
 def _grpc(own: Asked, ssl: ProxySSL | None, believed: OldLevel, inherited: str) -> HopTLS:

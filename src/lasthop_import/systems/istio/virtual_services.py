@@ -11,7 +11,15 @@ from lasthop.base.api.routes import HTTPRouteFilter
 from lasthop.engine.resolve.routing.hostnames import intersection
 from lasthop_import.documents import mapping, mappings
 from lasthop_import.inputs import Inputs
-from lasthop_import.model import ForeignCertificate, ImportedListener, ImportedMatch, ImportedRule, ObjectName, RouteKind
+from lasthop_import.model import (
+    ForeignCertificate,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
+    ObjectName,
+    RouteKind,
+    keys_of,
+)
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
 from lasthop_import.systems.istio import filters
@@ -262,7 +270,7 @@ def _of_protocol(servers: Sequence[GatewayServer], protocol: str) -> list[Import
 
 def _rule_of(bound: Bound, route: FieldReader, listeners: Sequence[ImportedListener], hosts: tuple[str, ...]) -> ImportedRule:
     owner = bound.spec.document
-    return ImportedRule(route.source(), owner.namespace, owner.bare_name, tuple(each.key for each in listeners), hosts)
+    return ImportedRule(route.source(), owner.namespace, owner.bare_name, keys_of(listeners), hosts)
 
 
 def _note_answers(route: FieldReader) -> None:

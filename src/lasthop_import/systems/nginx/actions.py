@@ -101,8 +101,7 @@ def _passed(found: ActionHop | None, filters: tuple[HTTPRouteFilter, ...]) -> Ac
 
 
 def _redirect(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:
-    url, code = reader.text("url"), reader.integer("code", 301) or 0
-    found = _REDIRECT.fullmatch(url)
+    code, found = reader.integer("code", 301) or 0, _REDIRECT.fullmatch(reader.text("url"))
     if found is None or (found["tail"] and found["path"]):
         text = "the address has variables or a query that cannot be written; these requests get 500"
         reader.note(Category.CANNOT, "redirect", text, "url", severity=NoteSeverity.HIGH)

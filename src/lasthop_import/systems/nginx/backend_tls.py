@@ -23,8 +23,8 @@ def hop_tls(enabled: bool, grpc: bool, server: NginxPolicies, own: NginxPolicies
         return _without_tls(egress, switch) if egress is not None and (own.egress or meant) else None
     options = TLSOptions(alpn=("h2",) if grpc else ())
     if broken := own.broken or server.broken:
-        names, trust = (_names(egress), _trust(egress)) if egress else ((), ())
-        return HopTLS(OldLevel.BROKEN, f"{broken}, so nginx answered 500", names=names, trust=trust, options=options)
+        why = f"{broken}, so nginx answered 500"
+        return HopTLS(OldLevel.BROKEN, why, names=_names(egress), trust=_trust(egress), options=options)
     if egress is None:
         why = f"{switch} is set without an egressMTLS policy, and nginx does not verify by itself"
         return HopTLS(OldLevel.UNVERIFIED, why, options=options)
@@ -58,9 +58,9 @@ def _asked(egress: Egress) -> OldLevel:
     return OldLevel.NAME if egress.name else OldLevel.CHAIN
 
 
-def _names(egress: Egress) -> tuple[Name, ...]:
-    return (Name(egress.name),) if egress.name else ()
+def _names(egress: Egress | None) -> tuple[Name, ...]:
+    return (Name(egress.name),) if egress and egress.name else ()
 
 
-def _trust(egress: Egress) -> tuple[TrustRef, ...]:
-    return (egress.ca,) if egress.ca else ()
+def _trust(egress: Egress | None) -> tuple[TrustRef, ...]:
+    return (egress.ca,) if egress and egress.ca else ()

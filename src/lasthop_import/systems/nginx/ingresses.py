@@ -28,6 +28,7 @@ from lasthop_import.model import (
     PathMatch,
     RouteKind,
     SecretCertificate,
+    keys_of,
 )
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.systems.nginx.annotations import EVERYWHERE, list_unsupported
@@ -145,7 +146,7 @@ class Ingresses:
             self.rules.append(msgspec.structs.replace(rule, listeners=listeners, hostnames=names, filters=filters))
         self._app_root(server, names, listeners)
         if redirects:
-            code, keys = server.annotations.number("http-redirect-code", 301), tuple(each.key for each in plain)
+            code, keys = server.annotations.number("http-redirect-code", 301), keys_of(plain)
             code = code if code in (301, 302, 307, 308) else 301
             self.rules.append(https_redirect_rule(source, owner.namespace, owner.name, keys, names, code=code))
 

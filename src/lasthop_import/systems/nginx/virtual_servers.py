@@ -22,6 +22,7 @@ from lasthop_import.model import (
     PathMatch,
     RouteKind,
     SecretCertificate,
+    keys_of,
 )
 from lasthop_import.notes import Category, NoteSeverity, SourceRef
 from lasthop_import.order import order_notes
@@ -79,9 +80,10 @@ class VirtualServers:
         _common(spec)
         server = self._policies.together(references(spec))
         plain, secure, redirect_code = self._listeners(spec, host, server)
-        listeners = [each for each in (None if redirect_code else plain, secure) if each]
-        self.listeners += [each for each in (plain, secure) if each]
-        place = _Place(document, host, read_upstreams(spec), tuple(each.key for each in listeners), server)
+        listeners = list(filter(None, (plain, secure)))
+        self.listeners += listeners
+        keys = keys_of(each for each in listeners if not redirect_code or each is secure)
+        place = _Place(document, host, read_upstreams(spec), keys, server)
         ranked: list[tuple[tuple[int, int], ImportedRule]] = []
         for number, route in enumerate(spec.children("routes")):
             if "route" in route or "routeSelector" in route:

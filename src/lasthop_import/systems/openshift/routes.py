@@ -11,7 +11,7 @@ from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Object
 from lasthop_import.documents import Document, mapping, mappings
-from lasthop_import.ingresses import ingresses_of, read_ingress
+from lasthop_import.ingresses import IngressObject, ingresses_of, read_ingress
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     Certificate,
@@ -171,9 +171,8 @@ class _RouteReader:
             reader.note(Category.TODO, "target-port", text, None, remedy=remedy, severity=NoteSeverity.WARNING)
             return target
         found = [each for each in ports if target in (each.name, each.target)]
-        if not found and isinstance(target, int):
-            names = self._named(namespace, name, target)
-            found = [each for each in ports if each.name in names]
+        names = self._named(namespace, name, target) if not found and isinstance(target, int) else set()
+        found = found or [each for each in ports if each.name in names]
         if len(found) > 1:
             text = f"several ports of Service {namespace}/{name} lead to {target}; {found[0].number} is used"
             reader.note(Category.CHANGED, "target-port", text, None)
@@ -217,8 +216,7 @@ class _RouteReader:
                 self._inputs.notes.append(Note(Category.SKIPPED, "no-host", "a path without a host makes no Route", at.source))
                 continue
             secret = next((name for hosts, name, _ in found.tls if at.host in hosts and name), "")
-            secured = bool(secret) or any(at.host in hosts or not hosts for hosts, _, _ in found.tls)
-            wanted = (termination or EDGE) if secured or termination == PASSTHROUGH else termination
+            wanted = (termination or EDGE) if _secures(found, at.host) else termination
             yield RouteOf(
                 document=document,
                 reader=found.reader,
@@ -240,6 +238,11 @@ class _RouteReader:
         return (
             InlineTrust(pem, f"{what}, key tls.crt") if pem else MissingTrust(f"{what} has no tls.crt, or is not in the input")
         )
+
+
+def _secures(ingress: IngressObject, host: str) -> bool:
+    """Returns whether an Ingress has TLS for a host; an entry without hosts is for all."""
+    return any(host in hosts or not hosts for hosts, _, _ in ingress.tls)
 
 
 def _certificate(tls: FieldReader, document: Document) -> Certificate:

@@ -18,6 +18,7 @@ from lasthop_import.model import (
     PathKind,
     PathMatch,
     RouteKind,
+    keys_of,
 )
 from lasthop_import.notes import Category, Note, NoteSeverity
 from lasthop_import.settings import ImportSettings
@@ -74,7 +75,7 @@ class _RouteImporter:
         self.listeners += listeners
         matches = (ImportedMatch(_path(route)),)
         refused = route.refused or ("no router served it" if not listeners else "")
-        self.rules.append(self._rule(route, done, tuple(each.key for each in listeners), matches, refused))
+        self.rules.append(self._rule(route, done, keys_of(listeners), matches, refused))
         if route.insecure == "Redirect" and not refused:
             self._redirect(route, plain, matches)
 

@@ -13,6 +13,7 @@ from lasthop_import.model import (
     ListenerKey,
     SecretCertificate,
     TrustRef,
+    keys_of,
 )
 from lasthop_import.notes import Category, SourceRef
 from lasthop_import.reader import FieldReader
@@ -69,14 +70,15 @@ class EntryPointListeners:
         return tuple(points)
 
     def _default_points(self, reader: FieldReader, *, tls: bool) -> tuple[EntryPoint, ...]:
-        found = [each for each in self._static.entry_points.values() if each.default and not each.udp]
+        found = self._static.defaults
         if tls:
             return tuple(each for each in found if each.tls)
-        if any(each.tls and not each.known for each in found):
+        kept = tuple(each for each in found if not each.tls or each.known)
+        if kept != found:
             text = "is served on all default entry points; the one with TLS is left out, because nobody says that it is one"
             remedy = "Give --traefik-static or --traefik-entrypoint."
             reader.note(Category.CHANGED, "default-entrypoints", text, None, remedy=remedy)
-        return tuple(each for each in found if not each.tls or each.known)
+        return kept
 
     def http(
         self,
@@ -97,7 +99,7 @@ class EntryPointListeners:
         if points and not plain and not secure:
             return f"it has tls, and its entry points ({', '.join(each.name for each in points)}) are without"
         self.listeners += [*plain, *secure]
-        return Keys(tuple(each.key for each in plain), tuple(each.key for each in secure))
+        return Keys(keys_of(plain), keys_of(secure))
 
     def _secure(self, source: SourceRef, port: int, hosts: tuple[str, ...], tls: Termination) -> list[ImportedListener]:
         return [

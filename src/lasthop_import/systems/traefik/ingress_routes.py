@@ -8,7 +8,16 @@ from lasthop_import.documents import Document
 from lasthop_import.ingresses import CLASS_ANNOTATION, class_of
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
-from lasthop_import.model import Certificate, HopTLS, HostBackend, ImportedHop, ImportedListener, ImportedRule, RouteKind
+from lasthop_import.model import (
+    Certificate,
+    HopTLS,
+    HostBackend,
+    ImportedHop,
+    ImportedListener,
+    ImportedRule,
+    RouteKind,
+    keys_of,
+)
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
 from lasthop_import.settings import ImportSettings
@@ -148,7 +157,7 @@ def _connection(
     if refused:
         return msgspec.structs.replace(rule, refused=refused)
     parts.front.listeners += listeners
-    keys = tuple(each.key for each in listeners)
+    keys = keys_of(listeners)
     return msgspec.structs.replace(rule, listeners=keys, hostnames=hosts, kind=RouteKind.TLS if tls else RouteKind.TCP)
 
 

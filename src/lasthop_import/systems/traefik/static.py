@@ -48,6 +48,11 @@ class Static(msgspec.Struct, frozen=True):
     external_names: bool = False
     native_lb: bool = False
 
+    @property
+    def defaults(self) -> tuple[EntryPoint, ...]:
+        """The entry points of routes that name none."""
+        return tuple(each for each in self.entry_points.values() if each.default and not each.udp)
+
 
 CONVENTION: Final = {
     "web": EntryPoint("web", 80, known=False),
