@@ -74,6 +74,11 @@ class Decision(msgspec.Struct, frozen=True):
     plaintext: bool = False
 
     @property
+    def only_merges(self) -> bool:
+        """What routes ask for is merged, and no other name is decided."""
+        return self.merge and not self.hostname and not self.names
+
+    @property
     def names_trust(self) -> bool:
         """Whether it says itself what to hold certificates against, or that nothing is."""
         return bool(self.ca or self.certificates or self.pins or self.waive == "All")

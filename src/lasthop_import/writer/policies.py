@@ -171,7 +171,7 @@ class PolicyWriter:
         if found.conflict and not (decision and (decision.merge or decision.names_trust)):
             return todo(port, tls, "conflict", "routes ask for different CAs or names on this port")
         anchors = self._anchors(port, tls, decision, source)
-        if decision is None or (decision.merge and not decision.hostname and not decision.names):
+        if decision is None or decision.only_merges:
             return as_before(port, tls, anchors)
         pinned = self._pinned(decision)
         if isinstance(pinned, str):

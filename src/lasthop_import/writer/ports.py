@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import product
 
 from lasthop.base.api.documents import Json
 from lasthop_import.notes import Category, Note
@@ -26,12 +27,11 @@ def _listened(objects: Iterable[Written]) -> Iterator[tuple[Written, int, str]]:
     """Yields the Gateway, port and address of all listeners: those of Gateways first, then those of ListenerSets."""
     written = sorted(objects, key=lambda each: each.key)
     gateways = {each.key[::2]: each for each in written if each.kind == "Gateway"}
-    sets = [each for each in written if each.kind == "ListenerSet"]
-    owned = [(each, each) for each in gateways.values()]
-    owned += [(gateways[_parent(each)], each) for each in sets if _parent(each) in gateways]
-    for gateway, each in owned:
-        for port in sorted({listener["port"] for listener in each.document["spec"]["listeners"]}):
-            yield from ((gateway, port, address) for address in _addresses(gateway.document))
+    sets = [(gateways.get(_parent(each)), each) for each in written if each.kind == "ListenerSet"]
+    for gateway, each in (*((each, each) for each in gateways.values()), *sets):
+        if gateway is not None:
+            ports = sorted({listener["port"] for listener in each.document["spec"]["listeners"]})
+            yield from ((gateway, *place) for place in product(ports, _addresses(gateway.document)))
 
 
 def _parent(listener_set: Written) -> tuple[str, str]:

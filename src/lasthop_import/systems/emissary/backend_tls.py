@@ -57,10 +57,7 @@ class Contexts:
 
     def hop_tls(self, reader: FieldReader, key: str, *, grpc: bool = False) -> tuple[HopTLS | None, bool]:
         """Returns the TLS of a mapping whose service is under `key`, and whether its port is 443 by default."""
-        spoken, named = scheme(reader.text(key)), reader.raw("tls")
-        if spoken not in ("", "http", "https"):
-            text = "has a scheme that Emissary does not know; it used plaintext, or TLS if there is a TLSContext"
-            reader.note(Category.CHANGED, "unknown-scheme", text, key)
+        spoken, named = _scheme(reader, key), reader.raw("tls")
         if named is not None and not isinstance(named, str | bool):
             reader.note(Category.CANNOT, "wrong-type", "must be the name of a TLSContext", "tls", severity=NoteSeverity.HIGH)
         alpn = TLSOptions(alpn=("h2",)) if grpc else TLSOptions()
@@ -74,6 +71,14 @@ class Contexts:
         if spoken == "http":
             reader.note(Category.CHANGED, "tls-despite-http", "TLS is used all the same, because of tls", key)
         return _used(context, named, alpn if grpc else None), True
+
+
+def _scheme(reader: FieldReader, key: str) -> str:
+    spoken = scheme(reader.text(key))
+    if spoken not in ("", "http", "https"):
+        text = "has a scheme that Emissary does not know; it used plaintext, or TLS if there is a TLSContext"
+        reader.note(Category.CHANGED, "unknown-scheme", text, key)
+    return spoken
 
 
 def _without_context(spoken: str, options: TLSOptions) -> HopTLS | None:

@@ -6,7 +6,7 @@ one of its policies, or has a route that uses one of its kinds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from lasthop.base.api.documents import Json
@@ -42,11 +42,15 @@ def _evident(inputs: Inputs) -> dict[str, Json]:
     targets = set(_targets(inputs))
     shown = {name for kind, name in targets if kind == "Gateway"}
     shown |= {name for name, spec in gateways.items() if any(_groups(spec.get("infrastructure")))}
-    for document in (each for kind in ROUTES for each in inputs.of(KINDS[kind])):
-        named = (document.kind, ObjectName(document.namespace, document.bare_name)) in targets
-        if named or any(_groups(document.spec.get("rules"))):
-            shown |= set(parents(document))
+    routes = [each for kind in ROUTES for each in inputs.of(KINDS[kind])]
+    shown |= {parent for each in routes if _is_evident(each, targets) for parent in parents(each)}
     return {str(gateways[name].get("gatewayClassName")): {} for name in shown if name in gateways}
+
+
+def _is_evident(route: Document, targets: Container[tuple[str, ObjectName]]) -> bool:
+    """Returns whether a policy of Envoy Gateway targets a route, or the route refers to one of its kinds."""
+    named = (route.kind, ObjectName(route.namespace, route.bare_name)) in targets
+    return named or any(_groups(route.spec.get("rules")))
 
 
 def parents(document: Document) -> list[ObjectName]:

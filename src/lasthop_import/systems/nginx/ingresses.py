@@ -72,12 +72,16 @@ class Ingresses:
         for server in read:
             if server not in minions:
                 self._server(server, minions)
-        for at in (at for minion in minions for at in minion.found.paths):
+        for minion in minions:
+            self._note_unused(minion, documents)
+        for each in read:
+            each.annotations.reader.ignore(*(each.annotations.key(name) for name in EVERYWHERE), MERGEABLE)
+
+    def _note_unused(self, minion: _Ingress, documents: list[Document]) -> None:
+        for at in minion.found.paths:
             if self._hosts.owner(at.host) not in documents:
                 text = f"no master has {at.host or 'its host'}, so the minion was not used"
                 self._inputs.notes.append(Note(Category.SKIPPED, "no-master", text, at.source))
-        for each in read:
-            each.annotations.reader.ignore(*(each.annotations.key(name) for name in EVERYWHERE), MERGEABLE)
 
     def _ingress(self, document: Document) -> _Ingress:
         found = read_ingress(self._inputs, document)

@@ -10,7 +10,7 @@ import msgspec
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Object
-from lasthop_import.documents import Document, mapping, mappings
+from lasthop_import.documents import Document, mapping, mappings, texts
 from lasthop_import.ingresses import IngressObject, ingresses_of, read_ingress
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
@@ -135,9 +135,8 @@ class _RouteReader:
 
     def _host(self, spec: FieldReader, document: Document) -> tuple[str, str]:
         host, subdomain = spec.text("host").lower(), spec.text("subdomain").lower()
-        if not host:
-            found = (each.get("host") for each in _routers(document))
-            host = next((each.lower() for each in found if isinstance(each, str) and each), "")
+        reported = texts([each.get("host") for each in _routers(document)])
+        host = host or next(filter(None, reported), "").lower()
         if not host and self._settings.domain:
             host = f"{subdomain or f'{document.bare_name}-{document.namespace}'}.{self._settings.domain.lower()}"
         if spec.text("wildcardPolicy", "None") == "Subdomain" and "." in host:

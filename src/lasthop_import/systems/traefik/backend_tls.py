@@ -88,8 +88,7 @@ def read_transport(inputs: Inputs, reader: FieldReader) -> Transport:
     mesh = "spiffe" in tls
     ids = tls.child("spiffe").texts("ids")
     tls.child("spiffe").cannot("trustDomain", "an identity of a whole trust domain cannot be required")
-    own = skip or server_name or trust or lost or sans or client or options != TLSOptions()
-    if mesh and own:
+    if mesh and any((skip, server_name, trust, lost, sans, client, options != TLSOptions())):
         fault = "it has spiffe and other TLS fields, which exclude each other"
     names = tuple(Name(each, NameKind.URI) for each in ids) if mesh else sans
     return Transport(reader.document.name, skip, server_name, trust, lost, names, client, options, mesh, fault)
@@ -256,7 +255,7 @@ def _verified_name(transport: Transport, dialled: str) -> tuple[OldLevel, str]:
     """Returns how the name is checked beside the chain, and what decides it."""
     label, server_name = transport.label, transport.server_name
     if transport.sans and (transport.skip or server_name or dialled):
-        level = OldLevel.URI if all(each.kind is NameKind.URI for each in transport.sans) else OldLevel.NAME
+        level = OldLevel.URI if {each.kind for each in transport.sans} == {NameKind.URI} else OldLevel.NAME
         spite = ", which are verified in spite of insecureSkipVerify" if transport.skip else ""
         return level, f"{label} has peerCertSANs{spite}"
     if not server_name and not dialled:

@@ -75,12 +75,13 @@ class TraefikRules:
         ways = [(secure, listeners) for secure, listeners in both if listeners]
         for names, matches in groups:
             for secure, listeners in ways:
+                rules: Iterable[ImportedRule] = ()
                 if redirect is not None and redirect.scheme == ("http" if secure else "https"):
-                    self._rank(router, self._redirect(router, names, matches, listeners, redirect))
-                    written = True
+                    rules = [self._redirect(router, names, matches, listeners, redirect)]
                 elif not problem:
-                    for rule in self._served(router, names, matches, listeners, secure):
-                        self._rank(router, rule)
+                    rules = self._served(router, names, matches, listeners, secure)
+                for rule in rules:
+                    self._rank(router, rule)
                     written = True
         if problem and not (written and not router.found.hops):
             self._refuse(router, problem)
