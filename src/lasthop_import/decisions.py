@@ -74,6 +74,11 @@ class Decision(msgspec.Struct, frozen=True):
     plaintext: bool = False
 
     @property
+    def only_merges(self) -> bool:
+        """What routes ask for is merged, and no other name is decided."""
+        return self.merge and not self.hostname and not self.names
+
+    @property
     def names_trust(self) -> bool:
         """Whether it says itself what to hold certificates against, or that nothing is."""
         return bool(self.ca or self.certificates or self.pins or self.waive == "All")
@@ -124,11 +129,15 @@ def read_decisions(name: str, content: bytes) -> Decisions:
             _fail(entry, "port", f"there are two decisions for {decision.port}; remove one")
         decisions[decision.port] = decision
     client = reader.text("clientCertificate")
-    if client and client != "none" and client.count("/") != 1:
-        _fail(reader, "clientCertificate", "write namespace/name of a Secret, or none")
+    chosen = _client_certificate(reader, client) if client not in ("", "none") else None
     _check_account(account)
-    chosen = ObjectName(*client.split("/")) if client and client != "none" else None
     return Decisions(decisions, chosen, client == "none")
+
+
+def _client_certificate(reader: FieldReader, client: str) -> ObjectName:
+    if client.count("/") != 1:
+        _fail(reader, "clientCertificate", "write namespace/name of a Secret, or none")
+    return ObjectName(*client.split("/"))
 
 
 def _check_account(account: Account) -> None:
@@ -191,7 +200,7 @@ def _check_waiver(entry: FieldReader, decision: Decision) -> None:
 
 def _check_combination(entry: FieldReader, decision: Decision) -> None:
     """Raises if one answer takes the meaning from another."""
-    if decision.waive == "All" and (decision.ca or decision.certificates or decision.pins or decision.names):
+    if decision.waive == "All" and any((decision.ca, decision.certificates, decision.pins, decision.names)):
         _fail(entry, "waive", "All verifies nothing, so a CA, pin or name beside it has no meaning; remove one of them")
     if decision.ca and (decision.certificates or decision.pins):
         _fail(entry, "ca", "and pin exclude each other; remove one of them")

@@ -55,12 +55,23 @@ class Document:
         self.api_version = _text(value.get("apiVersion"))
         self.group = self.api_version.rpartition("/")[0]
         self.kind = _text(value.get("kind"))
-        found = value.get("metadata")
-        self.metadata: Json = found if isinstance(found, dict) else {}
+        self.metadata = mapping(value.get("metadata"))
         self.namespace = _text(self.metadata.get("namespace")) or ("" if self.kind in CLUSTER_SCOPED else namespace)
         self.bare_name = _text(self.metadata.get("name"))
         self.path = f"{self.namespace}/{self.bare_name}" if self.namespace else self.bare_name
         self.name = f"{self.kind} {self.path}"
+
+    @property
+    def spec(self) -> Json:
+        return mapping(self.value.get("spec"))
+
+    @property
+    def labels(self) -> Json:
+        return mapping(self.metadata.get("labels"))
+
+    @property
+    def annotations(self) -> Json:
+        return mapping(self.metadata.get("annotations"))
 
     @property
     def created(self) -> str:
@@ -84,6 +95,21 @@ class Document:
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+
+def mapping(value: Any) -> Json:
+    """Returns a value that should be a mapping; an empty one if it is something else."""
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(value: Any) -> list[Json]:
+    """Returns the mappings in a value that should be a list of them."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """Returns the texts in a value that should be a list of them."""
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 class Unparsable(NamedTuple):

@@ -101,16 +101,10 @@ class IngressObject(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(each.host for each in self.paths))
 
 
-def annotations_of(document: Document) -> dict[str, object]:
-    found = document.metadata.get("annotations")
-    return found if isinstance(found, dict) else {}
-
-
 def class_of(document: Document) -> str:
     """Returns the name of an Ingress's class: of the old annotation, or of the field."""
-    old, spec = annotations_of(document).get(CLASS_ANNOTATION), document.value.get("spec")
-    new = spec.get("ingressClassName") if isinstance(spec, dict) else None
-    return next((each for each in (old, new) if isinstance(each, str) and each), "")
+    values = (document.annotations.get(CLASS_ANNOTATION), document.spec.get("ingressClassName"))
+    return next((each for each in values if isinstance(each, str) and each), "")
 
 
 def claims(system: System, document: Document, controllers: Mapping[str, str]) -> bool:
@@ -124,15 +118,15 @@ def controllers_of(documents: Iterable[Document]) -> dict[str, str]:
     """Returns the controller of each IngressClass by name."""
     found = {}
     for document in documents:
-        spec = document.value.get("spec")
-        if document.kind == INGRESS_CLASS.kind and isinstance(spec, dict) and isinstance(spec.get("controller"), str):
-            found[document.bare_name] = spec["controller"]
+        controller = document.spec.get("controller")
+        if document.kind == INGRESS_CLASS.kind and isinstance(controller, str):
+            found[document.bare_name] = controller
     return found
 
 
 def note_namesake(ingress: FieldReader, own: tuple[str, ...], other: tuple[str, ...], system: str) -> None:
     """Lists an Ingress whose annotations are those of a controller with a similar name."""
-    names = [str(name) for name in annotations_of(ingress.document)]
+    names = [str(name) for name in ingress.document.annotations]
     if any(name.startswith(other) for name in names) and not any(name.startswith(own) for name in names):
         text = f"its annotations are of another controller, and have no effect here; try `lasthop import {system}`"
         ingress.note(Category.CHANGED, "other-controller", text, None, severity=NoteSeverity.HIGH)
@@ -162,10 +156,9 @@ def _classes(
         return None if "all" in settings.ingress_classes else set(settings.ingress_classes)
     ours = set(known)
     for document in inputs.of(INGRESS_CLASS):
-        spec = document.value.get("spec")
-        if isinstance(spec, dict) and spec.get("controller") in controllers:
+        if document.spec.get("controller") in controllers:
             ours.add(document.bare_name)
-            if annotations_of(document).get(DEFAULT_CLASS) == "true":
+            if document.annotations.get(DEFAULT_CLASS) == "true":
                 ours.add("")
     return ours or None
 

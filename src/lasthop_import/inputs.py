@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from lasthop.base.api.kinds import KINDS, Kind
 from lasthop.base.api.meta import Key, Object
-from lasthop_import.documents import Document
+from lasthop_import.documents import Document, mapping, mappings
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef, shown_value
 from lasthop_import.reader import Account, FieldReader
 from lasthop_import.values import is_port
@@ -100,9 +100,7 @@ class Inputs:
         content: dict[str, bytes] = {}
         for field in ("data", "binaryData", "stringData"):
             encoded = field == "binaryData" or (field == "data" and kind == "Secret")
-            values = found.value.get(field)
-            texts = {key: each for key, each in values.items() if isinstance(each, str)} if isinstance(values, dict) else {}
-            for key, value in texts.items():
+            for key, value in _texts(found.value.get(field)).items():
                 try:
                     content[key] = base64.b64decode(value, validate=True) if encoded else value.encode()
                 except ValueError:
@@ -120,8 +118,6 @@ class Inputs:
         found = self.find("Service", namespace, name)
         if found is None:
             return None
-        spec = found.value.get("spec")
-        ports = spec.get("ports") if isinstance(spec, dict) else None
         return tuple(
             PortOfService(
                 each["port"],
@@ -129,9 +125,14 @@ class Inputs:
                 _text(each.get("appProtocol")),
                 each.get("targetPort") or each["port"],
             )
-            for each in (ports if isinstance(ports, list) else ())
-            if isinstance(each, dict) and isinstance(each.get("port"), int) and each.get("protocol", "TCP") == "TCP"
+            for each in mappings(found.spec.get("ports"))
+            if isinstance(each.get("port"), int) and each.get("protocol", "TCP") == "TCP"
         )
+
+    def slices(self, namespace: str, service: str) -> list[Document]:
+        """Returns the EndpointSlices of a Service."""
+        found = (each for each in self.documents if each.kind == "EndpointSlice" and each.namespace == namespace)
+        return [each for each in found if service_of(each) == service]
 
     def port(self, namespace: str, name: str, port: int | str | None) -> PortOfService | None:
         """Returns a port of a Service by number or name, or its only one. Without the Service, only a number is known."""
@@ -145,8 +146,16 @@ class Inputs:
     def annotations(self, kind: str, namespace: str, name: str) -> dict[str, str]:
         """Returns the annotations of an object that is not accounted for, as a Service."""
         found = self.find(kind, namespace, name)
-        values = found.metadata.get("annotations") if found else None
-        return {k: v for k, v in values.items() if isinstance(v, str)} if isinstance(values, dict) else {}
+        return _texts(found.annotations) if found else {}
+
+
+def service_of(endpoints: Document) -> str:
+    """Returns the name of the Service that an EndpointSlice belongs to."""
+    return str(endpoints.labels.get("kubernetes.io/service-name", ""))
+
+
+def _texts(values: Any) -> dict[str, str]:
+    return {key: each for key, each in mapping(values).items() if isinstance(each, str)}
 
 
 def _text(value: Any) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from lasthop.engine.plan.strength import Strength
 
 
-class Level(StrEnum):
+class OldLevel(StrEnum):
     """What the old gateway did on the way to a backend."""
 
     PLAINTEXT = "plaintext"
@@ -31,57 +32,63 @@ class Level(StrEnum):
     """It cannot have worked, or nobody can know how."""
 
 
-class NewLevel(StrEnum):
-    """The words of the report for a hop as the written objects verify it. `strength` is their meaning."""
+class HopOutcome(StrEnum):
+    """What becomes of a hop on which the gateway makes no connection of its own."""
 
-    PLAINTEXT = "plaintext"
-    NAME = "name"
-    URI = "uri"
-    PINNED = "pinned"
-    """One certificate, with its names and dates."""
-    PINNED_ONLY = "pinned only"
-    """By hash; names and dates are not checked."""
-    WAIVED_NAMES = "waived: names"
-    WAIVED_EXPIRY = "waived: expiry"
-    WAIVED_ALL = "waived: all"
     PASSTHROUGH = "passthrough"
+    """The TLS is the client's own."""
     TODO = "TODO"
-    """It fails closed until somebody decides: work for the reader of the report, who finds it by this word."""
+    """It fails closed until a decision is made. Readers of the report search for this word."""
     DROPPED = "dropped"
-    """There is no reference to it: nothing is sent there."""
+    """No written object refers to it, so nothing is sent there."""
+
+
+class NewState(NamedTuple):
+    """How the written objects treat a hop."""
+
+    how: Strength | HopOutcome
+    by: str = ""
+    """What identifies the certificate of a verified hop, as the report writes it: name, uri or pinned."""
 
     @property
     def strength(self) -> Strength | None:
-        """None: the TLS is the client's own, or no connection is made."""
-        return _STRENGTHS.get(self)
+        return self.how if isinstance(self.how, Strength) else None
 
+    @property
+    def todo(self) -> bool:
+        return self.how is HopOutcome.TODO
 
-_STRENGTHS = {
-    NewLevel.PLAINTEXT: Strength.PLAINTEXT,
-    NewLevel.WAIVED_ALL: Strength.WAIVED_ALL,
-    NewLevel.WAIVED_NAMES: Strength.WAIVED_NAMES,
-    NewLevel.WAIVED_EXPIRY: Strength.WAIVED_EXPIRY,
-    NewLevel.PINNED_ONLY: Strength.PINNED_ONLY,
-    **dict.fromkeys((NewLevel.NAME, NewLevel.URI, NewLevel.PINNED), Strength.VERIFIED),
-}
+    @property
+    def order(self) -> tuple[bool, bool, int, str]:
+        """Sorts plaintext first, then the other strengths, the strongest first."""
+        strength = self.strength
+        return strength is None, strength is not Strength.PLAINTEXT, -(strength or 0), str(self)
+
+    def __str__(self) -> str:
+        """As the report writes it: `waived: all`."""
+        if isinstance(self.how, HopOutcome):
+            return self.how
+        if self.how.waived:
+            return f"waived: {self.how.label.removeprefix('Waived').lower()}"
+        return self.by or self.how.words
 
 
 STRENGTH = {
-    Level.PLAINTEXT: 0,
-    Level.UNVERIFIED: 1,
-    Level.BROKEN: 1,
-    Level.CHAIN: 2,
-    Level.MESH: 3,
-    Level.IP_NAME: 3,
-    Level.HOST_NAME: 3,
-    Level.NAME: 3,
-    Level.URI: 3,
-    Level.PASSTHROUGH: 3,
+    OldLevel.PLAINTEXT: 0,
+    OldLevel.UNVERIFIED: 1,
+    OldLevel.BROKEN: 1,
+    OldLevel.CHAIN: 2,
+    OldLevel.MESH: 3,
+    OldLevel.IP_NAME: 3,
+    OldLevel.HOST_NAME: 3,
+    OldLevel.NAME: 3,
+    OldLevel.URI: 3,
+    OldLevel.PASSTHROUGH: 3,
 }
 """Compares what two levels check; of equals neither is weaker."""
-VERIFYING = frozenset({Level.CHAIN, Level.NAME, Level.HOST_NAME, Level.IP_NAME, Level.URI})
+VERIFYING = frozenset({OldLevel.CHAIN, OldLevel.NAME, OldLevel.HOST_NAME, OldLevel.IP_NAME, OldLevel.URI})
 
 
-def over_believed(level: Level, believed: Level | None) -> bool:
+def over_believed(level: OldLevel, believed: OldLevel | None) -> bool:
     """Returns whether its author will think that more was checked than really was."""
     return believed is not None and STRENGTH[believed] > STRENGTH[level]

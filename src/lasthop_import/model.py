@@ -9,6 +9,7 @@ Filters, timeouts, retries and sessions are the structs of `base/api/routes.py`:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ import msgspec
 from lasthop.base.api.documents import Json
 from lasthop.base.api.routes import HTTPRouteFilter, HTTPRouteRetry, HTTPRouteTimeouts, SessionPersistence
 from lasthop.engine.plan.tls_options import TLSOptions
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.notes import SourceRef
 
 
@@ -123,10 +124,10 @@ class Name(msgspec.Struct, frozen=True, order=True):
 
 
 class HopTLS(msgspec.Struct, frozen=True):
-    level: Level
+    level: OldLevel
     why: str
     """What in the source decides it, as `proxy-ssl-verify is off`."""
-    believed: Level | None = None
+    believed: OldLevel | None = None
     """What its author will think, where that is more."""
     believed_reason: str = ""
     """In kebab-case, as `grpc-not-verified`: goes with `believed`."""
@@ -178,8 +179,8 @@ class ImportedHop(msgspec.Struct, frozen=True):
     budget: ImportedRetryBudget | None = None
 
     @property
-    def level(self) -> Level:
-        return self.tls.level if self.tls else Level.PLAINTEXT
+    def level(self) -> OldLevel:
+        return self.tls.level if self.tls else OldLevel.PLAINTEXT
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------
@@ -347,6 +348,10 @@ class ImportedListener(msgspec.Struct, frozen=True):
     @property
     def key(self) -> ListenerKey:
         return ListenerKey(self.gateway, self.port, self.protocol, self.hostname)
+
+
+def keys_of(listeners: Iterable[ImportedListener]) -> tuple[ListenerKey, ...]:
+    return tuple(each.key for each in listeners)
 
 
 class Imported(msgspec.Struct, frozen=True):

@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 
 from lasthop.edge.admission.chain import AdmittedObject
+from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Question
 from lasthop_import.documents import Unparsable
-from lasthop_import.levels import Level, NewLevel, over_believed
+from lasthop_import.levels import NewState, OldLevel, over_believed
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.writer.objects import OutputFile, Written
 
@@ -31,9 +32,9 @@ class ReportRow(msgspec.Struct, frozen=True):
     """`Service obs/grafana:443`."""
     role: str
     """backend, mirror or auth."""
-    old: Level
-    believed: Level
-    new: NewLevel
+    old: OldLevel
+    believed: OldLevel
+    new: NewState
     why: str = ""
     target: str = ""
     detail: str = ""
@@ -44,7 +45,7 @@ class ReportRow(msgspec.Struct, frozen=True):
 
     @property
     def order(self) -> tuple[object, ...]:
-        urgency = (self.new is not NewLevel.TODO, not self.misled, self.new is NewLevel.PLAINTEXT)
+        urgency = (not self.new.todo, not self.misled, self.new.strength is Strength.PLAINTEXT)
         return (*urgency, self.backend, *self.source.order, self.role)
 
 
@@ -75,8 +76,8 @@ class ImportResult(msgspec.Struct, frozen=True):
     def summary(self) -> dict[str, int]:
         """Hops by old and new level, as `unverified -> TODO`."""
         counted = Counter((row.old, row.new) for row in self.rows)
-        ordered = sorted(counted.items(), key=lambda item: (list(Level).index(item[0][0]), list(NewLevel).index(item[0][1])))
-        return {f"{old} -> {new}": number for (old, new), number in ordered}
+        ordered = sorted(counted, key=lambda pair: (list(OldLevel).index(pair[0]), pair[1].order))
+        return {f"{old} -> {new}": counted[old, new] for old, new in ordered}
 
     def open(self, accepted: Collection[str] = (), *, strict: bool = False) -> list[Note]:
         """Returns the notes that somebody must act on. `accepted`: categories or reasons."""

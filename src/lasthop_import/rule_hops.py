@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from lasthop.base.api.addresses import is_ip
 from lasthop.base.api.names import is_dns_label, is_dns_subdomain
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
     AddressBackend,
     HopTLS,
@@ -201,7 +201,7 @@ def _unresolved(rule_hop: RuleHop) -> Note:
 
 
 def _missing_service(rule_hop: RuleHop, port: HopPort) -> Note:
-    policed = rule_hop.tls is not None and rule_hop.tls.level is not Level.PASSTHROUGH
+    policed = rule_hop.tls is not None and rule_hop.tls.level is not OldLevel.PASSTHROUGH
     effect = "; its policy applies to all of its ports" if policed else ""
     text = f"Service {port.namespace}/{port.name} is not in the input, so its ports have no names{effect}"
     severity = NoteSeverity.WARNING if policed else NoteSeverity.INFO

@@ -7,12 +7,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Key
+from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
 from lasthop_import.documents import Document, SourceText, Unparsable
 from lasthop_import.ingresses import claims, controllers_of
 from lasthop_import.inputs import INGRESS, Inputs
-from lasthop_import.levels import Level, NewLevel
+from lasthop_import.levels import HopOutcome, NewState, OldLevel
 from lasthop_import.model import Backend, HostBackend, Imported, ImportedRule
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.result import ImportResult, ReportRow
@@ -52,22 +54,22 @@ def read(
     """Lets every system read its objects. `hidden`: what may not be read, and why."""
     imported, notes, wanted = Imported(), list[Note](), set[Key]()
     origins: dict[Document, str] = {}
-    opened: set[Document] = set()
     controllers = controllers_of(documents)
     for system in systems:
-        own = documents
-        if len(systems) > 1:
-            own = [each for each in documents if _may_read(system, systems, each, controllers)]
+        own = [each for each in documents if len(systems) == 1 or _may_read(system, systems, each, controllers)]
         inputs = Inputs(_only(own, settings), hidden)
         imported = imported.joined(system.read(inputs, settings))
         notes += [*inputs.notes, *inputs.unknown()]
         wanted |= inputs.wanted
-        seen = {each for each in inputs.documents if inputs.opened(each)}
-        seen |= {note.source.document for note in inputs.notes if note.source and note.category is Category.SKIPPED}
-        origins |= dict.fromkeys((each for each in seen if each not in origins), system.name)
-        opened |= seen
-    notes += _left(systems, [each for each in documents if each not in opened])
+        origins = dict.fromkeys(_seen(inputs), system.name) | origins
+    notes += _left(systems, [each for each in documents if each not in origins])
     return SystemsRead(imported, tuple(notes), frozenset(wanted), origins)
+
+
+def _seen(inputs: Inputs) -> set[Document]:
+    """Returns the objects that a system has read, or listed as ones that it does not read."""
+    skipped = {note.source.document for note in inputs.notes if note.source and note.category is Category.SKIPPED}
+    return skipped | {each for each in inputs.documents if inputs.opened(each)}
 
 
 def _may_read(system: System, systems: Sequence[System], document: Document, controllers: Mapping[str, str]) -> bool:
@@ -78,7 +80,11 @@ def _may_read(system: System, systems: Sequence[System], document: Document, con
 
 
 def _is_of(system: System, document: Document) -> bool:
-    return any(document.kind == kind.kind and document.group == kind.group for kind in system.kinds)
+    return any(_is_kind(kind, document) for kind in system.kinds)
+
+
+def _is_kind(kind: Kind, document: Document) -> bool:
+    return (document.kind, document.group) == (kind.kind, kind.group)
 
 
 def _only(documents: Sequence[Document], settings: ImportSettings) -> list[Document]:
@@ -107,9 +113,7 @@ def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note
 def _other_version(systems: Sequence[System], document: Document) -> str:
     """Returns why the version of an object is not read; empty if that is not why nobody has looked at it."""
     kinds = [kind for system in systems for kind in system.kinds]
-    versions = [
-        each for kind in kinds if (kind.kind, kind.group) == (document.kind, document.group) for each in kind.api_versions
-    ]
+    versions = [each for kind in kinds if _is_kind(kind, document) for each in kind.api_versions]
     if versions and document.api_version not in versions:
         return f"{document.api_version} is not read; convert it to {versions[0]}"
     if not versions and document.kind == INGRESS.kind and document.group == "extensions":
@@ -218,11 +222,11 @@ def _hops(rules: Iterable[ImportedRule]) -> set[int]:
 def _row(rule_hop: RuleHop, verdicts: Mapping[PortGroup, PortVerdict | None], dropped: set[int]) -> ReportRow:
     port, level = rule_hop.port, rule_hop.hop.level
     if port is None or id(rule_hop.hop) in dropped:
-        verdict = PortVerdict(NewLevel.DROPPED, detail=rule_hop.problem)
-    elif level is Level.PASSTHROUGH:
-        verdict = PortVerdict(NewLevel.PASSTHROUGH)
+        verdict = PortVerdict(NewState(HopOutcome.DROPPED), detail=rule_hop.problem)
+    elif level is OldLevel.PASSTHROUGH:
+        verdict = PortVerdict(NewState(HopOutcome.PASSTHROUGH))
     else:
-        verdict = verdicts.get(port.group) or PortVerdict(NewLevel.PLAINTEXT)
+        verdict = verdicts.get(port.group) or PortVerdict(NewState(Strength.PLAINTEXT))
     tls, rule = rule_hop.tls, rule_hop.rule
     return ReportRow(
         source=rule_hop.source,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from lasthop.base.api.routes import HTTPRequestRedirectFilter
 from lasthop_import.model import ServiceBackend
@@ -23,28 +23,29 @@ class ServiceURL(NamedTuple):
 
 def service_url(url: str) -> ServiceURL | None:
     """Returns where a URL leads if that is a Service of the cluster."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return None
+    parts, port = _parts(url)
     found = _SERVICE.fullmatch(parts.hostname or "")
-    if parts.scheme not in ("http", "https") or found is None:
+    if found is None:
         return None
     number = port or (443 if parts.scheme == "https" else 80)
     return ServiceURL(ServiceBackend(found["namespace"], found["name"], number), parts.scheme == "https", parts.path)
 
 
+def _parts(url: str) -> tuple[SplitResult, int]:
+    """Returns the parts of a URL and its port, 0 without one; empty parts if it is not one of HTTP."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 0
+    except ValueError:
+        return urlsplit(""), 0
+    return (parts, port) if parts.scheme in ("http", "https") else (urlsplit(""), 0)
+
+
 def redirect_to(url: str, code: int) -> HTTPRequestRedirectFilter | None:
     """Returns the redirect to a fixed address; None if it has parts that a redirect cannot have."""
     keeps_path = url.endswith("$request_uri")
-    try:
-        parts = urlsplit(url.removesuffix("$request_uri"))
-        port = parts.port or 0
-    except ValueError:
-        return None
-    unwritable = parts.query or parts.fragment or "$" in parts.path
-    if parts.scheme not in ("http", "https") or not parts.hostname or unwritable:
+    parts, port = _parts(url.removesuffix("$request_uri"))
+    if not parts.hostname or parts.query or parts.fragment or "$" in parts.path:
         return None
     path = None if keeps_path and not parts.path else full_path(parts.path or "/")
     return HTTPRequestRedirectFilter(parts.scheme, parts.hostname, path, port, code)

@@ -101,21 +101,23 @@ class HeaderEdits(NamedTuple):
 def header_edits(kind: str, added: Mapping[str, str], replaced: Mapping[str, str], removed: Iterable[str] = ()) -> HeaderEdits:
     """Returns the filter that edits headers; `kind` is REQUEST_HEADERS or RESPONSE_HEADERS."""
     to_set, to_add, to_remove = map(_editable, (replaced, added, dict.fromkeys(removed, "")))
-    refused = [name for group in (to_set, to_add, to_remove) for name in group.refused]
-    refused += [header.name for group in (to_set, to_add) for header in group.kept if not header.value]
-    edit = HTTPHeaderFilter(
-        set=tuple(each for each in to_set.kept if each.value),
-        add=tuple(each for each in to_add.kept if each.value),
-        remove=tuple(each.name for each in to_remove.kept),
-    )
-    if not (edit.set or edit.add or edit.remove):
-        return HeaderEdits((), tuple(refused))
-    return HeaderEdits((header_filter(kind, edit),), tuple(refused))
+    refused = (*to_set.refused, *to_add.refused, *to_remove.refused, *to_set.empty, *to_add.empty)
+    edit = HTTPHeaderFilter(set=to_set.valued, add=to_add.valued, remove=to_remove.empty)
+    return HeaderEdits((header_filter(kind, edit),) if edit != HTTPHeaderFilter() else (), refused)
 
 
 class _Editable(NamedTuple):
     kept: list[HTTPHeader]
     refused: list[str]
+
+    @property
+    def valued(self) -> tuple[HTTPHeader, ...]:
+        return tuple(each for each in self.kept if each.value)
+
+    @property
+    def empty(self) -> tuple[str, ...]:
+        """Names without a value."""
+        return tuple(each.name for each in self.kept if not each.value)
 
 
 def _editable(wanted: Mapping[str, str]) -> _Editable:

@@ -10,6 +10,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.edge.admission.chain import admit
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.verdict import FAILING
 from lasthop.engine.resolve.settings import Settings
 from lasthop_import.check import ON_A_HOST, ImportCheck, check
@@ -17,7 +18,7 @@ from lasthop_import.command import report as import_report
 from lasthop_import.decisions import Decision, Decisions, appended
 from lasthop_import.documents import Document, SourceText
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level, NewLevel
+from lasthop_import.levels import HopOutcome, NewState, OldLevel
 from lasthop_import.model import SystemTrust
 from lasthop_import.notes import Category
 from lasthop_import.registry import SYSTEMS
@@ -25,7 +26,7 @@ from lasthop_import.writer.text import render
 from tests.importers.harness import Outcome, run_documents
 
 ADDRESSES = Settings(host_network=False)
-PLAIN = (Level.PLAINTEXT, Level.PASSTHROUGH)
+PLAIN = (OldLevel.PLAINTEXT, OldLevel.PASSTHROUGH)
 
 
 def assert_promises(system: str, outcome: Outcome) -> None:
@@ -65,7 +66,7 @@ def every_tls_hop_has_a_policy(outcome: Outcome) -> None:
     services = [Document(each.document, SourceText("")) for each in written if each.kind == "Service"]
     inputs = Inputs([*outcome.documents, *services])
     for row in outcome.result.rows:
-        if row.old in PLAIN or row.new is NewLevel.DROPPED or "decided" in row.detail:
+        if row.old in PLAIN or row.new.how is HopOutcome.DROPPED or "decided" in row.detail:
             continue
         kind, _, place = row.backend.partition(" ")
         path, _, number = place.rpartition(":")
@@ -76,7 +77,7 @@ def every_tls_hop_has_a_policy(outcome: Outcome) -> None:
         port = inputs.port(namespace, name, int(number))
         section = port.name if port else ""
         assert {(namespace, name, ""), (namespace, name, section)} & targets, row
-        assert row.new is not NewLevel.PLAINTEXT, row
+        assert row.new.strength is not Strength.PLAINTEXT, row
 
 
 def no_waiver_without_a_decision(outcome: Outcome) -> None:
@@ -171,7 +172,7 @@ def assert_decisions_close_all_questions(system: str, outcome: Outcome) -> None:
     wanted = msgspec.structs.replace(outcome.settings, allow_waivers=True)
     second = run_documents(system, outcome.documents, wanted, decisions)
     assert second.result.questions == ()
-    assert all(row.new is not NewLevel.TODO for row in second.result.rows)
+    assert not any(row.new.todo for row in second.result.rows)
     third = run_documents(system, outcome.documents, wanted, decisions)
     assert render(third.result.objects) == render(second.result.objects)
     assert_promises(system, second)
@@ -191,10 +192,10 @@ def lacking(outcome: Outcome, missing: tuple[Key, ...]) -> bool:
     return bool(missing) and not any(each.name.endswith("-todo") or tuple(each) in known for each in missing)
 
 
-def manner(new: NewLevel, allow_waivers: bool) -> str:
+def manner(new: NewState, allow_waivers: bool) -> str:
     """Returns what the audit calls a hop that the report calls so."""
     if new.strength is None:
-        return FAILING if new is NewLevel.TODO else str(new)
+        return FAILING if new.todo else str(new)
     return FAILING if new.strength.waived and not allow_waivers else new.strength.group
 
 
@@ -203,9 +204,9 @@ def assert_audit_agrees(outcome: Outcome) -> ImportCheck:
     Services with endpoints, and all Secrets."""
     # Gateways on the same port are looked at as if each had an address of its own, as the report asks for.
     found = check(outcome.result, outcome.settings.now, ADDRESSES if shared_ports(outcome) else ON_A_HOST)
-    by_backend: dict[str, set[NewLevel]] = {}
+    by_backend: dict[str, set[NewState]] = {}
     for row in outcome.result.rows:
-        if row.new is not NewLevel.DROPPED:
+        if row.new.how is not HopOutcome.DROPPED:
             by_backend.setdefault(row.backend, set()).add(row.new)
     audited = set()
     reasons = {note.reason for note in outcome.result.notes}

@@ -100,9 +100,9 @@ def _probed(address: str, port: int, hostname: str, candidates: Iterable[ProbedA
         f"its names: {', '.join(leaf.names) or 'none, so only a pin or a waiver of names can hold'}",
     ]
     name = hostname if holds_name(San(SanType.DNS, hostname), _extensions(own)) else _fixed_name(leaf.names)
-    holding = [each.answer for each in candidates if _holds(address, port, name or hostname, each.trust)]
+    holding = next((each.answer for each in candidates if _holds(address, port, name or hostname, each.trust)), "")
     if name and holding:
-        lines.append(f"would hold today: ca: {holding[0]}, hostname: {name}")
+        lines.append(f"would hold today: ca: {holding}, hostname: {name}")
     elif not holding:
         lines.append(f"no CA of the input or the system holds; a pin would: lasthop pin {address}:{port}")
     return tuple(map(printable, lines))

@@ -14,7 +14,6 @@ from lasthop.cli.render import sarif
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import wrapped
 from lasthop.engine.plan.finding import with_remedy
-from lasthop_import.levels import NewLevel
 from lasthop_import.notes import SEVERITIES, Category, Note, NoteSeverity, SourceRef
 from lasthop_import.result import ImportResult, ReportRow
 
@@ -136,7 +135,7 @@ def _table(report: ImportReport) -> Iterator[str]:
 
     yield click.style(line(HEADINGS), bold=True)
     for row, cells in zip(report.result.rows, rows, strict=True):
-        alarming = row.new is NewLevel.TODO or row.misled
+        alarming = row.new.todo or row.misled
         yield click.style(line(cells), fg="red") if alarming else line(cells)
 
 
@@ -168,7 +167,7 @@ def _row_json(report: ImportReport, row: ReportRow) -> dict[str, Any]:
         "source": {"object": row.source.object, "field": row.source.field, **place._asdict()},
         "old": row.old,
         "believed": row.believed,
-        "new": row.new,
+        "new": str(row.new),
         "why": row.why,
         "target": row.target,
         "detail": row.detail,

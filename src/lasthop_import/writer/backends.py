@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.profiles import PREFIX
-from lasthop_import.documents import Document
+from lasthop_import.inputs import service_of
 from lasthop_import.model import AddressBackend, HostBackend
 from lasthop_import.notes import SourceRef
 from lasthop_import.rule_hops import RuleHop
@@ -101,13 +101,17 @@ def keep_referenced(
     present = {(each.kind, each.key[0], each.key[2]) for each in written}
     wanted = referenced(written) - present
     secrets = {each for each in wanted if each[0] == "Secret"}
-    ports = (rule_hop.port for rule_hop in rule_hops)
-    services = {(port.namespace, port.name) for port in ports if port is not None and port.kind == "Service"}
+    services = _services(rule_hops)
     public = _copied(context, {*(("Service", *each) for each in services), *(wanted - secrets)}, services, plaintext)
     private = _copied(context, secrets, (), ())
     if settings.in_cluster:
         return KeptObjects((), (*public, *private))
     return KeptObjects((*public, *private), ()) if settings.with_secrets else KeptObjects(public, private)
+
+
+def _services(rule_hops: Iterable[RuleHop]) -> set[tuple[str, str]]:
+    ports = (rule_hop.port for rule_hop in rule_hops)
+    return {(port.namespace, port.name) for port in ports if port is not None and port.kind == "Service"}
 
 
 def _copied(
@@ -168,12 +172,6 @@ def _saying_plaintext(service: Json, ports: Container[tuple[str, str, int]]) -> 
 def _port(place: tuple[str, str], port: Any) -> tuple[str, str, int]:
     number = port.get("port") if isinstance(port, dict) else None
     return (*place, number if isinstance(number, int) else 0)
-
-
-def service_of(endpoints: Document) -> str:
-    """Returns the name of the Service that an EndpointSlice belongs to."""
-    labels = endpoints.metadata.get("labels")
-    return str(labels.get("kubernetes.io/service-name", "")) if isinstance(labels, dict) else ""
 
 
 def _cleaned(document: Json) -> Json:

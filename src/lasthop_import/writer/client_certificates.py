@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
-
-import msgspec
 
 from lasthop.base.api.names import is_dns_subdomain
 from lasthop_import.decisions import Decisions
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, ListenerKey, ObjectName
 from lasthop_import.names import shortened
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
@@ -38,34 +36,49 @@ class OfGateways(NamedTuple):
 def of_gateways(found: Sequence[RuleHop], gateways: Mapping[ListenerKey, ObjectName], decisions: Decisions) -> OfGateways:
     """Returns what the old gateway showed to all backends, or what was decided; and what all TLS backends of a Gateway were
     shown, where their policies could not name it. `gateways`: of each listener."""
+    if decisions.no_client_certificate:
+        return OfGateways({}, frozenset(), ())
     shown: dict[ObjectName, dict[ObjectName | None, list[RuleHop]]] = {}
-    owners: dict[int, set[ObjectName]] = {}
     for each, tls in _with_tls(found):
-        own = {gateways[key] for key in each.rule.listeners if key in gateways} if each.rule else set()
-        owners[id(each.hop)] = own
-        for gateway in own:
+        for gateway in _owners(each, gateways):
             shown.setdefault(gateway, {}).setdefault(tls.client_certificate, []).append(each)
     shared = {gateway for gateway, by_certificate in shown.items() if _from_elsewhere(by_certificate)}
 
     def by_gateway(each: RuleHop) -> bool:
         wide = each.tls is not None and each.tls.shown_to_all
-        own = owners[id(each.hop)]
-        return wide or decisions.client_certificate is not None or (bool(own) and own <= shared)
+        return wide or decisions.client_certificate is not None or _owners(each, gateways) <= shared
 
     chosen: dict[ObjectName, ObjectName] = {}
     hops: set[int] = set()
     notes: list[Note] = []
-    for gateway, by_certificate in sorted(shown.items()) if not decisions.no_client_certificate else ():
-        covered = {name: list(filter(by_gateway, several)) for name, several in by_certificate.items() if name is not None}
-        named = {name: covered[name] for name in sorted(covered) if covered[name]}
+    for gateway, by_certificate in sorted(shown.items()):
+        named = _covered(by_certificate, by_gateway)
         hops |= {id(each.hop) for several in named.values() for each in several}
-        certificate = decisions.client_certificate if named else None
-        if len(named) == 1:
-            certificate = certificate or next(iter(named))
+        certificate = _only_certificate(named, decisions.client_certificate)
         if certificate is not None:
             chosen[gateway] = certificate
         notes += _gateway_notes(gateway, certificate, named, widened=None in by_certificate)
     return OfGateways(chosen, frozenset(hops), tuple(notes))
+
+
+def _owners(rule_hop: RuleHop, gateways: Mapping[ListenerKey, ObjectName]) -> set[ObjectName]:
+    """Returns the Gateways whose listeners serve the rule of a hop."""
+    return {gateways[key] for key in rule_hop.rule.listeners if key in gateways} if rule_hop.rule else set()
+
+
+def _covered(
+    by_certificate: Mapping[ObjectName | None, Sequence[RuleHop]], by_gateway: Callable[[RuleHop], bool]
+) -> dict[ObjectName, list[RuleHop]]:
+    """Returns the hops that get their certificate by the Gateway."""
+    covered = {name: list(filter(by_gateway, several)) for name, several in by_certificate.items() if name is not None}
+    return {name: covered[name] for name in sorted(covered) if covered[name]}
+
+
+def _only_certificate(named: Collection[ObjectName], decided: ObjectName | None) -> ObjectName | None:
+    """Returns the certificate that a Gateway shows: the decided one, or the only one; None if several exclude each other."""
+    if not named:
+        return None
+    return decided or (next(iter(named)) if len(named) == 1 else None)
 
 
 def _with_tls(found: Iterable[RuleHop]) -> Iterator[tuple[RuleHop, HopTLS]]:
@@ -73,7 +86,7 @@ def _with_tls(found: Iterable[RuleHop]) -> Iterator[tuple[RuleHop, HopTLS]]:
     for each in found:
         if each.tls is None or each.rule is None or each.port is None or each.port.kind != "Service":
             continue
-        if each.tls.level not in (Level.PASSTHROUGH, Level.PLAINTEXT):
+        if each.tls.level not in (OldLevel.PASSTHROUGH, OldLevel.PLAINTEXT):
             yield each, each.tls
 
 
@@ -144,16 +157,16 @@ class ClientSecrets:
             text = f"{certificate} cannot be the name of a Secret; no client certificate is shown"
             return "", [Note(Category.CANNOT, "client-certificate", text, source, target=target, severity=NoteSeverity.HIGH)]
         data = self._inputs.data("Secret", *certificate)
-        keys = next((each for each in KEYS if data is not None and data.keys() >= set(each)), None)
+        pairs = [(data[cert], data[key]) for cert, key in KEYS if data is not None and data.keys() >= {cert, key}]
         if certificate.namespace == namespace:
-            if data is None or keys == KEYS[0]:
+            if data is None or data.keys() >= set(KEYS[0]):
                 return certificate.name, []
             text = f"Secret {certificate} does not have the client certificate as tls.crt and tls.key"
-            note = Note(Category.TODO, "secret-keys", text, source, target=target)
-            return certificate.name, [msgspec.structs.replace(note, remedy="Write these keys into the Secret.")]
+            remedy = "Write these keys into the Secret."
+            return certificate.name, [Note(Category.TODO, "secret-keys", text, source, remedy=remedy, target=target)]
         name = shortened(f"{certificate.name}-from-{certificate.namespace}")
-        if self._settings.with_secrets and data is not None and keys is not None:
-            name = self._copy(certificate, namespace, (data[keys[0]], data[keys[1]]), source)
+        if self._settings.with_secrets and pairs:
+            name = self._copy(certificate, namespace, pairs[0], source)
             text = f"Secret {certificate} is copied, and does not follow when that is renewed"
             remedy = "Renew it with the original."
             copied = f"Secret {namespace}/{name}"

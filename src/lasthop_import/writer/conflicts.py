@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from lasthop.engine.resolve.backends.app_protocols import says_tls
-from lasthop_import.levels import STRENGTH, VERIFYING, Level
+from lasthop_import.levels import STRENGTH, VERIFYING, OldLevel
 from lasthop_import.model import FileTrust, HopTLS, TrustRef
 from lasthop_import.notes import Category, Note
 from lasthop_import.rule_hops import RuleHop
@@ -32,27 +32,25 @@ def policed(rule_hops: Sequence[RuleHop]) -> list[tuple[RuleHop, HopTLS]]:
     if own or port is None or not says_tls(port.app_protocol):
         return own
     why = f"was sent plaintext, although the port has appProtocol {port.app_protocol}; Lasthop refuses that"
-    return [(each, HopTLS(Level.BROKEN, why, was_plaintext=True)) for each in plaintext]
+    return [(each, HopTLS(OldLevel.BROKEN, why, was_plaintext=True)) for each in plaintext]
 
 
 def _is_plaintext(rule_hop: RuleHop) -> bool:
-    return rule_hop.tls is None or rule_hop.tls.level is Level.PLAINTEXT
+    return rule_hop.tls is None or rule_hop.tls.level is OldLevel.PLAINTEXT
 
 
-UNPOLICED = (Level.PASSTHROUGH, Level.PLAINTEXT)
+UNPOLICED = (OldLevel.PASSTHROUGH, OldLevel.PLAINTEXT)
 
 
 def settled(wanted: Sequence[tuple[RuleHop, HopTLS]]) -> Settled:
     """Returns the strictest of what the routes ask for. Different CAs or names are a conflict: a union would loosen both."""
     verifying = [each for each in wanted if each[1].level in VERIFYING]
     if not verifying:
-        rule_hop, tls = max(wanted, key=lambda each: (STRENGTH[each[1].level], each[1].level is Level.UNVERIFIED))
+        rule_hop, tls = max(wanted, key=lambda each: (STRENGTH[each[1].level], each[1].level is OldLevel.UNVERIFIED))
         return Settled(tls, rule_hop)
-    strongest = max(STRENGTH[tls.level] for _, tls in verifying)
-    best = [each for each in verifying if STRENGTH[each[1].level] == strongest]
-    rule_hop, tls = best[0]
+    rule_hop, tls = max(verifying, key=lambda each: STRENGTH[each[1].level])
     all_tls = [each for _, each in verifying]
-    if _contradict(all_tls, [each for _, each in best]):
+    if _contradict(all_tls, [each for each in all_tls if STRENGTH[each.level] == STRENGTH[tls.level]]):
         return Settled(tls, rule_hop, tuple({each.meaning: each for each in all_tls}.values()))
     return Settled(msgspec.structs.replace(tls, revocation=_lists(all_tls)), rule_hop)
 
@@ -75,7 +73,7 @@ def merged(conflict: Sequence[HopTLS]) -> HopTLS:
     trust = tuple(dict.fromkeys(each for tls in conflict for each in tls.trust))
     names = tuple(dict.fromkeys(each for tls in conflict for each in tls.names))
     why = "what several routes ask for, merged by decision"
-    level = Level.NAME if weakest.level is Level.HOST_NAME else weakest.level
+    level = OldLevel.NAME if weakest.level is OldLevel.HOST_NAME else weakest.level
     return msgspec.structs.replace(weakest, level=level, trust=trust, names=names, revocation=_lists(conflict), why=why)
 
 
@@ -85,10 +83,10 @@ def difference_notes(rule_hops: Sequence[RuleHop], found: Settled, target: str) 
         return
     winner, level = found.rule_hop.source.object, found.tls.level
     for each in rule_hops:
-        if each.tls is None or each.tls.level is Level.PLAINTEXT:
+        if each.tls is None or each.tls.level is OldLevel.PLAINTEXT:
             text = f"used plaintext, and {winner} TLS, to the same port; TLS holds for both"
             yield Note(Category.TIGHTENED, "mixed-plaintext", text, each.source, target=target)
-        elif each.tls.level is not Level.PASSTHROUGH and STRENGTH[each.tls.level] < STRENGTH[level]:
+        elif each.tls.level is not OldLevel.PASSTHROUGH and STRENGTH[each.tls.level] < STRENGTH[level]:
             text = f"was {each.tls.level}; {winner} had {level} for the same port, which holds"
             yield Note(Category.TIGHTENED, "stricter-route-wins", text, each.source, target=target)
         elif each.tls.options != found.tls.options:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from lasthop.base.api.documents import Json
-from lasthop_import.levels import NewLevel
+from lasthop.engine.plan.strength import Strength
 from lasthop_import.model import ObjectName
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.rule_hops import PortGroup, RuleHop
@@ -14,9 +14,6 @@ from lasthop_import.settings import ImportSettings
 from lasthop_import.writer.objects import OutputFile
 from lasthop_import.writer.policies import PortVerdict
 from lasthop_import.writer.stage import StageOutput, WriterContext
-
-VERIFIED: Final = (NewLevel.NAME, NewLevel.URI, NewLevel.PINNED, NewLevel.WAIVED_EXPIRY, NewLevel.TODO)
-
 
 FILES: Final = {
     "GatewayClass": OutputFile.GATEWAY,
@@ -72,10 +69,14 @@ def _profile(settings: ImportSettings, namespace: str) -> Json:
 def external_hostnames(found: Sequence[RuleHop], verdicts: Mapping[PortGroup, PortVerdict | None]) -> Iterator[Note]:
     """Yields the hosts outside that are not verified, of which a cluster needs the operator's word."""
     for rule_hop in found:
-        verdict = verdicts.get(rule_hop.port.group) if rule_hop.port and rule_hop.port.kind == "XBackend" else None
-        if rule_hop.port and rule_hop.port.kind == "XBackend" and (verdict is None or verdict.new not in VERIFIED):
+        if rule_hop.port and rule_hop.port.kind == "XBackend" and not _named(verdicts.get(rule_hop.port.group)):
             text = "a host outside is not verified, and in a cluster fails closed until a GatewayProfile allows it"
             remedy = "Let the operator write externalHostnames: Allow in the GatewayProfile."
             target = f"XBackend {rule_hop.port.namespace}/{rule_hop.port.name}"
             severity = NoteSeverity.WARNING
             yield Note(Category.TODO, "external-hostname", text, rule_hop.source, "", remedy, target, severity)
+
+
+def _named(verdict: PortVerdict | None) -> bool:
+    """Returns whether the names in a certificate are checked, or will be once a decision is made."""
+    return verdict is not None and (verdict.new.todo or verdict.new.strength in (Strength.VERIFIED, Strength.WAIVED_EXPIRY))

@@ -13,10 +13,11 @@ from lasthop.base.api.profiles import PREFIX
 from lasthop.base.pki import parse
 from lasthop.base.pki.parse import Certificate, Unreadable
 from lasthop.base.text.printable import printable
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls_options import OPTIONS, TLSOptions
 from lasthop.engine.resolve.backends.app_protocols import says_tls
 from lasthop_import.decisions import CA, Decision, Question, default_expiry, entry
-from lasthop_import.levels import Level, NewLevel, over_believed
+from lasthop_import.levels import NewState, OldLevel, over_believed
 from lasthop_import.model import HopTLS, HostBackend, Name, NameKind
 from lasthop_import.names import shortened
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
@@ -27,7 +28,7 @@ from lasthop_import.writer.conflicts import Settled, difference_notes, merged, p
 from lasthop_import.writer.objects import ObjectWriter, OutputFile
 from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
 from lasthop_import.writer.trust import SYSTEM_REF, CopiedCAs, PolicyAnchors, TrustWriter
-from lasthop_import.writer.verification import Verification, as_before, as_decided, question, todo
+from lasthop_import.writer.verification import PortVerification, as_before, as_decided, question, todo
 
 API: Final = "gateway.networking.k8s.io/v1"
 LASTHOP: Final = "lasthop.dev/v1alpha1"
@@ -37,7 +38,7 @@ LONGEST_REASON: Final = 1024
 class PortVerdict(NamedTuple):
     """What a port requires now, for the rows of the report."""
 
-    new: NewLevel
+    new: NewState
     target: str = ""
     """The object that says so."""
     detail: str = ""
@@ -118,10 +119,7 @@ class PolicyWriter:
         decision = self._decision(port, found)
         tls = merged(found.conflict) if found.conflict and decision and decision.merge else found.tls
         if decision and decision.plaintext and all(each.was_plaintext for _, each in wanted):
-            self._note(Category.CHANGED, "plaintext-decided", f"stays plaintext: {decision.reason}", source)
-            if says_tls(port.app_protocol):
-                self._correct(port, source)
-            return PortVerdict(NewLevel.PLAINTEXT, "", f"decided: {decision.reason}")
+            return self._plaintext(port, decision, source)
         verification = self._verification(port, tls, found, decision, source)
         shown = of_port(port, wanted, self._decisions, self._gateways)
         tls = msgspec.structs.replace(tls, client_certificate=shown.certificate)
@@ -131,6 +129,12 @@ class PolicyWriter:
         if verification.open:
             self._ask(port, tls, verification, source, target)
         return PortVerdict(verification.new, target, verification.text)
+
+    def _plaintext(self, port: HopPort, decision: Decision, source: SourceRef) -> PortVerdict:
+        self._note(Category.CHANGED, "plaintext-decided", f"stays plaintext: {decision.reason}", source)
+        if says_tls(port.app_protocol):
+            self._correct(port, source)
+        return PortVerdict(NewState(Strength.PLAINTEXT), "", f"decided: {decision.reason}")
 
     def _correct(self, port: HopPort, source: SourceRef) -> None:
         """A port that says TLS is never sent plaintext, so the Service must not say it."""
@@ -150,9 +154,9 @@ class PolicyWriter:
             return decided
         level, settings = found.tls.level, self._settings
         expires = default_expiry(settings.now, settings.waiver_days)
-        if level is Level.CHAIN and settings.chain_only == "strict":
+        if level is OldLevel.CHAIN and settings.chain_only == "strict":
             return Decision(str(port), choice="strict")
-        chosen = {Level.UNVERIFIED: (settings.unverified, "All"), Level.CHAIN: (settings.chain_only, "Names")}.get(level)
+        chosen = {OldLevel.UNVERIFIED: (settings.unverified, "All"), OldLevel.CHAIN: (settings.chain_only, "Names")}.get(level)
         if not chosen or chosen[0] != "waive":
             return None
         self.entries.append(entry(str(port), chosen[1], settings.reason, expires, f"{level} ({found.tls.why})"))
@@ -160,31 +164,31 @@ class PolicyWriter:
 
     def _verification(
         self, port: HopPort, tls: HopTLS, found: Settled, decision: Decision | None, source: SourceRef
-    ) -> Verification:
+    ) -> PortVerification:
         if decision and decision.plaintext:
             text = "plaintext is decided, but some route had TLS to this port, which no decision can take away"
             return todo(port, tls, "plaintext-refused", text)
         if found.conflict and not (decision and (decision.merge or decision.names_trust)):
             return todo(port, tls, "conflict", "routes ask for different CAs or names on this port")
-        if decision is None or not decision.names_trust:
-            anchors = self._trust.anchors(tls.trust, port.namespace, port.name, source, tls.revocation)
-        else:
-            if tls.revocation and not self._has_lists(decision.ca, port.namespace):
-                text = "certificates were looked up in a revocation list, and what is decided for this port has none"
-                self._note(Category.LOOSENED, "crl-dropped", text, source)
-            anchors = self._decided_anchors(decision.ca, port, source)
-        if decision is None or (decision.merge and not decision.hostname and not decision.names):
+        anchors = self._anchors(port, tls, decision, source)
+        if decision is None or decision.only_merges:
             return as_before(port, tls, anchors)
         pinned = self._pinned(decision)
         if isinstance(pinned, str):
             return todo(port, tls, "pin-unreadable", pinned)
         return as_decided(port, tls, decision, anchors, pinned)
 
+    def _anchors(self, port: HopPort, tls: HopTLS, decision: Decision | None, source: SourceRef) -> PolicyAnchors:
+        """Returns the CAs that were decided, or else those of the source."""
+        if decision is None or not decision.names_trust:
+            return self._trust.anchors(tls.trust, port.namespace, port.name, source, tls.revocation)
+        if tls.revocation and not self._has_lists(decision.ca, port.namespace):
+            text = "certificates were looked up in a revocation list, and what is decided for this port has none"
+            self._note(Category.LOOSENED, "crl-dropped", text, source)
+        return self._trust.decided(decision.ca, port.namespace, port.name, source) if decision.ca else PolicyAnchors()
+
     def _has_lists(self, ca: CA | None, namespace: str) -> bool:
         return ca is not None and CRL_KEY in (self._inputs.data(ca.kind, namespace, ca.name) or {})
-
-    def _decided_anchors(self, ca: CA | None, port: HopPort, source: SourceRef) -> PolicyAnchors:
-        return self._trust.decided(ca, port.namespace, port.name, source) if ca else PolicyAnchors()
 
     def _pinned(self, decision: Decision) -> tuple[Certificate, ...] | str:
         found: list[Certificate] = []
@@ -198,7 +202,7 @@ class PolicyWriter:
     # --- objects -----------------------------------------------------------------------------------------------------
 
     def _target(
-        self, port: HopPort, tls: HopTLS, found: Verification, decision: Decision | None, sources: Sequence[SourceRef]
+        self, port: HopPort, tls: HopTLS, found: PortVerification, decision: Decision | None, sources: Sequence[SourceRef]
     ) -> str:
         """Writes the policy, or keeps the XBackend's tls, and returns its name."""
         name = self._policy_name(port)
@@ -241,7 +245,7 @@ class PolicyWriter:
         port: HopPort,
         name: str,
         tls: HopTLS,
-        found: Verification,
+        found: PortVerification,
         decision: Decision | None,
         sources: Sequence[SourceRef],
     ) -> list[Json]:
@@ -254,7 +258,7 @@ class PolicyWriter:
             refs.append(self._waiver(port, name, found.waives, decision, tls, sources))
         return refs
 
-    def _pin_set(self, port: HopPort, name: str, found: Verification, sources: Sequence[SourceRef]) -> Json:
+    def _pin_set(self, port: HopPort, name: str, found: PortVerification, sources: Sequence[SourceRef]) -> Json:
         spec: Json = {}
         if found.hashes:
             spec["pins"] = [{"type": kind, "algorithm": "SHA256", "value": value} for kind, value in found.hashes]
@@ -297,16 +301,16 @@ class PolicyWriter:
 
     # --- what to say -------------------------------------------------------------------------------------------------
 
-    def _ask(self, port: HopPort, tls: HopTLS, found: Verification, source: SourceRef, target: str) -> None:
+    def _ask(self, port: HopPort, tls: HopTLS, found: PortVerification, source: SourceRef, target: str) -> None:
         self.questions.append(question(port, tls, found, source.object))
         remedy = f"Decide on {port} in decisions.yaml."
-        if tls.level is Level.UNVERIFIED:
+        if tls.level is OldLevel.UNVERIFIED:
             place = f"{found.hostname}:{port.number}" if port.kind == "Service" else f"{port.name}:{port.number}"
             remedy += f" What the backend presents: lasthop pin {place}, from where it can be reached."
         self._note(Category.DECISION, found.reason, found.text, source, target, remedy)
 
     def _differences(
-        self, rule_hops: Sequence[RuleHop], found: Settled, tls: HopTLS, now: Verification, target: str
+        self, rule_hops: Sequence[RuleHop], found: Settled, tls: HopTLS, now: PortVerification, target: str
     ) -> list[Note]:
         decided = str(found.rule_hop.port) in self._decisions.by_port
         notes = [
@@ -323,8 +327,8 @@ class PolicyWriter:
         self.notes.append(Note(category, reason, text, source, remedy=remedy, target=target))
 
 
-def _sni_notes(tls: HopTLS, now: Verification, source: SourceRef, target: str, *, outside: bool) -> Iterator[Note]:
-    if tls.level is Level.HOST_NAME or (tls.sni_of_host and not tls.sni):
+def _sni_notes(tls: HopTLS, now: PortVerification, source: SourceRef, target: str, *, outside: bool) -> Iterator[Note]:
+    if tls.level is OldLevel.HOST_NAME or (tls.sni_of_host and not tls.sni):
         text = f"SNI was the request's Host; it is always {now.hostname} now"
         yield Note(Category.CHANGED, "sni-fixed", text, source, target=target)
     elif not tls.sni and not outside:
@@ -332,15 +336,15 @@ def _sni_notes(tls: HopTLS, now: Verification, source: SourceRef, target: str, *
         yield Note(Category.CHANGED, "sni-added", text, source, target=target)
 
 
-def _name_notes(tls: HopTLS, now: Verification, source: SourceRef, target: str) -> Iterator[Note]:
-    if now.new in (NewLevel.NAME, NewLevel.URI, NewLevel.PINNED) and tls.level in (Level.CHAIN, Level.UNVERIFIED):
+def _name_notes(tls: HopTLS, now: PortVerification, source: SourceRef, target: str) -> Iterator[Note]:
+    if now.new.strength is Strength.VERIFIED and tls.level in (OldLevel.CHAIN, OldLevel.UNVERIFIED):
         text = f"a certificate without the name {now.hostname} is refused now"
         yield Note(Category.TIGHTENED, "names-now-checked", text, source, target=target)
-    elif now.new is NewLevel.NAME and tls.cn_fallback:
+    elif now.new.by == "name" and tls.cn_fallback:
         text = "a certificate that has its name only in the CN was accepted, and is refused now"
         remedy = "If it has no subjectAltName, pin it: lasthop pin."
         yield Note(Category.TIGHTENED, "cn-only-risk", text, source, remedy=remedy, target=target)
-    if now.new is NewLevel.PINNED_ONLY and tls.level is Level.CHAIN:
+    if now.new.strength is Strength.PINNED_ONLY and tls.level is OldLevel.CHAIN:
         text = "the configured CA is a single certificate, which is pinned; its dates are no longer checked"
         yield Note(Category.LOOSENED, "leaf-as-ca", text, source, target=target)
 

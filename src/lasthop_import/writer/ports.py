@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import product
 
 from lasthop.base.api.documents import Json
 from lasthop_import.notes import Category, Note
@@ -24,12 +25,13 @@ def shared_ports(objects: Iterable[Written]) -> Iterator[Note]:
 
 def _listened(objects: Iterable[Written]) -> Iterator[tuple[Written, int, str]]:
     """Yields the Gateway, port and address of all listeners: those of Gateways first, then those of ListenerSets."""
-    written = sorted((each for each in objects if each.kind in ("Gateway", "ListenerSet")), key=lambda each: each.key)
+    written = sorted(objects, key=lambda each: each.key)
     gateways = {each.key[::2]: each for each in written if each.kind == "Gateway"}
-    for each in (*gateways.values(), *(each for each in written if each.kind == "ListenerSet")):
-        if gateway := each if each.kind == "Gateway" else gateways.get(_parent(each)):
-            for port in sorted({listener["port"] for listener in each.document["spec"]["listeners"]}):
-                yield from ((gateway, port, address) for address in _addresses(gateway.document))
+    sets = [(gateways.get(_parent(each)), each) for each in written if each.kind == "ListenerSet"]
+    for gateway, each in (*((each, each) for each in gateways.values()), *sets):
+        if gateway is not None:
+            ports = sorted({listener["port"] for listener in each.document["spec"]["listeners"]})
+            yield from ((gateway, *place) for place in product(ports, _addresses(gateway.document)))
 
 
 def _parent(listener_set: Written) -> tuple[str, str]:

@@ -55,9 +55,10 @@ def current(lists: Lists, cas: bytes, now: float) -> Current:
         return Current(problem=f"the revocation list in {lists.origin} {error}")
     # Of several lists of one issuer the latest counts.
     latest = {each.name: each for each in sorted(found, key=lambda each: each.this_update)}.values()
-    ends = [each.next_update for each in latest if each.next_update is not None]
     if any(each.this_update > now for each in latest):
         return Current(problem=f"the revocation list in {lists.origin} is not valid yet")
-    if any(end <= now for end in ends):
-        return Current(problem=f"the revocation list in {lists.origin} is out of date since {rfc3339(min(ends))[:10]}")
-    return Current(b"".join(each.pem for each in found), rfc3339(min(ends))[:10] if ends else "")
+    end = min((each.next_update for each in latest if each.next_update is not None), default=None)
+    due = rfc3339(end)[:10] if end is not None else ""
+    if end is not None and end <= now:
+        return Current(problem=f"the revocation list in {lists.origin} is out of date since {due}")
+    return Current(b"".join(each.pem for each in found), due)

@@ -102,10 +102,7 @@ class RouteWriter:
         """Returns a rule for gRPC as one of an HTTPRoute where a GRPCRoute cannot say it."""
         if rule.kind is not RouteKind.GRPC:
             return rule
-        retried = rule.retry is not None and rule.retry.attempts > 0
-        said = not retried and rule.auth is None and not plain(rule.timeouts)
-        said = said and all(each.type in GRPC_FILTERS for each in rule.filters)
-        if said and all(_grpc_match(match) is not None for match in rule.matches):
+        if _fits_grpc(rule):
             return rule
         text = "matches or filters that a GRPCRoute cannot have; an HTTPRoute is written instead"
         self.notes.append(Note(Category.CHANGED, "grpc-as-http", text, rule.source))
@@ -127,12 +124,11 @@ class RouteWriter:
         width = len(str(len(chunks)))
         base = self._base_name(kind, namespace, name, hostnames)
         for number, chunk in enumerate(chunks, 1):
-            wanted = base if len(chunks) == 1 else f"{base}-{number:0{width}}"
-            free = wanted if len(chunks) == 1 else self._objects.free_name(kind, namespace, wanted)
-            spec: Json = {"parentRefs": parents}
-            if hostnames:
-                spec["hostnames"] = list(hostnames)
-            spec["rules"] = [each for _, each in chunk]
+            free = base
+            if len(chunks) > 1:
+                free = self._objects.free_name(kind, namespace, f"{base}-{number:0{width}}")
+            named = {"hostnames": list(hostnames)} if hostnames else {}
+            spec: Json = {"parentRefs": parents, **named, "rules": [each for _, each in chunk]}
             document = {
                 "apiVersion": API,
                 "kind": str(kind),
@@ -336,6 +332,14 @@ def _value(match: ImportedValueMatch) -> Json:
     return {"type": "RegularExpression" if match.regex else "Exact", "name": match.name, "value": match.value}
 
 
+def _fits_grpc(rule: ImportedRule) -> bool:
+    """Returns whether a GRPCRoute has everything that the rule needs."""
+    if (rule.retry is not None and rule.retry.attempts > 0) or rule.auth is not None or plain(rule.timeouts):
+        return False
+    fits = all(each.type in GRPC_FILTERS for each in rule.filters)
+    return fits and all(_grpc_match(match) is not None for match in rule.matches)
+
+
 def _grpc_match(match: ImportedMatch) -> Json | None:
     """Returns a match as a GRPCRoute has it; None if it cannot."""
     if match.query or match.method:
@@ -344,11 +348,16 @@ def _grpc_match(match: ImportedMatch) -> Json | None:
     path = match.path
     if path is None or (path.value == "/" and path.kind is not PathKind.EXACT):
         return written
+    method = _grpc_method(path)
+    return {"method": method, **written} if method else None
+
+
+def _grpc_method(path: PathMatch) -> Json | None:
+    """Returns the service, and the method, that a path names."""
     found = _METHOD.fullmatch(path.value)
     if found is None or path.kind is PathKind.REGEX or (path.kind is PathKind.EXACT) != bool(found[2]):
         return None
-    method = {"service": found[1], **({"method": found[2]} if found[2] else {})}
-    return {"method": {"type": "Exact", **method}, **written}
+    return {"type": "Exact", "service": found[1], **({"method": found[2]} if found[2] else {})}
 
 
 def _patterns(rule: ImportedRule) -> Iterator[str]:

@@ -17,7 +17,6 @@ from lasthop_import.names import shortened
 from lasthop_import.notes import Category, Note
 from lasthop_import.rule_hops import RuleHop, groups
 from lasthop_import.settings import ImportSettings
-from lasthop_import.writer.backends import service_of
 from lasthop_import.writer.conflicts import policed, settled
 
 
@@ -37,10 +36,10 @@ def split_conflicts(
     notes: list[Note] = []
     for (kind, namespace, name, _), found in groups(rule_hops).items():
         wanted = policed(found)
-        if kind != "Service" or not wanted or not (conflict := settled(wanted)).conflict:
+        if kind != "Service" or not wanted:
             continue
-        decision = decisions.by_port.get(str(conflict.rule_hop.port))
-        if not (decision.split if decision else settings.split_conflicts):
+        conflict = settled(wanted)
+        if not conflict.conflict or not _is_to_split(conflict.rule_hop, decisions, settings):
             continue
         service = inputs.find("Service", namespace, name)
         if service is None:
@@ -50,8 +49,13 @@ def split_conflicts(
         for alias, hops in _aliases(name, wanted, conflict.tls.meaning):
             documents += _copies(inputs, service, alias)
             renamed |= {id(hop): alias for hop in hops}
-    rules = tuple(_renamed(rule, renamed) for rule in imported.rules) if renamed else imported.rules
+    rules = tuple(_renamed(rule, renamed) for rule in imported.rules)
     return Split(msgspec.structs.replace(imported, rules=rules), tuple(documents), tuple(notes))
+
+
+def _is_to_split(rule_hop: RuleHop, decisions: Decisions, settings: ImportSettings) -> bool:
+    decision = decisions.by_port.get(str(rule_hop.port))
+    return decision.split if decision else settings.split_conflicts
 
 
 def _aliases(name: str, wanted: Sequence[tuple[RuleHop, object]], first: object) -> Iterator[tuple[str, list[ImportedHop]]]:
@@ -72,23 +76,24 @@ def _aliases(name: str, wanted: Sequence[tuple[RuleHop, object]], first: object)
 
 
 def _copies(inputs: Inputs, service: Document, alias: str) -> Iterator[Document]:
-    spec = service.value.get("spec") or {}
+    yield _copied_service(service, alias)
+    if service.spec.get("selector"):
+        return  # Kubernetes writes its EndpointSlices
+    for each in inputs.slices(service.namespace, service.bare_name):
+        own = {"kubernetes.io/service-name": alias}
+        renamed = {"name": shortened(f"{each.bare_name}-{alias}"), "namespace": each.namespace, "labels": own}
+        yield _document({**copy.deepcopy(each.value), "metadata": renamed}, each)
+
+
+def _copied_service(service: Document, alias: str) -> Document:
+    spec = service.spec
     kept = {key: spec[key] for key in ("selector", "ports", "type", "externalName") if key in spec}
     if kept.get("type") not in (None, "ExternalName"):
         kept["type"] = "ClusterIP"
     if isinstance(kept.get("ports"), list):
         kept["ports"] = [_without_node_port(each) for each in kept["ports"]]
     metadata = {"name": alias, "namespace": service.namespace}
-    yield _document({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": kept}, service)
-    if spec.get("selector"):
-        return  # Kubernetes writes its EndpointSlices
-    slices = (each for each in inputs.documents if each.kind == "EndpointSlice" and each.namespace == service.namespace)
-    for each in slices:
-        if service_of(each) == service.bare_name:
-            own = {"kubernetes.io/service-name": alias}
-            name = shortened(f"{each.bare_name}-{alias}")
-            renamed = {"name": name, "namespace": each.namespace, "labels": own}
-            yield _document({**copy.deepcopy(each.value), "metadata": renamed}, each)
+    return _document({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": kept}, service)
 
 
 def _without_node_port(port: Any) -> Any:

@@ -47,16 +47,20 @@ def _entry(lines: list[str], start: str, value: Any, indent: str) -> None:
         _mapping(lines, value, below, below)
     elif isinstance(value, list) and value:
         lines.append(f"{start}\n")
-        for item in value:
-            if isinstance(item, dict) and item:
-                _mapping(lines, item, f"{indent}- ", f"{indent}  ")
-            else:
-                _entry(lines, f"{indent}-", item, indent)
+        _items(lines, value, indent)
     elif isinstance(value, str) and "\n" in value and _literal(value):
         lines.append(f"{start} |\n")
         lines += [f"{indent}  {line}\n" if line else "\n" for line in value.removesuffix("\n").split("\n")]
     else:
         lines.append(f"{start} {_scalar(value)}\n")
+
+
+def _items(lines: list[str], values: list[Any], indent: str) -> None:
+    for item in values:
+        if isinstance(item, dict) and item:
+            _mapping(lines, item, f"{indent}- ", f"{indent}  ")
+        else:
+            _entry(lines, f"{indent}-", item, indent)
 
 
 def _literal(value: str) -> bool:

@@ -79,21 +79,13 @@ class TrustWriter:
             return PolicyAnchors(problem=text, reason="crl-not-possible") if revocation else PolicyAnchors(system=True)
         if revocation:
             return self._revocable(trust, revocation, namespace, service, source)
-        refs: list[Json] = []
-        leaves: list[Certificate] = []
+        found: list[PolicyAnchors] = []
         for each in trust:
-            found = self._anchor(each, namespace, service, source)
-            if found.problem:
-                return found
-            refs += [ref for ref in found.refs if ref not in refs]
-            leaves += found.leaves
-        if refs and leaves:
-            return PolicyAnchors(
-                problem="CAs and single certificates are mixed, of which no policy can be made", reason="mixed-trust"
-            )
-        if len(refs) > 8:
-            return PolicyAnchors(problem=f"{len(refs)} CA references are more than the 8 of a policy", reason="too-many-cas")
-        return PolicyAnchors(tuple(refs), leaves=tuple(leaves))
+            one = self._anchor(each, namespace, service, source)
+            if one.problem:
+                return one
+            found.append(one)
+        return _together(found)
 
     def _revocable(
         self,
@@ -117,8 +109,7 @@ class TrustWriter:
         now = current(lists, cas, self._settings.now)
         if now.problem:
             return PolicyAnchors(problem=now.problem, reason="crl-unusable")
-        usable, only = contents[0].usable, trust[0]
-        if usable and len(trust) == 1 and isinstance(only, TrustRef) and tuple(revocation) == (beside(only),):
+        if (usable := contents[0].usable) and _has_both(trust, revocation):
             return PolicyAnchors((usable,))
         return self._copied(_joined(contents, lists.origin), namespace, source, now)
 
@@ -181,11 +172,7 @@ class TrustWriter:
         usable = trust.kind == "ClusterTrustBundle" or (trust.namespace == namespace and trust.key == CA_KEY)
         data = None if trust.kind == "ClusterTrustBundle" else self._inputs.data(trust.kind, trust.namespace, trust.name)
         if data is None:
-            absent = self._inputs.absence(trust.kind, trust.namespace, trust.name)
-            if usable:  # it fails closed while it does not exist
-                return PolicyAnchors((_ref(trust.kind, trust.name),))
-            where = f"in namespace {trust.namespace}" if trust.namespace != namespace else f"under the key {trust.key}"
-            return PolicyAnchors(problem=f"the CA is in {trust} {where}, from where it must be copied, and {absent}")
+            return self._absent(trust, namespace, usable=usable)
         content = data.get(trust.key)
         if content is None:
             return PolicyAnchors(problem=f"{trust} has no key {trust.key}")
@@ -196,6 +183,14 @@ class TrustWriter:
             return expired
         reference = _ref(trust.kind, trust.name) if usable else None
         return CAContent(content, found, f"{trust}, key {trust.key}", f"{service}-ca", reference)
+
+    def _absent(self, trust: TrustRef, namespace: str, *, usable: bool) -> PolicyAnchors:
+        """Returns a reference to what is not in the input: it fails closed while it does not exist."""
+        if usable:
+            return PolicyAnchors((_ref(trust.kind, trust.name),))
+        absent = self._inputs.absence(trust.kind, trust.namespace, trust.name)
+        where = f"in namespace {trust.namespace}" if trust.namespace != namespace else f"under the key {trust.key}"
+        return PolicyAnchors(problem=f"the CA is in {trust} {where}, from where it must be copied, and {absent}")
 
     def _inline(self, pem: bytes, origin: str, service: str) -> CAContent | PolicyAnchors:
         found = parse.certificates(pem)
@@ -292,3 +287,23 @@ def _leaves(found: Sequence[Certificate]) -> tuple[Certificate, ...]:
     """Returns the certificates if none of them is a CA. A certificate without readable extensions counts as a CA."""
     own = [each for each in found if not isinstance(each.extensions, Unreadable) and not each.extensions.ca]
     return tuple(own) if len(own) == len(found) else ()
+
+
+def _has_both(trust: Sequence[Trust], revocation: Sequence[TrustRef | FileTrust]) -> bool:
+    """Returns whether one object holds the CAs and, beside them, the revocation list."""
+    return len(trust) == 1 and isinstance(trust[0], TrustRef) and tuple(revocation) == (beside(trust[0]),)
+
+
+def _together(several: Sequence[PolicyAnchors]) -> PolicyAnchors:
+    """Returns the anchors of all CAs of a policy, or why a policy cannot have them."""
+    refs: list[Json] = []
+    for each in several:
+        refs += [ref for ref in each.refs if ref not in refs]
+    leaves = tuple(leaf for each in several for leaf in each.leaves)
+    if refs and leaves:
+        return PolicyAnchors(
+            problem="CAs and single certificates are mixed, of which no policy can be made", reason="mixed-trust"
+        )
+    if len(refs) > 8:
+        return PolicyAnchors(problem=f"{len(refs)} CA references are more than the 8 of a policy", reason="too-many-cas")
+    return PolicyAnchors(tuple(refs), leaves=leaves)

@@ -16,8 +16,10 @@ from typing import NamedTuple
 from lasthop.base.api.addresses import is_ip
 from lasthop.base.api.names import is_dns_subdomain
 from lasthop.base.pki.parse import Certificate
+from lasthop.engine.plan.strength import Strength
+from lasthop.engine.resolve.trust.waivers import WAIVES
 from lasthop_import.decisions import Decision, Question
-from lasthop_import.levels import Level, NewLevel
+from lasthop_import.levels import HopOutcome, NewState, OldLevel
 from lasthop_import.model import HopTLS, InlineTrust, Name, NameKind, ServiceCA, SystemTrust, TrustRef
 from lasthop_import.rule_hops import HopPort
 from lasthop_import.writer.trust import PolicyAnchors
@@ -25,14 +27,14 @@ from lasthop_import.writer.trust import PolicyAnchors
 MAX_NAMES = 5
 """`subjectAltNames` of a BackendTLSPolicy."""
 REASONS = {
-    Level.UNVERIFIED: "unverified-before",
-    Level.CHAIN: "name-not-checked-before",
-    Level.HOST_NAME: "name-unknown",
-    Level.IP_NAME: "name-unknown",
-    Level.NAME: "name-unknown",
-    Level.URI: "name-unknown",
-    Level.MESH: "mesh-before",
-    Level.BROKEN: "broken-before",
+    OldLevel.UNVERIFIED: "unverified-before",
+    OldLevel.CHAIN: "name-not-checked-before",
+    OldLevel.HOST_NAME: "name-unknown",
+    OldLevel.IP_NAME: "name-unknown",
+    OldLevel.NAME: "name-unknown",
+    OldLevel.URI: "name-unknown",
+    OldLevel.MESH: "mesh-before",
+    OldLevel.BROKEN: "broken-before",
 }
 
 
@@ -40,8 +42,9 @@ NO_ANCHORS = ("ca-missing", "crl-missing", "crl-unusable", "crl-not-possible")
 """Why there is nothing to hold certificates against, so that a name alone decides nothing."""
 
 
-class Verification(NamedTuple):
-    new: NewLevel
+class PortVerification(NamedTuple):
+    """What is required of the certificate of one port."""
+
     hostname: str
     anchors: PolicyAnchors = PolicyAnchors()
     names: tuple[Name, ...] = ()
@@ -54,14 +57,28 @@ class Verification(NamedTuple):
     reason: str = ""
     """Why it is TODO, in kebab-case."""
     text: str = ""
+    open: bool = False
+    """It is TODO: a decision is needed, and the policy fails closed until there is one."""
 
     @property
-    def open(self) -> bool:
-        return self.new is NewLevel.TODO
+    def new(self) -> NewState:
+        if self.open:
+            return NewState(HopOutcome.TODO)
+        if self.waives:
+            return NewState(WAIVES[self.waives])
+        if self.hashes:
+            return NewState(Strength.PINNED_ONLY)
+        return NewState(Strength.VERIFIED, self._by)
+
+    @property
+    def _by(self) -> str:
+        if self.pinned:
+            return "pinned"
+        return "uri" if self.names and all(name.kind is NameKind.URI for name in self.names) else "name"
 
 
-def todo(port: HopPort, tls: HopTLS, reason: str, text: str) -> Verification:
-    return Verification(NewLevel.TODO, guessed_hostname(port, tls), reason=reason, text=text)
+def todo(port: HopPort, tls: HopTLS, reason: str, text: str) -> PortVerification:
+    return PortVerification(guessed_hostname(port, tls), reason=reason, text=text, open=True)
 
 
 def guessed_hostname(port: HopPort, tls: HopTLS) -> str:
@@ -75,65 +92,78 @@ def is_hostname(text: str) -> bool:
     return is_dns_subdomain(text) and not is_ip(text)
 
 
-def as_before(port: HopPort, tls: HopTLS, anchors: PolicyAnchors) -> Verification:
+def as_before(port: HopPort, tls: HopTLS, anchors: PolicyAnchors) -> PortVerification:
     """Returns what the old gateway checked, where a policy can say it."""
-    if tls.level not in (Level.NAME, Level.URI, Level.HOST_NAME, Level.CHAIN):
+    if tls.level not in (OldLevel.NAME, OldLevel.URI, OldLevel.HOST_NAME, OldLevel.CHAIN):
         return todo(port, tls, REASONS[tls.level], tls.why)
     if anchors.problem:
         return todo(port, tls, anchors.reason, anchors.problem)
-    hostname = guessed_hostname(port, tls)
-    if tls.level is Level.CHAIN:
-        if not anchors.leaves:
-            return todo(port, tls, REASONS[tls.level], tls.why)
-        hashes = tuple(("Certificate", leaf.sha256.hex()) for leaf in anchors.leaves)
-        return Verification(NewLevel.PINNED_ONLY, hostname, hashes=hashes)
-    names = tuple(dict.fromkeys(each for name in tls.names if (each := writable(name))))
+    if tls.level is OldLevel.CHAIN:
+        return _chain_as_before(port, tls, anchors)
+    names = _writable_names(tls)
     if not names:
         return todo(port, tls, "name-unknown", f"{tls.why}; no name that a policy can hold is known")
-    if tls.level is Level.HOST_NAME and (len(names) > 1 or names[0].value.startswith("*.")):
+    if tls.level is OldLevel.HOST_NAME and (len(names) > 1 or names[0].value.startswith("*.")):
         listed = ", ".join(name.value for name in names[:MAX_NAMES])
         return todo(port, tls, "several-names", f"the name was that of the request's Host, which is one of several: {listed}")
+    return _by_name(port, tls, guessed_hostname(port, tls), names, anchors)
+
+
+def _chain_as_before(port: HopPort, tls: HopTLS, anchors: PolicyAnchors) -> PortVerification:
+    """Returns the pins of the certificates that are trusted as CAs; a chain without a name is for somebody to decide."""
+    if not anchors.leaves:
+        return todo(port, tls, REASONS[tls.level], tls.why)
+    hashes = tuple(("Certificate", leaf.sha256.hex()) for leaf in anchors.leaves)
+    return PortVerification(guessed_hostname(port, tls), hashes=hashes)
+
+
+def _by_name(port: HopPort, tls: HopTLS, hostname: str, names: tuple[Name, ...], anchors: PolicyAnchors) -> PortVerification:
     if len(names) > MAX_NAMES:
         return todo(port, tls, "too-many-names", f"{len(names)} names are more than the {MAX_NAMES} of a policy")
     return verified(hostname, names, anchors)
 
 
-def verified(hostname: str, names: tuple[Name, ...], anchors: PolicyAnchors) -> Verification:
+def verified(hostname: str, names: tuple[Name, ...], anchors: PolicyAnchors) -> PortVerification:
     """Returns that chain, dates and one of the names are checked; or, of a single certificate, that it is this one."""
     written = () if names == (Name(hostname),) else names
     if anchors.leaves:
-        return Verification(NewLevel.PINNED, hostname, names=written, pinned=anchors.leaves)
-    uri = bool(written) and all(name.kind is NameKind.URI for name in written)
-    return Verification(NewLevel.URI if uri else NewLevel.NAME, hostname, anchors, written)
+        return PortVerification(hostname, names=written, pinned=anchors.leaves)
+    return PortVerification(hostname, anchors, written)
 
 
 def as_decided(
     port: HopPort, tls: HopTLS, decision: Decision, anchors: PolicyAnchors, pinned: tuple[Certificate, ...]
-) -> Verification:
+) -> PortVerification:
     """Returns what a decision asks for; `anchors` are those that it names, or the source's."""
-    hostname = decision.hostname or next((n.value for n in decision.names if is_hostname(n.value)), "")
-    names = decision.names or ((Name(hostname),) if hostname else _chosen_names(port, tls, decision))
-    hostname = hostname or guessed_hostname(port, tls)
+    hostname, names = _decided_names(port, tls, decision)
     if decision.waive == "All":
-        return Verification(NewLevel.WAIVED_ALL, hostname, waives="All")
+        return PortVerification(hostname, waives="All")
     if decision.pins:
-        return Verification(NewLevel.PINNED_ONLY, hostname, hashes=tuple(("SPKI", pin) for pin in decision.pins))
+        return PortVerification(hostname, hashes=tuple(("SPKI", pin) for pin in decision.pins))
     if not pinned and anchors.problem:
         return todo(port, tls, anchors.reason, f"the decision needs a CA: {anchors.problem}")
     if decision.waive == "Names":
-        return Verification(NewLevel.WAIVED_NAMES, hostname, anchors, pinned=pinned or anchors.leaves, waives="Names")
+        return PortVerification(hostname, anchors, pinned=pinned or anchors.leaves, waives="Names")
     if not names:
         return todo(port, tls, "name-unknown", "the decision has no hostname, and none is known")
-    if len(names) > MAX_NAMES:
-        return todo(port, tls, "too-many-names", f"{len(names)} names are more than the {MAX_NAMES} of a policy")
-    found = verified(hostname, names, PolicyAnchors(leaves=pinned) if pinned else anchors)
-    return found._replace(new=NewLevel.WAIVED_EXPIRY, waives="Expiry") if decision.waive == "Expiry" else found
+    found = _by_name(port, tls, hostname, names, PolicyAnchors(leaves=pinned) if pinned else anchors)
+    return found._replace(waives="Expiry") if decision.waive == "Expiry" and not found.open else found
+
+
+def _decided_names(port: HopPort, tls: HopTLS, decision: Decision) -> tuple[str, tuple[Name, ...]]:
+    """Returns the hostname of a policy by this decision, and the names of which a certificate must have one."""
+    hostname = decision.hostname or next((each.value for each in decision.names if is_hostname(each.value)), "")
+    names = decision.names or ((Name(hostname),) if hostname else _chosen_names(port, tls, decision))
+    return hostname or guessed_hostname(port, tls), names
+
+
+def _writable_names(tls: HopTLS) -> tuple[Name, ...]:
+    return tuple(dict.fromkeys(each for name in tls.names if (each := writable(name))))
 
 
 def _chosen_names(port: HopPort, tls: HopTLS, decision: Decision) -> tuple[Name, ...]:
-    known = tuple(dict.fromkeys(each for name in tls.names if (each := writable(name))))
-    if decision.choice == "any" or tls.level in (Level.NAME, Level.URI):
-        return known
+    if decision.choice == "any" or tls.level in (OldLevel.NAME, OldLevel.URI):
+        return _writable_names(tls)
     return (Name(guessed_hostname(port, tls)),) if decision.choice == "strict" else ()
 
 
@@ -145,14 +175,14 @@ def writable(name: Name) -> Name | None:
     return Name(value) if is_hostname(value.removeprefix("*.")) and "*" not in value.removeprefix("*.") else None
 
 
-def question(port: HopPort, tls: HopTLS, found: Verification, where: str) -> Question:
+def question(port: HopPort, tls: HopTLS, found: PortVerification, where: str) -> Question:
     """Returns what to ask about a TODO."""
     hostname = (f"hostname: {found.hostname}",)
-    waive = "Names" if tls.level is Level.CHAIN else "All"
+    waive = "Names" if tls.level is OldLevel.CHAIN else "All"
     answers: list[tuple[str, ...]] = [(_offered_ca(tls), *hostname)]
     if found.reason == "conflict":
         answers = [("merge: true",), ("split: true",), *answers]
-    elif tls.level is Level.CHAIN and not found.anchors.problem and tls.trust and found.reason not in NO_ANCHORS:
+    elif tls.level is OldLevel.CHAIN and not found.anchors.problem and tls.trust and found.reason not in NO_ANCHORS:
         answers = [("names: strict", *hostname)]
     elif found.reason == "several-names":
         answers = [("names: any",), *answers]

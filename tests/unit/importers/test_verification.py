@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lasthop_import.decisions import Decision, DecisionError, read_decisions
-from lasthop_import.levels import Level, NewLevel
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, Name
 from lasthop_import.rule_hops import HopPort
 from lasthop_import.writer.trust import PolicyAnchors
@@ -42,10 +42,10 @@ def test_a_ca_and_a_pin_exclude_each_other(pin: str) -> None:
 def test_a_decision_whose_ca_cannot_be_used_stays_open(decision: Decision) -> None:
     """Or a policy, or a waiver of names, would have nothing to hold the chain against."""
     broken = PolicyAnchors(problem="the CA cannot be read", reason="ca-missing")
-    found = as_decided(PORT, HopTLS(Level.UNVERIFIED, "off"), decision, broken, ())
-    assert (found.new, found.reason, found.waives) == (NewLevel.TODO, "ca-missing", "")
+    found = as_decided(PORT, HopTLS(OldLevel.UNVERIFIED, "off"), decision, broken, ())
+    assert (found.new.todo, found.reason, found.waives) == (True, "ca-missing", "")
     assert "the CA cannot be read" in found.text
-    assert not as_decided(PORT, HopTLS(Level.UNVERIFIED, "off"), decision, USABLE, ()).open
+    assert not as_decided(PORT, HopTLS(OldLevel.UNVERIFIED, "off"), decision, USABLE, ()).open
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_decision_whose_ca_cannot_be_used_stays_open(decision: Decision) -> No
 )
 def test_a_host_that_may_be_one_of_several_is_no_name_to_verify(names: list[str], open_: bool) -> None:
     """The old gateway checked the one name of the request; a wildcard would accept any of them."""
-    tls = HopTLS(Level.HOST_NAME, "the Host", names=tuple(map(Name, names)))
+    tls = HopTLS(OldLevel.HOST_NAME, "the Host", names=tuple(map(Name, names)))
     found = as_before(PORT, tls, USABLE)
     assert found.open is open_
     assert found.reason == ("several-names" if open_ else "")

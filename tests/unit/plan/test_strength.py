@@ -18,7 +18,7 @@ from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Anchors, BackendTLS, Pins, Plaintext, San, SanType, SystemStore, TrustSource, Waiver
 from lasthop.engine.plan.upstream import Protocol
 from lasthop.engine.plan.verdict import verification_of
-from lasthop_import.levels import NewLevel
+from lasthop_import.levels import HopOutcome, NewState
 
 POLICY = Key("BackendTLSPolicy", "a", "p")
 TRUSTS = (None, Anchors(b"pem"), SystemStore("/ca.pem", "d"))
@@ -115,15 +115,24 @@ def test_no_module_outside_plan_asks_a_connection_whether_it_has_trust() -> None
 
 
 def test_strengths_are_ordered_and_named_in_one_module() -> None:
-    """A second table, keyed by the labels, once let weakenings through unnoticed. The importers' report has words of its own,
-    each with its strength."""
-    assert {each for each in NewLevel if each.strength is None} == {NewLevel.PASSTHROUGH, NewLevel.TODO, NewLevel.DROPPED}
+    """A second table, keyed by the labels, once let weakenings through unnoticed."""
     for path, tree in modules(plan=True):
         for node in ast.walk(tree):
             if isinstance(node, ast.Dict):
                 keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
                 assert len(keys & set(LABELS) - {"TLS"}) < 2, f"{path}:{node.lineno}"
-            if isinstance(node, ast.ClassDef) and path.name not in ("strength.py", "levels.py"):
+            if isinstance(node, ast.ClassDef) and path.name != "strength.py":
                 stored = (name for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store))
                 members = {name.id for name in stored}
                 assert not {"PINNED_ONLY", "WAIVED_ALL"} <= members, f"{path}:{node.lineno} is a second vocabulary"
+
+
+def test_a_state_in_the_report_of_an_import_is_a_strength_or_has_none() -> None:
+    states = [NewState(each) for each in (*Strength, *HopOutcome)]
+    assert [each.strength for each in states] == [*Strength, *(None for _ in HopOutcome)]
+    states += [NewState(Strength.VERIFIED, by) for by in ("name", "uri", "pinned")]
+    assert len({str(each) for each in states}) == len(states), "no two states read alike"
+    assert [str(each) for each in states if each.todo] == ["TODO"]
+    assert not {each.name.lower() for each in Strength} & {each.name.lower() for each in HopOutcome}
+    shown = [str(each) for each in sorted(states, key=lambda each: each.order)]
+    assert (shown[0], shown[-3:]) == ("plaintext", ["TODO", "dropped", "passthrough"])

@@ -10,7 +10,7 @@ import msgspec
 
 from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import Backend, HopTLS, HostBackend, ImportedHop, MissingTrust, Name, ServiceBackend, Trust, TrustRef
 from lasthop_import.names import shortened
 from lasthop_import.notes import Category, NoteSeverity
@@ -50,8 +50,8 @@ class ContourBackends:
 
     def backend(self, namespace: str, name: str, port: int | str | None) -> Backend:
         document = self._inputs.find("Service", namespace, name)
-        spec = document.value.get("spec") if document else None
-        if isinstance(spec, dict) and spec.get("type") == "ExternalName" and isinstance(port, int):
+        spec = document.spec if document else {}
+        if spec.get("type") == "ExternalName" and isinstance(port, int):
             return HostBackend(namespace, shortened(f"{name}-{port}"), str(spec.get("externalName", "")).lower(), port)
         return ServiceBackend(namespace, name, port or None)
 
@@ -85,7 +85,7 @@ class ContourBackends:
             return None
         why = f"the Service's protocol is {spoken}; an Ingress cannot verify backends"
         client, options = self._config.client, self._options(spoken)
-        return HopTLS(Level.UNVERIFIED, why, client_certificate=client, shown_to_all=True, options=options)
+        return HopTLS(OldLevel.UNVERIFIED, why, client_certificate=client, shown_to_all=True, options=options)
 
     def extension(self, reference: FieldReader, namespace: str) -> ImportedHop | None:
         """Returns the hop to an ExtensionService: h2 over TLS, not verified, unless it says otherwise."""
@@ -119,7 +119,7 @@ class ContourBackends:
         names = tuple(dict.fromkeys(n for n in (validation.text("subjectName"), *validation.texts("subjectNames")) if n))
         secret = validation.text("caSecret")
         base = HopTLS(
-            Level.UNVERIFIED,
+            OldLevel.UNVERIFIED,
             f"protocol {spoken} without validation, which accepts any certificate",
             names=tuple(map(Name, names)),
             sni=sni,
@@ -159,7 +159,7 @@ class ContourBackends:
 
 def _validated(reader: FieldReader, spoken: str, base: HopTLS, problem: str) -> HopTLS:
     """Returns the TLS of a backend with `validation`; `problem`: why Contour does not serve it."""
-    named = msgspec.structs.replace(base, level=Level.NAME, why=f"protocol {spoken} with validation")
+    named = msgspec.structs.replace(base, level=OldLevel.NAME, why=f"protocol {spoken} with validation")
     if spoken == UNKNOWN:
         if problem:
             return _unknown()
@@ -168,20 +168,20 @@ def _validated(reader: FieldReader, spoken: str, base: HopTLS, problem: str) -> 
         return msgspec.structs.replace(named, why="validation, if the Service asks for TLS")
     if spoken in PLAIN:
         why = "validation is not used without the protocol tls or h2: nothing was encrypted"
-        rest = {"believed": Level.NAME, "believed_reason": "validation-without-tls", "was_plaintext": True}
-        return msgspec.structs.replace(base, level=Level.BROKEN, why=why, **rest)
+        rest = {"believed": OldLevel.NAME, "believed_reason": "validation-without-tls", "was_plaintext": True}
+        return msgspec.structs.replace(base, level=OldLevel.BROKEN, why=why, **rest)
     if spoken not in TLS:
         return _unserved(spoken, base)
     if problem:
-        return msgspec.structs.replace(base, level=Level.BROKEN, why=f"{problem}, so that the HTTPProxy was not served")
+        return msgspec.structs.replace(base, level=OldLevel.BROKEN, why=f"{problem}, so that the HTTPProxy was not served")
     return named
 
 
 def _unserved(spoken: str, base: HopTLS) -> HopTLS:
     why = f"protocol {spoken!r} is none of Contour's, so that the route was not served"
-    return HopTLS(Level.BROKEN, why, names=base.names, trust=base.trust)
+    return HopTLS(OldLevel.BROKEN, why, names=base.names, trust=base.trust)
 
 
 def _unknown() -> HopTLS:
     why = "the Service is not in the input, and its annotations and appProtocol decide whether TLS was used"
-    return HopTLS(Level.BROKEN, why, was_plaintext=True)
+    return HopTLS(OldLevel.BROKEN, why, was_plaintext=True)

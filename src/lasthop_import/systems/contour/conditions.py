@@ -51,13 +51,12 @@ def joined(outer: RouteConditions, entries: Sequence[FieldReader]) -> RouteCondi
 def _value(reader: FieldReader) -> ImportedValueMatch | None:
     """Returns the match of a header or query parameter; None for negations, which have no equivalent."""
     name, insensitive, present = reader.text("name"), reader.boolean("ignoreCase"), reader.boolean("present")
-    written = next((each for each in _KINDS if each in reader), "")
-    kind = written or ("present" if present else "")
-    value = reader.text(written) if written else ""
+    kind = next((each for each in _KINDS if each in reader), "present" if present else "")
+    value = reader.text(kind) if kind in _KINDS else ""
     negated = any(key in reader for key in _NEGATIONS)
     reader.ignore(*_NEGATIONS, *_KINDS)
     found = value_match(name, kind, value) if kind and not negated else None
-    return _without_case(found) if found is not None and insensitive and kind != "regex" else found
+    return _without_case(found) if found and insensitive and kind != "regex" else found
 
 
 def _without_case(match: ImportedValueMatch) -> ImportedValueMatch:

@@ -17,6 +17,7 @@ from lasthop_import.model import (
     PathKind,
     PathMatch,
     SecretCertificate,
+    keys_of,
 )
 from lasthop_import.notes import Category, Note, SourceRef
 from lasthop_import.reader import FieldReader
@@ -90,7 +91,7 @@ class IngressReader:
             source=at.source,
             namespace=ingress.namespace,
             route=ingress.name,
-            listeners=tuple(each.key for each in served),
+            listeners=keys_of(served),
             hostnames=names,
             matches=matches,
             hops=self._hops(at),

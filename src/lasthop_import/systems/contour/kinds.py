@@ -10,7 +10,7 @@ from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Object
 from lasthop.edge.admission.yaml import parse
 from lasthop.engine.plan.tls_options import CIPHER_SUITES, VERSIONS, TLSOptions
-from lasthop_import.documents import Document
+from lasthop_import.documents import Document, mapping, texts
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import ObjectName
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
@@ -32,9 +32,7 @@ CHECKS: Final = ("globalExtAuth", "rateLimitService")
 
 def class_of(document: Document) -> str:
     """Returns the class of an HTTPProxy or Ingress: of an annotation, or of the field."""
-    annotations, spec = document.metadata.get("annotations"), document.value.get("spec")
-    values = [annotations.get(name) for name in CLASS_ANNOTATIONS] if isinstance(annotations, dict) else []
-    values.append(spec.get("ingressClassName") if isinstance(spec, dict) else None)
+    values = [*(document.annotations.get(name) for name in CLASS_ANNOTATIONS), document.spec.get("ingressClassName")]
     return next((each for each in values if isinstance(each, str) and each), "")
 
 
@@ -112,8 +110,8 @@ def _of_object(spec: FieldReader, before: ContourConfig) -> ContourConfig:
 
 
 def _of_file(inputs: Inputs, values: dict[str, Any], source: SourceRef | None) -> ContourConfig:
-    tls, cluster = (_below(values, key) for key in ("tls", "cluster"))
-    certificate, upstream = _below(tls, "envoy-client-certificate"), _below(cluster, "upstream-tls")
+    tls, cluster = (mapping(values.get(key)) for key in ("tls", "cluster"))
+    certificate, upstream = mapping(tls.get("envoy-client-certificate")), mapping(cluster.get("upstream-tls"))
     for key in CHECKS:
         if values.get(key):
             text = f"{key} of contour.yaml checked every request; nothing does now"
@@ -125,16 +123,7 @@ def _of_file(inputs: Inputs, values: dict[str, Any], source: SourceRef | None) -
     name, namespace = certificate.get("name"), certificate.get("namespace")
     client = ObjectName(namespace, name) if isinstance(name, str) and isinstance(namespace, str) and name else None
     versions = [str(upstream.get(f"{which}-protocol-version", "")) for which in ("minimum", "maximum")]
-    return ContourConfig(client, _options(versions[0], versions[1], _texts(upstream.get("cipher-suites"))))
-
-
-def _texts(value: Any) -> list[str]:
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
-
-
-def _below(values: dict[str, Any], key: str) -> dict[str, Any]:
-    found = values.get(key)
-    return found if isinstance(found, dict) else {}
+    return ContourConfig(client, _options(versions[0], versions[1], texts(upstream.get("cipher-suites"))))
 
 
 def _options(lowest: str, highest: str, ciphers: list[str] | tuple[str, ...]) -> TLSOptions:

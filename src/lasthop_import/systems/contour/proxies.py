@@ -10,7 +10,7 @@ import msgspec
 from lasthop.base.api.routes import HTTPRouteFilter
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
     Auth,
     Certificate,
@@ -26,6 +26,7 @@ from lasthop_import.model import (
     RouteKind,
     SecretCertificate,
     TrustRef,
+    keys_of,
 )
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
@@ -252,7 +253,7 @@ class ProxyReader:
         listeners = [*direct, *([secure] if secure else [])]
         self.listeners += listeners
         if listeners:
-            self.rules.append(msgspec.structs.replace(rule, listeners=tuple(each.key for each in listeners)))
+            self.rules.append(msgspec.structs.replace(rule, listeners=keys_of(listeners)))
         else:
             route.note(Category.SKIPPED, "no-listener", "the host passes TLS on, and the route does not permit plaintext")
         if secure and not direct:
@@ -301,7 +302,7 @@ class ProxyReader:
             reader.note(Category.CANNOT, "tcpproxy", "needs tls; it was not served", severity=NoteSeverity.HIGH)
             return
         if root.secure.passthrough:
-            passed = HopTLS(Level.PASSTHROUGH, "tls.passthrough")
+            passed = HopTLS(OldLevel.PASSTHROUGH, "tls.passthrough")
             hops = tuple(msgspec.structs.replace(hop, tls=passed) for hop in hops)
         self.listeners.append(root.secure)
         self.rules.append(

@@ -13,7 +13,7 @@ import msgspec
 
 from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, VERSIONS, TLSOptions
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import FileTrust, HopTLS, MissingTrust, Name, ObjectName, Trust, TrustRef
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
@@ -57,15 +57,12 @@ class Contexts:
 
     def hop_tls(self, reader: FieldReader, key: str, *, grpc: bool = False) -> tuple[HopTLS | None, bool]:
         """Returns the TLS of a mapping whose service is under `key`, and whether its port is 443 by default."""
-        spoken, named = scheme(reader.text(key)), reader.raw("tls")
-        if spoken not in ("", "http", "https"):
-            text = "has a scheme that Emissary does not know; it used plaintext, or TLS if there is a TLSContext"
-            reader.note(Category.CHANGED, "unknown-scheme", text, key)
+        spoken, named = _scheme(reader, key), reader.raw("tls")
         if named is not None and not isinstance(named, str | bool):
             reader.note(Category.CANNOT, "wrong-type", "must be the name of a TLSContext", "tls", severity=NoteSeverity.HIGH)
         alpn = TLSOptions(alpn=("h2",)) if grpc else TLSOptions()
         if named is True:
-            return HopTLS(Level.UNVERIFIED, "tls is true, which is TLS without any settings", options=alpn), True
+            return HopTLS(OldLevel.UNVERIFIED, "tls is true, which is TLS without any settings", options=alpn), True
         if not isinstance(named, str) or not named:
             return _without_context(spoken, alpn), spoken == "https"
         context = self.find(named)
@@ -76,11 +73,19 @@ class Contexts:
         return _used(context, named, alpn if grpc else None), True
 
 
+def _scheme(reader: FieldReader, key: str) -> str:
+    spoken = scheme(reader.text(key))
+    if spoken not in ("", "http", "https"):
+        text = "has a scheme that Emissary does not know; it used plaintext, or TLS if there is a TLSContext"
+        reader.note(Category.CHANGED, "unknown-scheme", text, key)
+    return spoken
+
+
 def _without_context(spoken: str, options: TLSOptions) -> HopTLS | None:
     if spoken != "https":
         return None
     why = "the service is https:// without a TLSContext: no SNI, and any certificate is accepted"
-    return HopTLS(Level.UNVERIFIED, why, Level.CHAIN, "https-not-verified", options=options)
+    return HopTLS(OldLevel.UNVERIFIED, why, OldLevel.CHAIN, "https-not-verified", options=options)
 
 
 def _unusable(spoken: str, named: str, context: TLSContext | None, alpn: TLSOptions) -> HopTLS:
@@ -92,11 +97,11 @@ def _unusable(spoken: str, named: str, context: TLSContext | None, alpn: TLSOpti
     names = (Name(sni),) if sni else ()
     if spoken == "https":
         why = f"TLSContext {named} {what}, so that it is not used, and nothing is verified"
-        return HopTLS(Level.UNVERIFIED, why, Level.CHAIN, reason, names, trust=trust, options=alpn)
+        return HopTLS(OldLevel.UNVERIFIED, why, OldLevel.CHAIN, reason, names, trust=trust, options=alpn)
     why = f"TLSContext {named} {what}, and the service is not https://, so that nothing was encrypted"
     if reason == "unknown-tlscontext":
         reason = "unknown-tlscontext-plaintext"
-    return HopTLS(Level.BROKEN, why, Level.CHAIN, reason, names, trust=trust, was_plaintext=True)
+    return HopTLS(OldLevel.BROKEN, why, OldLevel.CHAIN, reason, names, trust=trust, was_plaintext=True)
 
 
 def _used(context: TLSContext, named: str, grpc: TLSOptions | None) -> HopTLS:
@@ -106,7 +111,7 @@ def _used(context: TLSContext, named: str, grpc: TLSOptions | None) -> HopTLS:
     names = (Name(context.sni),) if context.sni else ()
     why = f"TLSContext {named} has no CA"
     base = HopTLS(
-        Level.UNVERIFIED,
+        OldLevel.UNVERIFIED,
         why,
         names=names,
         sni=context.sni,
@@ -122,8 +127,8 @@ def _used(context: TLSContext, named: str, grpc: TLSOptions | None) -> HopTLS:
     if not context.trust:
         return base
     why = f"TLSContext {named} has a CA; Emissary never checks names"
-    believed, reason = (Level.NAME, "names-never-checked") if context.sni else (None, "")
-    return msgspec.structs.replace(base, level=Level.CHAIN, why=why, believed=believed, believed_reason=reason)
+    believed, reason = (OldLevel.NAME, "names-never-checked") if context.sni else (None, "")
+    return msgspec.structs.replace(base, level=OldLevel.CHAIN, why=why, believed=believed, believed_reason=reason)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Final
 
 from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Object
-from lasthop_import.documents import Document
+from lasthop_import.documents import Document, texts
 from lasthop_import.inputs import Inputs
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
@@ -87,7 +87,5 @@ class EmissaryObjects:
 
 
 def _instances(document: Document) -> tuple[str, ...]:
-    spec = document.value.get("spec")
-    value = spec.get("ambassador_id") if isinstance(spec, dict) else None
-    found = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return tuple(each for each in found if isinstance(each, str)) or ("default",)
+    value = document.spec.get("ambassador_id")
+    return texts([value] if isinstance(value, str) else value) or ("default",)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
     Auth,
     HostBackend,
@@ -93,8 +93,7 @@ class MappingReader:
     def _rule(self, group: Sequence[Matched], auth: Auth | None) -> None:
         first = next((each for each in group if not each.spec.value.get("shadow")), group[0])
         spec = first.spec
-        labels = spec.document.metadata.get("labels")
-        listeners = self._front.http(spec.source(), first.hostname, labels if isinstance(labels, Mapping) else {})
+        listeners = self._front.http(spec.source(), first.hostname, spec.document.labels)
         redirected, bypassed, grpc = spec.boolean("host_redirect"), spec.boolean("bypass_auth"), spec.boolean("grpc")
         steps = (*filters.headers(spec), *filters.cors_filter(spec))
         base = ImportedRule(
@@ -140,11 +139,9 @@ class MappingReader:
     def _hops(self, group: Sequence[Matched]) -> tuple[tuple[ImportedHop, ...], tuple[ImportedMirror, ...]]:
         """Returns the hops of all Mappings of a rule; those without a weight share what the others leave of 100."""
         real = [each.spec for each in group if not each.spec.boolean("shadow")]
-        given = [spec.integer("weight") for spec in real]
-        left = max(0, 100 - sum(max(0, each) for each in given if each is not None))
+        shares = _shares([spec.integer("weight") for spec in real])
         hops: list[ImportedHop] = []
-        for spec, weight in zip(real, given, strict=True):
-            share = left // given.count(None) if weight is None else max(0, weight)
+        for spec, share in zip(real, shares, strict=True):
             if (hop := self._hop(spec, "service")) is not None:
                 hops.append(msgspec.structs.replace(hop, weight=1 if len(real) == 1 else share))
         mirrors = (self._mirror(each.spec) for each in group if each.spec.boolean("shadow"))
@@ -163,7 +160,7 @@ class MappingReader:
         if spec.text("resolver") not in ("", "kubernetes-service", "kubernetes-endpoint", "endpoint"):
             text = "another resolver than those of Kubernetes; the service is taken to be one of Kubernetes"
             spec.note(Category.TODO, "resolver", text, "resolver")
-        hop = ImportedHop(spec.source(key), place.backend, tls, h2c=grpc and (tls is None or tls.level is Level.PLAINTEXT))
+        hop = ImportedHop(spec.source(key), place.backend, tls, h2c=grpc and (tls is None or tls.level is OldLevel.PLAINTEXT))
         return _outside(hop, place.backend, grpc) if isinstance(place.backend, HostBackend) else hop
 
     def _auto_host(self, spec: FieldReader, hops: Sequence[ImportedHop]) -> str:
@@ -336,3 +333,9 @@ def _values(spec: FieldReader, exact: str, regex: str, problems: list[str]) -> t
             else:
                 found.append(match)
     return tuple(found)
+
+
+def _shares(weights: Sequence[int | None]) -> list[int]:
+    """Returns the weights; those that are not given share what the others leave of 100."""
+    left = max(0, 100 - sum(max(0, each) for each in weights if each is not None))
+    return [left // weights.count(None) if each is None else max(0, each) for each in weights]

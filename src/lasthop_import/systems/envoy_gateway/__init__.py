@@ -45,8 +45,7 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
 
 
 def _claims(document: Document) -> bool:
-    spec = document.value.get("spec")
-    own_class = document.kind == "GatewayClass" and isinstance(spec, dict) and spec.get("controllerName") == CONTROLLER
+    own_class = document.kind == "GatewayClass" and document.spec.get("controllerName") == CONTROLLER
     return document.group == GROUP or own_class
 
 

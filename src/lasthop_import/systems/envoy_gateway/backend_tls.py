@@ -14,7 +14,7 @@ import msgspec
 from lasthop.base.api.kinds import KINDS
 from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, TLSOptions
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, MissingTrust, Name, NameKind, ObjectName, SystemTrust, Trust, TrustRef
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
@@ -174,10 +174,10 @@ def by_policy(policy: PolicyValidation, options: TLSOptions) -> HopTLS:
     """Returns the TLS of a hop to a Service with a policy."""
     if policy.problem:
         why = f"{policy.label} is not accepted, because {policy.problem}; its routes answered 500"
-        return HopTLS(Level.BROKEN, why, None, "", policy.names, policy.hostname, options=options)
+        return HopTLS(OldLevel.BROKEN, why, None, "", policy.names, policy.hostname, options=options)
     uri = all(each.kind is NameKind.URI for each in policy.names)
     why = f"{policy.label} verifies it"
-    level = Level.URI if uri else Level.NAME
+    level = OldLevel.URI if uri else OldLevel.NAME
     return HopTLS(level, why, None, "", policy.names, policy.hostname, policy.trust, options=options)
 
 
@@ -192,11 +192,11 @@ def by_backend(
     if policy is not None:
         why = f"{label} has insecureSkipVerify, which holds in spite of {policy.label}"
         seen = (policy.names, policy.hostname, policy.trust)
-        return HopTLS(Level.UNVERIFIED, why, Level.NAME, "skip-beats-policy", *seen, tls.client, tls.options)
+        return HopTLS(OldLevel.UNVERIFIED, why, OldLevel.NAME, "skip-beats-policy", *seen, tls.client, tls.options)
     sni = tls.sni or (endpoint if tls.from_endpoint else "")
     names = (Name(sni),) if sni else tuple(map(Name, hosts))
     found = HopTLS(
-        Level.UNVERIFIED, f"{label} has insecureSkipVerify", None, "", names, sni, tls.trust, tls.client, tls.options
+        OldLevel.UNVERIFIED, f"{label} has insecureSkipVerify", None, "", names, sni, tls.trust, tls.client, tls.options
     )
     return found if tls.skip else _verified(label, tls, found, hosts)
 
@@ -206,9 +206,9 @@ def _verified(label: str, tls: BackendTLSSettings, found: HopTLS, hosts: tuple[s
     if tls.problem or not tls.trust:
         why = tls.problem or "its tls names no CA, and no policy does"
         text = f"{label}: {why}; its routes answered 500"
-        return msgspec.structs.replace(found, level=Level.BROKEN, why=text, trust=(MissingTrust(why),))
+        return msgspec.structs.replace(found, level=OldLevel.BROKEN, why=text, trust=(MissingTrust(why),))
     if found.sni:
-        return msgspec.structs.replace(found, level=Level.NAME, why=f"{label} verifies the name {found.sni}")
+        return msgspec.structs.replace(found, level=OldLevel.NAME, why=f"{label} verifies the name {found.sni}")
     which = "" if hosts else ", which may be any"
     why = f"{label} has no sni, so the name is the request's Host{which}"
-    return msgspec.structs.replace(found, level=Level.HOST_NAME, why=why)
+    return msgspec.structs.replace(found, level=OldLevel.HOST_NAME, why=why)

@@ -6,12 +6,12 @@ one of its policies, or has a route that uses one of its kinds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import KINDS
-from lasthop_import.documents import Document
+from lasthop_import.documents import Document, mappings
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import ObjectName
 from lasthop_import.systems.envoy_gateway.kinds import CONTROLLER, GROUP, OWN, ROUTES
@@ -33,31 +33,31 @@ def own_classes(inputs: Inputs) -> dict[str, Json] | None:
             inputs.skip(document, "other-class", f"its controller is {controller[:100]}")
     if not foreign or found:
         return found or _evident(inputs) or None
-    named = {str(_spec(each).get("gatewayClassName")) for each in inputs.of(KINDS["Gateway"])}
+    named = {str(each.spec.get("gatewayClassName")) for each in inputs.of(KINDS["Gateway"])}
     return _evident(inputs) or {name: {} for name in named - foreign}
 
 
 def _evident(inputs: Inputs) -> dict[str, Json]:
-    gateways = {ObjectName(each.namespace, each.bare_name): _spec(each) for each in inputs.of(KINDS["Gateway"])}
+    gateways = {ObjectName(each.namespace, each.bare_name): each.spec for each in inputs.of(KINDS["Gateway"])}
     targets = set(_targets(inputs))
     shown = {name for kind, name in targets if kind == "Gateway"}
     shown |= {name for name, spec in gateways.items() if any(_groups(spec.get("infrastructure")))}
-    for kind in ROUTES:
-        for document in inputs.of(KINDS[kind]):
-            spec = _spec(document)
-            named = (document.kind, ObjectName(document.namespace, document.bare_name)) in targets
-            if named or any(_groups(spec.get("rules"))):
-                shown |= set(parents(document))
+    routes = [each for kind in ROUTES for each in inputs.of(KINDS[kind])]
+    shown |= {parent for each in routes if _is_evident(each, targets) for parent in parents(each)}
     return {str(gateways[name].get("gatewayClassName")): {} for name in shown if name in gateways}
+
+
+def _is_evident(route: Document, targets: Container[tuple[str, ObjectName]]) -> bool:
+    """Returns whether a policy of Envoy Gateway targets a route, or the route refers to one of its kinds."""
+    named = (route.kind, ObjectName(route.namespace, route.bare_name)) in targets
+    return named or any(_groups(route.spec.get("rules")))
 
 
 def parents(document: Document) -> list[ObjectName]:
     """Returns what a route is attached to."""
-    refs = _spec(document).get("parentRefs")
     return [
         ObjectName(str(each.get("namespace") or document.namespace), str(each.get("name")))
-        for each in (refs if isinstance(refs, list) else ())
-        if isinstance(each, dict)
+        for each in mappings(document.spec.get("parentRefs"))
     ]
 
 
@@ -65,11 +65,9 @@ def _targets(inputs: Inputs) -> Iterator[tuple[str, ObjectName]]:
     """Yields the kind and name of what Envoy Gateway's policies target."""
     for kind in OWN.values():
         for document in inputs.of(kind):
-            spec = _spec(document)
-            several = spec.get("targetRefs")
-            for each in [*(several if isinstance(several, list) else ()), spec.get("targetRef")]:
-                if isinstance(each, dict):
-                    yield str(each.get("kind")), ObjectName(document.namespace, str(each.get("name")))
+            spec = document.spec
+            for each in (*mappings(spec.get("targetRefs")), *mappings([spec.get("targetRef")])):
+                yield str(each.get("kind")), ObjectName(document.namespace, str(each.get("name")))
 
 
 def _groups(value: Any) -> Iterator[bool]:
@@ -82,8 +80,3 @@ def _groups(value: Any) -> Iterator[bool]:
     elif isinstance(value, list):
         for below in value:
             yield from _groups(below)
-
-
-def _spec(document: Document) -> Json:
-    spec = document.value.get("spec")
-    return spec if isinstance(spec, dict) else {}

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop_import.copies import copied
-from lasthop_import.documents import Document
+from lasthop_import.documents import Document, mapping, mappings
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, ImportedHop, ObjectName
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
@@ -90,14 +90,17 @@ class Copies:
         namespace = str(reference.get("namespace") or document.namespace)
         if client := self._certificates.get((namespace, str(reference.get("name") or ""))):
             self._show_certificate(spec, document, client)
-        effect = self._policies.clients.find([("Gateway", *key, "")])
-        tls = spec.setdefault("tls", {}) if effect is not None and effect.frontend else None
-        if effect is not None and isinstance(tls, dict):
-            tls.setdefault("frontend", {"default": {"validation": effect.frontend}})
+        self._verify_clients(spec, key)
         if self._keep(document, spec):
             self.gateways[key] = spec
             if len(self.gateways) == 1:
                 self.objects.append((SourceRef(document), self._gateway_class()))
+
+    def _verify_clients(self, spec: Json, key: ObjectName) -> None:
+        effect = self._policies.clients.find([("Gateway", *key, "")])
+        tls = spec.setdefault("tls", {}) if effect is not None and effect.frontend else None
+        if effect is not None and isinstance(tls, dict):
+            tls.setdefault("frontend", {"default": {"validation": effect.frontend}})
 
     def _gateway_class(self) -> Json:
         metadata, spec = {"name": self._settings.gateway_class}, {"controllerName": CONTROLLER_NAME}
@@ -105,9 +108,7 @@ class Copies:
 
     def _listener_set(self, document: Document) -> None:
         spec = _spec(document)
-        reference = spec.get("parentRef")
-        parent = reference if isinstance(reference, dict) else {}
-        gateway = ObjectName(str(parent.get("namespace") or document.namespace), str(parent.get("name")))
+        gateway = _parent(document, mapping(spec.get("parentRef")))
         key, listeners = ObjectName(document.namespace, document.bare_name), spec.get("listeners")
         self._sets[key] = gateway
         self._listeners[key] = listeners if isinstance(listeners, list) else []
@@ -140,7 +141,7 @@ class Copies:
 
     def _route(self, document: Document) -> None:
         spec = _spec(document)
-        parents = [each for each in spec.get("parentRefs") or () if isinstance(each, dict)]
+        parents = mappings(spec.get("parentRefs"))
         names = [self._gateway_of(document, each) for each in parents]
         if parents and all(name in self._others for name in names):
             self._inputs.skip(document, "other-gateway", "its Gateways are not Envoy Gateway's")
@@ -239,7 +240,7 @@ class Copies:
         kept: list[Any] = []
         for number, each in enumerate(rule.get("filters") or ()):
             at = source.below("filters", number)
-            step = each if isinstance(each, dict) else {}
+            step = mapping(each)
             extension = step.get("extensionRef")
             if isinstance(extension, dict) and extension.get("group") == GROUP:
                 if not self._extension(document, extension, at):
@@ -289,12 +290,12 @@ class Copies:
 
     def _apply(self, document: Document, rule: Json, places: list[Place]) -> None:
         """Adds what policies say about the rule."""
-        traffic, security = self._policies.traffic.find(places), self._policies.security.find(places)
+        traffic = self._policies.traffic.find(places) or Effect()
+        effect = self._policies.security.find(places) or Effect()
         http, alone = document.kind == "HTTPRoute", len(rule.get("backendRefs") or ()) == 1
-        for key, value in (traffic.rule if traffic else {}).items():
+        for key, value in traffic.rule.items():
             if alone if key == "sessionPersistence" else http:
                 rule.setdefault(key, copy.deepcopy(value))
-        effect = security or Effect()
         filters = list(rule.get("filters") or ())
         if http and not any(_type(each) == "CORS" for each in filters):
             filters += copy.deepcopy(list(effect.filters))
@@ -352,7 +353,7 @@ def _terminates(listener: Any, section: object) -> bool:
 
 
 def _hop(hop: ImportedHop, passthrough: bool) -> ImportedHop:
-    tls = HopTLS(Level.PASSTHROUGH, "the listener passes TLS through") if passthrough else hop.tls
+    tls = HopTLS(OldLevel.PASSTHROUGH, "the listener passes TLS through") if passthrough else hop.tls
     return ImportedHop(hop.source, hop.backend, tls, h2c=hop.h2c)
 
 
@@ -371,12 +372,11 @@ def _parent(document: Document, reference: Json) -> ObjectName:
 
 
 def _spec(document: Document) -> Json:
-    spec = document.value.get("spec")
-    return copy.deepcopy(spec) if isinstance(spec, dict) else {}
+    return copy.deepcopy(document.spec)
 
 
 def _filters(rule: Json) -> list[Json]:
-    return [each for each in rule.get("filters") or () if isinstance(each, dict)]
+    return mappings(rule.get("filters"))
 
 
 def _type(value: Any) -> str:

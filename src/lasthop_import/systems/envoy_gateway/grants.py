@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lasthop.base.api.documents import Json
-from lasthop_import.documents import Document
+from lasthop_import.documents import Document, mapping
 from lasthop_import.inputs import Inputs
 from lasthop_import.systems.envoy_gateway.backends import EnvoyGatewayBackends
 from lasthop_import.systems.envoy_gateway.kinds import GROUP, OWN
@@ -14,14 +14,17 @@ from lasthop_import.systems.envoy_gateway.kinds import GROUP, OWN
 
 def granted(inputs: Inputs, backends: EnvoyGatewayBackends, document: Document, spec: Json) -> Json | None:
     """Returns the spec of a grant without the kinds of Envoy Gateway; None if nothing is left of it."""
-    sources = [each for each in spec.get("from") or () if not (isinstance(each, dict) and each.get("group") == GROUP)]
+    sources = [each for each in spec.get("from") or () if mapping(each).get("group") != GROUP]
     to = [new for each in spec.get("to") or () for new in _translated(inputs, backends, document, each)]
-    targets = [each for number, each in enumerate(to) if each not in to[:number]]
-    return {**spec, "from": sources, "to": targets} if sources and targets else None
+    return {**spec, "from": sources, "to": _unique(to)} if sources and to else None
+
+
+def _unique(entries: list[Any]) -> list[Any]:
+    return [each for number, each in enumerate(entries) if each not in entries[:number]]
 
 
 def _translated(inputs: Inputs, backends: EnvoyGatewayBackends, document: Document, entry: Any) -> Iterator[Any]:
-    if not isinstance(entry, dict) or entry.get("group") != GROUP:
+    if mapping(entry).get("group") != GROUP:
         yield entry
         return
     named = [entry["name"]] if entry.get("name") else []

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from lasthop_import.documents import Document
-from lasthop_import.ingresses import annotations_of, class_of
+from lasthop_import.ingresses import class_of
 from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.model import Imported
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
@@ -25,7 +25,7 @@ from lasthop_import.systems.gke.kinds import CLOUD_GROUP, GATEWAY, GATEWAY_KINDS
 
 def _claims(document: Document) -> bool:
     if document.kind == INGRESS.kind:
-        named = any(str(name).startswith(PREFIXES) for name in annotations_of(document))
+        named = any(str(name).startswith(PREFIXES) for name in document.annotations)
         return class_of(document) in CLASSES or (not class_of(document) and named)
     if document.kind == GATEWAY.kind:
         return is_gke(document)

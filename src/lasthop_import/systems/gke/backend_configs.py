@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from lasthop.base.api.routes import CookieConfig, HTTPRouteFilter, HTTPRouteTimeouts, SessionPersistence
+from lasthop_import.documents import mapping
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import ServiceBackend
 from lasthop_import.notes import Category, Note, SourceRef
@@ -62,8 +63,7 @@ class BackendConfigs:
         if not isinstance(found, dict):
             return None
         port = self._inputs.port(backend.namespace, backend.name, backend.port)
-        ports = found.get("ports")
-        by_port = ports if isinstance(ports, dict) else {}
+        by_port = mapping(found.get("ports"))
         names = [by_port.get(port.name), by_port.get(str(port.number))] if port else [by_port.get(str(backend.port))]
         return next((each for each in (*names, found.get("default")) if isinstance(each, str)), "")
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.inputs import Inputs, PortOfService
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, ServiceBackend
 
 APP_PROTOCOLS: Final = ("service.alpha.kubernetes.io/app-protocols", "cloud.google.com/app-protocols")
@@ -25,7 +25,7 @@ def ingress_tls(inputs: Inputs, backend: ServiceBackend) -> HopTLS | None:
         return _annotated(annotations[key], where, port.name, str(port.number or backend.port))
     if port.app_protocol.upper() in ("HTTPS", "HTTP2"):
         why = f"appProtocol {port.app_protocol} is for Gateways; for an Ingress only {APP_PROTOCOLS[1]} counts"
-        return HopTLS(Level.PLAINTEXT, why, Level.UNVERIFIED, "app-protocol-ignored")
+        return HopTLS(OldLevel.PLAINTEXT, why, OldLevel.UNVERIFIED, "app-protocol-ignored")
     return None
 
 
@@ -34,14 +34,14 @@ def _annotated(text: str, where: str, name: str, number: str) -> HopTLS | None:
     protocols = _protocols(text)
     if protocols is None:
         why = f"{where} is no JSON of names and HTTP, HTTPS or HTTP2, so the load balancer was not set up"
-        return HopTLS(Level.BROKEN, why)
+        return HopTLS(OldLevel.BROKEN, why)
     found = protocols.get(name) if name else None
     if found in ("HTTPS", "HTTP2"):
         why = f"{found} by {where}: a load balancer accepts any certificate"
-        return HopTLS(Level.UNVERIFIED, why, options=H2 if found == "HTTP2" else TLSOptions())
+        return HopTLS(OldLevel.UNVERIFIED, why, options=H2 if found == "HTTP2" else TLSOptions())
     if found is None and protocols.get(number) in ("HTTPS", "HTTP2"):
         why = f"{where} names the port by number, which is not read; it must be the port's name"
-        return HopTLS(Level.PLAINTEXT, why, Level.UNVERIFIED, "app-protocols-by-number")
+        return HopTLS(OldLevel.PLAINTEXT, why, OldLevel.UNVERIFIED, "app-protocols-by-number")
     return None
 
 
@@ -60,4 +60,4 @@ def gateway_tls(port: PortOfService | None) -> HopTLS | None:
     if spoken.upper() not in ("HTTPS", "HTTP2"):
         return None
     why = f"appProtocol {spoken} without a BackendTLSPolicy: a load balancer accepts any certificate"
-    return HopTLS(Level.UNVERIFIED, why, options=H2 if spoken.upper() == "HTTP2" else TLSOptions())
+    return HopTLS(OldLevel.UNVERIFIED, why, options=H2 if spoken.upper() == "HTTP2" else TLSOptions())

@@ -8,10 +8,9 @@ from typing import Any, Final
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME, GATEWAY_API
 from lasthop_import.copies import OLD, copied
-from lasthop_import.documents import Document
-from lasthop_import.ingresses import annotations_of
+from lasthop_import.documents import Document, mapping, mappings
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, Imported, ImportedHop, ObjectName, ServiceBackend
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
@@ -27,8 +26,7 @@ TODO_CERTIFICATE: Final = "certificate-todo"
 
 def is_gke(document: Document) -> bool:
     """Returns whether a Gateway has one of GKE's classes."""
-    spec = document.value.get("spec")
-    return isinstance(spec, dict) and str(spec.get("gatewayClassName") or "").startswith(PREFIX)
+    return str(document.spec.get("gatewayClassName") or "").startswith(PREFIX)
 
 
 def read_gateways(inputs: Inputs, settings: ImportSettings) -> Imported:
@@ -79,7 +77,7 @@ class _Copier:
         reader = self._inputs.open(document)
         spec = dict(reader.mapping("spec"))
         spec["gatewayClassName"] = self._settings.gateway_class
-        if CERTIFICATE_MAP in annotations_of(document):
+        if CERTIFICATE_MAP in document.annotations:
             reader.annotations().ignore(CERTIFICATE_MAP)
         listeners = spec.get("listeners")
         if isinstance(listeners, list):
@@ -98,13 +96,13 @@ class _Copier:
         if not isinstance(listener, dict):
             return listener
         tls = listener.get("tls")
-        if tls is None and CERTIFICATE_MAP in annotations_of(document) and listener.get("protocol") == "HTTPS":
+        if tls is None and CERTIFICATE_MAP in document.annotations and listener.get("protocol") == "HTTPS":
             tls = {}
         if not isinstance(tls, dict) or tls.get("mode") == "Passthrough":
             return listener
         kept = {key: value for key, value in tls.items() if key != "options"}
-        where, options = SourceRef(document, ("spec", "listeners", number, "tls")), tls.get("options")
-        for key in options if isinstance(options, dict) else ():
+        where = SourceRef(document, ("spec", "listeners", number, "tls"))
+        for key in mapping(tls.get("options")):
             text = "an option of GKE's, which the new gateway does not have"
             self._inputs.notes.append(Note(Category.CANNOT, "listener-option", text, where.below("options", key)))
         if not kept.get("certificateRefs"):
@@ -117,13 +115,10 @@ class _Copier:
     # --- routes ------------------------------------------------------------------------------------------------------
 
     def _is_attached(self, document: Document) -> bool:
-        spec = document.value.get("spec")
-        parents = spec.get("parentRefs") if isinstance(spec, dict) else None
         return any(
-            isinstance(each, dict)
-            and each.get("kind", "Gateway") == "Gateway"
+            each.get("kind", "Gateway") == "Gateway"
             and ObjectName(str(each.get("namespace") or document.namespace), str(each.get("name"))) in self._gateways
-            for each in (parents if isinstance(parents, list) else ())
+            for each in mappings(document.spec.get("parentRefs"))
         )
 
     def _route(self, document: Document) -> None:
@@ -138,11 +133,9 @@ class _Copier:
         """Returns a rule with the timeout of its Services' policies, if they agree and it has none itself."""
         if not isinstance(rule, dict) or document.kind != "HTTPRoute" or rule.get("timeouts"):
             return rule
-        refs = rule.get("backendRefs")
         found = {
             self._policies.timeout(str(each.get("namespace") or document.namespace), str(each.get("name")))
-            for each in (refs if isinstance(refs, list) else ())
-            if isinstance(each, dict)
+            for each in mappings(rule.get("backendRefs"))
         }
         seconds = found.pop() if len(found) == 1 else 0
         return {**rule, "timeouts": {"request": duration(seconds * 1000)}} if seconds else rule
@@ -179,7 +172,7 @@ class _Copier:
         backend = ServiceBackend(namespace, name, number if isinstance(number, int) else None)
         port = self._inputs.port(namespace, name, backend.port)
         if document.kind == "TLSRoute":
-            yield ImportedHop(source, backend, HopTLS(Level.PASSTHROUGH, "a TLSRoute"))
+            yield ImportedHop(source, backend, HopTLS(OldLevel.PASSTHROUGH, "a TLSRoute"))
             return
         tls = self._policies.tls(namespace, name, port.name if port else "")
         yield ImportedHop(source, backend, tls or gateway_tls(port))
@@ -190,8 +183,6 @@ class _Copier:
 
 def _grants(grant: Document, route: Document, service: str) -> bool:
     """Returns whether a ReferenceGrant lets a route refer to a Service."""
-    spec = grant.value.get("spec")
-    if not isinstance(spec, dict) or not isinstance(spec.get("from"), list) or not isinstance(spec.get("to"), list):
-        return False
-    given = any((f.get("kind"), f.get("namespace")) == (route.kind, route.namespace) for f in spec["from"])
-    return given and any(t.get("kind") == "Service" and t.get("name") in (None, "", service) for t in spec["to"])
+    sources, targets = mappings(grant.spec.get("from")), mappings(grant.spec.get("to"))
+    given = any((each.get("kind"), each.get("namespace")) == (route.kind, route.namespace) for each in sources)
+    return given and any(each.get("kind") == "Service" and each.get("name") in (None, "", service) for each in targets)

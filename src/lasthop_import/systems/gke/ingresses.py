@@ -20,6 +20,7 @@ from lasthop_import.model import (
     PathKind,
     PathMatch,
     SecretCertificate,
+    keys_of,
 )
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
@@ -113,10 +114,8 @@ class _GKEIngressImporter:
             ingress.annotation_reader.note(Category.CHANGED, "not-served", text, ALLOW_HTTP, severity=NoteSeverity.HIGH)
         self.rules += [self._rule(ingress, at, match, served) for at, match in paths]
         if plain and redirect:
-            source, owner = ingress.annotation_reader.source(FRONTEND), (ingress.namespace, ingress.name)
-            for host in dict.fromkeys(at.host for at, _ in paths):
-                names = (host,) if host else ()
-                self.rules.append(https_redirect_rule(source, *owner, (plain.key,), names, code=redirect))
+            hosts = dict.fromkeys(at.host for at, _ in paths)
+            self.rules += [_redirect(ingress, plain, host, redirect) for host in hosts]
 
     def _gateway(self, ingress: IngressObject, paths: list[tuple[str, PathMatch]]) -> ObjectName | None:
         """Returns a Gateway of its own for an Ingress that has a path which another has: each had its own address."""
@@ -173,7 +172,7 @@ class _GKEIngressImporter:
             source=at.source,
             namespace=ingress.namespace,
             route=ingress.name,
-            listeners=tuple(each.key for each in served),
+            listeners=keys_of(served),
             hostnames=(at.host,) if at.host else (),
             matches=(ImportedMatch(match),),
             filters=config.filters,
@@ -214,3 +213,8 @@ def _path(at: PathOf) -> PathMatch:
     if at.path.endswith("/*"):
         return PathMatch(PathKind.STRING, at.path[:-1])
     return PathMatch(PathKind.EXACT, at.path)
+
+
+def _redirect(ingress: IngressObject, plain: ImportedListener, host: str, code: int) -> ImportedRule:
+    source, names = ingress.annotation_reader.source(FRONTEND), (host,) if host else ()
+    return https_redirect_rule(source, ingress.namespace, ingress.name, (plain.key,), names, code=code)

@@ -6,7 +6,7 @@ import msgspec
 
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, MissingTrust, Name, NameKind, SystemTrust, Trust, TrustRef
 from lasthop_import.notes import Category
 from lasthop_import.reader import FieldReader
@@ -65,7 +65,7 @@ class GKEPolicies:
         named = f" (names {', '.join(filter(None, uris))})" if any(uris) else ""
         tls = None
         if mode != "Disable":
-            tls = HopTLS(Level.MESH, f"{document.name}: mutual TLS with certificates of Google's mesh{named}")
+            tls = HopTLS(OldLevel.MESH, f"{document.name}: mutual TLS with certificates of Google's mesh{named}")
         for target in _targets(spec, document):
             self._mesh.setdefault(target, tls)
 
@@ -100,10 +100,10 @@ def _tls(spec: FieldReader, document: Document) -> HopTLS:
     for key in sorted(spec.child("options").value):
         text = "an option of another implementation, which the new gateway ignores"
         spec.child("options").cannot(key, text)
-    level = Level.URI if names and all(each.kind is NameKind.URI for each in names) else Level.NAME
+    level = OldLevel.URI if names and all(each.kind is NameKind.URI for each in names) else OldLevel.NAME
     found = names or ((Name(hostname),) if hostname else ())
     if not trust or not hostname:
-        return HopTLS(Level.BROKEN, f"{document.name} has no CA certificates or no hostname, so it is invalid", names=found)
+        return HopTLS(OldLevel.BROKEN, f"{document.name} has no CA certificates or no hostname, so it is invalid", names=found)
     return HopTLS(level, f"{document.name}", names=found, sni=hostname, trust=trust)
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import Final
 
 from lasthop_import.documents import Document
-from lasthop_import.ingresses import annotations_of
 from lasthop_import.inputs import INGRESS
 from lasthop_import.settings import Flag, System
 from lasthop_import.systems.ingress_nginx.ingresses import CONTROLLER, NAMESAKE, PREFIX, is_named_nginx
@@ -26,7 +25,7 @@ from lasthop_import.systems.ingress_nginx.routing import read
 
 
 def _claims(document: Document) -> bool:
-    names = [str(name) for name in annotations_of(document)]
+    names = [str(name) for name in document.annotations]
     own = any(name.startswith(f"{PREFIX}/") for name in names)
     return own or (is_named_nginx(document) and not any(name.startswith(NAMESAKE) for name in names))
 

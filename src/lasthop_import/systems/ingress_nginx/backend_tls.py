@@ -14,7 +14,7 @@ import msgspec
 from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, MissingTrust, Name, ObjectName, TrustRef
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.openssl import tls_options
@@ -81,24 +81,15 @@ def asked(inputs: Inputs, ingress: Ingress, config: ControllerConfig) -> Asked:
     verify, name = annotations.text("proxy-ssl-verify"), annotations.text("proxy-ssl-name")
     server_name, secret = annotations.text("proxy-ssl-server-name"), annotations.text(SECRET)
     options = _options(annotations) if secret else TLSOptions()
-    if secret and "proxy-ssl-verify-depth" in annotations and verify == "on":
-        text = "how long a chain may be is not limited any more"
-        annotations.note(Category.LOOSENED, "depth-dropped", text, "proxy-ssl-verify-depth")
-    for rest in ("proxy-ssl-verify-depth", "proxy-ssl-protocols", "proxy-ssl-ciphers"):
-        annotations.reader.ignore(annotations.key(rest))
+    _note_depth(annotations, limited=bool(secret) and verify == "on")
     seems = "" if verify.lower() in ("off", "false", "no", "0") else verify
     if not secret:
         return Asked(None, seems, name)
     namespace, _, bare = secret.rpartition("/")
     denied = _denied(namespace, ingress, config)
-    data = None if denied else inputs.data("Secret", namespace, bare)
+    data = None if denied else _secret(inputs, annotations, namespace, bare)
     if data is not None and not data.keys() & {"ca.crt", "tls.crt"}:
         denied = f"Secret {namespace}/{bare} has neither a certificate nor a CA"
-    if data is None and not denied:
-        absent = inputs.absence("Secret", namespace, bare)
-        text = f"the Secret {absent}; it is taken to have a ca.crt and no client certificate"
-        remedy = "Add it to the input: without a ca.crt nothing was verified, and with tls.crt it was shown to the backend."
-        annotations.note(Category.TODO, "secret-missing", text, SECRET, remedy=remedy, severity=NoteSeverity.WARNING)
     ssl = ProxySSL(
         owner=ingress.document.name,
         secret=ObjectName(namespace, bare),
@@ -111,6 +102,25 @@ def asked(inputs: Inputs, ingress: Ingress, config: ControllerConfig) -> Asked:
         denied=denied,
     )
     return Asked(ssl, seems, name)
+
+
+def _note_depth(annotations: Annotations, *, limited: bool) -> None:
+    if limited and "proxy-ssl-verify-depth" in annotations:
+        text = "how long a chain may be is not limited any more"
+        annotations.note(Category.LOOSENED, "depth-dropped", text, "proxy-ssl-verify-depth")
+    for rest in ("proxy-ssl-verify-depth", "proxy-ssl-protocols", "proxy-ssl-ciphers"):
+        annotations.reader.ignore(annotations.key(rest))
+
+
+def _secret(inputs: Inputs, annotations: Annotations, namespace: str, name: str) -> dict[str, bytes] | None:
+    """Returns the content of the Secret, and lists one that is not there."""
+    data = inputs.data("Secret", namespace, name)
+    if data is None:
+        absent = inputs.absence("Secret", namespace, name)
+        text = f"the Secret {absent}; it is taken to have a ca.crt and no client certificate"
+        remedy = "Add it to the input: without a ca.crt nothing was verified, and with tls.crt it was shown to the backend."
+        annotations.note(Category.TODO, "secret-missing", text, SECRET, remedy=remedy, severity=NoteSeverity.WARNING)
+    return data
 
 
 def _denied(namespace: str, ingress: Ingress, config: ControllerConfig) -> str:
@@ -133,20 +143,14 @@ def _options(annotations: Annotations) -> TLSOptions:
 
 def hop_tls(spoken: str, own: Asked, server: ProxySSL | None) -> HopTLS | None:
     """Returns the TLS of a location: of its own Ingress, or of the first Ingress of the host, which is inherited."""
-    if spoken in (PLAIN, GRPC):
-        return None
-    if spoken == UNKNOWN_TLS:
-        why = "backend-protocol is none of the controller's, so it used plaintext"
-        return HopTLS(Level.PLAINTEXT, why, Level.UNVERIFIED, "unknown-protocol")
-    if spoken == "AUTO_HTTP":
-        why = "backend-protocol AUTO_HTTP: TLS for requests that came over TLS, plaintext for others"
-        return HopTLS(Level.BROKEN, why)
+    if spoken in _BY_PROTOCOL:
+        return _BY_PROTOCOL[spoken]
     ssl, inherited = own.ssl, ""
     if ssl is not None and ssl.denied:
-        return HopTLS(Level.BROKEN, f"{ssl.denied}, so the location answered 503")
+        return HopTLS(OldLevel.BROKEN, f"{ssl.denied}, so the location answered 503")
     if (ssl is None or not ssl.ca) and server is not None:
         ssl, inherited = server, f", inherited from {server.owner}"
-    believed = Level.NAME if own.name else Level.CHAIN
+    believed = OldLevel.NAME if own.name else OldLevel.CHAIN
     if spoken == GRPC_TLS:
         return _grpc(own, ssl, believed, inherited)
     if ssl is None or not ssl.ca:
@@ -154,15 +158,31 @@ def hop_tls(spoken: str, own: Asked, server: ProxySSL | None) -> HopTLS | None:
     return _proxied(own, ssl, believed, inherited)
 
 
-def _grpc(own: Asked, ssl: ProxySSL | None, believed: Level, inherited: str) -> HopTLS:
+_BY_PROTOCOL: Final = {
+    PLAIN: None,
+    GRPC: None,
+    UNKNOWN_TLS: HopTLS(
+        OldLevel.PLAINTEXT,
+        "backend-protocol is none of the controller's, so it used plaintext",
+        OldLevel.UNVERIFIED,
+        "unknown-protocol",
+    ),
+    "AUTO_HTTP": HopTLS(
+        OldLevel.BROKEN, "backend-protocol AUTO_HTTP: TLS for requests that came over TLS, plaintext for others"
+    ),
+}
+"""The TLS of protocols for which no other setting counts."""
+
+
+def _grpc(own: Asked, ssl: ProxySSL | None, believed: OldLevel, inherited: str) -> HopTLS:
     why = f"backend-protocol GRPCS: nginx obeys grpc_ssl_*, which the controller never writes{inherited}"
     seemed = believed if own.seems or (ssl is not None and ssl.verify) else None
     trust = _trust(ssl) if ssl is not None and ssl.ca else ()
     options = TLSOptions(alpn=("h2",))
-    return HopTLS(Level.UNVERIFIED, why, seemed, "grpc-not-verified", _names(own.name), trust=trust, options=options)
+    return HopTLS(OldLevel.UNVERIFIED, why, seemed, "grpc-not-verified", _names(own.name), trust=trust, options=options)
 
 
-def _proxied(own: Asked, ssl: ProxySSL, believed: Level, inherited: str) -> HopTLS:
+def _proxied(own: Asked, ssl: ProxySSL, believed: OldLevel, inherited: str) -> HopTLS:
     """Returns the TLS by proxy_ssl_* with a CA; `inherited`: from which Ingress."""
     client, sni = ssl.secret if ssl.client else None, ssl.name if ssl.server_name else ""
     options = msgspec.structs.replace(ssl.options, alpn=())
@@ -170,15 +190,15 @@ def _proxied(own: Asked, ssl: ProxySSL, believed: Level, inherited: str) -> HopT
         misled = bool(own.seems) and not inherited
         why = f"proxy-ssl-verify is {own.seems!r}, not exactly on" if misled else f"proxy-ssl-verify is off{inherited}"
         seemed, reason = (believed, "verify-not-on") if misled else (None, "")
-        return HopTLS(Level.UNVERIFIED, why, seemed, reason, _names(ssl.name), sni, _trust(ssl), client, options)
+        return HopTLS(OldLevel.UNVERIFIED, why, seemed, reason, _names(ssl.name), sni, _trust(ssl), client, options)
     if not ssl.name:
         why = f"proxy-ssl-verify is on without proxy-ssl-name, so the name had to be upstream_balancer{inherited}"
-        return HopTLS(Level.BROKEN, why, None, "", (), "", _trust(ssl), client, options)
+        return HopTLS(OldLevel.BROKEN, why, None, "", (), "", _trust(ssl), client, options)
     why = f"proxy-ssl-verify is on, with proxy-ssl-name {ssl.name}{inherited}"
-    return HopTLS(Level.NAME, why, None, "", _names(ssl.name), sni, _trust(ssl), client, options, cn_fallback=True)
+    return HopTLS(OldLevel.NAME, why, None, "", _names(ssl.name), sni, _trust(ssl), client, options, cn_fallback=True)
 
 
-def _unverified(own: Asked, ssl: ProxySSL | None, believed: Level) -> HopTLS:
+def _unverified(own: Asked, ssl: ProxySSL | None, believed: OldLevel) -> HopTLS:
     if ssl is None:
         why, reason = "there is no proxy-ssl-secret", "ca-was-ignored"
         trust: tuple[MissingTrust, ...] = ()
@@ -187,7 +207,7 @@ def _unverified(own: Asked, ssl: ProxySSL | None, believed: Level) -> HopTLS:
     else:
         why, reason = f"Secret {ssl.secret} has no ca.crt, so nothing of proxy-ssl is in force", "secret-without-ca"
         trust = (MissingTrust(f"Secret {ssl.secret} has no ca.crt"),)
-    return HopTLS(Level.UNVERIFIED, why, believed if own.seems else None, reason, _names(own.name), trust=trust)
+    return HopTLS(OldLevel.UNVERIFIED, why, believed if own.seems else None, reason, _names(own.name), trust=trust)
 
 
 def _names(name: str) -> tuple[Name, ...]:

@@ -16,7 +16,7 @@ from lasthop.base.api.routes import (
 )
 from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import Auth, HopTLS, ImportedHop, ImportedMirror
 from lasthop_import.notes import Category
 from lasthop_import.systems.ingress_nginx.ingresses import Ingress
@@ -161,5 +161,5 @@ def external_auth(annotations: Annotations) -> Auth | None:
 
 
 def _hop(annotations: Annotations, name: str, place: ServiceURL) -> ImportedHop:
-    tls = HopTLS(Level.UNVERIFIED, f"nginx never verifies the server of {name}") if place.tls else None
+    tls = HopTLS(OldLevel.UNVERIFIED, f"nginx never verifies the server of {name}") if place.tls else None
     return ImportedHop(annotations.source(name), place.backend, tls)

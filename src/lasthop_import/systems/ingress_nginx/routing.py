@@ -10,7 +10,7 @@ import msgspec
 from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
     ClientValidation,
     ForeignCertificate,
@@ -27,6 +27,7 @@ from lasthop_import.model import (
     SecretCertificate,
     ServiceBackend,
     TrustRef,
+    keys_of,
 )
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
@@ -82,19 +83,26 @@ class _IngressImporter:
             return
         source = SourceRef(main.ingress.document)
         plain = ImportedListener(source, HTTP, "HTTP")
-        forced = [each for each in host.locations if self._forces_tls(each.ingress)]
-        secure = self._secure(host, bool(forced))
+        forced = any([self._forces_tls(each.ingress) for each in host.locations])
+        secure = self._secure(host, forced)
         redirected = [each for each in host.locations if secure and self._redirects(each.ingress, host)]
         self.listeners += [plain, *secure]
         names = (host.name, *host.aliases) if host.name else ()
         for each in host.locations:
             clear = () if each in redirected else (plain.key,)
             self.rules += self._location(each, host, names, (*clear, *(listener.key for listener in secure)), bool(secure))
-        if redirected and len(redirected) == len(host.locations):
-            self.rules.append(self._https_redirect(main, names, plain, (ROOT,)))
-        else:
-            self.rules += [self._https_redirect(each, names, plain, (self._path(each, host).match,)) for each in redirected]
+        self.rules += self._https_redirects(host, redirected, names, plain)
         self._www(host, plain, secure)
+
+    def _https_redirects(
+        self, host: IngressHost, redirected: list[IngressLocation], names: tuple[str, ...], plain: ImportedListener
+    ) -> Iterator[ImportedRule]:
+        """Yields one redirect for a host of which all locations are redirected, or else one for each of those that are."""
+        if redirected == [*host.locations]:
+            yield self._https_redirect(redirected[0], names, plain, (ROOT,))
+            return
+        for each in redirected:
+            yield self._https_redirect(each, names, plain, (self._path(each, host).match,))
 
     def rest(self, ingress: Ingress) -> None:
         """Reads what had no effect before either: of a canary the main Ingress decides, of a host the first one."""
@@ -163,7 +171,7 @@ class _IngressImporter:
             self._consume(each)
         if main.at.backend is None:
             return
-        hop = ImportedHop(main.at.source, main.at.backend, HopTLS(Level.PASSTHROUGH, "ssl-passthrough"))
+        hop = ImportedHop(main.at.source, main.at.backend, HopTLS(OldLevel.PASSTHROUGH, "ssl-passthrough"))
         self.rules.append(
             ImportedRule(
                 main.at.source,
@@ -289,7 +297,7 @@ class _IngressImporter:
                 source=source,
                 namespace=owner.ingress.namespace,
                 route=f"{owner.ingress.name}-www-redirect",
-                listeners=tuple(each.key for each in listeners),
+                listeners=keys_of(listeners),
                 hostnames=(twin,),
                 matches=(ROOT,),
                 filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),

@@ -13,7 +13,7 @@ import msgspec
 
 from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import FileTrust, HopTLS, MissingTrust, Name, NameKind, ObjectName, SystemTrust, Trust, TrustRef
 from lasthop_import.notes import Category, Note, NoteSeverity
 from lasthop_import.systems.istio.destination_rules import ClientTLS, Effective
@@ -49,9 +49,9 @@ def hop_tls(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) -
     if tls is None or not tls.starts:
         return _without(inputs, found, context, mesh)
     if tls.mode == "ISTIO_MUTUAL":
-        return HopTLS(Level.MESH, "tls.mode is ISTIO_MUTUAL: certificates of the mesh, which the new gateway does not have")
+        return HopTLS(OldLevel.MESH, "tls.mode is ISTIO_MUTUAL: certificates of the mesh, which the new gateway does not have")
     if tls.mode not in ("SIMPLE", "MUTUAL"):
-        return HopTLS(Level.BROKEN, f"tls.mode {tls.mode!r} is none of Istio's")
+        return HopTLS(OldLevel.BROKEN, f"tls.mode {tls.mode!r} is none of Istio's")
     return _verified(inputs, tls, context, mesh)
 
 
@@ -61,11 +61,13 @@ def _without(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) 
     if tls is not None and not tls.mode and _says_more(tls):
         seems = _verified(inputs, msgspec.structs.replace(tls, mode="SIMPLE"), context, mesh)
         why = "tls has no mode, which is DISABLE: all of its other fields are ignored, and nothing was encrypted"
-        return HopTLS(Level.BROKEN, why, seems.level, "mode-missing", seems.names, seems.sni, seems.trust, was_plaintext=True)
+        return HopTLS(
+            OldLevel.BROKEN, why, seems.level, "mode-missing", seems.names, seems.sni, seems.trust, was_plaintext=True
+        )
     if found.lost is not None:
         meant = found.lost.mode in ("SIMPLE", "MUTUAL")
-        believed = _verified(inputs, found.lost, context, mesh).level if meant else Level.MESH
-        return HopTLS(Level.PLAINTEXT, found.why_lost, believed, found.reason)
+        believed = _verified(inputs, found.lost, context, mesh).level if meant else OldLevel.MESH
+        return HopTLS(OldLevel.PLAINTEXT, found.why_lost, believed, found.reason)
     return _by_port(tls, context, mesh)
 
 
@@ -73,11 +75,11 @@ def _by_port(tls: ClientTLS | None, context: HopContext, mesh: Mesh) -> HopTLS |
     """Returns what mesh and port say where no DestinationRule has a tls that starts any."""
     if tls is None and not context.external and (reason := mesh.meshed(context.namespace)):
         why = f"no DestinationRule says otherwise, so it was mesh mTLS to Pods with a proxy, and {reason}"
-        return HopTLS(Level.MESH, why, was_plaintext=True)
+        return HopTLS(OldLevel.MESH, why, was_plaintext=True)
     if context.http and context.tls_port:
         why = "the port says HTTPS or TLS, but only a DestinationRule makes a gateway start TLS, so it sent plaintext"
-        level = Level.BROKEN if context.external else Level.PLAINTEXT
-        return HopTLS(level, why, Level.HOST_NAME, "https-port-without-tls", was_plaintext=True)
+        level = OldLevel.BROKEN if context.external else OldLevel.PLAINTEXT
+        return HopTLS(level, why, OldLevel.HOST_NAME, "https-port-without-tls", was_plaintext=True)
     return None
 
 
@@ -86,12 +88,29 @@ def _says_more(tls: ClientTLS) -> bool:
 
 
 def _verified(inputs: Inputs, tls: ClientTLS, context: HopContext, mesh: Mesh) -> HopTLS:
-    names = tuple(_name(each) for each in tls.names or (context.external_names if context.external else ()))
+    base = _configured(inputs, tls, context, mesh)
+    names = base.names
+    if tls.mode == "MUTUAL" and not tls.credential and not all(tls.client_files):
+        why = "tls.mode is MUTUAL without a client certificate and key, with which Istio starts no TLS at all"
+        return _but(base, OldLevel.BROKEN, why, was_plaintext=True)
+    likely = names or ((Name(tls.sni),) if tls.sni else tuple(map(Name, context.hosts)))
+    unchecked = _unchecked(tls, base, likely, context, mesh)
+    if unchecked is not None:
+        return unchecked
+    if not mesh.version:
+        _note_version(inputs, tls, named=bool(names or tls.sni))
+    if names:
+        return _named(inputs, base, tls, context, mesh)
+    return _without_names(tls, msgspec.structs.replace(base, names=likely), context, mesh)
+
+
+def _configured(inputs: Inputs, tls: ClientTLS, context: HopContext, mesh: Mesh) -> HopTLS:
+    """Returns everything that is configured but how much of it is checked."""
     trust = _trust(inputs, tls, context)
-    base = HopTLS(
-        Level.NAME,
+    return HopTLS(
+        OldLevel.NAME,
         "",
-        names=names,
+        names=tuple(_name(each) for each in tls.names or (context.external_names if context.external else ())),
         sni=tls.sni,
         sni_of_host=context.http and not mesh.old,
         trust=trust,
@@ -99,35 +118,22 @@ def _verified(inputs: Inputs, tls: ClientTLS, context: HopContext, mesh: Mesh) -
         client_certificate=_client(inputs, tls, context),
         options=_options(context, mesh),
     )
-    if tls.mode == "MUTUAL" and not tls.credential and not all(tls.client_files):
-        why = "tls.mode is MUTUAL without a client certificate and key, with which Istio starts no TLS at all"
-        return _but(base, Level.BROKEN, why, was_plaintext=True)
-    likely = names or ((Name(tls.sni),) if tls.sni else tuple(map(Name, context.hosts)))
-    unchecked = _unchecked(tls, base, likely, context, mesh)
-    if unchecked is not None:
-        return unchecked
-    system = not tls.credential and tls.ca_file in ("", "system")
-    if system and not mesh.version and not (tls.ca_file and (names or tls.sni)):
-        _note_version(inputs, tls)
-    if names:
-        return _named(inputs, base, tls, context, mesh)
-    return _without_names(tls, msgspec.structs.replace(base, names=likely), context, mesh)
 
 
 def _unchecked(tls: ClientTLS, base: HopTLS, likely: tuple[Name, ...], context: HopContext, mesh: Mesh) -> HopTLS | None:
     """Returns the TLS whose chain is not checked, or that has no CA; `likely`: the names that the certificate may have."""
-    seems = _level_of_names(base.names) or (Level.NAME if tls.sni else Level.HOST_NAME)
+    seems = _level_of_names(base.names) or (OldLevel.NAME if tls.sni else OldLevel.HOST_NAME)
     if tls.skip:
         why = "tls.insecureSkipVerify is true"
         if tls.names or tls.ca_file:
-            return _but(base, Level.UNVERIFIED, why, seems, "skip-beats-names", names=likely)
-        return _but(base, Level.UNVERIFIED, why, names=likely)
+            return _but(base, OldLevel.UNVERIFIED, why, seems, "skip-beats-names", names=likely)
+        return _but(base, OldLevel.UNVERIFIED, why, names=likely)
     if mesh.old and not tls.credential and not tls.ca_file:
         why = "tls.caCertificates is not set, and before Istio 1.21 nothing was verified without it"
-        return _but(base, Level.UNVERIFIED, why, seems, "no-ca-before-1.21", names=likely, trust=())
+        return _but(base, OldLevel.UNVERIFIED, why, seems, "no-ca-before-1.21", names=likely, trust=())
     if base.trust == (_without_ca(context.gateway_namespace, tls.credential),):
         why = f"the Secret of credentialName {tls.credential} has no CA, with which no connection comes about"
-        return _but(base, Level.BROKEN, why, names=likely)
+        return _but(base, OldLevel.BROKEN, why, names=likely)
     return None
 
 
@@ -135,18 +141,18 @@ def _without_names(tls: ClientTLS, base: HopTLS, context: HopContext, mesh: Mesh
     """Returns the TLS without subjectAltNames, of which the name is that of the request's Host at most."""
     if tls.sni:
         why = f"tls.sni is {tls.sni} without subjectAltNames, which leaves only the chain to be checked"
-        return _but(base, Level.CHAIN, why, Level.NAME, "sni-disables-name-check")
+        return _but(base, OldLevel.CHAIN, why, OldLevel.NAME, "sni-disables-name-check")
     if not context.http:
         why = "a connection has no Host, so that without sni and subjectAltNames only the chain is checked"
-        return _but(base, Level.CHAIN, why, Level.NAME, "no-name-for-connections")
+        return _but(base, OldLevel.CHAIN, why, OldLevel.NAME, "no-name-for-connections")
     if mesh.old:
         why = "before Istio 1.21 neither SNI nor names were taken from the request's Host"
-        return _but(base, Level.CHAIN, why, Level.HOST_NAME, "no-auto-san-before-1.21")
-    return _but(base, Level.HOST_NAME, f"tls.mode is {tls.mode}: SNI and name are the request's Host")
+        return _but(base, OldLevel.CHAIN, why, OldLevel.HOST_NAME, "no-auto-san-before-1.21")
+    return _but(base, OldLevel.HOST_NAME, f"tls.mode is {tls.mode}: SNI and name are the request's Host")
 
 
 def _named(inputs: Inputs, base: HopTLS, tls: ClientTLS, context: HopContext, mesh: Mesh) -> HopTLS:
-    level = _level_of_names(base.names) or Level.NAME
+    level = _level_of_names(base.names) or OldLevel.NAME
     for each in base.names:
         if each.kind is NameKind.DNS and not is_host(each.value.lower()):
             text = f"subjectAltNames: {each.value[:100]} is neither a DNS name nor a URI, and cannot be checked"
@@ -161,9 +167,9 @@ def _named(inputs: Inputs, base: HopTLS, tls: ClientTLS, context: HopContext, me
 
 def _but(
     base: HopTLS,
-    level: Level,
+    level: OldLevel,
     why: str,
-    believed: Level | None = None,
+    believed: OldLevel | None = None,
     reason: str = "",
     *,
     names: tuple[Name, ...] | None = None,
@@ -186,10 +192,10 @@ def _name(value: str) -> Name:
     return Name(value, NameKind.URI if "://" in value else NameKind.DNS)
 
 
-def _level_of_names(names: tuple[Name, ...]) -> Level | None:
+def _level_of_names(names: tuple[Name, ...]) -> OldLevel | None:
     if not names:
         return None
-    return Level.URI if all(each.kind is NameKind.URI for each in names) else Level.NAME
+    return OldLevel.URI if all(each.kind is NameKind.URI for each in names) else OldLevel.NAME
 
 
 def _options(context: HopContext, mesh: Mesh) -> TLSOptions:
@@ -198,7 +204,10 @@ def _options(context: HopContext, mesh: Mesh) -> TLSOptions:
     return msgspec.structs.replace(mesh.options, alpn=alpn)
 
 
-def _note_version(inputs: Inputs, tls: ClientTLS) -> None:
+def _note_version(inputs: Inputs, tls: ClientTLS, *, named: bool) -> None:
+    """Lists what depends on the version, where the system's store is used."""
+    if tls.credential or tls.ca_file not in ("", "system") or (tls.ca_file and named):
+        return
     if tls.ca_file:
         text = "names are those of the request's Host since Istio 1.21, which is assumed; before, only the chain was verified"
     else:

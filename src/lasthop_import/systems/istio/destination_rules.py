@@ -99,8 +99,7 @@ class DestinationRules:
         if not rules:
             return self._hidden(host, port, gateway_namespace)
         found, lost = _of_port(next((each.policy for each in rules if each.policy), None), port)
-        narrowed = next((each.subsets[subset][1] for each in rules if subset in each.subsets), None) if subset else None
-        if narrowed:
+        if narrowed := next((each.subsets[subset][1] for each in rules if subset and subset in each.subsets), None):
             found, lost = _of_subset(narrowed, found, lost, port)
         if lost and not found.tls:
             why = f"portLevelSettings has an entry for port {port} without tls, which replaces the tls above it"

@@ -83,8 +83,8 @@ class Destinations:
         protocol = _protocol(self._inputs.port(namespace, name, number))
         backend: Backend = ServiceBackend(namespace, name, number)
         document = self._inputs.find("Service", namespace, name)
-        spec = document.value.get("spec") if document else None
-        if isinstance(spec, dict) and spec.get("type") == "ExternalName":
+        spec = document.spec if document else {}
+        if spec.get("type") == "ExternalName":
             backend = HostBackend(namespace, shortened(f"{name}-{number}"), str(spec.get("externalName", "")).lower(), number)
         return DestinationTarget(backend, namespace, host, number, protocol)
 

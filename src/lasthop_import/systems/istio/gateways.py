@@ -126,8 +126,7 @@ def _without_conflicts(
 def _pods_namespace(inputs: Inputs, selector: Mapping[str, str]) -> str:
     """Returns the namespace of the Service in front of the Pods that a Gateway selects."""
     for document in inputs.documents if selector else ():
-        spec = document.value.get("spec")
-        labels = spec.get("selector") if document.kind == "Service" and isinstance(spec, dict) else None
+        labels = document.spec.get("selector") if document.kind == "Service" else None
         if isinstance(labels, dict) and selector.items() <= labels.items():
             return document.namespace
     return ""
@@ -154,17 +153,22 @@ def _servers(inputs: Inputs, reader: FieldReader, gateway: ObjectName, namespace
         tls.ignore(*_TERMINATION)
         return []
     kind, passthrough = shape
-    terminated = kind in ("HTTPS", "TLS") and not passthrough
-    certificates = _certificates(inputs, tls, namespace) if terminated else ()
-    clients = _clients(inputs, tls, namespace, mode) if terminated and kind == "HTTPS" else None
-    if terminated and kind == "TLS" and mode != "SIMPLE":
+    base = ImportedListener(reader.source(), number, kind, passthrough=passthrough, gateway=gateway)
+    if kind in ("HTTPS", "TLS") and not passthrough:
+        base = _terminating(inputs, base, tls, namespace, mode)
+    tls.ignore(*_TERMINATION)
+    return [GatewayServer(each, only, redirects and kind == "HTTP", passthrough) for each, only in _hosts(reader, base, hosts)]
+
+
+def _terminating(inputs: Inputs, base: ImportedListener, tls: FieldReader, namespace: str, mode: str) -> ImportedListener:
+    """Returns a listener with its certificates, and with the clients that it verifies."""
+    base = msgspec.structs.replace(base, certificates=_certificates(inputs, tls, namespace))
+    if base.protocol == "HTTPS":
+        return msgspec.structs.replace(base, clients=_clients(inputs, tls, namespace, mode))
+    if mode != "SIMPLE":
         text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
         tls.note(Category.ACCESS_CONTROL, "client-certificates", text, "mode")
-    tls.ignore(*_TERMINATION)
-    base = ImportedListener(
-        reader.source(), number, kind, "", certificates, passthrough=passthrough, clients=clients, gateway=gateway
-    )
-    return [GatewayServer(each, only, redirects and kind == "HTTP", passthrough) for each, only in _hosts(reader, base, hosts)]
+    return base
 
 
 def _hosts(reader: FieldReader, base: ImportedListener, hosts: Sequence[str]) -> Iterator[tuple[ImportedListener, str]]:

@@ -11,7 +11,7 @@ import msgspec
 from lasthop.base.api.documents import Json
 from lasthop.base.api.routes import HTTPRouteFilter, HTTPURLRewriteFilter
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import Backend, HopTLS, HostBackend, ImportedHop, ImportedMirror, ServiceBackend
 from lasthop_import.names import shortened
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
@@ -94,7 +94,7 @@ class HopReader:
             text = "a subset of a ServiceEntry has no equivalent; all of it is used"
             destination.note(Category.CANNOT, "subset", text, "subset")
         if at.kind == PASSTHROUGH:
-            passed = HopTLS(Level.PASSTHROUGH, "the server's tls.mode is PASSTHROUGH")
+            passed = HopTLS(OldLevel.PASSTHROUGH, "the server's tls.mode is PASSTHROUGH")
             return ImportedHop(source, backend, passed), target.protocol
         effective = self._rules.effective(
             host, target.namespace, target.port, subset, at.gateway.namespace, self._mesh.root, at.gateway.selector
@@ -106,7 +106,7 @@ class HopReader:
     ) -> ImportedHop:
         """Returns a hop on which the gateway starts its own connection."""
         tls = hop_tls(self._inputs, effective, _context(target, at, effective.upgrade), self._mesh)
-        h2c = (target.protocol in HTTP2 or effective.upgrade) and (tls is None or tls.level is Level.PLAINTEXT)
+        h2c = (target.protocol in HTTP2 or effective.upgrade) and (tls is None or tls.level is OldLevel.PLAINTEXT)
         if tls is None and effective.tls is None and not target.external:
             text = "plaintext; it was mesh mTLS if the Pods have a sidecar or are part of an ambient mesh"
             self._inputs.notes.append(Note(Category.CHANGED, "mesh-perhaps", text, source, severity=NoteSeverity.INFO))
@@ -123,8 +123,7 @@ class HopReader:
         own = msgspec.structs.replace(backend, name=shortened(f"{backend.name}-{subset}"))
         service = self._inputs.find("Service", backend.namespace, backend.name)
         labels = self._rules.labels_of(host, subset)
-        spec = service.value.get("spec") if service else None
-        if labels is None or service is None or not isinstance(spec, dict) or not isinstance(spec.get("selector"), dict):
+        if labels is None or service is None or not isinstance(service.spec.get("selector"), dict):
             why = "no DestinationRule defines it" if labels is None else "the Service with its selector is not in the input"
             text = f"subset {subset} needs a Service {backend.namespace}/{own.name} with a narrower selector; {why}"
             destination.note(Category.TODO, "subset", text, "subset", remedy="Create it.")

@@ -12,6 +12,7 @@ from lasthop.base.api.kinds import KINDS, Kind
 from lasthop.base.api.meta import Object
 from lasthop.edge.admission.yaml import parse
 from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, TLSOptions
+from lasthop_import.documents import texts
 from lasthop_import.inputs import Inputs
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
@@ -106,12 +107,10 @@ def read_mesh(inputs: Inputs, settings: ImportSettings) -> Mesh:
 def _sidecars(inputs: Inputs) -> list[str]:
     found = []
     for document in inputs.of(KINDS["Namespace"]):
-        labels = document.metadata.get("labels")
-        if isinstance(labels, dict) and (
-            labels.get("istio-injection") == "enabled"
-            or (labels.get("istio.io/rev") and labels.get("istio-injection") != "disabled")
-            or labels.get("istio.io/dataplane-mode") == "ambient"
-        ):
+        labels = document.labels
+        revised = labels.get("istio.io/rev") and labels.get("istio-injection") != "disabled"
+        ambient = labels.get("istio.io/dataplane-mode") == "ambient"
+        if labels.get("istio-injection") == "enabled" or revised or ambient:
             found.append(document.bare_name)
     return found
 
@@ -133,15 +132,11 @@ def _options(inputs: Inputs, root: str) -> TLSOptions:
 
 def _choosable(inputs: Inputs, root: str, defaults: dict[str, Any], key: str, known: Sequence[str]) -> tuple[str, ...]:
     """Returns those of a list that a policy can have, and lists the others."""
-    wanted, document = _texts(defaults.get(key)), inputs.find("ConfigMap", root, "istio")
+    wanted, document = texts(defaults.get(key)), inputs.find("ConfigMap", root, "istio")
     if document and (left := [each for each in wanted if each not in known]):
         text = f"tlsDefaults.{key}: {', '.join(left)[:120]} cannot be chosen for backends, and is left out"
         inputs.notes.append(Note(Category.CANNOT, "tls-defaults", text, SourceRef(document, ("data", "mesh"))))
     return tuple(each for each in wanted if each in known)
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 def list_others(inputs: Inputs) -> None:

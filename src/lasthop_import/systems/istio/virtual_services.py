@@ -9,8 +9,17 @@ import msgspec
 
 from lasthop.base.api.routes import HTTPRouteFilter
 from lasthop.engine.resolve.routing.hostnames import intersection
+from lasthop_import.documents import mapping, mappings
 from lasthop_import.inputs import Inputs
-from lasthop_import.model import ForeignCertificate, ImportedListener, ImportedMatch, ImportedRule, ObjectName, RouteKind
+from lasthop_import.model import (
+    ForeignCertificate,
+    ImportedListener,
+    ImportedMatch,
+    ImportedRule,
+    ObjectName,
+    RouteKind,
+    keys_of,
+)
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
 from lasthop_import.systems.istio import filters
@@ -72,8 +81,7 @@ class VirtualServiceReader:
     def read(self) -> None:
         delegates = _delegates(self._inputs)
         for document in self._inputs.of(VIRTUAL_SERVICE):
-            spec = document.value.get("spec")
-            gateways = spec.get("gateways") if isinstance(spec, dict) else None
+            gateways = document.spec.get("gateways")
             if not isinstance(gateways, list) or all(each == "mesh" for each in gateways):
                 if document.path in delegates:
                     text = (
@@ -216,34 +224,53 @@ class VirtualServiceReader:
             return
         passed = bool(names)
         servers = [each for each in bound.servers(gateways, port, ("TLS", "TCP")) if each.passthrough is passed]
-        for kind in (RouteKind.TLS, RouteKind.TCP):
-            listeners = [each.listener for each in servers if each.listener.protocol == kind.removesuffix("Route")]
-            hosts = self._stream_hosts(kind, names or bound.hosts, listeners)
-            reached = [each for each in listeners if _reaches(each.hostname, hosts)]
-            if reached and kind is RouteKind.TLS and not hosts:
-                text = "a TLSRoute needs hostnames, and the route has none"
-                route.note(Category.CANNOT, "sni-any", text, severity=NoteSeverity.HIGH)
-            elif reached:
-                at = RequestOrigin(bound.gateway, reached[0].port, hosts, PASSTHROUGH if passed else STREAM)
-                rule = _rule_of(bound, route, reached, hosts)
-                yield msgspec.structs.replace(rule, kind=kind, hops=self._hops.hops(route, at)[0])
+        yield from self._tls_connections(bound, route, _of_protocol(servers, "TLS"), names)
+        if plain := _of_protocol(servers, "TCP"):
+            yield self._connections(bound, route, RouteKind.TCP, plain, (), passed)
         if not servers:
             text = "no imported server of the gateways takes these connections; the route is left out"
             route.note(Category.SKIPPED, "no-server", text)
             route.ignore("route")
 
-    def _stream_hosts(self, kind: RouteKind, names: Sequence[str], listeners: Sequence[ImportedListener]) -> tuple[str, ...]:
-        if kind is RouteKind.TCP:
-            return ()
+    def _tls_connections(
+        self, bound: Bound, route: FieldReader, listeners: Sequence[ImportedListener], names: Sequence[str]
+    ) -> Iterator[ImportedRule]:
+        """Yields the rule of connections with TLS, which is passed through if `names` has server names."""
+        hosts = self._stream_hosts(names or bound.hosts, listeners)
+        reached = [each for each in listeners if _reaches(each.hostname, hosts)]
+        if reached and not hosts:
+            text = "a TLSRoute needs hostnames, and the route has none"
+            route.note(Category.CANNOT, "sni-any", text, severity=NoteSeverity.HIGH)
+        elif reached:
+            yield self._connections(bound, route, RouteKind.TLS, reached, hosts, bool(names))
+
+    def _connections(
+        self,
+        bound: Bound,
+        route: FieldReader,
+        kind: RouteKind,
+        listeners: Sequence[ImportedListener],
+        hosts: tuple[str, ...],
+        passed: bool,
+    ) -> ImportedRule:
+        at = RequestOrigin(bound.gateway, listeners[0].port, hosts, PASSTHROUGH if passed else STREAM)
+        rule = _rule_of(bound, route, listeners, hosts)
+        return msgspec.structs.replace(rule, kind=kind, hops=self._hops.hops(route, at)[0])
+
+    def _stream_hosts(self, names: Sequence[str], listeners: Sequence[ImportedListener]) -> tuple[str, ...]:
         found = tuple(each.lower() for each in names if each != "*" and is_host(each.lower()))
         if found and "*" not in names:
             return found
         return tuple(dict.fromkeys(each.hostname for each in listeners if each.hostname))
 
 
+def _of_protocol(servers: Sequence[GatewayServer], protocol: str) -> list[ImportedListener]:
+    return [each.listener for each in servers if each.listener.protocol == protocol]
+
+
 def _rule_of(bound: Bound, route: FieldReader, listeners: Sequence[ImportedListener], hosts: tuple[str, ...]) -> ImportedRule:
     owner = bound.spec.document
-    return ImportedRule(route.source(), owner.namespace, owner.bare_name, tuple(each.key for each in listeners), hosts)
+    return ImportedRule(route.source(), owner.namespace, owner.bare_name, keys_of(listeners), hosts)
 
 
 def _note_answers(route: FieldReader) -> None:
@@ -287,8 +314,7 @@ def _reaches(hostname: str, hosts: Sequence[str]) -> bool:
 
 def _delegate(route: FieldReader) -> str:
     """Returns the VirtualService that a rule delegates to."""
-    found = route.value.get("delegate")
-    named = found if isinstance(found, dict) else {}
+    named = mapping(route.value.get("delegate"))
     return f"{named.get('namespace') or route.namespace}/{named.get('name')}"
 
 
@@ -296,10 +322,8 @@ def _delegates(inputs: Inputs) -> dict[str, str]:
     """Returns the VirtualServices that others delegate to, and which does."""
     found = {}
     for document in inputs.of(VIRTUAL_SERVICE):
-        spec = document.value.get("spec")
-        rules = spec.get("http") if isinstance(spec, dict) else None
-        for rule in rules if isinstance(rules, list) else ():
-            named = rule.get("delegate") if isinstance(rule, dict) else None
+        for rule in mappings(document.spec.get("http")):
+            named = rule.get("delegate")
             if isinstance(named, dict):
                 found[f"{named.get('namespace') or document.namespace}/{named.get('name')}"] = document.name
     return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from lasthop_import.documents import Document
-from lasthop_import.ingresses import annotations_of, ingresses_of
+from lasthop_import.ingresses import ingresses_of
 from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.model import Imported
 from lasthop_import.settings import ImportSettings, System
@@ -31,7 +31,7 @@ CONTROLLER: Final = "nginx.org/ingress-controller"
 
 
 def _claims(document: Document) -> bool:
-    return document.group == GROUP or any(str(name).startswith(OWN_PREFIXES) for name in annotations_of(document))
+    return document.group == GROUP or any(str(name).startswith(OWN_PREFIXES) for name in document.annotations)
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:

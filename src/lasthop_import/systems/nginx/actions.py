@@ -58,11 +58,14 @@ def outcome(route: FieldReader, path: PathMatch, lookup: Lookup) -> ActionOutcom
         if not share.hops:
             text = f"a share of {weight} that is not passed to an upstream is left out"
             each.note(Category.CANNOT, "split-without-upstream", text, None, severity=NoteSeverity.HIGH)
-    passed = [(weight, share) for weight, share in shares if share.hops]
+    return _joined(route, [(weight, share) for weight, share in shares if share.hops])
+
+
+def _joined(route: FieldReader, shares: Sequence[tuple[int, ActionOutcome]]) -> ActionOutcome:
     return ActionOutcome(
-        tuple(_weighted(share, weight) for weight, share in passed),
-        _shared_rewrite(route, [share for _, share in passed]),
-        any(share.grpc for _, share in passed),
+        tuple(_weighted(share, weight) for weight, share in shares),
+        _shared_rewrite(route, [share for _, share in shares]),
+        any(share.grpc for _, share in shares),
         next((share.persistence for _, share in shares if share.persistence), None),
     )
 
@@ -101,8 +104,7 @@ def _passed(found: ActionHop | None, filters: tuple[HTTPRouteFilter, ...]) -> Ac
 
 
 def _redirect(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:
-    url, code = reader.text("url"), reader.integer("code", 301) or 0
-    found = _REDIRECT.fullmatch(url)
+    code, found = reader.integer("code", 301) or 0, _REDIRECT.fullmatch(reader.text("url"))
     if found is None or (found["tail"] and found["path"]):
         text = "the address has variables or a query that cannot be written; these requests get 500"
         reader.note(Category.CANNOT, "redirect", text, "url", severity=NoteSeverity.HIGH)
@@ -172,10 +174,10 @@ def _with_condition(found: MatchConditions, condition: FieldReader) -> MatchCond
     match, replace = found.match, msgspec.structs.replace
     if value.startswith("!"):
         return found._replace(refused=f"the condition {value} is negated")
-    if variable:
-        if variable != "$request_method" or not value.isalpha():
-            return found._replace(refused=f"a condition on {variable} cannot be written")
+    if variable == "$request_method" and value.isalpha():
         return found._replace(match=replace(match, method=value.upper()))
+    if variable:
+        return found._replace(refused=f"a condition on {variable} cannot be written")
     if header or argument:
         wanted = _value(header or argument, value)
         if wanted is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from lasthop.engine.plan.tls_options import TLSOptions
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, Name, TrustRef
 from lasthop_import.systems.nginx.policies import Egress, NginxPolicies
 
@@ -23,22 +23,22 @@ def hop_tls(enabled: bool, grpc: bool, server: NginxPolicies, own: NginxPolicies
         return _without_tls(egress, switch) if egress is not None and (own.egress or meant) else None
     options = TLSOptions(alpn=("h2",) if grpc else ())
     if broken := own.broken or server.broken:
-        names, trust = (_names(egress), _trust(egress)) if egress else ((), ())
-        return HopTLS(Level.BROKEN, f"{broken}, so nginx answered 500", names=names, trust=trust, options=options)
+        why = f"{broken}, so nginx answered 500"
+        return HopTLS(OldLevel.BROKEN, why, names=_names(egress), trust=_trust(egress), options=options)
     if egress is None:
         why = f"{switch} is set without an egressMTLS policy, and nginx does not verify by itself"
-        return HopTLS(Level.UNVERIFIED, why, options=options)
+        return HopTLS(OldLevel.UNVERIFIED, why, options=options)
     if grpc and own.egress is None:
         why = f"{egress.policy} is a policy of the whole server, where it becomes proxy_ssl_*; for gRPC nginx obeys grpc_ssl_*"
         believed, names = _asked(egress) if egress.verify else None, _names(egress)
-        return HopTLS(Level.UNVERIFIED, why, believed, "grpc-not-verified", names, trust=_trust(egress), options=options)
+        return HopTLS(OldLevel.UNVERIFIED, why, believed, "grpc-not-verified", names, trust=_trust(egress), options=options)
     return _by_policy(egress, msgspec.structs.replace(egress.options, alpn=options.alpn))
 
 
 def _without_tls(egress: Egress, switch: str) -> HopTLS:
-    believed = _asked(egress) if egress.verify else Level.UNVERIFIED
+    believed = _asked(egress) if egress.verify else OldLevel.UNVERIFIED
     why = f"{switch} is not set, so {egress.policy} has no effect"
-    return HopTLS(Level.PLAINTEXT, why, believed, "egress-without-tls")
+    return HopTLS(OldLevel.PLAINTEXT, why, believed, "egress-without-tls")
 
 
 def _by_policy(egress: Egress, options: TLSOptions) -> HopTLS:
@@ -46,21 +46,21 @@ def _by_policy(egress: Egress, options: TLSOptions) -> HopTLS:
     if not egress.verify:
         why = f"verifyServer of {egress.policy} is not set, and false by default"
         believed, reason = (_asked(egress), "ca-was-ignored") if egress.ca else (None, "")
-        return HopTLS(Level.UNVERIFIED, why, believed, reason, names, sni, trust, egress.client, options)
+        return HopTLS(OldLevel.UNVERIFIED, why, believed, reason, names, sni, trust, egress.client, options)
     if not egress.name:
         why = f"{egress.policy} has verifyServer without sslName, so the name had to be that of nginx's own upstream"
-        return HopTLS(Level.BROKEN, why, None, "", (), "", trust, egress.client, options)
+        return HopTLS(OldLevel.BROKEN, why, None, "", (), "", trust, egress.client, options)
     why = f"{egress.policy} has verifyServer, with sslName {egress.name}"
-    return HopTLS(Level.NAME, why, None, "", names, sni, trust, egress.client, options, cn_fallback=True)
+    return HopTLS(OldLevel.NAME, why, None, "", names, sni, trust, egress.client, options, cn_fallback=True)
 
 
-def _asked(egress: Egress) -> Level:
-    return Level.NAME if egress.name else Level.CHAIN
+def _asked(egress: Egress) -> OldLevel:
+    return OldLevel.NAME if egress.name else OldLevel.CHAIN
 
 
-def _names(egress: Egress) -> tuple[Name, ...]:
-    return (Name(egress.name),) if egress.name else ()
+def _names(egress: Egress | None) -> tuple[Name, ...]:
+    return (Name(egress.name),) if egress and egress.name else ()
 
 
-def _trust(egress: Egress) -> tuple[TrustRef, ...]:
-    return (egress.ca,) if egress.ca else ()
+def _trust(egress: Egress | None) -> tuple[TrustRef, ...]:
+    return (egress.ca,) if egress and egress.ca else ()

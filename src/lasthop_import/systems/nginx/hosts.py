@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lasthop_import.documents import Document
-from lasthop_import.ingresses import annotations_of
+from lasthop_import.documents import Document, mappings, texts
 from lasthop_import.inputs import Inputs
 from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.nginx.kinds import TRANSPORT_SERVER, VIRTUAL_SERVER
@@ -19,15 +18,14 @@ class Hosts:
         self._classes = settings.ingress_classes
         self._owners: dict[str, Document] = {}
         own = [each for kind in (VIRTUAL_SERVER, TRANSPORT_SERVER) for each in inputs.of(kind) if self.is_ours(each)]
-        own += [each for each in ingresses if annotations_of(each).get(MERGEABLE) != "minion"]
+        own += [each for each in ingresses if each.annotations.get(MERGEABLE) != "minion"]
         for document in sorted(own, key=lambda each: (each.created or "1970", each.kind, each.path)):
             for host in _hosts(document):
                 self._owners.setdefault(host, document)
 
     def is_ours(self, document: Document) -> bool:
         """Returns whether the object has one of the classes that are imported, or none, which means all."""
-        spec = document.value.get("spec")
-        name = spec.get("ingressClassName") if isinstance(spec, dict) else None
+        name = document.spec.get("ingressClassName")
         return not name or not self._classes or "all" in self._classes or name in self._classes
 
     def serves(self, document: Document) -> bool:
@@ -47,9 +45,5 @@ class Hosts:
 
 
 def _hosts(document: Document) -> list[str]:
-    spec = document.value.get("spec")
-    rules = spec.get("rules") if isinstance(spec, dict) else None
-    if document.kind != "Ingress":
-        rules = [spec]
-    found = [each.get("host") for each in rules if isinstance(each, dict)] if isinstance(rules, list) else []
-    return [each.lower() for each in found if isinstance(each, str) and each]
+    rules = mappings(document.spec.get("rules")) if document.kind == "Ingress" else [document.spec]
+    return [each.lower() for each in texts([rule.get("host") for rule in rules]) if each]

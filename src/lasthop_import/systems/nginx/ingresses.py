@@ -28,6 +28,7 @@ from lasthop_import.model import (
     PathMatch,
     RouteKind,
     SecretCertificate,
+    keys_of,
 )
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.systems.nginx.annotations import EVERYWHERE, list_unsupported
@@ -71,12 +72,16 @@ class Ingresses:
         for server in read:
             if server not in minions:
                 self._server(server, minions)
-        for at in (at for minion in minions for at in minion.found.paths):
+        for minion in minions:
+            self._note_unused(minion, documents)
+        for each in read:
+            each.annotations.reader.ignore(*(each.annotations.key(name) for name in EVERYWHERE), MERGEABLE)
+
+    def _note_unused(self, minion: _Ingress, documents: list[Document]) -> None:
+        for at in minion.found.paths:
             if self._hosts.owner(at.host) not in documents:
                 text = f"no master has {at.host or 'its host'}, so the minion was not used"
                 self._inputs.notes.append(Note(Category.SKIPPED, "no-master", text, at.source))
-        for each in read:
-            each.annotations.reader.ignore(*(each.annotations.key(name) for name in EVERYWHERE), MERGEABLE)
 
     def _ingress(self, document: Document) -> _Ingress:
         found = read_ingress(self._inputs, document)
@@ -145,7 +150,7 @@ class Ingresses:
             self.rules.append(msgspec.structs.replace(rule, listeners=listeners, hostnames=names, filters=filters))
         self._app_root(server, names, listeners)
         if redirects:
-            code, keys = server.annotations.number("http-redirect-code", 301), tuple(each.key for each in plain)
+            code, keys = server.annotations.number("http-redirect-code", 301), keys_of(plain)
             code = code if code in (301, 302, 307, 308) else 301
             self.rules.append(https_redirect_rule(source, owner.namespace, owner.name, keys, names, code=code))
 

@@ -15,7 +15,7 @@ from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.documents import Document
 from lasthop_import.filters import joined
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
     Auth,
     ClientValidation,
@@ -213,10 +213,10 @@ def _auth_tls(reader: FieldReader, document: Document) -> HopTLS:
     ca = (TrustRef("Secret", document.namespace, trusted),) if trusted else ()
     names = (Name(sni),) if sni else ()
     if not verify:
-        return HopTLS(Level.UNVERIFIED, "sslVerify is off", names=names, trust=ca)
+        return HopTLS(OldLevel.UNVERIFIED, "sslVerify is off", names=names, trust=ca)
     if not sni or not ca:
-        return HopTLS(Level.BROKEN, "sslVerify without sniName or trustedCertSecret", names=names, trust=ca)
-    return HopTLS(Level.NAME, f"sslVerify, with sniName {sni}", names=names, sni=sni, trust=ca, cn_fallback=True)
+        return HopTLS(OldLevel.BROKEN, "sslVerify without sniName or trustedCertSecret", names=names, trust=ca)
+    return HopTLS(OldLevel.NAME, f"sslVerify, with sniName {sni}", names=names, sni=sni, trust=ca, cn_fallback=True)
 
 
 def _cors(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
     HopTLS,
     ImportedHop,
@@ -66,7 +66,7 @@ def _server(spec: FieldReader, document: Document, named: CustomListeners) -> li
     listener = _listener(spec, host, named)
     if listener is None:
         return []
-    tls = HopTLS(Level.PASSTHROUGH, "listener tls-passthrough") if listener.passthrough else None
+    tls = HopTLS(OldLevel.PASSTHROUGH, "listener tls-passthrough") if listener.passthrough else None
     hops = (ImportedHop(action.source("pass"), backend, tls),) if backend else ()
     kind = {"UDP": RouteKind.UDP, "TLS": RouteKind.TLS if host else RouteKind.TCP}.get(listener.protocol, RouteKind.TCP)
     names = (host,) if kind is RouteKind.TLS and host else ()

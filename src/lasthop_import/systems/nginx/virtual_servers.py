@@ -22,6 +22,7 @@ from lasthop_import.model import (
     PathMatch,
     RouteKind,
     SecretCertificate,
+    keys_of,
 )
 from lasthop_import.notes import Category, NoteSeverity, SourceRef
 from lasthop_import.order import order_notes
@@ -79,9 +80,10 @@ class VirtualServers:
         _common(spec)
         server = self._policies.together(references(spec))
         plain, secure, redirect_code = self._listeners(spec, host, server)
-        listeners = [each for each in (None if redirect_code else plain, secure) if each]
-        self.listeners += [each for each in (plain, secure) if each]
-        place = _Place(document, host, read_upstreams(spec), tuple(each.key for each in listeners), server)
+        listeners = list(filter(None, (plain, secure)))
+        self.listeners += listeners
+        keys = keys_of(each for each in listeners if not redirect_code or each is secure)
+        place = _Place(document, host, read_upstreams(spec), keys, server)
         ranked: list[tuple[tuple[int, int], ImportedRule]] = []
         for number, route in enumerate(spec.children("routes")):
             if "route" in route or "routeSelector" in route:
@@ -198,13 +200,11 @@ def _redirect_code(redirect: FieldReader) -> int:
 
 
 def _has_labels(document: Document, labels: dict[str, Any]) -> bool:
-    own = document.metadata.get("labels")
-    return bool(labels) and isinstance(own, dict) and labels.items() <= own.items()
+    return bool(labels) and labels.items() <= document.labels.items()
 
 
 def _host_of(document: Document) -> str:
-    spec = document.value.get("spec")
-    return str((spec.get("host") if isinstance(spec, dict) else None) or "").lower()
+    return str(document.spec.get("host") or "").lower()
 
 
 def _lookup(place: _Place, own: NginxPolicies) -> Lookup:

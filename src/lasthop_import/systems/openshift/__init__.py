@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from lasthop_import.documents import Document
-from lasthop_import.ingresses import annotations_of, class_of
+from lasthop_import.ingresses import class_of
 from lasthop_import.inputs import INGRESS
 from lasthop_import.settings import Flag, System
 from lasthop_import.systems.openshift.routes import CONTROLLER, INGRESS_CLASS, INGRESS_PREFIX, ROUTE
@@ -23,9 +23,7 @@ from lasthop_import.systems.openshift.routing import NO_DEFAULT_CA, read
 def _claims(document: Document) -> bool:
     if document.kind == ROUTE.kind:
         return True
-    return class_of(document) == INGRESS_CLASS or any(
-        str(name).startswith(INGRESS_PREFIX) for name in annotations_of(document)
-    )
+    return class_of(document) == INGRESS_CLASS or any(str(name).startswith(INGRESS_PREFIX) for name in document.annotations)
 
 
 SYSTEM: Final = System(

@@ -6,7 +6,7 @@ It checks the name only if the Route has no destinationCACertificate: one that n
 
 from __future__ import annotations
 
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, InlineTrust, MissingTrust, Name, ServiceBackend, ServiceCA
 
 EDGE, REENCRYPT, PASSTHROUGH = "edge", "reencrypt", "passthrough"
@@ -19,14 +19,14 @@ def hop_tls(
     if termination in ("", EDGE):
         return None
     if termination == PASSTHROUGH:
-        return HopTLS(Level.PASSTHROUGH, "termination passthrough")
+        return HopTLS(OldLevel.PASSTHROUGH, "termination passthrough")
     if termination != REENCRYPT:
-        return HopTLS(Level.BROKEN, f"termination {termination!r} is none of the API's, so no router served the Route")
+        return HopTLS(OldLevel.BROKEN, f"termination {termination!r} is none of the API's, so no router served the Route")
     name = Name(f"{backend.name}.{backend.namespace}.svc")
     if ca is not None:
         why = "reencrypt with destinationCACertificate: HAProxy has no verifyhost, so any name is accepted"
-        return HopTLS(Level.CHAIN, why, Level.NAME, "destination-ca-disables-name-check", (name,), trust=(ca,))
+        return HopTLS(OldLevel.CHAIN, why, OldLevel.NAME, "destination-ca-disables-name-check", (name,), trust=(ca,))
     if not default_ca:
-        return HopTLS(Level.UNVERIFIED, "reencrypt without any CA: verify none", names=(name,))
+        return HopTLS(OldLevel.UNVERIFIED, "reencrypt without any CA: verify none", names=(name,))
     why = f"reencrypt: the service CA, with verifyhost {name.value}"
-    return HopTLS(Level.NAME, why, names=(name,), trust=(ServiceCA(),), cn_fallback=True)
+    return HopTLS(OldLevel.NAME, why, names=(name,), trust=(ServiceCA(),), cn_fallback=True)

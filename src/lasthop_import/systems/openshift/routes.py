@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Object
-from lasthop_import.documents import Document
-from lasthop_import.ingresses import annotations_of, ingresses_of, read_ingress
+from lasthop_import.documents import Document, mapping, mappings, texts
+from lasthop_import.ingresses import IngressObject, ingresses_of, read_ingress
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     Certificate,
@@ -79,7 +79,7 @@ def read_routes(inputs: Inputs, settings: ImportSettings) -> Iterator[RouteOf]:
 
 def _ingresses(inputs: Inputs, settings: ImportSettings) -> Iterator[Document]:
     for document in ingresses_of(inputs, settings, CONTROLLER, known=(INGRESS_CLASS, "")):
-        if any(str(name).startswith(INGRESS_PREFIX) for name in annotations_of(document)) or settings.ingress_classes:
+        if any(str(name).startswith(INGRESS_PREFIX) for name in document.annotations) or settings.ingress_classes:
             yield document
         else:
             text = f"it has no annotation {INGRESS_PREFIX}*; to import it all the same, name its class with --ingress-class"
@@ -91,7 +91,7 @@ def _not_admitted(document: Document) -> str:
     admissions = [
         condition
         for router in _routers(document)
-        for condition in _mappings(router.get("conditions"))
+        for condition in mappings(router.get("conditions"))
         if condition.get("type") == "Admitted"
     ]
     if any(each.get("status") == "True" for each in admissions):
@@ -101,12 +101,7 @@ def _not_admitted(document: Document) -> str:
 
 def _routers(document: Document) -> list[Json]:
     """Returns what the routers say in the status."""
-    status = document.value.get("status")
-    return _mappings(status.get("ingress") if isinstance(status, dict) else None)
-
-
-def _mappings(value: Any) -> list[Json]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return mappings(mapping(document.value.get("status")).get("ingress"))
 
 
 class _RouteReader:
@@ -140,9 +135,8 @@ class _RouteReader:
 
     def _host(self, spec: FieldReader, document: Document) -> tuple[str, str]:
         host, subdomain = spec.text("host").lower(), spec.text("subdomain").lower()
-        if not host:
-            found = (each.get("host") for each in _routers(document))
-            host = next((each.lower() for each in found if isinstance(each, str) and each), "")
+        reported = texts([each.get("host") for each in _routers(document)])
+        host = host or next(filter(None, reported), "").lower()
         if not host and self._settings.domain:
             host = f"{subdomain or f'{document.bare_name}-{document.namespace}'}.{self._settings.domain.lower()}"
         if spec.text("wildcardPolicy", "None") == "Subdomain" and "." in host:
@@ -176,9 +170,8 @@ class _RouteReader:
             reader.note(Category.TODO, "target-port", text, None, remedy=remedy, severity=NoteSeverity.WARNING)
             return target
         found = [each for each in ports if target in (each.name, each.target)]
-        if not found and isinstance(target, int):
-            names = self._named(namespace, name, target)
-            found = [each for each in ports if each.name in names]
+        names = self._named(namespace, name, target) if not found and isinstance(target, int) else set()
+        found = found or [each for each in ports if each.name in names]
         if len(found) > 1:
             text = f"several ports of Service {namespace}/{name} lead to {target}; {found[0].number} is used"
             reader.note(Category.CHANGED, "target-port", text, None)
@@ -186,9 +179,8 @@ class _RouteReader:
 
     def _named(self, namespace: str, name: str, number: int) -> set[str]:
         """Returns the names of a Service's ports that its endpoints have under a number."""
-        slices = (each for each in self._inputs.documents if each.kind == "EndpointSlice" and each.namespace == namespace)
-        own = (each for each in slices if _labels(each).get("kubernetes.io/service-name") == name)
-        ports = (port for each in own for port in _mappings(each.value.get("ports")))
+        slices = self._inputs.slices(namespace, name)
+        ports = (port for each in slices for port in mappings(each.value.get("ports")))
         return {str(port.get("name") or "") for port in ports if port.get("port") == number}
 
     def _tls(self, spec: FieldReader, document: Document) -> tuple[str, str, Certificate, InlineTrust | MissingTrust | None]:
@@ -223,8 +215,7 @@ class _RouteReader:
                 self._inputs.notes.append(Note(Category.SKIPPED, "no-host", "a path without a host makes no Route", at.source))
                 continue
             secret = next((name for hosts, name, _ in found.tls if at.host in hosts and name), "")
-            secured = bool(secret) or any(at.host in hosts or not hosts for hosts, _, _ in found.tls)
-            wanted = (termination or EDGE) if secured or termination == PASSTHROUGH else termination
+            wanted = (termination or EDGE) if _secures(found, at.host) else termination
             yield RouteOf(
                 document=document,
                 reader=found.reader,
@@ -248,6 +239,11 @@ class _RouteReader:
         )
 
 
+def _secures(ingress: IngressObject, host: str) -> bool:
+    """Returns whether an Ingress has TLS for a host; an entry without hosts is for all."""
+    return any(host in hosts or not hosts for hosts, _, _ in ingress.tls)
+
+
 def _certificate(tls: FieldReader, document: Document) -> Certificate:
     inner, key, chain = (tls.text(key).strip() for key in ("certificate", "key", "caCertificate"))
     if external := tls.child("externalCertificate").text("name"):
@@ -256,8 +252,3 @@ def _certificate(tls: FieldReader, document: Document) -> Certificate:
         return ForeignCertificate(DEFAULT)
     whole = f"{inner}\n{chain}".strip() + "\n"
     return InlineCertificate(document.namespace, f"{document.bare_name}-tls", whole, HiddenKey(tls.text("key")))
-
-
-def _labels(document: Document) -> Json:
-    found = document.metadata.get("labels")
-    return found if isinstance(found, dict) else {}

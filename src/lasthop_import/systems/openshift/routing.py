@@ -18,6 +18,7 @@ from lasthop_import.model import (
     PathKind,
     PathMatch,
     RouteKind,
+    keys_of,
 )
 from lasthop_import.notes import Category, Note, NoteSeverity
 from lasthop_import.settings import ImportSettings
@@ -67,16 +68,19 @@ class _RouteImporter:
             listeners.append(ImportedListener(route.source, 443, "HTTPS", route.host, (route.certificate,)))
         if route.insecure == "Allow" and not route.refused:
             listeners.append(plain)
+        self.listeners += listeners
+        self._note_plaintext(route)
+        matches = (ImportedMatch(_path(route)),)
+        refused = route.refused or ("no router served it" if not listeners else "")
+        self.rules.append(self._rule(route, done, keys_of(listeners), matches, refused))
+        if route.insecure == "Redirect" and not refused:
+            self._redirect(route, plain, matches)
+
+    def _note_plaintext(self, route: RouteOf) -> None:
         if route.termination == REENCRYPT and route.insecure == "Allow":
             text = "plaintext from clients is accepted although the backend is reached by TLS, as before"
             note = Note(Category.CHANGED, "plaintext-clients", text, route.source, severity=NoteSeverity.INFO)
             self._inputs.notes.append(note)
-        self.listeners += listeners
-        matches = (ImportedMatch(_path(route)),)
-        refused = route.refused or ("no router served it" if not listeners else "")
-        self.rules.append(self._rule(route, done, tuple(each.key for each in listeners), matches, refused))
-        if route.insecure == "Redirect" and not refused:
-            self._redirect(route, plain, matches)
 
     def _without_mixed_tls(self, route: RouteOf) -> RouteOf:
         """Returns the Route; refused where an older one of its host terminates TLS that it passes through, or vice versa."""

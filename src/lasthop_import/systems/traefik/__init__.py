@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from lasthop_import.documents import Document
-from lasthop_import.ingresses import annotations_of, class_of
+from lasthop_import.ingresses import class_of
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import Imported
 from lasthop_import.settings import ImportSettings, System
@@ -55,7 +55,7 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
 
 
 def _claims(document: Document) -> bool:
-    own = any(str(name).startswith(f"{PREFIX}/") for name in annotations_of(document))
+    own = any(str(name).startswith(f"{PREFIX}/") for name in document.annotations)
     return document.group in GROUPS or own or class_of(document).startswith("traefik")
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from lasthop.engine.plan.tls_options import CIPHER_SUITES, TLSOptions
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
     FileTrust,
     HopTLS,
@@ -88,8 +88,7 @@ def read_transport(inputs: Inputs, reader: FieldReader) -> Transport:
     mesh = "spiffe" in tls
     ids = tls.child("spiffe").texts("ids")
     tls.child("spiffe").cannot("trustDomain", "an identity of a whole trust domain cannot be required")
-    own = skip or server_name or trust or lost or sans or client or options != TLSOptions()
-    if mesh and own:
+    if mesh and any((skip, server_name, trust, lost, sans, client, options != TLSOptions())):
         fault = "it has spiffe and other TLS fields, which exclude each other"
     names = tuple(Name(each, NameKind.URI) for each in ids) if mesh else sans
     return Transport(reader.document.name, skip, server_name, trust, lost, names, client, options, mesh, fault)
@@ -221,7 +220,7 @@ def hop_tls(transport: Transport, dialled: str, *, known: bool = True) -> HopTLS
     whether the settings of the default transport are."""
     label, name = transport.label, transport.server_name or dialled
     shown = HopTLS(
-        Level.BROKEN,
+        OldLevel.BROKEN,
         "",
         names=transport.sans or ((Name(name),) if name else ()),
         sni=name,
@@ -230,35 +229,35 @@ def hop_tls(transport: Transport, dialled: str, *, known: bool = True) -> HopTLS
         options=transport.options,
     )
 
-    def found(level: Level, why: str, believed: Level | None = None, reason: str = "") -> HopTLS:
+    def found(level: OldLevel, why: str, believed: OldLevel | None = None, reason: str = "") -> HopTLS:
         return msgspec.structs.replace(shown, level=level, why=why, believed=believed, believed_reason=reason)
 
     unverified = transport.skip and not transport.sans
     if transport.fault:
-        asked = Level.UNVERIFIED if unverified else Level.NAME
-        return found(Level.BROKEN, f"{label}: {transport.fault}, {DEFAULT_ONLY}", asked, "transport-replaced")
+        asked = OldLevel.UNVERIFIED if unverified else OldLevel.NAME
+        return found(OldLevel.BROKEN, f"{label}: {transport.fault}, {DEFAULT_ONLY}", asked, "transport-replaced")
     if transport.mesh:
-        return found(Level.MESH, f"{label} uses SPIFFE")
+        return found(OldLevel.MESH, f"{label} uses SPIFFE")
     if not known:
         why = "no serversTransport, and only Traefik's static configuration says what the default one verifies"
-        return found(Level.BROKEN, f"{why} (--traefik-static, --traefik-insecure-skip-verify)")
+        return found(OldLevel.BROKEN, f"{why} (--traefik-static, --traefik-insecure-skip-verify)")
     if unverified:
-        return found(Level.UNVERIFIED, f"{label} has insecureSkipVerify")
+        return found(OldLevel.UNVERIFIED, f"{label} has insecureSkipVerify")
     if transport.lost:
         shown = msgspec.structs.replace(shown, trust=(MissingTrust(transport.lost),))
         why = f"{label}: {transport.lost}, so Traefik trusted the system's CAs instead"
-        return found(Level.BROKEN, why, Level.NAME, "root-ca-ignored")
+        return found(OldLevel.BROKEN, why, OldLevel.NAME, "root-ca-ignored")
     shown = msgspec.structs.replace(shown, trust=transport.trust or (SystemTrust(),))
     return found(*_verified_name(transport, dialled))
 
 
-def _verified_name(transport: Transport, dialled: str) -> tuple[Level, str]:
+def _verified_name(transport: Transport, dialled: str) -> tuple[OldLevel, str]:
     """Returns how the name is checked beside the chain, and what decides it."""
     label, server_name = transport.label, transport.server_name
     if transport.sans and (transport.skip or server_name or dialled):
-        level = Level.URI if all(each.kind is NameKind.URI for each in transport.sans) else Level.NAME
+        level = OldLevel.URI if {each.kind for each in transport.sans} == {NameKind.URI} else OldLevel.NAME
         spite = ", which are verified in spite of insecureSkipVerify" if transport.skip else ""
         return level, f"{label} has peerCertSANs{spite}"
     if not server_name and not dialled:
-        return Level.IP_NAME, f"{label} has no serverName, so the name had to be the Pod's IP address"
-    return Level.NAME, f"{label} has the serverName {server_name}" if server_name else f"the host {dialled}"
+        return OldLevel.IP_NAME, f"{label} has no serverName, so the name had to be the Pod's IP address"
+    return OldLevel.NAME, f"{label} has the serverName {server_name}" if server_name else f"the host {dialled}"

@@ -13,6 +13,7 @@ from lasthop_import.model import (
     ListenerKey,
     SecretCertificate,
     TrustRef,
+    keys_of,
 )
 from lasthop_import.notes import Category, SourceRef
 from lasthop_import.reader import FieldReader
@@ -56,16 +57,7 @@ class EntryPointListeners:
     def points(self, reader: FieldReader, names: tuple[str, ...], key: str, *, tls: bool) -> tuple[EntryPoint, ...]:
         """Returns the entry points of a route. One that nobody knows is listed, and left out."""
         if not names:
-            found = [each for each in self._static.entry_points.values() if each.default and not each.udp]
-            if tls:
-                return tuple(each for each in found if each.tls)
-            if any(each.tls and not each.known for each in found):
-                text = (
-                    "is served on all default entry points; the one with TLS is left out, because nobody says that it is one"
-                )
-                remedy = "Give --traefik-static or --traefik-entrypoint."
-                reader.note(Category.CHANGED, "default-entrypoints", text, None, remedy=remedy)
-            return tuple(each for each in found if not each.tls or each.known)
+            return self._default_points(reader, tls=tls)
         points = []
         for name in dict.fromkeys(names):
             point = self._static.entry_points.get(name)
@@ -76,6 +68,17 @@ class EntryPointListeners:
             else:
                 points.append(point)
         return tuple(points)
+
+    def _default_points(self, reader: FieldReader, *, tls: bool) -> tuple[EntryPoint, ...]:
+        found = self._static.defaults
+        if tls:
+            return tuple(each for each in found if each.tls)
+        kept = tuple(each for each in found if not each.tls or each.known)
+        if kept != found:
+            text = "is served on all default entry points; the one with TLS is left out, because nobody says that it is one"
+            remedy = "Give --traefik-static or --traefik-entrypoint."
+            reader.note(Category.CHANGED, "default-entrypoints", text, None, remedy=remedy)
+        return kept
 
     def http(
         self,
@@ -96,7 +99,7 @@ class EntryPointListeners:
         if points and not plain and not secure:
             return f"it has tls, and its entry points ({', '.join(each.name for each in points)}) are without"
         self.listeners += [*plain, *secure]
-        return Keys(tuple(each.key for each in plain), tuple(each.key for each in secure))
+        return Keys(keys_of(plain), keys_of(secure))
 
     def _secure(self, source: SourceRef, port: int, hosts: tuple[str, ...], tls: Termination) -> list[ImportedListener]:
         return [
@@ -168,11 +171,7 @@ class EntryPointListeners:
             text = "clients had to show a certificate that nobody verified; they are not asked now"
             auth.note(Category.ACCESS_CONTROL, "clientAuth", text, "clientAuthType")
             return None
-        usable = [each for each in secrets if self._has_ca(reader.namespace, each)]
-        if len(usable) < len(secrets) or not usable:
-            text = "the CAs of clients are not all in Secrets with the key ca.crt; clients with the others are refused"
-            auth.note(Category.TIGHTENED, "client-ca", text, "secretNames", remedy="Put each CA under the key ca.crt.")
-        trust = tuple(TrustRef("Secret", reader.namespace, each) for each in usable or secrets)
+        trust = self._client_cas(auth, secrets)
         if not trust:
             text = "no CA is named, so nothing says which clients are accepted; they are not asked now"
             auth.note(Category.ACCESS_CONTROL, "clientAuth", text, None)
@@ -181,6 +180,14 @@ class EntryPointListeners:
             text = "clients with an invalid certificate were refused; they are let in as those without one"
             auth.note(Category.LOOSENED, "client-validation-optional", text, "clientAuthType")
         return ClientValidation(trust, mode == "VerifyClientCertIfGiven")
+
+    def _client_cas(self, auth: FieldReader, secrets: tuple[str, ...]) -> tuple[TrustRef, ...]:
+        """Returns the CAs of clients that can be used; all of them if none can."""
+        usable = [each for each in secrets if self._has_ca(auth.namespace, each)]
+        if len(usable) < len(secrets) or not usable:
+            text = "the CAs of clients are not all in Secrets with the key ca.crt; clients with the others are refused"
+            auth.note(Category.TIGHTENED, "client-ca", text, "secretNames", remedy="Put each CA under the key ca.crt.")
+        return tuple(TrustRef("Secret", auth.namespace, each) for each in usable or secrets)
 
     def _has_ca(self, namespace: str, name: str) -> bool:
         data = self._inputs.data("Secret", namespace, name)

@@ -73,17 +73,11 @@ def _edited(kind: str, values: dict[str, str]) -> HeaderEdits:
 
 def read_headers(reader: FieldReader) -> HeadersMiddleware:
     requests, responses = reader.text_map("customRequestHeaders"), reader.text_map("customResponseHeaders")
-    hosts = [requests.pop(name) for name in list(requests) if name.lower() == "host"]
-    host = hosts[0].lower() if hosts else ""
-    if host and not is_host(host):
-        reader.note(Category.CANNOT, "host", f"{host[:100]} cannot be written as the Host", "customRequestHeaders")
-        host = ""
+    host = _host(reader, requests)
     responses |= {name: value for key, (name, value) in _FLAGS.items() if reader.boolean(key)}
     responses |= {name: value for key, name in _TEXTS.items() if (value := reader.text(key))}
-    for key, values in (("customRequestHeaders", requests), ("customResponseHeaders", responses)):
-        if refused := _edited(REQUEST_HEADERS, values).refused:
-            text = f"cannot be set: {', '.join(each[:60] for each in refused)}"
-            reader.note(Category.CANNOT, "headers", text, key if key in reader else None)
+    _note_refused(reader, "customRequestHeaders", requests)
+    _note_refused(reader, "customResponseHeaders", responses)
     for key, text in _CANNOT.items():
         reader.cannot(key, text)
     reader.access_control("allowedHosts", "requests for other hosts were refused")
@@ -91,6 +85,22 @@ def read_headers(reader: FieldReader) -> HeadersMiddleware:
     if forced and security:
         responses["Strict-Transport-Security"] = security
     return HeadersMiddleware(requests, responses, "" if forced else security, host, _cors(reader))
+
+
+def _host(reader: FieldReader, requests: dict[str, str]) -> str:
+    """Takes the Host out of the headers of requests."""
+    hosts = [requests.pop(name) for name in list(requests) if name.lower() == "host"]
+    host = hosts[0].lower() if hosts else ""
+    if not host or is_host(host):
+        return host
+    reader.note(Category.CANNOT, "host", f"{host[:100]} cannot be written as the Host", "customRequestHeaders")
+    return ""
+
+
+def _note_refused(reader: FieldReader, key: str, values: dict[str, str]) -> None:
+    if refused := _edited(REQUEST_HEADERS, values).refused:
+        text = f"cannot be set: {', '.join(each[:60] for each in refused)}"
+        reader.note(Category.CANNOT, "headers", text, key if key in reader else None)
 
 
 def _transport_security(reader: FieldReader) -> str:

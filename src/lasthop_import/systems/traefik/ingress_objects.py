@@ -58,20 +58,16 @@ class _IngressReader:
         names = tuple(each.strip() for each in self._annotations.text("router.entrypoints").split(",") if each.strip())
         front, key = self._parts.front, self._annotations.key("router.entrypoints")
         if not names and self._ingress.tls and not self._tls_only:
-            return tuple(each for each in self._parts.static.entry_points.values() if each.default and not each.udp)
+            return self._parts.static.defaults
         return front.points(self._annotations.reader, names, key, tls=self._tls_only)
 
     def _path(self, at: PathOf, *, lowest: bool = False) -> None:
         refused, found = "", tuple[Alternative, ...]()
         rule = f"{self._matcher if at.path_type != 'Exact' else 'Path'}(`{at.path}`)"
         try:
-            if at.host and not is_host(at.host):
-                raise Unwritable(f"{at.host[:100]} cannot be a hostname")
-            found = tuple(each._replace(host=at.host) for each in alternatives(rule, v2=self._v2))
+            found = self._alternatives(at, rule)
         except Unwritable as error:
             refused = str(error)
-        if at.path == "/" and at.path_type != "Exact" and not refused:
-            found = (Alternative(at.host, ROOT),)
         whole = f"Host(`{at.host}`) && {rule}" if at.host else rule
         priority = self._priority or (-1 if lowest else len(whole))
         ingress = self._ingress
@@ -90,6 +86,12 @@ class _IngressReader:
                 refused,
             )
         )
+
+    def _alternatives(self, at: PathOf, rule: str) -> tuple[Alternative, ...]:
+        if at.host and not is_host(at.host):
+            raise Unwritable(f"{at.host[:100]} cannot be a hostname")
+        found = tuple(each._replace(host=at.host) for each in alternatives(rule, v2=self._v2))
+        return (Alternative(at.host, ROOT),) if at.path == "/" and at.path_type != "Exact" else found
 
     def _termination(self, host: str) -> Termination:
         clients = self._parts.front.named_options(self._options, self._ingress.namespace)

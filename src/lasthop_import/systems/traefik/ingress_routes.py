@@ -7,8 +7,17 @@ import msgspec
 from lasthop_import.documents import Document
 from lasthop_import.ingresses import CLASS_ANNOTATION, class_of
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
-from lasthop_import.model import Certificate, HopTLS, HostBackend, ImportedHop, ImportedListener, ImportedRule, RouteKind
+from lasthop_import.levels import OldLevel
+from lasthop_import.model import (
+    Certificate,
+    HopTLS,
+    HostBackend,
+    ImportedHop,
+    ImportedListener,
+    ImportedRule,
+    RouteKind,
+    keys_of,
+)
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
 from lasthop_import.settings import ImportSettings
@@ -148,7 +157,7 @@ def _connection(
     if refused:
         return msgspec.structs.replace(rule, refused=refused)
     parts.front.listeners += listeners
-    keys = tuple(each.key for each in listeners)
+    keys = keys_of(listeners)
     return msgspec.structs.replace(rule, listeners=keys, hostnames=hosts, kind=RouteKind.TLS if tls else RouteKind.TCP)
 
 
@@ -187,16 +196,19 @@ def _stream_hop(parts: Parts, reader: FieldReader, parent: str, passthrough: boo
     backend = parts.services.backend(place)
     host = backend.hostname if isinstance(backend, HostBackend) else ""
     hop = ImportedHop(reader.source(), backend, None, max(0, weight if weight is not None else 1) if several else 1)
-    if passthrough and not tls:
-        return msgspec.structs.replace(hop, tls=HopTLS(Level.PASSTHROUGH, "tls.passthrough"))
     if not tls:
-        return hop
+        return msgspec.structs.replace(hop, tls=HopTLS(OldLevel.PASSTHROUGH, "tls.passthrough")) if passthrough else hop
+    return msgspec.structs.replace(hop, tls=_stream_tls(parts, transport, parent, host, passthrough=passthrough))
+
+
+def _stream_tls(parts: Parts, transport: str, parent: str, host: str, *, passthrough: bool) -> HopTLS:
+    """Returns the TLS that the gateway starts for a connection."""
     found = parts.services.transport("ServersTransportTCP", transport, parent)
     if passthrough:
-        return msgspec.structs.replace(hop, tls=HopTLS(Level.BROKEN, "the client's TLS was passed through within other TLS"))
+        return HopTLS(OldLevel.BROKEN, "the client's TLS was passed through within other TLS")
     if isinstance(found, str):
-        return msgspec.structs.replace(hop, tls=HopTLS(Level.BROKEN, found))
-    return msgspec.structs.replace(hop, tls=hop_tls(found, host, known=bool(transport) or parts.static.known))
+        return HopTLS(OldLevel.BROKEN, found)
+    return hop_tls(found, host, known=bool(transport) or parts.static.known)
 
 
 def _list_middlewares(parts: Parts, route: FieldReader, namespace: str) -> None:

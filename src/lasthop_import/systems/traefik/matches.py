@@ -66,12 +66,7 @@ def server_names(rule: str) -> tuple[str, ...]:
             if condition.name != "HostSNI" or len(conjunction) > 1 or not condition.arguments:
                 raise Unwritable(f"{condition.name} cannot be a condition of a connection")
             names += condition.arguments
-    if any(each == "*" for each in names):
-        return ()
-    for each in names:
-        if not is_host(each.lower()):
-            raise Unwritable(f"{each[:100]} cannot be a hostname")
-    return tuple(dict.fromkeys(each.lower() for each in names))
+    return () if "*" in names else tuple(dict.fromkeys(map(_host, names)))
 
 
 # --- the grammar -----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from lasthop.base.api.routes import HTTPPathModifier, HTTPRouteRetry
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import Auth, HopTLS, ImportedHop, Name, ObjectName, PathKind, PathMatch, SystemTrust, Trust
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
@@ -143,9 +143,7 @@ class Middlewares:
     def _forward_auth(self, steps: Steps, reader: FieldReader) -> Steps:
         address = reader.text("address")
         place = service_url(address)
-        for key in ("trustForwardHeader", "authResponseHeadersRegex", "addAuthCookiesToResponse", "maxResponseBodySize"):
-            reader.cannot(key, "has no equivalent in the request to the authorization server")
-        for key in ("headerField", "preserveLocationHeader", "preserveRequestMethod", "authSigninURL"):
+        for key in _AUTH_CANNOT:
             reader.cannot(key, "has no equivalent in the request to the authorization server")
         tls = self._auth_tls(reader.child("tls"), place.backend.name if place else "", address)
         wanted, returned = reader.texts("authRequestHeaders"), reader.texts("authResponseHeaders")
@@ -155,17 +153,10 @@ class Middlewares:
             one = "only a Service of the cluster can authorize requests" if place is None else "only one server can be asked"
             reader.note(Category.ACCESS_CONTROL, "forwardAuth", f"{one}; this one is not asked any more", "address")
             return steps
-        if not wanted:
-            text = "all headers were sent to the authorization server; Authorization and a few others are now"
-            remedy = "List in allowedHeaders what it reads, as Cookie."
-            reader.note(Category.CHANGED, "auth-headers", text, None, remedy=remedy)
-        if place.path not in ("", "/"):
-            text = f"the server was asked for {place.path}; now that is put before the request's own path"
-            remedy = "Let the server accept all paths below it."
-            reader.note(Category.CHANGED, "auth-path", text, "address", remedy=remedy)
+        path = "" if place.path == "/" else place.path
+        _note_auth(reader, path, all_headers=not wanted)
         hop = ImportedHop(reader.source("address"), place.backend, tls if place.tls else None)
         headers, back = (tuple(each for each in found if TOKEN.fullmatch(each))[:64] for found in (wanted, returned))
-        path = "" if place.path == "/" else place.path
         return steps._replace(auth=Auth(hop, False, path, headers, back, body))
 
     def _auth_tls(self, tls: FieldReader, service: str, address: str) -> HopTLS:
@@ -181,10 +172,28 @@ class Middlewares:
         names = (Name(host),) if host else ()
         if problem:
             why = f"forwardAuth: {problem}, so the middleware failed"
-            return HopTLS(Level.BROKEN, why, None, "", names, host, client_certificate=certificate)
-        level = Level.UNVERIFIED if skip else Level.NAME
+            return HopTLS(OldLevel.BROKEN, why, None, "", names, host, client_certificate=certificate)
+        level = OldLevel.UNVERIFIED if skip else OldLevel.NAME
         why = "forwardAuth.tls has insecureSkipVerify" if skip else f"forwardAuth verifies the name {host}"
         return HopTLS(level, why, None, "", names, host, () if skip and not secret else trust, certificate)
+
+
+_AUTH_CANNOT: Final = (
+    *("trustForwardHeader", "authResponseHeadersRegex", "addAuthCookiesToResponse", "maxResponseBodySize"),
+    *("headerField", "preserveLocationHeader", "preserveRequestMethod", "authSigninURL"),
+)
+
+
+def _note_auth(reader: FieldReader, path: str, *, all_headers: bool) -> None:
+    """Lists what an authorization server is sent otherwise now."""
+    if all_headers:
+        text = "all headers were sent to the authorization server; Authorization and a few others are now"
+        remedy = "List in allowedHeaders what it reads, as Cookie."
+        reader.note(Category.CHANGED, "auth-headers", text, None, remedy=remedy)
+    if path:
+        text = f"the server was asked for {path}; now that is put before the request's own path"
+        remedy = "Let the server accept all paths below it."
+        reader.note(Category.CHANGED, "auth-path", text, "address", remedy=remedy)
 
 
 def _edit(key: str, reader: FieldReader) -> PathMiddleware:
@@ -243,9 +252,8 @@ def path_modifier(path: PathMatch | None, edits: tuple[PathMiddleware, ...]) -> 
             current = _edited(edit, kind, first, current)
     if whole:
         return full_path(whole)
-    if current == first:
-        return None
-    return full_path(current or "/") if kind is PathKind.EXACT else prefix_path(current or "/")
+    replaced = full_path if kind is PathKind.EXACT else prefix_path
+    return replaced(current or "/") if current != first else None
 
 
 def _edited(edit: PathMiddleware, kind: PathKind, first: str, current: str) -> str:

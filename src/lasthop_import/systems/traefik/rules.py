@@ -57,9 +57,7 @@ class TraefikRules:
         if router.refused:
             self._refuse(router, router.refused)
             return
-        hosts = tuple(dict.fromkeys(host for names, _ in groups for host in names))
-        named = hosts if all(names for names, _ in groups) else ("", *hosts)
-        keys = self._front.http(router.source, points, named, router.tls, only_tls=router.only_tls)
+        keys = self._front.http(router.source, points, _hosts(groups), router.tls, only_tls=router.only_tls)
         if isinstance(keys, str):
             self._refuse(router, keys)
         elif points:
@@ -74,14 +72,16 @@ class TraefikRules:
         alike = redirect is None and headers.filters(secure=True) == headers.filters(secure=False)
         both = [(False, (*keys.plain, *keys.secure))] if alike else [(False, keys.plain), (True, keys.secure)]
         written = False
+        ways = [(secure, listeners) for secure, listeners in both if listeners]
         for names, matches in groups:
-            for secure, listeners in ((secure, listeners) for secure, listeners in both if listeners):
+            for secure, listeners in ways:
+                rules: Iterable[ImportedRule] = ()
                 if redirect is not None and redirect.scheme == ("http" if secure else "https"):
-                    self._rank(router, self._redirect(router, names, matches, listeners, redirect))
-                    written = True
+                    rules = [self._redirect(router, names, matches, listeners, redirect)]
                 elif not problem:
-                    for rule in self._served(router, names, matches, listeners, secure):
-                        self._rank(router, rule)
+                    rules = self._served(router, names, matches, listeners, secure)
+                for rule in rules:
+                    self._rank(router, rule)
                     written = True
         if problem and not (written and not router.found.hops):
             self._refuse(router, problem)
@@ -166,6 +166,12 @@ class TraefikRules:
 
 def _redirect_filter(scheme: str, port: int, code: int) -> HTTPRouteFilter:
     return HTTPRouteFilter("RequestRedirect", request_redirect=HTTPRequestRedirectFilter(scheme, port=port, status_code=code))
+
+
+def _hosts(groups: Groups) -> tuple[str, ...]:
+    """Returns the hosts of all groups, and "" if one of them is for any."""
+    hosts = tuple(dict.fromkeys(host for names, _ in groups for host in names))
+    return hosts if all(names for names, _ in groups) else ("", *hosts)
 
 
 def _groups(alternatives: Iterable[Alternative]) -> Groups:

@@ -10,7 +10,7 @@ import msgspec
 
 from lasthop.base.api.routes import CookieConfig, HTTPRouteFilter, HTTPURLRewriteFilter, SessionPersistence
 from lasthop_import.inputs import Inputs
-from lasthop_import.levels import Level
+from lasthop_import.levels import OldLevel
 from lasthop_import.model import Backend, HopTLS, HostBackend, ImportedHop, ImportedMirror, ServiceBackend
 from lasthop_import.notes import Category, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
@@ -128,23 +128,22 @@ class TraefikServices:
 
     def external_name(self, place: ServiceReference) -> str:
         document = self._inputs.find("Service", place.namespace, place.name)
-        spec = document.value.get("spec") if document else None
-        if not isinstance(spec, dict) or spec.get("type") != "ExternalName":
+        if document is None or document.spec.get("type") != "ExternalName":
             return ""
-        return str(spec.get("externalName") or "").lower().rstrip(".")
+        return str(document.spec.get("externalName") or "").lower().rstrip(".")
 
     def _tls(self, place: ServiceReference, backend: Backend, scheme: str) -> HopTLS | None:
         if scheme in ("http", "h2c"):
             return None
         if scheme != "https":
-            return HopTLS(Level.BROKEN, f"the scheme {scheme[:40]!r} is none of Traefik's, so the route was not served")
+            return HopTLS(OldLevel.BROKEN, f"the scheme {scheme[:40]!r} is none of Traefik's, so the route was not served")
         transport = self.transport("ServersTransport", place.transport, place.namespace)
         if isinstance(transport, str):
-            return HopTLS(Level.BROKEN, transport)
+            return HopTLS(OldLevel.BROKEN, transport)
         dialled = backend.hostname if isinstance(backend, HostBackend) else ""
         if dialled and not self.static.external_names:
             why = "Traefik serves Services of type ExternalName only with allowExternalNameServices"
-            return msgspec.structs.replace(hop_tls(transport, dialled), level=Level.BROKEN, why=why, believed=None)
+            return msgspec.structs.replace(hop_tls(transport, dialled), level=OldLevel.BROKEN, why=why, believed=None)
         return hop_tls(transport, dialled, known=bool(place.transport) or self.static.known)
 
     def transport(self, kind: str, name: str, namespace: str) -> Transport | str:
@@ -233,7 +232,7 @@ class _ServiceReader:
         if not place.pass_host and not hop.filters:
             text = "the Host was the address of the Pod, and is the request's own now"
             reader.note(Category.CHANGED, "host-passed", text, "passHostHeader")
-        if place.native and hop.tls is not None and hop.tls.level is Level.IP_NAME:
+        if place.native and hop.tls is not None and hop.tls.level is OldLevel.IP_NAME:
             text = "the name to check was the Service's ClusterIP, not a Pod's"
             reader.note(Category.CHANGED, "native-lb", text, "nativeLB", severity=NoteSeverity.INFO)
         if hop.tls is None and isinstance(hop.backend, HostBackend) and not self._services.static.external_names:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from lasthop.edge.admission.yaml import parse
+from lasthop_import.documents import mapping, texts
 from lasthop_import.inputs import Inputs
 from lasthop_import.notes import Category, Note, NoteSeverity
 from lasthop_import.settings import Flag, ImportSettings
@@ -47,6 +48,11 @@ class Static(msgspec.Struct, frozen=True):
     external_names: bool = False
     native_lb: bool = False
 
+    @property
+    def defaults(self) -> tuple[EntryPoint, ...]:
+        """The entry points of routes that name none."""
+        return tuple(each for each in self.entry_points.values() if each.default and not each.udp)
+
 
 CONVENTION: Final = {
     "web": EntryPoint("web", 80, known=False),
@@ -65,9 +71,8 @@ def read_static(inputs: Inputs, settings: ImportSettings) -> Static:
             inputs.notes.append(Note(Category.TODO, "traefik-entrypoint", message, severity=NoteSeverity.HIGH))
         else:
             entry_points[point.name] = point
-    transport = _mapping(value.get("serversTransport"))
-    roots = transport.get("rootCAs")
-    providers = [_mapping(_mapping(value.get("providers")).get(name)) for name in ("kubernetesCRD", "kubernetesIngress")]
+    transport = mapping(value.get("serversTransport"))
+    providers = [mapping(mapping(value.get("providers")).get(name)) for name in ("kubernetesCRD", "kubernetesIngress")]
     skip = bool(settings.flags.get("traefik-insecure-skip-verify"))
 
     def provided(setting: str) -> bool:
@@ -77,7 +82,7 @@ def read_static(inputs: Inputs, settings: ImportSettings) -> Static:
         entry_points,
         known=bool(value) or skip,
         skip_verify=skip or transport.get("insecureSkipVerify") is True,
-        root_cas=tuple(each for each in roots if isinstance(each, str)) if isinstance(roots, list) else (),
+        root_cas=texts(transport.get("rootCAs")),
         cross_namespace=provided("allowCrossNamespace"),
         external_names=provided("allowExternalNameServices"),
         native_lb=provided("nativeLBByDefault"),
@@ -97,10 +102,6 @@ def _static_file(inputs: Inputs, content: object) -> dict[str, Any]:
     return {}
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _entry_point(text: str) -> EntryPoint | None:
     name, _, rest = text.partition("=")
     number, _, mode = rest.partition("/")
@@ -110,14 +111,14 @@ def _entry_point(text: str) -> EntryPoint | None:
 
 
 def _entry_points(static: dict[str, Any]) -> dict[str, EntryPoint]:
-    found = {name: _mapping(each) for name, each in _mapping(static.get("entryPoints")).items() if isinstance(name, str)}
+    found = {name: mapping(each) for name, each in mapping(static.get("entryPoints")).items() if isinstance(name, str)}
     chosen = any(each.get("asDefault") is True for each in found.values())
     points: dict[str, EntryPoint] = {}
     for name, each in found.items():
         address, _, protocol = str(each.get("address") or "").partition("/")
         if port := port_number(address.rpartition(":")[2]):
-            http = _mapping(each.get("http"))
-            to = _mapping(_mapping(http.get("redirections")).get("entryPoint"))
+            http = mapping(each.get("http"))
+            to = mapping(mapping(http.get("redirections")).get("entryPoint"))
             points[name] = EntryPoint(
                 name,
                 port,
