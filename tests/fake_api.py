@@ -239,6 +239,8 @@ class FakeApi:
             self.discoveries += 1
             await self._fault("get", "apis", request)
             return web.json_response({"groups": self._groups()})
+        if parts == ["readyz"]:
+            return web.Response(text="ok")
         group, version, rest = ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
         if not rest:
             await self._fault("get", f"{group}/{version}", request)

@@ -33,6 +33,8 @@ LOST = {"all": ("",), "memory": ("**/verification.json",), "contents": ("**/file
 NOT_COMPARED = {
     *("lastTransitionTime", "creationTimestamp", "observed", "generation", "observedGeneration", "resourceVersion"),
     *("since", "written", "seen", "traffic", "uid", "changes", "last_handshake", "certificates", "standing"),
+    # When a report was made and of which folder, and what the record of that folder has.
+    *("madeAt", "where", "origin", "inputs", "record", "changedBy", "changedObjects", "observedTlsVersions"),
 }
 REMEMBERED = "NoLongerVerified"
 OBSERVED = {"HandshakesSucceed", "HandshakesFail", "NotTried"}
