@@ -35,9 +35,10 @@ NOT_COMPARED = {
     *("since", "written", "seen", "traffic", "uid", "changes", "last_handshake", "certificates", "standing"),
     # When a report was made and of which folder, and what the record of that folder has.
     *("madeAt", "where", "origin", "inputs", "record", "changedBy", "changedObjects", "observedTlsVersions"),
+    "ready",  # It follows from the conditions, those of traffic included.
 }
 REMEMBERED = "NoLongerVerified"
-OBSERVED = {"HandshakesSucceed", "HandshakesFail", "NotTried"}
+OBSERVED = {"HandshakesSucceed", "HandshakeFailed", "ConnectionsSucceed", "ConnectionFailed", "RequestsFailed", "NotTried"}
 """Reasons that follow from traffic."""
 
 
