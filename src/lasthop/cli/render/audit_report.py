@@ -53,6 +53,8 @@ COLOURS: Final[dict[str, str]] = {
 }
 ENDLESS: Final = float("inf")
 UNRECORDED: Final = "not known"
+UNREAD: Final = "not read"
+"""Of the record: of a folder it may not fit the texts any more, and in a cluster the user may lack the permission."""
 
 Place = tuple[str, str, str, int]
 """Gateway, kind and path of the backend, and port."""
@@ -170,9 +172,9 @@ class AuditReport(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, found=found)
 
     def last_change(self, hop: HopReport) -> LastChange | None:
-        """Returns the change since which a hop is as it is; None: it is not recorded."""
+        """Returns the change since which a hop is as it is; None: it is not recorded, or a later one may be missing."""
         where = (hop.gateway.path, hop.backend.kind, hop.backend.path, hop.port)
-        return self.history.last.get(where) if self.history else None
+        return self.history.last.get(where) if self.history and not self.history.faults else None
 
     def since(self, hop: HopReport) -> str:
         """Returns `2026-11-16 10:00 UTC`, `before 2026-11-16 10:00 UTC`, or `not known`."""
@@ -191,7 +193,7 @@ class AuditReport(msgspec.Struct, frozen=True):
             "Of": f"{self.where} ({self.origin})" if self.origin != self.where else self.where,
             "By": f"lasthop {version('lasthop')} on {self.host}",
             "Inputs": f"{count(inputs.objects, 'object')}, SHA-256 {inputs.sha256}",
-            "Record of changes": str(history) if history else "none",
+            "Record of changes": str(history) if history else UNREAD,
         }
 
     def __str__(self) -> str:
