@@ -1,4 +1,4 @@
-"""`lasthop run --to URL` with a stranger's backends: each gets a verified 200 from one line, or is shown the line that does it.
+"""`lasthop run --to URL` with a stranger's backends: each gets a verified 200 from one line, or is shown the line for it.
 
 Every command that is shown is run as it is printed, so that no advice is given that does not work.
 """

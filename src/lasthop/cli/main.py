@@ -59,6 +59,14 @@ HABITS: Final = {
     "kill": "stop",
     "logs": "tap",
     "config_dump": "config dump",
+    "proxy-status": "ps",
+    "proxy-config": "config",
+    "analyze": "check",
+    "routes": "status httproute",
+    "btls": "status backendtlspolicy",
+    "policy": "status backendtlspolicy",
+    "policies": "status backendtlspolicy",
+    "reverse-proxy": "run",
 }
 """Words of other tools, and the command that does it here."""
 WRITING: Final = ("apply", "create", "delete", "edit", "patch", "replace")
@@ -101,6 +109,8 @@ class Commands(click.Group):
             ctx.exit()
         if name in HABITS:
             ctx.fail(f"there is no command {name}; use: {' '.join((ctx.info_name or 'lasthop', HABITS[name], *args[1:]))}")
+        if name == "diff":
+            ctx.fail("there is no command diff; use: lasthop check DIR --against HEAD; of the past: lasthop audit --since 24h")
         if name in WRITING:
             ctx.fail(
                 f"there is no command {name}: objects are changed by saving their file in the folder that lasthop run "
