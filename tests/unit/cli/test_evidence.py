@@ -8,8 +8,10 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import jsonschema_rs
+import msgspec
 import pytest
 
 from docs.generate import AUDIT_SCHEMA, audit_schema
@@ -20,8 +22,10 @@ from lasthop.engine.memory.causes import EditKind
 from lasthop.engine.memory.record import Entry, Record, RecordedCause, chained
 from lasthop.engine.outputs.audit.audit import Audit, AuditInputs
 from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.plan.reasons import REF_NOT_PERMITTED
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import TrustedCA
+from lasthop.engine.plan.upstream import Protocol
 from lasthop.engine.plan.verdict import Basis
 from tests.folders import config_map, good_folder, lasthop
 
@@ -76,6 +80,15 @@ def test_since_is_told_by_gateway() -> None:
     record = mk_record(changed(NOW - 60, "edge/dev"))
     report = mk_report(mk_hop(PROD), mk_hop(DEV), record=record)
     assert [report.since(hop) for hop in report.hops] == ["before 2027-01-15 07:45 UTC", "2027-01-15 07:59 UTC"]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"outside": Protocol.UDP}, {"outside": Protocol.PASSTHROUGH}, {"reason": REF_NOT_PERMITTED}]
+)
+def test_since_is_not_known_of_what_the_record_does_not_have(fields: dict[str, Any]) -> None:
+    hop = msgspec.structs.replace(mk_hop(), **fields)
+    report = mk_report(hop, record=mk_record(changed(NOW - 60, "edge/prod")))
+    assert report.since(hop) == "not known" and report.last_change(hop) is None
 
 
 def test_without_a_record_since_is_not_known() -> None:
