@@ -18,6 +18,7 @@ from docs.generate import AUDIT_SCHEMA, audit_schema
 from lasthop.base.api.meta import Key
 from lasthop.cli.render import audit_evidence, audit_report
 from lasthop.cli.render.audit_report import AuditReport, history
+from lasthop.cli.render.sarif import sarif
 from lasthop.engine.memory.causes import EditKind
 from lasthop.engine.memory.record import Entry, Record, RecordedCause, chained
 from lasthop.engine.outputs.audit.audit import Audit, AuditInputs
@@ -74,6 +75,12 @@ def test_every_format_has_the_header_the_ca_the_version_and_the_history(format: 
     for part in ("https://api.example:6443", "desk", "cd" * 32, record.head, "corp", CA.sha256[:16], "1.0", "alice"):
         assert part in shown, part
     assert "GatewayProfile edge/prod" in shown
+
+
+def test_sarif_has_the_header() -> None:
+    report = mk_report(mk_hop(), record=mk_record())
+    (run,) = json.loads(sarif(report))["runs"]
+    assert run["properties"] == report.header and report.header["Made"]
 
 
 def test_since_is_told_by_gateway() -> None:
