@@ -43,7 +43,7 @@ lint: setup ## Check format, code, types and imports
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-docs: setup ## Write the generated parts of docs/reference.md, the manifests and the chart in deploy/
+docs: setup ## Write the generated parts of docs/, its pictures, and the manifests and the chart in deploy/
 	@$(BIN)/python -m docs.generate
 	@$(BIN)/python -m deploy.generate
 
