@@ -52,14 +52,14 @@ def hop(wide: bool) -> Picture:
     picture.line([(112, 51), (190, 51)])
     picture.words(149, 40, "HTTP(S)", anchor="middle")
     picture.card(190, EDGE, 170, gateway)
-    picture.line([(336, 84), (336, 236)], "ok", width=6)
-    _seal(picture, 336, 154)
-    picture.words(EDGE, 114, "TLS, by your BackendTLSPolicy", "title ok")
+    picture.line([(336, 84), (336, 222)], "ok", width=6)
+    _seal(picture, 336, 146)
+    picture.words(EDGE, 110, "TLS, by your BackendTLSPolicy", "title ok")
     for number, check in enumerate(CHECKS):
-        picture.point(EDGE, 142 + number * 24, *check)
-    picture.card(190, 236, 170, backend)
-    bottom = picture.card(EDGE, 316, NARROW - 2 * EDGE, passed)
-    picture.card(EDGE, bottom + 10, NARROW - 2 * EDGE, failed)
+        picture.point(EDGE, 136 + number * 23, *check)
+    picture.card(190, 222, 170, backend)
+    bottom = picture.card(EDGE, 300, NARROW - 2 * EDGE, passed._replace(body=""))
+    picture.card(EDGE, bottom + 8, NARROW - 2 * EDGE, failed._replace(title=f"{failed.title}, no plaintext", body=""))
     return picture
 
 
