@@ -50,9 +50,15 @@ def describe(run_dir: Path, about: dict[str, Any]) -> None:
 
 
 def clear(run_dir: Path) -> None:
-    """Removes what an ended gateway leaves: who finds the folder next finds nothing in it."""
+    """Removes what an ended gateway leaves: who finds the folder next finds nothing in it. Of one without a folder of its own
+    (`lasthop run --to`) nothing stays."""
     from lasthop.edge.proxy import handover
 
+    if (run_dir / paths.OBJECTS).is_dir():
+        import shutil
+
+        shutil.rmtree(run_dir, ignore_errors=True)
+        return
     handover.taken(run_dir)
     for name in (ABOUT, paths.USED_FOR, paths.ADMIN_SOCKET, "xds.sock"):
         (run_dir / name).unlink(missing_ok=True)
@@ -60,7 +66,7 @@ def clear(run_dir: Path) -> None:
 
 def gateways() -> list[LocalGateway]:
     """Returns the gateways of this user, running or not; of root's all users'."""
-    found = (LocalGateway(path, uid, _about(path)) for root, uid in paths.roots() for path in _folders(root, uid))
+    found = (LocalGateway(path, uid, about(path)) for root, uid in paths.roots() for path in _folders(root, uid))
     return sorted(found, key=lambda each: (not each.is_own, each.uid, each.name))
 
 
@@ -72,7 +78,7 @@ def _folders(root: Path, uid: int) -> Iterator[Path]:
                 yield path
 
 
-def _about(run_dir: Path) -> dict[str, Any]:
+def about(run_dir: Path) -> dict[str, Any]:
     """Reads as little as possible: another user's file may be huge, or a pipe that never ends."""
     import json
 

@@ -121,6 +121,23 @@ def claim(root: Path, folder: Path) -> Path:
     return place
 
 
+OBJECTS = "objects"
+"""The folder in the run directory of a `lasthop run --to`, which has no folder of its own."""
+
+
+def without_folder(address: str, port: int) -> Path:
+    """Returns the run directory of a gateway without a folder, one for each address that is listened on."""
+    return runtime_root() / f"{address.replace(':', '_')}-{port}"
+
+
+def claim_without_folder(address: str, port: int) -> tuple[Path, Path]:
+    """Creates it, and the folder in it for its objects."""
+    place = private(without_folder(address, port))
+    folder = private(place / OBJECTS)
+    (place / USED_FOR).write_bytes(os.fsencode(folder))
+    return place, folder
+
+
 def _used_for(place: Path) -> str:
     """Reads as little as possible: another user's file may be huge, or a pipe."""
     try:

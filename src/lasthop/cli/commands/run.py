@@ -1,22 +1,26 @@
-"""`lasthop run DIR`: a gateway on a folder of YAML files."""
+"""`lasthop run DIR`: a gateway on a folder of YAML files; `lasthop run --to URL`: one for backends, without a folder."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import socket
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
+from click.core import ParameterSource
 
-from lasthop.cli.args import local, long_running, paths, target
+from lasthop.base.api.addresses import with_port
+from lasthop.cli.args import backends, local, long_running, paths, target
 from lasthop.cli.args.long_running import first_error
 from lasthop.cli.args.values import host_port, ip_address
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
+from lasthop.cli.render.init_templates import Listen, manifest
 from lasthop.cli.render.progress import FolderProgress
 from lasthop.edge.proxy.binary import EnvoyNotFound, find_envoy
 from lasthop.edge.proxy.directory import ProxyDirectory, RunDirLocked
@@ -34,13 +38,18 @@ from lasthop.run.infra import memory
 from lasthop.web.app import AdminUnusable, serving
 from lasthop.web.controller_view import ControllerView
 
+ADMIN: Final = "127.0.0.1:19000"
+ADMIN_PORTS: Final = 20
+"""That are tried for a gateway without a folder."""
 TAKE_OVER_SECONDS: Final = 30.0
 """For the Lasthop that is replaced to end; it may have to wait for a proxy whose Gateway was just deleted."""
 
 
-@click.command("run")
-@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--admin", default="127.0.0.1:19000", show_default=True, metavar="HOST:PORT", help="Address of the admin page.")
+@click.command("run", cls=backends.GroupedCommand)
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False, path_type=Path))
+@backends.options("--to")
+@click.option("--print", "printed", is_flag=True, help="Print the objects of --to as YAML, and run nothing.")
+@click.option("--admin", default=ADMIN, show_default=True, metavar="HOST:PORT", help="Address of the admin page.")
 @click.option(
     "--address",
     default="0.0.0.0",
@@ -68,8 +77,12 @@ TAKE_OVER_SECONDS: Final = 30.0
 )
 @click.option("--replace", is_flag=True, help="Take over from the Lasthop that runs on DIR; its proxies serve on.")
 @long_running.options
+@click.pass_context
 def command(
-    folder: Path,
+    context: click.Context,
+    folder: Path | None,
+    listen: str,
+    printed: bool,
     admin: str,
     address: str,
     concurrency: int | None,
@@ -78,7 +91,22 @@ def command(
     replace: bool,
     log_format: str,
 ) -> None:
-    """Run a gateway on the Gateway API objects in DIR, and watch DIR for edits.
+    """Run a gateway on the Gateway API objects in DIR, and watch DIR for edits; or, with --to, one for a backend, without a
+    folder.
+
+    With --to the backend is looked at first. The gateway starts if it can verify the backend: by the CAs that this system
+    trusts, or as --ca, --pin and --hostname require. Otherwise it says what the backend presents and which options to add; it
+    trusts nothing by itself. Options after a --to belong to that backend, those before the first one to all. --path and --host
+    choose its requests; backends with the same ones share them. Plaintext has to be written: --to http://HOST:PORT
+    --plaintext. The objects last as long as the gateway; --print shows them, and `lasthop init DIR` with the same options
+    writes them to a folder.
+
+    \b
+    Examples:
+      lasthop run --to https://api.example.com
+      lasthop run --to https://127.0.0.1:8443 --ca ca.pem
+      lasthop run --to https://10.0.0.7:8443 --ca ca.pem --hostname api.internal --listen :8080
+      lasthop run --to https://a:8443 --ca a.pem --to https://b:8443 --path /api --ca b.pem
 
     DIR holds the YAML that you would apply to a cluster: Gateways, HTTPRoutes, BackendTLSPolicies, Services with
     EndpointSlices, ConfigMaps, Secrets; subfolders are included. Edits take effect as soon as they are saved. An invalid file
@@ -95,23 +123,90 @@ def command(
     error. Ctrl-C and SIGTERM drain the proxies and exit; a second Ctrl-C exits at once. SIGHUP, unless it comes from a
     terminal that closes, starts Lasthop anew in the same process (another version, another Envoy) without an interruption.
     """
-    host_port(admin, "--admin")
-    if not folder.is_dir():
-        raise click.ClickException(f"there is no folder {folder}; create a minimal working one with: lasthop init {folder}")
-    if not paths.is_text(str(folder.resolve())):
-        raise click.ClickException(f"the path of {folder} is not UTF-8; rename it")
+    _admin_address(admin)
+    given = backends.given(context)
+    if folder and given:
+        raise click.UsageError(f"both {folder} and --to are given; remove one of them")
+    if printed and not given:
+        raise click.UsageError("--print shows the objects of --to URL, which is missing")
+    if given:
+        place = _of_backends(context, given, Listen(*backends.listen_address(listen)), printed=printed)
+        admin = _free_admin(admin) if context.get_parameter_source("admin") is ParameterSource.DEFAULT else admin
+    else:
+        place = _of_folder(folder)
     try:
         with printing(log_format) as printer:
             settings = Settings(default_address=address, access_log=AccessLog(access_log.capitalize()))
-            ending = asyncio.run(_run(folder, admin, settings, concurrency, printer, handover=handover, replace=replace))
+            ending = asyncio.run(_run(place, admin, settings, concurrency, printer, handover=handover, replace=replace))
     except* (EnvoyNotFound, FilesError, RunDirLocked, AdminUnusable) as group:
         raise first_error(group) from None
     if ending is Ending.AGAIN:
         start_anew()
 
 
+class Place(NamedTuple):
+    """Where a gateway keeps what it has."""
+
+    folder: Path
+    """Its objects."""
+    run_dir: Path
+    state: Path
+    command: str
+    """That runs it again."""
+    objects: str = ""
+    """To be written to the folder; empty: it is the user's, or was written by this process before it started anew."""
+    to: tuple[str, ...] = ()
+
+
+def _of_folder(folder: Path | None) -> Place:
+    if folder is None:
+        message = "which objects? Give a folder: lasthop run DIR; or a backend: lasthop run --to https://HOST:PORT"
+        raise click.UsageError(message)
+    if not folder.is_dir():
+        raise click.ClickException(f"there is no folder {folder}; create a minimal working one with: lasthop init {folder}")
+    if not paths.is_text(str(folder.resolve())):
+        raise click.ClickException(f"the path of {folder} is not UTF-8; rename it")
+    run_dir = paths.claim(paths.runtime_root(), folder)
+    return Place(folder, run_dir, paths.claim(paths.state_root(), folder), f"lasthop run {folder}")
+
+
+def _of_backends(context: click.Context, given: tuple[backends.Backend, ...], listen: Listen, *, printed: bool) -> Place:
+    """Looks at the backends. Ends the command if they cannot be used, or if it is only to print their objects."""
+    command, to = backends.command_line(context, {}), tuple(backend.url for backend in given)
+    known = local.about(paths.without_folder(listen.address, listen.port))
+    # Started anew by SIGHUP: the proxies serve on, whether or not the backends answer right now.
+    again = not printed and (known.get("pid"), known.get("command")) == (os.getpid(), command)
+    objects = "" if again else _looked_at(context, given, listen)
+    if printed:
+        click.echo(objects, nl=False)
+        context.exit()
+    run_dir, folder = paths.claim_without_folder(listen.address, listen.port)
+    return Place(folder, run_dir, paths.private(run_dir / "state"), command, objects, to)
+
+
+def _looked_at(context: click.Context, given: tuple[backends.Backend, ...], listen: Listen) -> str:
+    from lasthop.cli.render.look_report import verified
+
+    return manifest(listen, verified(given, context))
+
+
+def _admin_address(text: str) -> None:
+    if text.startswith(":") and text[1:].isdecimal():
+        raise click.BadParameter(f"{text} would be all addresses; write 127.0.0.1{text}", param_hint="--admin")
+    host_port(text, "--admin", "127.0.0.1:19000")
+
+
+def _free_admin(address: str) -> str:
+    """Returns the address, or the next one whose port is free: who has not chosen one should not have to."""
+    host, port = host_port(address, "--admin")
+    for number in range(port, port + ADMIN_PORTS):
+        with contextlib.suppress(OSError), socket.create_server((host, number)):
+            return with_port(host, number)
+    return address
+
+
 async def _run(
-    folder: Path,
+    place: Place,
     admin: str,
     settings: Settings,
     concurrency: int | None,
@@ -121,8 +216,7 @@ async def _run(
     replace: bool,
 ) -> Ending:
     envoy = find_envoy()
-    run_dir = paths.claim(paths.runtime_root(), folder)
-    state = paths.claim(paths.state_root(), folder)
+    folder, run_dir, state = place.folder, place.run_dir, place.state
     # Before anything is read that the other one may still write.
     if replace and not await asyncio.to_thread(local.take_over, run_dir, TAKE_OVER_SECONDS):
         raise click.ClickException(f"the Lasthop that runs on {folder} (pid {local.holder(run_dir)}) does not end")
@@ -146,7 +240,9 @@ async def _run(
     view = ControllerView(runtime, source.locate, f"folder {folder.absolute()}")
     endings = Endings(runtime, handover)
     # Locked first: a second gateway on the same folder must not remove the sockets of the first.
-    with _locked(run_dir, folder):
+    with _locked(place):
+        if place.objects:
+            _write(folder / "objects.yaml", place.objects)
         endings.listen(asyncio.get_running_loop())
         taken(run_dir)
         local.describe(
@@ -158,6 +254,8 @@ async def _run(
                 "started": time.time(),
                 "version": version("lasthop"),
                 "envoy": ".".join(map(str, envoy.version)),
+                "command": place.command,
+                "to": place.to,
             },
         )
         async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
@@ -183,14 +281,19 @@ async def _tell_others(runtime: HostRuntime, source: FilesSource) -> None:
         runtime.controller.log.info("some objects are not read, as no gateway needs them", kinds=dict(sorted(others.items())))
 
 
+def _write(path: Path, text: str) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+
+
 @contextlib.contextmanager
-def _locked(run_dir: Path, folder: Path) -> Iterator[None]:
-    directory = ProxyDirectory(run_dir)
+def _locked(place: Place) -> Iterator[None]:
+    directory = ProxyDirectory(place.run_dir)
     try:
         with directory.locked():
             yield
     except RunDirLocked as error:
         raise click.ClickException(
-            f"a gateway runs on {folder} already (pid {error.pid}); take over from it, without an interruption, with: "
-            f"lasthop run {folder} --replace; or end it with: lasthop stop {folder}"
+            f"a gateway runs {'there' if place.to else f'on {place.folder}'} already (pid {error.pid}); take over from it, "
+            f"without an interruption, with: {place.command} --replace; or end it with: lasthop stop {place.folder}"
         ) from None

@@ -1,22 +1,39 @@
-"""The files that `lasthop init` writes, with comments that explain them."""
+"""The objects of `lasthop init` and `lasthop run --to`, with comments that explain them."""
 
 from __future__ import annotations
 
 import ipaddress
+import json
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-LOOPBACK = "127.0.0.1"
+from lasthop.base.api.addresses import with_port
+
+CA_FILE, CERTIFICATE_FILE, KEY_FILE = "ca.crt", "client.crt", "client.key"
 
 
 class Starter(msgspec.Struct, frozen=True):
+    """One backend."""
+
+    name: str
     host: str
-    backend_port: int
+    """A DNS name or an IP address."""
     port: int
     hostname: str
-    """The name to verify; empty: plaintext."""
-    ca: str | None = None
-    """PEM; None: the system's CAs."""
+    """The name to verify, or only to send as SNI; empty: plaintext."""
+    ca: str = ""
+    """PEM; empty: the system's CAs, or the pins."""
+    pins: str = ""
+    """The `spec` of a PinSet, as YAML."""
+    options: tuple[tuple[str, str], ...] = ()
+    client_certificate: str = ""
+    client_key: str = ""
+    """PEM."""
+    host_match: str = ""
+    path: str = "/"
+    sends_host: str = ""
+    """The Host header that the backend gets; empty: the client's."""
 
     @property
     def port_name(self) -> str:
@@ -27,17 +44,43 @@ class Starter(msgspec.Struct, frozen=True):
         return 443 if self.hostname else 80
 
 
-def files(starter: Starter) -> dict[str, str]:
-    """Contents by name."""
-    found = {"gateway.yaml": _gateway(starter), "backend.yaml": _backend(starter)}
-    if starter.hostname:
-        found["policy.yaml"] = _policy(starter)
-    if starter.ca is not None:
-        found["ca.crt"] = starter.ca
+class Listen(msgspec.Struct, frozen=True):
+    address: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.address, self.address)
+        return f"http://{with_port(shown, self.port)}/"
+
+
+def files(listen: Listen, starters: Sequence[Starter]) -> dict[str, str]:
+    """Returns contents by file name; certificates and keys are files of their own."""
+    found = {"gateway.yaml": _documents((_gateway(listen, starters), *_routes(starters)))}
+    for starter in starters:
+        alone = len(starters) == 1
+        own = "" if alone else f"{starter.name}-"
+        found[f"{starter.name}.yaml"] = _documents(_backend(starter))
+        if starter.hostname:
+            found[f"{own}policy.yaml"] = _documents(_policy(starter, own))
+        contents = (starter.ca, starter.client_certificate, starter.client_key)
+        names = (CA_FILE, CERTIFICATE_FILE, KEY_FILE)
+        found |= {f"{own}{name}": text for name, text in zip(names, contents, strict=True) if text}
     return found
 
 
-def _gateway(starter: Starter) -> str:
+def manifest(listen: Listen, starters: Sequence[Starter]) -> str:
+    """Returns all objects as one text, certificates and keys included."""
+    backends = (document for starter in starters for document in (*_backend(starter), *_policy(starter, None)))
+    return _documents((_gateway(listen, starters), *_routes(starters), *backends))
+
+
+def _documents(texts: Iterable[str]) -> str:
+    return "---\n".join(filter(None, texts))
+
+
+def _gateway(listen: Listen, starters: Sequence[Starter]) -> str:
+    only = ", on loopback only" if ipaddress.ip_address(listen.address).is_loopback else ""
     return f"""\
 # Lasthop serves the Gateways of this class.
 apiVersion: gateway.networking.k8s.io/v1
@@ -47,7 +90,7 @@ metadata:
 spec:
   controllerName: lasthop.dev/gateway-controller
 ---
-# Where clients connect: one HTTP listener, on loopback only.
+# Where clients connect: one HTTP listener{only}.
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata:
@@ -56,90 +99,127 @@ spec:
   gatewayClassName: lasthop
   addresses:
   - type: IPAddress
-    value: 127.0.0.1
+    value: "{listen.address}"
   listeners:
   - name: http
     protocol: HTTP
-    port: {starter.port}
-{_profile(starter)}---
-# Routes every request on that Gateway to port {starter.service_port} of the Service `backend`.
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata:
-  name: backend
-spec:
-  parentRefs:
-  - name: gateway
-  rules:
-  - matches:
-    - path: {{type: PathPrefix, value: /}}
-    backendRefs:
-    - {{name: backend, port: {starter.service_port}}}
-"""
+    port: {listen.port}
+{_profile(starters)}"""
 
 
-def _profile(starter: Starter) -> str:
+def _profile(starters: Sequence[Starter]) -> str:
     """Denies plaintext: with a policy in the folder it can only be a mistake: a deleted policy, a mistyped target."""
-    if not starter.hostname:
+    if not any(starter.hostname for starter in starters):
         return ""
-    return """\
+    if all(starter.hostname for starter in starters):
+        value, text = "Deny", "Deny: no connection to a backend without a BackendTLSPolicy, instead of plaintext."
+    else:
+        value, text = "Declared", "Declared: plaintext only to ports with appProtocol http; all others need a policy."
+    return f"""\
   infrastructure:
-    parametersRef: {group: lasthop.dev, kind: GatewayProfile, name: gateway}
+    parametersRef: {{group: lasthop.dev, kind: GatewayProfile, name: gateway}}
 ---
-# What the operator of the Gateway allows. Deny: no connection to a backend without a BackendTLSPolicy, instead of plaintext.
+# What the operator of the Gateway allows. {text}
 apiVersion: lasthop.dev/v1alpha1
 kind: GatewayProfile
 metadata:
   name: gateway
 spec:
   backendTLS:
-    plaintextBackends: Deny
+    plaintextBackends: {value}
 """
 
 
-def _backend(starter: Starter) -> str:
+def _routes(starters: Sequence[Starter]) -> Iterable[str]:
+    """Yields a route for each host and path; backends of the same share its requests."""
+    groups: dict[tuple[str, str], list[Starter]] = {}
+    for starter in starters:
+        groups.setdefault((starter.host_match, starter.path), []).append(starter)
+    for (host, path), found in groups.items():
+        yield _route(host, path, found)
+
+
+def _route(host: str, path: str, starters: Sequence[Starter]) -> str:
+    which = f"requests for {host}" if host else "requests"
+    which += f" below {path}" if path != "/" else ""
+    lead = f"Routes {which}" if which != "requests" else "Routes every request on that Gateway"
+    to = " and ".join(f"port {each.service_port} of the Service `{each.name}`" for each in starters)
+    hostnames = f'  hostnames: ["{host}"]\n' if host else ""
+    return f"""\
+# {lead} to {to}.
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  name: {starters[0].name}
+spec:
+  parentRefs:
+  - name: gateway
+{hostnames}  rules:
+  - matches:
+    - path: {{type: PathPrefix, value: {json.dumps(path)}}}
+    backendRefs:
+{"".join(map(_backend_ref, starters))}"""
+
+
+def _backend_ref(starter: Starter) -> str:
+    if not starter.sends_host:
+        return f"    - {{name: {starter.name}, port: {starter.service_port}}}\n"
+    return f"""\
+    - name: {starter.name}
+      port: {starter.service_port}
+      filters:
+      # The backend gets this as Host, not the client's. Remove the filter to keep the client's.
+      - type: URLRewrite
+        urlRewrite: {{hostname: "{starter.sends_host}"}}
+"""
+
+
+def _backend(starter: Starter) -> Iterable[str]:
     address = _address(starter.host)
+    says = "" if starter.hostname else ", appProtocol: http"
     if address is None:
-        return f"""\
+        yield f"""\
 # The backend under the name that routes and policies use. ExternalName: resolved by DNS.
 apiVersion: v1
 kind: Service
 metadata:
-  name: backend
+  name: {starter.name}
 spec:
   type: ExternalName
   externalName: "{starter.host}"
   ports:
-  - {{name: {starter.port_name}, port: {starter.service_port}, targetPort: {starter.backend_port}}}
+  - {{name: {starter.port_name}, port: {starter.service_port}, targetPort: {starter.port}{says}}}
 """
-    return f"""\
+        return
+    yield f"""\
 # The backend under the name that routes and policies use.
 apiVersion: v1
 kind: Service
 metadata:
-  name: backend
+  name: {starter.name}
 spec:
   ports:
-  - {{name: {starter.port_name}, port: {starter.service_port}}}
----
+  - {{name: {starter.port_name}, port: {starter.service_port}{says}}}
+"""
+    yield f"""\
 # The endpoints of the Service that the label names. Add addresses to balance load between them.
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata:
-  name: backend
+  name: {starter.name}
   labels:
-    kubernetes.io/service-name: backend
+    kubernetes.io/service-name: {starter.name}
 addressType: IPv{address.version}
 endpoints:
 - addresses: ["{address}"]
 ports:
-- {{name: {starter.port_name}, port: {starter.backend_port}}}
+- {{name: {starter.port_name}, port: {starter.port}}}
 """
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(LOOPBACK if host == "localhost" else host)
+        return ipaddress.ip_address(host)
     except ValueError:
         return None
 
@@ -148,32 +228,88 @@ _SYSTEM_CAS = """\
     # The CAs that this system trusts. For a CA of your own: caCertificateRefs, with a ConfigMap.
     wellKnownCACertificates: System
 """
-_OWN_CA = """\
-    # The certificate must be issued by a CA in this ConfigMap.
-    caCertificateRefs:
-    - {group: "", kind: ConfigMap, name: backend-ca}
----
-# `ca.crt` of this ConfigMap is the file beside this one. When the file changes, new connections are verified against it.
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: backend-ca
-  annotations:
-    lasthop.dev/file.ca.crt: ca.crt
-"""
 
 
-def _policy(starter: Starter) -> str:
-    return f"""\
+def _policy(starter: Starter, beside: str | None) -> Iterable[str]:
+    """Yields the policy and what it refers to. `beside`: how the names of files with certificates begin; None: they are in the
+    objects themselves."""
+    if not starter.hostname:
+        return
+    yield f"""\
 # How the Gateway connects to the backend: over TLS, verified as specified here, or not at all.
 apiVersion: gateway.networking.k8s.io/v1
 kind: BackendTLSPolicy
 metadata:
-  name: backend
+  name: {starter.name}
 spec:
   targetRefs:
-  - {{group: "", kind: Service, name: backend, sectionName: https}}
-  validation:
-    # Sent as SNI; must match a name in the backend's certificate.
+  - {{group: "", kind: Service, name: {starter.name}, sectionName: https}}
+{_options(starter)}  validation:
+    # Sent as SNI; must match a name in the backend's certificate{", unless only its hash is pinned" if starter.pins else ""}.
     hostname: "{starter.hostname}"
-{_SYSTEM_CAS if starter.ca is None else _OWN_CA}"""
+{_trust(starter)}"""
+    if starter.ca:
+        yield _config_map(starter, beside)
+    if starter.pins:
+        yield _pin_set(starter)
+    if starter.client_certificate:
+        yield _secret(starter, beside)
+
+
+def _options(starter: Starter) -> str:
+    own = ((("client-certificate", f"{starter.name}-client"),) if starter.client_certificate else ()) + starter.options
+    return "  options:\n" + "".join(f"    lasthop.dev/{name}: {json.dumps(value)}\n" for name, value in own) if own else ""
+
+
+def _trust(starter: Starter) -> str:
+    if starter.pins:
+        return f"""\
+    # Only what this PinSet names is trusted, whoever has issued it.
+    caCertificateRefs:
+    - {{group: lasthop.dev, kind: PinSet, name: {starter.name}}}
+"""
+    if not starter.ca:
+        return _SYSTEM_CAS
+    return f"""\
+    # The certificate must be issued by a CA in this ConfigMap.
+    caCertificateRefs:
+    - {{group: "", kind: ConfigMap, name: {starter.name}-ca}}
+"""
+
+
+def _config_map(starter: Starter, beside: str | None) -> str:
+    head = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {starter.name}-ca\n"
+    if beside is None:
+        return f"{head}data:\n{_block('ca.crt', starter.ca)}"
+    return f"""\
+# `ca.crt` of this ConfigMap is the file beside this one. When the file changes, new connections are verified against it.
+{head}  annotations:
+    lasthop.dev/file.ca.crt: {beside}{CA_FILE}
+"""
+
+
+def _pin_set(starter: Starter) -> str:
+    indented = "".join(f"  {line}\n" for line in starter.pins.splitlines())
+    return f"apiVersion: lasthop.dev/v1alpha1\nkind: PinSet\nmetadata:\n  name: {starter.name}\nspec:\n{indented}"
+
+
+def _secret(starter: Starter, beside: str | None) -> str:
+    head = f"""\
+# What the Gateway shows to a backend that asks for a client certificate.
+apiVersion: v1
+kind: Secret
+type: kubernetes.io/tls
+metadata:
+  name: {starter.name}-client
+"""
+    if beside is None:
+        return f"{head}stringData:\n{_block('tls.crt', starter.client_certificate)}{_block('tls.key', starter.client_key)}"
+    return f"""\
+{head}  annotations:
+    lasthop.dev/file.tls.crt: {beside}{CERTIFICATE_FILE}
+    lasthop.dev/file.tls.key: {beside}{KEY_FILE}
+"""
+
+
+def _block(key: str, text: str) -> str:
+    return f"  {key}: |\n" + "".join(f"    {line}\n" for line in text.splitlines())

@@ -154,22 +154,25 @@ def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, 
     if loose.version and loose.version not in _accepted_versions(expected.tls):
         what = f"it speaks {loose.version}, and the gateway {_versions(expected.tls)}"
         remedy = "Let the backend speak a newer TLS, or permit the version: option lasthop.dev/min-tls-version."
-        return Check("tls", CheckState.FAIL, what, remedy)
+        older = next((each for each in VERSIONS if _openssl_name(each) == loose.version), "")
+        return Check("tls", CheckState.FAIL, what, remedy, ("min-tls-version", older) if older else None)
     what = f"the handshake fails ({seen.failure}); with other settings it gives {loose.version} {loose.cipher}".rstrip()
-    return Check("tls", CheckState.FAIL, what, _cipher_remedy(loose, expected.tls))
-
-
-def _cipher_remedy(loose: Handshake, tls: BackendTLS) -> str:
     remedy = "Configure the backend with a cipher suite and a curve that the gateway offers"
-    if loose.cipher not in CIPHER_SUITES or loose.cipher in tls.options.cipher_suites:
-        return f"{remedy}: options lasthop.dev/cipher-suites and lasthop.dev/curves say which those are."
-    suites = ",".join((*tls.options.cipher_suites, loose.cipher))
-    return f"{remedy}, or permit the one that it has: option lasthop.dev/cipher-suites: {suites}."
+    if loose.cipher not in CIPHER_SUITES or loose.cipher in expected.tls.options.cipher_suites:
+        remedy += ": options lasthop.dev/cipher-suites and lasthop.dev/curves say which those are."
+        return Check("tls", CheckState.FAIL, what, remedy)
+    suites = ",".join((*expected.tls.options.cipher_suites, loose.cipher))
+    remedy += f", or permit the one that it has: option lasthop.dev/cipher-suites: {suites}."
+    return Check("tls", CheckState.FAIL, what, remedy, ("cipher-suites", suites))
 
 
 def _accepted_versions(tls: BackendTLS) -> set[str]:
     low, high = VERSIONS.index(tls.options.lowest), VERSIONS.index(tls.options.max_version)
-    return {f"TLSv{version}".removesuffix(".0") for version in VERSIONS[low : high + 1]}
+    return set(map(_openssl_name, VERSIONS[low : high + 1]))
+
+
+def _openssl_name(version: str) -> str:
+    return f"TLSv{version}".removesuffix(".0")
 
 
 def _alpn(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:

@@ -125,12 +125,17 @@ def handshake(address: tuple[str, int], expected: Expectation, timeout: float) -
     return _handshake(address, tls.sni, context, timeout, verify=tls.trust is not None, linger=LINGER)
 
 
-def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
+def glance(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
     """Makes a handshake that accepts any certificate, version and cipher. `server_name` is sent as SNI.
 
-    Raises `NoHandshake` if no certificate is shown.
+    Raises `NoHandshake` if nothing accepts the connection.
     """
-    seen = _handshake((host, port), server_name, _context("ALL", ("h2", "http/1.1"), VERSIONS[0], VERSIONS[-1]), timeout)
+    return _handshake((host, port), server_name, _context("ALL", ("h2", "http/1.1"), VERSIONS[0], VERSIONS[-1]), timeout)
+
+
+def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
+    """Does the same. Raises `NoHandshake` if no certificate is shown."""
+    seen = glance(host, port, server_name, timeout)
     said, at = seen.failure, with_port(host, port)
     if seen.silent:
         message = f"{at} accepts connections but does not answer a TLS handshake within {timeout:g} s"

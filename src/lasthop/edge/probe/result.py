@@ -28,6 +28,8 @@ class Check(msgspec.Struct, frozen=True):
     found: str
     remedy: str = ""
     """What to change if it fails or warns."""
+    option: tuple[str, str] | None = None
+    """The option of the policy, and its value, with which the check would pass."""
 
 
 class EndpointResult(msgspec.Struct, frozen=True):

@@ -1,0 +1,271 @@
+"""`--to URL` and the options that belong to it, of `lasthop run` and `lasthop init`.
+
+Options after a `--to` are of that backend; those before the first `--to`, of all backends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+import msgspec
+
+from lasthop.base.api.addresses import is_ip, split_port, with_port
+from lasthop.cli.args.target import added
+from lasthop.cli.args.values import is_name
+
+META: Final = "lasthop.backends"
+SYSTEM: Final = "system"
+"""As --ca: the CAs that this system trusts."""
+LISTEN: Final = "127.0.0.1:8080"
+PORTS: Final = {"https": 443, "http": 80}
+HEX_PIN: Final = re.compile(r"(?:[0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}")
+KEY_PIN: Final = re.compile(r"[A-Za-z0-9+/]{43}=")
+
+
+class Backend(msgspec.Struct, frozen=True):
+    """A backend as it was typed. The fields after the port are options; `OPTIONS` has their names."""
+
+    scheme: str
+    host: str
+    port: int
+    ca: tuple[str, ...] = ()
+    pin: tuple[str, ...] = ()
+    hostname: str = ""
+    host_match: str = ""
+    path: str = "/"
+    option: tuple[str, ...] = ()
+    client_cert: str = ""
+    client_key: str = ""
+    keep_host: bool = False
+    plaintext: bool = False
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{with_port(self.host, self.port)}"
+
+    @property
+    def tls(self) -> bool:
+        return self.scheme == "https"
+
+
+OPTIONS: Final = {
+    "ca": "--ca",
+    "pin": "--pin",
+    "hostname": "--hostname",
+    "host_match": "--host",
+    "path": "--path",
+    "option": "--option",
+    "client_cert": "--client-cert",
+    "client_key": "--client-key",
+    "keep_host": "--keep-host",
+    "plaintext": "--plaintext",
+}
+FLAGS: Final = ("keep_host", "plaintext")
+LISTS: Final = ("ca", "pin", "option")
+
+
+class Token(NamedTuple):
+    """Some words of the command line."""
+
+    words: tuple[str, ...]
+    option: str = ""
+    """`to`, or a key of OPTIONS; empty: something else."""
+    backend: int = -1
+    """The number of the `--to` that it belongs to; -1: none."""
+
+
+class GroupedCommand(click.Command):
+    """Keeps the order of the options, which says to which backend each belongs."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[META] = tuple(_tokens(self, args))
+        return super().parse_args(ctx, args)
+
+
+def _tokens(command: click.Command, args: Sequence[str]) -> Iterator[Token]:
+    known = {name: each for each in command.params if isinstance(each, click.Option) for name in each.opts}
+    words, number = iter(args), -1
+    for word in words:
+        name, equals, _ = word.partition("=")
+        option = known.get(name)
+        value = () if option is None or option.is_flag or equals else tuple(itertools.islice(words, 1))
+        field = str(option.name) if option else ""
+        number += field == "to"
+        grouped = field == "to" or field in OPTIONS
+        yield Token((word, *value), field, number) if grouped else Token((word, *value))
+
+
+def options(*names: str) -> Callable[..., Any]:
+    """Adds the options of backends, and --listen. `names` are those of --to."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        return added(
+            command,
+            click.option(
+                "--listen", default=LISTEN, show_default=True, metavar="IP:PORT", help="Address that clients connect to."
+            ),
+            _flag("--plaintext", "The backend of an http:// URL: neither encrypted nor verified."),
+            _flag("--keep-host", "Send the client's Host header on, not the name in URL."),
+            _listed("--client-key", "client_key", "FILE", "Its private key, as PEM.  [default: in the same file]"),
+            _listed("--client-cert", "client_cert", "FILE", "PEM certificate to show to a backend that asks for one."),
+            _listed("--option", "option", "NAME=VALUE", "A lasthop.dev/NAME option of the policy, as min-tls-version=1.1."),
+            _listed("--path", "path", "/PATH", "Only requests whose path begins like this."),
+            _listed("--host", "host_match", "NAME", "Only requests for this host."),
+            _listed("--hostname", "hostname", "NAME", "The name in the backend's certificate.  [default: the host in URL]"),
+            _listed("--pin", "pin", "SHA256|FILE", "Trust this certificate or key: SHA-256, or what `lasthop pin` prints."),
+            _listed(
+                "--ca", "ca", "FILE", "PEM file with the CA of the certificate, or `system`.  [default: system, if that works]"
+            ),
+            click.option(
+                *names, "to", multiple=True, expose_value=False, metavar="URL", help="The backend: https://HOST[:PORT]."
+            ),
+        )
+
+    return add
+
+
+def _listed(name: str, field: str, metavar: str, help: str) -> Callable[..., Any]:
+    return click.option(name, field, multiple=True, expose_value=False, metavar=metavar, help=help)
+
+
+def _flag(name: str, help: str) -> Callable[..., Any]:
+    return click.option(name, is_flag=True, expose_value=False, help=help)
+
+
+# --- from words to backends ------------------------------------------------------------------------------------------
+
+
+def given(context: click.Context) -> tuple[Backend, ...]:
+    """Returns the backends of the command line; none if there is no --to."""
+    tokens: tuple[Token, ...] = context.meta[META]
+    count = sum(token.option == "to" for token in tokens)
+    stray = next((token for token in tokens if token.option in OPTIONS), None)
+    if not count and stray:
+        raise click.UsageError(f"{stray.words[0].partition('=')[0]} belongs to a backend; give that with --to URL")
+    return tuple(_backend(tokens, number) for number in range(count))
+
+
+def _backend(tokens: Sequence[Token], number: int) -> Backend:
+    url = next(_value(token) for token in tokens if token.option == "to" and token.backend == number)
+    common = _fields([token for token in tokens if token.option in OPTIONS and token.backend == -1])
+    own = _fields([token for token in tokens if token.option in OPTIONS and token.backend == number])
+    if "ca" in own or "pin" in own:
+        common = {field: value for field, value in common.items() if field not in ("ca", "pin")}
+    scheme, host, port = parse_url(url)
+    backend = Backend(scheme, host, port, **(common | own))
+    _require_sense(backend)
+    return backend
+
+
+def _fields(tokens: Sequence[Token]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for token in tokens:
+        if token.option in FLAGS:
+            found[token.option] = True
+        elif token.option in LISTS:
+            found[token.option] = (*found.get(token.option, ()), _value(token))
+        else:
+            found[token.option] = _value(token)
+    return found
+
+
+def _value(token: Token) -> str:
+    return token.words[1] if len(token.words) > 1 else token.words[0].partition("=")[2]
+
+
+def parse_url(text: str) -> tuple[str, str, int]:
+    """Returns scheme, host and port. Without a scheme it is https: plaintext has to be written."""
+    scheme, separator, rest = text.partition("://")
+    scheme, rest = (scheme.lower(), rest) if separator else ("https", text)
+    example = "write https://HOST:PORT, as https://api.example.com:8443 or https://127.0.0.1:8443"
+    if scheme not in PORTS:
+        raise click.BadParameter(f"{scheme}:// is not known; {example}", param_hint="--to")
+    place, _, path = rest.partition("/")
+    if path or "?" in place or "#" in place:
+        which = f"https://{place}" if scheme == "https" else f"http://{place}"
+        hint = f"write --to {which}; to choose requests by their path, add --path /{path}"
+        raise click.BadParameter(f"{text} has a path, and requests keep their own; {hint}", param_hint="--to")
+    host, port = split_port(place)
+    if is_ip(place.strip("[]")) or not host:
+        host, port = place.strip("[]"), str(PORTS[scheme])
+    if not (is_ip(host) or is_name(host)) or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise click.BadParameter(f"{text} is not a URL of a backend; {example}", param_hint="--to")
+    return scheme, host.lower(), int(port)
+
+
+def _require_sense(backend: Backend) -> None:
+    verified = [name for name in ("ca", "pin", "hostname", "option", "client_cert", "client_key") if getattr(backend, name)]
+    if not backend.tls and verified:
+        raise click.UsageError(f"{OPTIONS[verified[0]]} is for https://, and {backend.url} is plaintext")
+    if backend.tls and backend.plaintext:
+        raise click.UsageError(f"--plaintext is for http://, and {backend.url} uses TLS; remove one of them")
+    if backend.ca and backend.pin:
+        raise click.UsageError(f"{backend.url} has --ca and --pin; remove one of them: either alone is enough")
+    name = backend.hostname
+    if name and (is_ip(name) or not is_name(name)):
+        message = f"{name} is {'an address' if is_ip(name) else 'not a DNS name'}; write the name in the certificate"
+        raise click.BadParameter(message, param_hint="--hostname")
+    if not backend.path.startswith("/"):
+        raise click.BadParameter(f"{backend.path} does not begin with /", param_hint="--path")
+    host = backend.host_match
+    if host and (is_ip(host) or not is_name(host.removeprefix("*."))):
+        raise click.BadParameter(f"{host} is not a DNS name, as app.example or *.app.example", param_hint="--host")
+    for each in backend.option:
+        if not re.fullmatch(r"(lasthop\.dev/)?[a-z-]+=.*", each):
+            raise click.BadParameter(f"{each} is not NAME=VALUE, as min-tls-version=1.1", param_hint="--option")
+    if backend.client_key and not backend.client_cert:
+        raise click.UsageError("--client-key needs the certificate too: --client-cert FILE")
+
+
+def listen_address(text: str) -> tuple[str, int]:
+    """Returns the IP address and the port to listen on. A port alone is one of loopback, `:PORT` one of all addresses."""
+    host, port = split_port(text)
+    host = {"": "0.0.0.0" if ":" in text else "127.0.0.1", "localhost": "127.0.0.1", "*": "0.0.0.0"}.get(host, host)
+    if not is_ip(host) or not port.isdecimal() or not 0 < int(port) < 65536:
+        message = f"{text} is not IP:PORT; write for example 127.0.0.1:8080, or :8080 for all addresses of this machine"
+        raise click.BadParameter(message, param_hint="--listen")
+    return host, int(port)
+
+
+# --- from backends to a command line ---------------------------------------------------------------------------------
+
+
+def command_line(context: click.Context, changed: dict[int, Backend]) -> str:
+    """Returns the command as it was typed, with other options of some backends: to be copied."""
+    tokens: tuple[Token, ...] = context.meta[META]
+    before = given(context)
+    words = context.command_path.split()
+    for token in tokens:
+        new = changed.get(token.backend)
+        if new is None:
+            words += token.words
+        elif token.option == "to":
+            same = (new.scheme, new.host, new.port) == (before[token.backend].scheme, new.host, new.port)
+            words += token.words if same else (token.words[0].partition("=")[0], new.url)
+            words += _changed_words(before[token.backend], new)
+        elif getattr(before[token.backend], token.option) == getattr(new, token.option):
+            words += token.words
+    return shlex.join(words)
+
+
+def _changed_words(before: Backend, new: Backend) -> Iterator[str]:
+    for field, option in OPTIONS.items():
+        value = getattr(new, field)
+        if value == getattr(before, field) or not value:
+            continue
+        if field in FLAGS:
+            yield option
+        else:
+            for each in value if field in LISTS else (value,):
+                yield from (option, each)
+
+
+def is_file_pin(text: str) -> bool:
+    """Returns whether a --pin is a file, rather than a SHA-256."""
+    return not (HEX_PIN.fullmatch(text) or KEY_PIN.fullmatch(text)) or Path(text).is_file()

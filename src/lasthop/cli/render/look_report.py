@@ -1,0 +1,131 @@
+"""Renders what a look at the backends of a command line has found, and the commands that would work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+import click
+
+from lasthop.base.text.printable import printable
+from lasthop.cli.args.backends import SYSTEM, Backend, command_line
+from lasthop.cli.render.probe_report import MARKS
+
+if TYPE_CHECKING:
+    from lasthop.cli.render.init_templates import Starter
+    from lasthop.cli.views.backend_look import Looked, Proposal
+    from lasthop.edge.probe.result import Check
+
+UNSOLVED = ("dates", "plaintext")
+"""Checks whose remedy is better than any option."""
+TRUST = {"chain", "pins", "names"}
+"""Checks whose failure means that nothing vouches for the certificate."""
+
+
+def verified(backends: Sequence[Backend], context: click.Context) -> list[Starter]:
+    """Looks at the backends and writes what was found to standard error. Exits unless all of them can be used."""
+    from lasthop.cli.views.backend_look import look
+
+    looked = look(backends)
+    for line in report(looked, context):
+        click.echo(line, err=True)
+    found = [each.starter for each in looked if each.starter]
+    if len(found) < len(looked):
+        raise click.exceptions.Exit(1)
+    return found
+
+
+def report(looked: Sequence[Looked], context: click.Context) -> Iterator[str]:
+    for each in looked:
+        yield from _backend(each)
+    yield from _next(looked, context)
+
+
+def _backend(looked: Looked) -> Iterator[str]:
+    url = looked.backend.url
+    if looked.starter is None:
+        for check in looked.said:
+            yield click.style(f"{MARKS['fail'][0]} {printable(f'{url}: {_meaning(looked, check)}{check.found}')}", fg="red")
+            if check.remedy and (not looked.proposals or check.name in UNSOLVED):
+                yield f"  {printable(check.remedy)}"
+        yield from _certificate(looked)
+        return
+    yield click.style(f"{MARKS['pass'][0]} {printable(_works(looked))}", fg="green")
+    if looked.learned:
+        yield f"  The name is that in its certificate; --hostname {looked.starter.hostname} states it."
+    for check in looked.said:
+        yield click.style(f"{MARKS['warn'][0]} {printable(f'{url}: {check.found}')}", fg="yellow")
+        if check.remedy:
+            yield f"  {printable(check.remedy)}"
+
+
+def _meaning(looked: Looked, check: Check) -> str:
+    """Returns what an unknown chain means to who has not yet said which CA to trust."""
+    leaf = looked.certificate
+    if check.name != "chain" or leaf is None or looked.backend.ca or looked.backend.pin:
+        return ""
+    return f"{'a self-signed certificate' if leaf.self_signed else 'a CA that this system does not trust'}: "
+
+
+def _works(looked: Looked) -> str:
+    backend, starter, leaf = looked.backend, looked.starter, looked.certificate
+    assert starter is not None
+    if not starter.hostname:
+        return f"{backend.url}: plaintext, neither encrypted nor verified"
+    against = _against(backend)
+    if leaf is None:
+        return f"{backend.url}: not seen yet; it will be verified against {against}, for {starter.hostname}"
+    issuer = "itself" if leaf.self_signed else leaf.issuer
+    return (
+        f"{backend.url}: {looked.version}, {leaf.subject}, issued by {issuer}, until {leaf.not_after[:10]}; "
+        f"verified against {against}{'' if _hash_only(backend) else f', for {starter.hostname}'}"
+    )
+
+
+def _hash_only(backend: Backend) -> bool:
+    from lasthop.cli.args.backends import is_file_pin
+
+    return bool(backend.pin) and not any(map(is_file_pin, backend.pin))
+
+
+def _against(backend: Backend) -> str:
+    if backend.pin:
+        return "the pin"
+    files = [each for each in backend.ca if each != SYSTEM]
+    return ", ".join(files) if files else "the CAs that this system trusts"
+
+
+def _certificate(looked: Looked) -> Iterator[str]:
+    if looked.certificate is None:
+        return
+    from lasthop.edge.probe.certificate_view import lines
+
+    yield "  It shows this certificate:"
+    yield from (f"    {line}" for line in lines(looked.certificate, time.time()))
+    if any(check.name in TRUST for check in looked.said) and looked.proposals:
+        yield "  Anyone could have answered: compare its SHA-256 with what the backend's owner tells you."
+
+
+def _next(looked: Sequence[Looked], context: click.Context) -> Iterator[str]:
+    """Yields the commands to try next, each with a change for every backend that fails."""
+    failing = {number: each for number, each in enumerate(looked) if each.starter is None}
+    if not failing:
+        return
+    if any(not each.proposals for each in failing.values()):
+        return
+    choices: Iterator[tuple[Proposal | None, ...]] = zip_longest(*(each.proposals for each in failing.values()))
+    yield ""
+    yield "Then try:" if len(failing) > 1 or _several(failing) == 1 else "Then try one of:"
+    for choice in choices:
+        chosen = {
+            number: (proposal or each.proposals[-1]) for (number, each), proposal in zip(failing.items(), choice, strict=True)
+        }
+        why = "; ".join(dict.fromkeys(proposal.why for proposal in chosen.values() if proposal.why))
+        yield f"  # {printable(why)}"
+        yield f"  {printable(command_line(context, {number: each.backend for number, each in chosen.items()}))}"
+
+
+def _several(failing: dict[int, Looked]) -> int:
+    return max(len(each.proposals) for each in failing.values())

@@ -1,0 +1,354 @@
+"""Looks at the backends of a command line before anything is written or run, and finds the command that would work.
+
+A backend is tried as `lasthop probe` does it, with the very objects that would be written. What is proposed has been tried
+too: a command that is shown to be copied has made a verified handshake, unless it needs a file that only its user knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+import msgspec
+
+from lasthop.base.api.addresses import is_ip
+from lasthop.base.api.meta import Key
+from lasthop.cli.args.backends import HEX_PIN, KEY_PIN, SYSTEM, Backend
+from lasthop.cli.render.init_templates import Listen, Starter, manifest
+from lasthop.cli.views.folder import FolderView
+from lasthop.edge.probe.certificate_view import CertificateInfo
+from lasthop.edge.probe.first_look import LOCALHOST, Shown, Speaks, first_look, name_to_verify, sni_without_name
+from lasthop.edge.probe.plan import probe, targets
+from lasthop.edge.probe.result import Check, CheckState, EndpointResult
+from lasthop.engine.resolve.trust.certificates import BadCertificate, parse_bundle
+
+FIXES: Final = 6
+"""Things that may be wrong with one backend at once."""
+CA_FILES: Final = ("*.pem", "*.crt", "*.cer")
+CA_PLACES: Final = (".local/share/mkcert/rootCA.pem", ".local/share/caddy/pki/authorities/local/root.crt")
+"""Of tools that make a CA for this machine, below the user's home."""
+MAX_FILES, MAX_SIZE = 100, 256 * 1024
+ASK: Final = "FILE"
+
+
+class Proposal(NamedTuple):
+    backend: Backend
+    why: str
+
+
+class Looked(NamedTuple):
+    backend: Backend
+    starter: Starter | None
+    """What to write; None: it would not work."""
+    said: tuple[Check, ...]
+    """What fails, or what to know if nothing does."""
+    certificate: CertificateInfo | None = None
+    proposals: tuple[Proposal, ...] = ()
+    learned: bool = False
+    """The name comes from the certificate."""
+    version: str = ""
+
+
+def look(backends: Sequence[Backend]) -> list[Looked]:
+    return [_look(backend, name) for backend, name in zip(backends, _names(backends), strict=True)]
+
+
+def _names(backends: Sequence[Backend]) -> Iterator[str]:
+    """Yields names of objects that say what each backend is for."""
+    from lasthop.cli.render.pin_set import default_name
+
+    taken: set[str] = set()
+    for backend in backends:
+        match = f"{backend.host_match.removeprefix('*.')}{backend.path.rstrip('/')}".replace(".", "-")
+        name = base = "backend" if len(backends) == 1 or not match else default_name(match)[:40]
+        number = 2
+        while name in taken:
+            name, number = f"{base}-{number}", number + 1
+        taken.add(name)
+        yield name
+
+
+def _look(backend: Backend, name: str) -> Looked:
+    known = backend.hostname or ("" if is_ip(backend.host) or backend.host == LOCALHOST else backend.host)
+    shown = first_look(backend.host, backend.port, known)
+    if not backend.tls:
+        return _look_plaintext(backend, name, shown)
+    match shown.speaks:
+        case Speaks.UNREACHABLE:
+            return _unreachable(backend, name, shown)
+        case Speaks.PLAINTEXT:
+            return _failed(backend, "it does not speak TLS on this port, but plaintext", _as_plaintext(backend))
+        case Speaks.NOTHING:
+            return _failed(backend, "it accepts connections and does not answer a TLS handshake")
+        case Speaks.ALERT:
+            return _no_certificate(backend, known, shown)
+    return _look_tls(backend, name, known, shown)
+
+
+def _failed(backend: Backend, what: str, *proposals: Proposal, remedy: str = "", name: str = "connect") -> Looked:
+    return Looked(backend, None, (Check(name, CheckState.FAIL, what, remedy),), proposals=proposals)
+
+
+def _as_plaintext(backend: Backend) -> Proposal:
+    kept = ("host_match", "path", "keep_host")
+    plain = Backend("http", backend.host, backend.port, plaintext=True, **{name: getattr(backend, name) for name in kept})
+    return Proposal(plain, "neither encrypted nor verified")
+
+
+def _look_plaintext(backend: Backend, name: str, shown: Shown) -> Looked:
+    if shown.speaks in (Speaks.TLS, Speaks.ALERT):
+        secure = Backend("https", backend.host, backend.port, host_match=backend.host_match, path=backend.path)
+        proposal = Proposal(secure, "looks at its certificate")
+        return _failed(backend, "it speaks TLS on this port", proposal)
+    if not backend.plaintext:
+        what = "http:// is plaintext: neither encrypted nor verified"
+        return _failed(backend, what, _as_plaintext(backend), remedy="If that is meant, say so.", name="plaintext")
+    said = () if shown.speaks is not Speaks.UNREACHABLE else (_not_there(shown),)
+    return Looked(backend, starter(backend, name, shown.address, ""), said)
+
+
+def _not_there(shown: Shown) -> Check:
+    return Check("connect", CheckState.WARN, shown.problem, "Requests are answered with 503 until it is there.")
+
+
+def _unreachable(backend: Backend, name: str, shown: Shown) -> Looked:
+    """Goes on if all is known that its certificate would tell: backends may start later than their gateway."""
+    hostname = backend.hostname or ("" if is_ip(backend.host) else backend.host)
+    if hostname and (backend.ca or backend.pin):
+        return Looked(backend, starter(backend, name, shown.address, hostname), (_not_there(shown),))
+    missing = [] if backend.ca or backend.pin else [f"--ca {ASK} (or --ca {SYSTEM}, for a public CA)"]
+    missing += [] if hostname else ["--hostname NAME"]
+    remedy = (
+        f"Start it and run the same command again. To begin without it, say how to verify it: add {' and '.join(missing)}."
+    )
+    return _failed(backend, shown.problem, remedy=remedy)
+
+
+def _no_certificate(backend: Backend, known: str, shown: Shown) -> Looked:
+    asked = f"for the name {known}" if known else "for a client that sends no name"
+    what = f"it shows no certificate {asked} ({shown.problem})"
+    example = msgspec.structs.replace(backend, hostname=ASK.replace("FILE", "NAME"))
+    return _failed(backend, what, Proposal(example, "with the name that the backend serves, which is sent as SNI"), name="sni")
+
+
+# --- a backend that shows a certificate ------------------------------------------------------------------------------
+
+
+def _look_tls(backend: Backend, name: str, known: str, shown: Shown) -> Looked:
+    leaf = shown.leaf
+    if leaf is None:
+        return _failed(backend, "it presents something that is not a certificate", name="chain")
+    found = name_to_verify(backend.host, leaf)
+    hostname = known or found.value or (sni_without_name(backend.host, leaf) if backend.pin else "")
+    if not hostname:
+        has = ", ".join(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
+        what = f"its certificate has no DNS name to verify: it holds {has}"
+        return Looked(backend, None, (Check("names", CheckState.FAIL, what),), leaf, tuple(_proposals(backend, name, shown)))
+    tried = _try(backend, name, shown.address, hostname)
+    if not tried.passes:
+        fails = tuple(check for check in tried.checks if check.state is CheckState.FAIL)
+        return Looked(backend, None, fails, leaf, tuple(_proposals(backend, name, shown)))
+    if not (known or backend.pin or found.certain):
+        named = msgspec.structs.replace(backend, hostname=hostname)
+        what = f"{backend.host} is an address, and its certificate is for {', '.join(leaf.names)}: which name is meant?"
+        return Looked(backend, None, (Check("names", CheckState.FAIL, what),), leaf, (Proposal(named, "verifies this name"),))
+    warns = tuple(check for check in tried.checks if check.state is CheckState.WARN)
+    learned = not known and hostname != backend.host
+    return Looked(
+        backend, starter(backend, name, shown.address, hostname), warns, leaf, learned=learned, version=shown.version
+    )
+
+
+def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointResult:
+    """Makes the handshake of a gateway that has the objects for this backend."""
+    made = starter(backend, name, address, hostname)
+    with tempfile.TemporaryDirectory(prefix="lasthop-") as folder:
+        Path(folder, "objects.yaml").write_text(manifest(Listen("127.0.0.1", 8080), [made]))
+        view = FolderView(Path(folder))
+        key = Key("BackendTLSPolicy", "default", name)
+        result = probe(key, targets(view.engine, key, None))
+        problems = [str(finding) for finding in view.source_findings]
+    for target in result.targets:
+        if target.refused or not target.endpoints:
+            return EndpointResult("", (Check("policy", CheckState.FAIL, target.refused or target.unused),))
+        return next((each for each in target.endpoints if not each.passes), target.endpoints[0])
+    return EndpointResult("", (Check("policy", CheckState.FAIL, "; ".join(problems) or "it leads to no backend"),))
+
+
+def _proposals(backend: Backend, name: str, shown: Shown) -> Iterator[Proposal]:
+    """Yields command lines that work, the strictest first: with the CA if its file is near; else by the certificate's hash."""
+    leaf = shown.leaf
+    assert leaf is not None
+    found = [_fixed(backend, name, shown, ())]
+    if found[0] is None:
+        known = (_fixed(backend, name, shown, (file,)) for file in _ca_files(shown.chain))
+        found = [next(filter(None, known), None)]
+        pinned = msgspec.structs.replace(backend, ca=(), pin=(leaf.sha256,), hostname=backend.hostname)
+        found.append(_fixed(pinned, name, shown, ()))
+        if found == [None, found[1]] and found[1] and not shown.chain[0].self_signed and not backend.ca:
+            asked = msgspec.structs.replace(found[1].backend, pin=(), ca=(ASK,))
+            found[0] = Proposal(asked, f"with the certificate of {shown.chain[-1].issuer} as PEM file, from its owner")
+    yield from (each for each in found if each)
+
+
+def _fixed(backend: Backend, name: str, shown: Shown, ca: tuple[str, ...]) -> Proposal | None:
+    """Returns the backend with options with which it works, and what they mean; None: there are none."""
+    leaf = shown.leaf
+    assert leaf is not None
+    current, why = msgspec.structs.replace(backend, ca=ca or backend.ca), []
+    if ca:
+        why.append(f"{ca[0]} has issued it")
+    if backend.pin == (leaf.sha256,):
+        why.append("trusts this certificate alone, whatever its names and dates")
+    for _ in range(FIXES):
+        learned = name_to_verify(backend.host, leaf)
+        hostname = current.hostname or learned.value or (sni_without_name(backend.host, leaf) if current.pin else "")
+        if not hostname:
+            return None
+        tried = _try(current, name, shown.address, hostname)
+        failing = next((check for check in tried.checks if check.state is CheckState.FAIL), None)
+        if failing is None:
+            if not (current.hostname or current.pin or learned.certain):
+                current = msgspec.structs.replace(current, hostname=hostname)
+            return Proposal(current, "; ".join(why))
+        changed = _with_fix(current, failing, leaf)
+        if changed is None or changed[0] == current:
+            return None
+        current = changed[0]
+        why.append(changed[1])
+        if ASK in (current.client_cert, current.client_key):
+            return Proposal(current, "; ".join(why))
+    return None
+
+
+def _with_fix(backend: Backend, failing: Check, leaf: CertificateInfo) -> tuple[Backend, str] | None:
+    if failing.option:
+        option, value = failing.option
+        permits = f"{option}={value}"
+        return msgspec.structs.replace(backend, option=(*backend.option, permits)), f"permits {option} {value}"
+    if failing.name == "names":
+        wanted = name_to_verify("127.0.0.1", leaf).value
+        return (msgspec.structs.replace(backend, hostname=wanted), f"verifies {wanted}") if wanted else None
+    if failing.name == "client certificate" and not backend.client_cert:
+        asked = msgspec.structs.replace(backend, client_cert=ASK, client_key=ASK)
+        return asked, "with a client certificate that the backend trusts, and its key"
+    return None
+
+
+def _ca_files(chain: Sequence[CertificateInfo]) -> Iterator[str]:
+    """Yields files near by with a certificate that could have issued the chain. They are proposed, never used."""
+    top = chain[-1]
+    if chain[0].self_signed and not chain[0].ca:
+        return
+    here = (path for pattern in CA_FILES for path in sorted(Path().glob(pattern)))
+    home = (Path.home() / place for place in CA_PLACES)
+    for number, path in enumerate((*here, *home)):
+        with contextlib.suppress(OSError, BadCertificate):
+            if number < MAX_FILES and path.is_file() and path.stat().st_size <= MAX_SIZE:
+                subjects = {anchor.subject for anchor in parse_bundle(path.read_bytes()).anchors}
+                if subjects & {top.issuer.removeprefix("CN="), top.issuer, top.subject.removeprefix("CN="), top.subject}:
+                    yield str(path)
+
+
+# --- from options to objects -----------------------------------------------------------------------------------------
+
+
+def starter(backend: Backend, name: str, address: str, hostname: str) -> Starter:
+    """Returns what to write for a backend. Raises if one of its files cannot be used."""
+    certificate, key = _client(backend)
+    by_name = not is_ip(backend.host) and backend.host != LOCALHOST
+    return Starter(
+        name,
+        backend.host if by_name else address,
+        backend.port,
+        hostname,
+        _cas(backend),
+        _pins(backend),
+        tuple(_option(each) for each in backend.option),
+        certificate,
+        key,
+        backend.host_match,
+        backend.path,
+        backend.host if by_name and not backend.keep_host else "",
+    )
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name.removeprefix("lasthop.dev/"), value
+
+
+def _read(path: str, option: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise click.BadParameter(f"{path} cannot be read: {error.strerror}", param_hint=option) from None
+
+
+def _cas(backend: Backend) -> str:
+    files = [each for each in backend.ca if each != SYSTEM]
+    if len(files) < len(backend.ca) and files:
+        raise click.UsageError(f"--ca {SYSTEM} and --ca {files[0]} cannot be combined; remove one of them")
+    found = []
+    for path in files:
+        try:
+            found.append(parse_bundle(_read(path, "--ca")).pem.decode())
+        except BadCertificate as error:
+            raise click.BadParameter(f"{path} {error}; give the PEM certificate of the CA", param_hint="--ca") from None
+    return "".join(found)
+
+
+def _pins(backend: Backend) -> str:
+    """Returns the spec of a PinSet."""
+    import yaml
+
+    pins: list[dict[str, str]] = []
+    certificates: list[str] = []
+    for each in backend.pin:
+        if HEX_PIN.fullmatch(each):
+            pins.append({"type": "Certificate", "algorithm": "SHA256", "value": each})
+        elif KEY_PIN.fullmatch(each) and not Path(each).is_file():
+            pins.append({"type": "SPKI", "algorithm": "SHA256", "value": each})
+        else:
+            spec = _pin_set(each)
+            pins += spec.get("pins") or []
+            certificates += spec.get("certificates") or []
+    spec = {key: value for key, value in (("pins", pins), ("certificates", certificates)) if value}
+    return str(yaml.safe_dump(spec, sort_keys=False)) if spec else ""
+
+
+def _pin_set(path: str) -> dict[str, list[str]]:
+    import yaml
+
+    content = _read(path, "--pin")
+    try:
+        documents = [each for each in yaml.safe_load_all(content) if isinstance(each, dict)]
+    except (yaml.YAMLError, UnicodeDecodeError):
+        documents = []
+    specs = [each.get("spec") for each in documents if each.get("kind") == "PinSet"]
+    if len(specs) != 1 or not isinstance(specs[0], dict) or not set(specs[0]) <= {"pins", "certificates"}:
+        message = f"{path} is neither a SHA-256 nor a file with one PinSet; make one with: lasthop pin HOST:PORT > {path}"
+        raise click.BadParameter(message, param_hint="--pin")
+    return specs[0]
+
+
+def _client(backend: Backend) -> tuple[str, str]:
+    if not backend.client_cert:
+        return "", ""
+    certificate = _read(backend.client_cert, "--client-cert").decode(errors="replace")
+    key = _read(backend.client_key, "--client-key").decode(errors="replace") if backend.client_key else certificate
+    if "PRIVATE KEY" not in key:
+        hint = f"{backend.client_key or backend.client_cert} holds no private key; give it with --client-key FILE"
+        raise click.BadParameter(hint, param_hint="--client-key" if backend.client_key else "--client-cert")
+    return _pem(certificate, "CERTIFICATE"), _pem(key, "PRIVATE KEY")
+
+
+def _pem(text: str, label: str) -> str:
+    """Returns the blocks of one kind: certificate and key may be in one file."""
+    import re
+
+    return "\n".join(re.findall(rf"-----BEGIN (?:[A-Z]+ )?{label}-----.*?-----END (?:[A-Z]+ )?{label}-----", text, re.DOTALL))
