@@ -81,6 +81,8 @@ def _blocks(lines: list[str]) -> Iterator[tuple[int, str, list[str]]]:
             block.append(line)
         elif INDENTED.match(line) and (block or blank):
             block.append(line)
+        elif block and not line and number < len(lines) and INDENTED.match(lines[number]):
+            block.append(line)
         elif block:
             yield number - len(block), mark, _dedented(block)
             block, mark = [], ""
@@ -92,5 +94,5 @@ def _blocks(lines: list[str]) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _dedented(block: list[str]) -> list[str]:
-    depth = min(len(line) - len(line.lstrip()) for line in block)
+    depth = min(len(line) - len(line.lstrip()) for line in block if line)
     return [line[depth:] for line in block]
