@@ -45,7 +45,7 @@ class Command(NamedTuple):
 
 
 def commands(page: Path) -> Iterator[Command]:
-    """Yields the commands of indented and `sh` blocks; in a block with `$ `, these lines are, and the others are what they print."""
+    """Yields the commands of indented and `sh` blocks; where lines begin with `$ `, the others are output."""
     name = str(page.relative_to(ROOT))
     for start, mark, block in _blocks(page.read_text().splitlines()):
         typed = any(line.startswith("$ ") for line in block)
@@ -77,11 +77,11 @@ def _blocks(lines: list[str]) -> Iterator[tuple[int, str, list[str]]]:
                 if fence == "sh":
                     yield number - len(block), mark, block
                 fence, block, mark = None, [], ""
-        elif fence is not None:
-            block.append(line)
-        elif INDENTED.match(line) and (block or blank):
-            block.append(line)
-        elif block and not line and number < len(lines) and INDENTED.match(lines[number]):
+        elif (
+            fence is not None
+            or (INDENTED.match(line) and (block or blank))
+            or (block and not line and number < len(lines) and INDENTED.match(lines[number]))
+        ):
             block.append(line)
         elif block:
             yield number - len(block), mark, _dedented(block)

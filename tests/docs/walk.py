@@ -1,8 +1,9 @@
 """Runs the commands of pages as a reader would, in a network of its own, so that ports are those of the pages.
 
-    unshare --user --map-root-user --net python -m tests.docs.walk FOLDER PAGE...
+    echo README.md | unshare --user --map-root-user --net python -m tests.docs.walk FOLDER
 
-Writes FOLDER/results.jsonl. A page that runs no gateway itself finds one running, on the folder of `stage`.
+Reads the names of pages and prints for each a line of JSON. A page that runs no gateway itself finds one running, with the
+objects of the how-to's base and of tests/docs/stage.yaml.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+
+from click.testing import CliRunner
 
 from lasthop.cli.main import main as lasthop
 from tests.certificates import DAY, NOW, Certificate, dns
@@ -78,26 +81,30 @@ class Walk:
         ignored = shutil.ignore_patterns("certs", "pins.yaml", "__pycache__")
         shutil.copytree(ROOT / "examples", self.repository / "examples", ignore=ignored)
         (self.repository / ".venv").symlink_to(BIN.parent)
-        for name in ("work/gateway", "tmp", "srv"):
+        for name in ("work/gateway", "work/stage", "tmp", "srv"):
             (self.folder / name).mkdir(parents=True)
         ca = Certificate("docs CA", ca=True, valid=YEAR)
         server = Certificate("api", ca, sans=dns("api.example"), valid=YEAR)
         site = Certificate("www", ca, sans=dns("www.example"), valid=YEAR)
+        base = next(blocks(DOCS / "how-to.md")).text
         files = {
             "ca.pem": ca.pem,
             **{name: server.pem for name in ("backend.pem", "next.pem")},
             "backend.key": server.key_pem,
-            **{f"gateway/{name}": text for name, text in (("ca.pem", ca.pem), ("www.pem", site.pem), ("www.key", site.key_pem))},
             **{"me.pem": server.pem, "me.key": server.key_pem},
-            "gateway/base.yaml": next(blocks(DOCS / "how-to.md")).text,
-            "gateway/stage.yaml": STAGE,
+            **{
+                f"{folder}/{name}": text
+                for folder in ("gateway", "stage")
+                for name, text in (("ca.pem", ca.pem), ("base.yaml", base))
+            },
+            **{"stage/www.pem": site.pem, "stage/www.key": site.key_pem, "stage/stage.yaml": STAGE},
         }
         for name, text in files.items():
             (self.work / name).write_text(text)
         shutil.copy(self.work / "ca.pem", self.repository)
         for name, port in (("shop", 8080), ("erp", 8081)):
             (self.folder / "srv" / name).mkdir()
-            text = next(blocks(DOCS / "how-to.md")).text.replace("8080", str(port)).replace("  addresses: [{value: 127.0.0.1}]\n", "")
+            text = base.replace("8080", str(port)).replace("  addresses: [{value: 127.0.0.1}]\n", "")
             (self.folder / "srv" / name / "all.yaml").write_text(text)
             shutil.copy(self.work / "ca.pem", self.folder / "srv" / name)
 
@@ -108,7 +115,12 @@ class Walk:
 
     def end(self, processes: list[subprocess.Popen[bytes]]) -> None:
         for process in reversed(processes):
-            process.send_signal(signal.SIGINT if processes is self.gateways else signal.SIGKILL)
+            if processes is self.gateways:
+                process.send_signal(signal.SIGINT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(1)
+            if process.poll() is None:  # the second one ends a gateway without draining
+                process.send_signal(signal.SIGINT if processes is self.gateways else signal.SIGKILL)
             process.wait(60)
         processes.clear()
 
@@ -121,7 +133,7 @@ class Walk:
             self.end(self.gateways)
             self.staged = not own
             if not own:
-                self._start("lasthop run gateway")
+                self._start("lasthop run stage")
         own_backend = any(each.text.endswith("&") and not GATEWAY.match(each.text) for each in listed)
         if own_backend:
             self.end(self.others)
@@ -166,20 +178,26 @@ class Walk:
             self.end(self.gateways)
         log = self.folder / "started.log"
         with log.open("wb") as out:
-            process = subprocess.Popen(shlex.split(text), cwd=self.cwd, stdout=out, stderr=out)
+            process = subprocess.Popen(shlex.split(text), cwd=self.cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         (self.gateways if gateway else self.others).append(process)
         deadline = time.monotonic() + PATIENCE
         while gateway and process.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(OSError):
-                with urllib.request.urlopen(f"http://127.0.0.1:{admin}/readyz", timeout=5) as answer:
-                    if answer.status == 200:
-                        return 0, log.read_text()
+            address = f"http://127.0.0.1:{admin}/readyz"
+            with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
+                if answer.status == 200:
+                    return 0, log.read_text()
             time.sleep(0.1)
         return (process.poll() or (1 if gateway else 0)), log.read_text()
 
     def _watched(self, text: str) -> tuple[int, str]:
         """Lets a command that ends only by Ctrl-C run for a moment."""
-        ran = subprocess.run(["timeout", "--signal=INT", "2", "bash", "-c", text], cwd=self.cwd, capture_output=True, text=True)
+        ran = subprocess.run(
+            ["timeout", "--signal=INT", "2", "bash", "-c", text],
+            cwd=self.cwd,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
         return (0 if ran.returncode in (124, 130) else ran.returncode), ran.stdout + ran.stderr
 
     def _until(self, text: str, command: Command, comment: str) -> tuple[int, str]:
@@ -226,20 +244,20 @@ class Walk:
         return os.waitstatus_to_exitcode(status), out.read_text()
 
 
-def main(folder: Path, pages: list[Path]) -> None:
+def main(folder: Path) -> None:
     bring_up()
     os.environ |= {"PATH": f"{BIN}:{os.environ['PATH']}", "LASTHOP_RUN_DIR": f"{folder}/r", "LASTHOP_STATE_DIR": f"{folder}/s"}
     os.environ |= {"NO_COLOR": "1", "BROWSER": "true", "PYTHONDONTWRITEBYTECODE": "1"}
     walk = Walk(folder)
+    for name in ("check", "audit"):  # loads once what the forks would load each
+        CliRunner().invoke(lasthop, [name, str(walk.work / "gateway")])
     try:
-        with (folder / "results.jsonl").open("w") as results:
-            for page in pages:
-                for result in walk.page(page):
-                    results.write(json.dumps(result) + "\n")
+        for page in sys.stdin:
+            print(json.dumps(walk.page(ROOT / page.strip())), flush=True)
     finally:
         walk.end(walk.gateways)
         walk.end(walk.others)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), [ROOT / name for name in sys.argv[2:]])
+    main(Path(sys.argv[1]))
