@@ -20,7 +20,7 @@ COMMANDS: Final = {
     "init": "Create a folder with a minimal working configuration.",
     "import": "Import the configuration of another gateway.",
     "check": "Find problems in a folder or a cluster.",
-    "run": "Run a gateway on a folder of YAML files.",
+    "run": "Run a gateway for a backend (--to URL), or on a folder of YAML files.",
     "stop": "End a gateway of this machine, or what a killed one has left.",
     "proxy": "Run the proxy of one Gateway in a Pod (started by Lasthop).",
     "install": "Install Lasthop into a cluster, or print what would be installed.",
@@ -59,6 +59,14 @@ HABITS: Final = {
     "kill": "stop",
     "logs": "tap",
     "config_dump": "config dump",
+    "proxy-status": "ps",
+    "proxy-config": "config",
+    "analyze": "check",
+    "routes": "status httproute",
+    "btls": "status backendtlspolicy",
+    "policy": "status backendtlspolicy",
+    "policies": "status backendtlspolicy",
+    "reverse-proxy": "run",
 }
 """Words of other tools, and the command that does it here."""
 WRITING: Final = ("apply", "create", "delete", "edit", "patch", "replace")
@@ -101,6 +109,8 @@ class Commands(click.Group):
             ctx.exit()
         if name in HABITS:
             ctx.fail(f"there is no command {name}; use: {' '.join((ctx.info_name or 'lasthop', HABITS[name], *args[1:]))}")
+        if name == "diff":
+            ctx.fail("there is no command diff; use: lasthop check DIR --against HEAD; of the past: lasthop audit --since 24h")
         if name in WRITING:
             ctx.fail(
                 f"there is no command {name}: objects are changed by saving their file in the folder that lasthop run "
@@ -140,14 +150,15 @@ def main() -> None:
 
     \b
     Try it, no cluster needed:
-      lasthop init demo --backend api.example.com:443    a folder of YAML for your backend
-      lasthop check demo                                 find problems in it
-      lasthop run demo                                   run a gateway; edits take effect when saved
-      lasthop status                                     the status of its Gateways, routes and policies
-      lasthop explain httproute backend                  why a request is routed as it is, or fails
-      lasthop tap                                        its requests, live
-      lasthop audit demo                                 how each backend is verified
-      lasthop probe backend --dir demo                   test that against the real backend
+      lasthop run --to https://127.0.0.1:8443 --ca ca.pem   a gateway for your backend, verified, from one line
+      lasthop init demo --to https://api.example.com        the same as a folder of YAML
+      lasthop check demo                                    find problems in it
+      lasthop run demo                                      run a gateway; edits take effect when saved
+      lasthop status                                        the status of its Gateways, routes and policies
+      lasthop explain httproute backend                     why a request is routed as it is, or fails
+      lasthop tap                                           its requests, live
+      lasthop audit demo                                    how each backend is verified
+      lasthop probe backend --dir demo                      test that against the real backend
     """
 
 

@@ -43,7 +43,7 @@ from lasthop.engine.resolve.settings import CRD_VERSIONS, OBSERVES, PROXY, SYSTE
 from lasthop.engine.store.node import Crash
 from lasthop.run import logs
 from lasthop.run.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
-from lasthop.run.problem_log import ProblemLog
+from lasthop.run.problem_log import Locate, ProblemLog
 
 PROGRAMMED_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Seconds."""
@@ -73,9 +73,10 @@ class Controller:
         *,
         who: Callable[[Key], str] = lambda key: "",
         recorded: Callable[[Sequence[Entry]], None] | None = None,
+        locate: Locate = lambda *_: None,
     ) -> None:
         """`who` returns the author of an object's last edit, as far as it is known. `recorded` takes the entries that are
-        added to the record of changes; without it they are logged."""
+        added to the record of changes; without it they are logged. `locate` returns file and line of an object."""
         self.source, self.engine = source, engine
         self.fleet, self.server, self.statuses = Fleet(), XdsServer(self), StatusCache(engine.store)
         self.observations, self.totals = Observations(), Totals()
@@ -102,7 +103,7 @@ class Controller:
         self.log = logs.get().bind()
         self.dirty, self.arrived = asyncio.Event(), asyncio.Event()
         """There is something to settle; a batch has come in."""
-        self._system_store, self._sinks, self._problems = system_store, sinks, ProblemLog(self.log)
+        self._system_store, self._sinks, self._problems = system_store, sinks, ProblemLog(self.log, locate)
         self._all_read, self._started = True, False
         self._awaiting: dict[tuple[Port, int], float] = {}
         """Ports that wait for a proof, each with its occasion, and since when."""

@@ -46,6 +46,7 @@ from lasthop.run.hop_log import HopLog
 from lasthop.run.infra import memory
 from lasthop.run.infra.processes import Processes
 from lasthop.run.infra.system_store import SystemStoreCopies
+from lasthop.run.problem_log import Locate
 
 REMEMBER_INTERVAL: Final = 1.0
 ANNOUNCE_INTERVAL: Final = 0.25
@@ -70,11 +71,14 @@ class HostRuntime(Sink):
         concurrency: int | None = None,
         remembered: Path | None = None,
         who: Callable[[Key], str] = lambda key: "",
+        locate: Locate = lambda *_: None,
     ) -> None:
-        """`remembered` is the file of what must survive a restart. `who` returns the author of an object's last edit."""
+        """`remembered` is the file of what must survive a restart. `who` returns the author of an object's last edit, `locate`
+        its file and line."""
         store = SystemStoreCopies(run_dir / "system-ca").current
         engine = engine or Engine(now=time.time())
-        self.controller = Controller(source, engine, store, (*sinks, self), who=who, recorded=self._changes_recorded)
+        recorded = self._changes_recorded
+        self.controller = Controller(source, engine, store, (*sinks, self), who=who, recorded=recorded, locate=locate)
         self._log = self.controller.log
         self._hops = HopLog(self._log)
         self._entry = entry

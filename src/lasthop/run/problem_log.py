@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
+from lasthop.engine.outputs.findings.root_causes import mistakes
 from lasthop.engine.outputs.status.crashed import query_name
 from lasthop.engine.plan.finding import Finding, FindingChanges, Severity
 from lasthop.engine.store.node import Crash, NodeId
@@ -13,17 +16,42 @@ ERROR_LENGTH: Final = 500
 """Characters of an internal error that are logged: its text may quote whatever somebody wrote."""
 
 
+Locate = Callable[..., tuple[str, int] | None]
+"""Returns file and line of an object, and of a field in it."""
+MANY: Final = 1_000
+"""Findings among which no causes are looked for: that takes as long as there are findings."""
+
+
 class ProblemLog:
-    def __init__(self, log: Any) -> None:
-        self._log = log
+    def __init__(self, log: Any, locate: Locate = lambda *_: None) -> None:
+        self._log, self._locate = log, locate
+        self._present: dict[Finding, None] = {}
         self._crashes: dict[NodeId, Crash] = {}
 
     def findings(self, changes: FindingChanges) -> None:
+        """Logs a consequence of another problem as information: it goes with that problem."""
+        for finding in changes.gone:
+            self._present.pop(finding, None)
+        self._present |= dict.fromkeys(changes.new)
+        causes = self._causes() if changes.new and len(self._present) <= MANY else {}
         for finding in changes.new:
-            log = self._log.error if finding.severity is Severity.ERROR else self._log.warning
-            log(str(finding), **_where(finding))
+            found = self._placed(finding)
+            if cause := causes.get(found):
+                self._log.info(str(finding), because=str(cause), **_where(found))
+            else:
+                log = self._log.error if finding.severity is Severity.ERROR else self._log.warning
+                log(str(finding), **_where(found))
         for finding in changes.gone:
             self._log.info(f"resolved: {finding}", **_where(finding))
+
+    def _causes(self) -> dict[Finding, Finding]:
+        grouped = mistakes(map(self._placed, self._present), {})
+        return {each: mistake.finding for mistake in grouped for each in mistake.follows}
+
+    def _placed(self, finding: Finding) -> Finding:
+        key = finding.object
+        place = None if finding.file or key is None else self._locate(key, finding.field) or self._locate(key, "")
+        return msgspec.structs.replace(finding, file=place[0], line=place[1]) if place else finding
 
     def crashes(self, crashes: Mapping[NodeId, Crash]) -> None:
         """Takes all internal errors there are now."""
@@ -35,5 +63,6 @@ class ProblemLog:
         self._crashes = dict(crashes)
 
 
-def _where(finding: Finding) -> dict[str, str]:
-    return {"reason": finding.reason, **({"object": str(finding.object)} if finding.object else {})}
+def _where(finding: Finding) -> dict[str, str | int]:
+    object = {"object": str(finding.object)} if finding.object else {}
+    return {"reason": finding.reason, **object, **({"file": finding.file, "line": finding.line} if finding.file else {})}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.folders import CA, lasthop
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -31,35 +32,37 @@ def _system_store(ca: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_name_is_verified_against_the_system_store_by_default(tmp_path: Path) -> None:
-    said = _init(tmp_path / "demo", "--backend", "api.example.com:8443")
+    said = _init(tmp_path / "demo", "--to", "https://api.invalid:8443", "--ca", "system")
     assert "verified against the system store" in said
-    assert "the certificate must be for api.example.com" in said
-    assert "sent to api.example.com:8443" in said
+    assert "the certificate must be for api.invalid" in said
+    assert "sent to api.invalid:8443" in said
 
 
 def test_an_address_with_a_name_and_a_ca(tmp_path: Path, ca: Path) -> None:
-    said = _init(tmp_path / "demo", "--backend", "10.0.0.7:8443", "--hostname", "api.internal", "--ca", ca, "--port", "8088")
+    to = f"https://127.0.0.1:{free_port()}"
+    said = _init(tmp_path / "demo", "--to", to, "--hostname", "api.internal", "--ca", ca, "--listen", "127.0.0.1:8088")
     assert "verified against the bundle of ConfigMap default/backend-ca" in said
     assert "CA corp CA" in said
     assert "listener http (port 8088)" in said
-    assert "sent to 10.0.0.7:8443" in said
+    assert f"sent to {to.removeprefix('https://')}" in said
 
 
 def test_ipv6_and_plaintext(tmp_path: Path) -> None:
-    said = _init(tmp_path / "demo", "--backend", "[::1]:3000", "--plaintext")
+    said = _init(tmp_path / "demo", "--to", f"[::1]:{(port := free_port())}", "--plaintext")
     assert "plaintext: no BackendTLSPolicy targets this port" in said
-    assert "sent to ::1:3000" in said
+    assert f"sent to ::1:{port}" in said
     assert not (tmp_path / "demo" / "policy.yaml").exists()
 
 
 def test_a_name_that_yaml_would_take_for_something_else_stays_a_name(tmp_path: Path) -> None:
-    assert "sent to on:443" in _init(tmp_path / "demo", "--backend", "on:443")
-    assert "sent to 1e3:443" in _init(tmp_path / "demo2", "--backend", "1e3:443")
+    assert "sent to on:443" in _init(tmp_path / "demo", "--to", "on:443", "--ca", "system")
+    assert "sent to 1e3:443" in _init(tmp_path / "demo2", "--to", "1e3:443", "--ca", "system")
 
 
 def test_localhost_is_loopback_and_still_a_name_to_verify(tmp_path: Path, ca: Path) -> None:
-    said = _init(tmp_path / "demo", "--backend", "localhost:8443", "--ca", ca)
-    assert "sent to 127.0.0.1:8443" in said
+    port = free_port()
+    said = _init(tmp_path / "demo", "--backend", f"localhost:{port}", "--ca", ca)
+    assert f"sent to 127.0.0.1:{port}" in said
     assert "the certificate must be for localhost" in said
 
 
@@ -71,7 +74,7 @@ def test_localhost_is_loopback_and_still_a_name_to_verify(tmp_path: Path, ca: Pa
     ],
 )
 def test_a_typo_in_the_target_is_no_way_to_plaintext(tmp_path: Path, ca: Path, written: str, instead: str) -> None:
-    _init(tmp_path / "demo", "--backend", "localhost:8443", "--ca", ca)
+    _init(tmp_path / "demo", "--backend", f"localhost:{free_port()}", "--ca", ca)
     policy = tmp_path / "demo" / "policy.yaml"
     policy.write_text(policy.read_text().replace(written, instead))
     found = json.loads(lasthop("check", tmp_path / "demo", "-o", "json").stdout)
@@ -83,15 +86,25 @@ def test_a_typo_in_the_target_is_no_way_to_plaintext(tmp_path: Path, ca: Path, w
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--backend", "10.0.0.7:443"), "--hostname NAME"),
-        (("--backend", "api.example"), "is not HOST:PORT"),
-        (("--backend", "https://api.example:443"), "is not HOST:PORT"),
-        (("--backend", "api.example:99999"), "is not HOST:PORT"),
-        (("--backend", "api.example:443", "--plaintext", "--hostname", "x.example"), "cannot be combined with"),
-        (("--backend", "api.example:443", "--hostname", "10.0.0.1"), "is an address"),
-        (("--backend", "api example:443"), "is not HOST:PORT"),
-        (("--backend", "api.example:443", "--hostname", "*.example"), "not a DNS name"),
-        ((), "--backend"),
+        (("--to", "api_example"), "is not a URL of a backend"),
+        (("--to", "ftp://api.example:443"), "ftp:// is not known"),
+        (("--to", "https://api.example:99999"), "is not a URL of a backend"),
+        (("--to", "https://api.example/v1"), "add --path /v1"),
+        (("--to", "https://api.example:443", "--plaintext"), "uses TLS"),
+        (("--to", "http://api.example", "--plaintext", "--hostname", "x.example"), "--hostname is for https://"),
+        (("--to", "api.example:443", "--hostname", "10.0.0.1"), "is an address"),
+        (("--to", "api example:443"), "is not a URL of a backend"),
+        (("--to", "api.example:443", "--hostname", "*.example"), "not a DNS name"),
+        (("--to", "api.example:443", "--ca", "missing.pem"), "missing.pem cannot be read"),
+        (("--to", "api.example:443", "--pin", "missing"), "missing cannot be read"),
+        (("--to", "api.example:443", "--ca", "a.pem", "--pin", "b.yaml"), "has --ca and --pin"),
+        (("--to", "api.example:443", "--path", "api"), "does not begin with /"),
+        (("--to", "api.example:443", "--host", "1.2.3.4"), "is not a DNS name"),
+        (("--to", "api.example:443", "--option", "fast"), "is not NAME=VALUE"),
+        (("--to", "api.example:443", "--client-key", "k.pem"), "--client-cert FILE"),
+        (("--to", "api.example:443", "--listen", "api.example:80"), "is not IP:PORT"),
+        (("--ca", "a.pem"), "--ca belongs to a backend"),
+        ((), "--to https://"),
     ],
 )
 def test_what_does_not_make_sense_is_refused_and_nothing_is_written(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
@@ -103,7 +116,7 @@ def test_what_does_not_make_sense_is_refused_and_nothing_is_written(tmp_path: Pa
 
 def test_a_file_that_is_no_ca_is_refused(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_text(CA.key_pem)
-    result = lasthop("init", tmp_path / "demo", "--backend", "a.example:443", "--ca", tmp_path / "key.pem")
+    result = lasthop("init", tmp_path / "demo", "--to", "a.invalid:443", "--ca", tmp_path / "key.pem")
     assert result.exit_code == 2
     assert "holds no PEM certificate but a private key" in result.stderr
     assert not (tmp_path / "demo").exists()
@@ -111,7 +124,7 @@ def test_a_file_that_is_no_ca_is_refused(tmp_path: Path) -> None:
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("mine")
-    result = lasthop("init", tmp_path, "--backend", "a.example:443")
+    result = lasthop("init", tmp_path, "--to", "a.invalid:443")
     assert result.exit_code == 1
     assert "is not empty" in result.stderr
     assert sorted(path.name for path in tmp_path.glob("*.yaml")) == ["mine.yaml"]

@@ -60,6 +60,8 @@ class Anchor(msgspec.Struct, frozen=True, gc=False):
     not_after: float
     sha256: bytes
     weakness: str = ""
+    leaf: bool = False
+    """It is a server's own certificate: it says that it is no CA, or has names and does not say that it is one."""
 
 
 class Certificate(msgspec.Struct, frozen=True):
@@ -220,9 +222,16 @@ def _anchor(found: x509.Certificate) -> Anchor:
     common_name = _read("has a subject or issuer that cannot be read", lambda: _common_name(found))
     begin, end = _read("has dates that cannot be read", lambda: (found.not_valid_before_utc, found.not_valid_after_utc))
     _read("has a public key of an unknown kind", found.public_key)
-    if _known_extensions(found) is None:
+    if (known := _known_extensions(found)) is None:
         _raw_use(found)
-    return Anchor(common_name, begin.timestamp(), end.timestamp(), found.fingerprint(SHA256()), _weakness(found))
+    leaf = known is not None and _is_leaf(known)
+    return Anchor(common_name, begin.timestamp(), end.timestamp(), found.fingerprint(SHA256()), _weakness(found), leaf)
+
+
+def _is_leaf(extensions: x509.Extensions) -> bool:
+    values = {type(each.value): each.value for each in extensions}
+    basic = values.get(x509.BasicConstraints)
+    return not basic.ca if isinstance(basic, x509.BasicConstraints) else x509.SubjectAlternativeName in values
 
 
 def _certificate(found: x509.Certificate) -> Certificate:

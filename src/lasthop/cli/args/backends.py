@@ -157,8 +157,9 @@ def _backend(tokens: Sequence[Token], number: int) -> Backend:
     own = _fields([token for token in tokens if token.option in OPTIONS and token.backend == number])
     if "ca" in own or "pin" in own:
         common = {field: value for field, value in common.items() if field not in ("ca", "pin")}
-    scheme, host, port = parse_url(url)
-    backend = Backend(scheme, host, port, **(common | own))
+    fields = common | own
+    scheme, host, port = parse_url(url, "http" if fields.get("plaintext") else "https")
+    backend = Backend(scheme, host, port, **fields)
     _require_sense(backend)
     return backend
 
@@ -179,10 +180,10 @@ def _value(token: Token) -> str:
     return token.words[1] if len(token.words) > 1 else token.words[0].partition("=")[2]
 
 
-def parse_url(text: str) -> tuple[str, str, int]:
-    """Returns scheme, host and port. Without a scheme it is https: plaintext has to be written."""
+def parse_url(text: str, default: str = "https") -> tuple[str, str, int]:
+    """Returns scheme, host and port. `default` is the scheme of a URL without one."""
     scheme, separator, rest = text.partition("://")
-    scheme, rest = (scheme.lower(), rest) if separator else ("https", text)
+    scheme, rest = (scheme.lower(), rest) if separator else (default, text)
     example = "write https://HOST:PORT, as https://api.example.com:8443 or https://127.0.0.1:8443"
     if scheme not in PORTS:
         raise click.BadParameter(f"{scheme}:// is not known; {example}", param_hint="--to")

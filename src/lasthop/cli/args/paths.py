@@ -12,10 +12,9 @@ from pathlib import Path
 
 import click
 
+from lasthop.run.infra.ports import MAX_PATH, USED_FOR
+
 ADMIN_SOCKET = "admin.sock"
-USED_FOR = "folder"
-"""The file with the path of the folder that a directory belongs to."""
-MAX_PATH = 4096
 
 
 def runtime_root() -> Path:
@@ -106,7 +105,7 @@ def of_folder(root: Path, folder: Path) -> Path:
     wanted = os.path.realpath(folder)
     with contextlib.suppress(OSError):
         for place in sorted(root.iterdir()):
-            if (used_for := _used_for(place)) and os.path.realpath(used_for) == wanted:
+            if (used_for := folder_of(place)) and os.path.realpath(used_for) == wanted:
                 return place
     return named
 
@@ -138,8 +137,9 @@ def claim_without_folder(address: str, port: int) -> tuple[Path, Path]:
     return place, folder
 
 
-def _used_for(place: Path) -> str:
-    """Reads as little as possible: another user's file may be huge, or a pipe."""
+def folder_of(place: Path) -> str:
+    """Returns the folder that a run directory belongs to; empty: unknown. Reads as little as possible: another user's file
+    may be huge, or a pipe."""
     try:
         descriptor = os.open(place / USED_FOR, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:

@@ -258,7 +258,8 @@ def _only(sockets: list[Path]) -> Path:
         )
     set_too = os.environ.get("KUBECONFIG") and _takes_cluster()
     others = ", not the cluster of $KUBECONFIG; choose that with --context" if set_too else ""
-    note(f"Reading the gateway that runs on this machine ({sockets[0]}{_whose(sockets[0])}){others}")
+    where = paths.folder_of(sockets[0].parent) or "this machine"
+    note(f"Reading the gateway that runs on {where}{_whose(sockets[0])}{others}")
     return sockets[0]
 
 

@@ -236,6 +236,7 @@ async def _run(
         concurrency=concurrency,
         remembered=state / memory.FILE,
         who=source.author,
+        locate=source.locate,
     )
     view = ControllerView(runtime, source.locate, f"folder {folder.absolute()}")
     endings = Endings(runtime, handover)

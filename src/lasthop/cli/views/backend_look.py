@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,7 +21,7 @@ from lasthop.base.api.meta import Key
 from lasthop.cli.args.backends import HEX_PIN, KEY_PIN, SYSTEM, Backend
 from lasthop.cli.render.init_templates import Listen, Starter, manifest
 from lasthop.cli.views.folder import FolderView
-from lasthop.edge.probe.certificate_view import CertificateInfo
+from lasthop.edge.probe.certificate_view import CertificateInfo, is_valid
 from lasthop.edge.probe.first_look import LOCALHOST, Shown, Speaks, first_look, name_to_verify, sni_without_name
 from lasthop.edge.probe.plan import probe, targets
 from lasthop.edge.probe.result import Check, CheckState, EndpointResult
@@ -189,7 +190,8 @@ def _proposals(backend: Backend, name: str, shown: Shown) -> Iterator[Proposal]:
         found = [next(filter(None, known), None)]
         pinned = msgspec.structs.replace(backend, ca=(), pin=(leaf.sha256,), hostname=backend.hostname)
         found.append(_fixed(pinned, name, shown, ()))
-        if found == [None, found[1]] and found[1] and not shown.chain[0].self_signed and not backend.ca:
+        unknown = not (leaf.self_signed or backend.ca) and is_valid(leaf, time.time())
+        if found[0] is None and found[1] and unknown:
             asked = msgspec.structs.replace(found[1].backend, pin=(), ca=(ASK,))
             found[0] = Proposal(asked, f"with the certificate of {shown.chain[-1].issuer} as PEM file, from its owner")
     yield from (each for each in found if each)

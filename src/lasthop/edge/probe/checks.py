@@ -22,10 +22,18 @@ from lasthop.edge.probe.result import LISTED, STRENGTH, Check, CheckState, Endpo
 from lasthop.edge.probe.trust import check_trust
 from lasthop.engine.outputs.envoy.tls import dns_regex
 from lasthop.engine.plan.tls import BackendTLS, San, SanType
-from lasthop.engine.plan.tls_options import CIPHER_SUITES, VERSIONS
+from lasthop.engine.plan.tls_options import CIPHER_SUITES, ED25519, SIGNATURES, VERSIONS
 
-KEYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
-"""Of backends: Envoy offers no other signatures, and pyOpenSSL has no way to offer as few."""
+SIGNED_WITH: Final = {
+    "RSA ": tuple(each for each in SIGNATURES if each.startswith("rsa")),
+    "EC secp256r1": ("ecdsa_secp256r1_sha256",),
+    "EC secp384r1": ("ecdsa_secp384r1_sha384",),
+    "EC secp521r1": ("ecdsa_secp521r1_sha512",),
+    "Ed25519": (ED25519,),
+}
+"""How the description of a key begins, and the signatures that it can make. pyOpenSSL has no way to offer as few as Envoy."""
+ENVOYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
+"""Keys whose signatures Envoy accepts unless a policy names others."""
 RSA_KEY_EXCHANGE: Final = "AES"
 """How the names of those suites begin in which the backend's key signs nothing: the client encrypts a secret for it."""
 SPEAK_TLS: Final = "Enable TLS on this port of the backend, or point the Service to the port that has it."
@@ -116,9 +124,14 @@ def _read(chain: tuple[bytes, ...]) -> list[CertificateInfo]:
 
 
 def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, tls: BackendTLS) -> Check:
-    if not leaf.key.startswith(KEYS):
-        remedy = "Give the backend a certificate with an RSA key, or one on the curve P-256 or P-384."
-        return Check("tls", CheckState.FAIL, f"its key is {leaf.key}, and Envoy accepts no signatures of that kind", remedy)
+    made = next((found for key, found in SIGNED_WITH.items() if leaf.key.startswith(key)), ())
+    named = tls.options.signature_algorithms
+    if not (set(made) & set(named) if named else leaf.key.startswith(ENVOYS)):
+        remedy = "Give the backend a certificate with an RSA key, or one on the curve P-256 or P-384"
+        remedy += f", or permit its signatures: option lasthop.dev/signature-algorithms: {','.join(made)}." if made else "."
+        found = f"its key is {leaf.key}, and {'the policy' if named else 'Envoy'} accepts no signatures of that kind"
+        option = ("signature-algorithms", ",".join((*named, *made))) if made else None
+        return Check("tls", CheckState.FAIL, found, remedy, option)
     use, permitted = "digitalSignature", extensions.digital_signature
     if seen.cipher.startswith(RSA_KEY_EXCHANGE):
         use, permitted = "keyEncipherment", extensions.key_encipherment

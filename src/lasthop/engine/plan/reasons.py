@@ -388,14 +388,15 @@ WAIVER_EXPIRES_SOON: Final = finding(
 )
 PLAINTEXT_BACKEND: Final = finding(
     "PlaintextBackend",
-    "an annotation of the Service asks other gateways for TLS and there is no BackendTLSPolicy, or an XBackend "
-    "outside is without TLS: it uses plaintext",
+    "a port is named https or numbered 443, or an annotation of the Service asks other gateways for TLS, and there is no "
+    "BackendTLSPolicy; or an XBackend outside is without TLS: it uses plaintext",
     warning=True,
     needs=("BackendTLSPolicy",),
 )
 WARNING: Final = finding(
     "Warning",
-    "a CA that expires soon, or that has expired or is not valid yet beside others; the same of a Gateway's own "
+    "a CA that expires soon, that has expired or is not valid yet beside others, or is a server's own certificate; dates "
+    "of a Gateway's own "
     "certificates; an option without effect, a UDP port",
     warning=True,
 )

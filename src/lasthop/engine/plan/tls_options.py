@@ -31,6 +31,21 @@ CIPHER_SUITES: Final = (
 )
 """Up to TLS 1.2. Those of TLS 1.3 are not configurable in Envoy."""
 
+ED25519: Final = "ed25519"
+SIGNATURES: Final = (
+    "ecdsa_secp256r1_sha256",
+    "ecdsa_secp384r1_sha384",
+    "ecdsa_secp521r1_sha512",
+    ED25519,
+    "rsa_pss_rsae_sha256",
+    "rsa_pss_rsae_sha384",
+    "rsa_pss_rsae_sha512",
+    "rsa_pkcs1_sha256",
+    "rsa_pkcs1_sha384",
+    "rsa_pkcs1_sha512",
+)
+"""What a backend may sign its handshake with; Envoy's own list has neither Ed25519 nor P-521."""
+
 
 class TLSOptions(msgspec.Struct, frozen=True):
     min_version: str | None = None
@@ -39,6 +54,7 @@ class TLSOptions(msgspec.Struct, frozen=True):
     cipher_suites: tuple[str, ...] = ()
     curves: tuple[str, ...] = ()
     alpn: tuple[str, ...] = ()
+    signature_algorithms: tuple[str, ...] = ()
     client_certificate: str = ""
     """The name of a Secret of the policy's namespace. Who may use it is for resolve to say, not for this table."""
     session_reuse: str = "true"
@@ -76,6 +92,7 @@ OPTIONS: Final = (
     Option("cipher-suites", "cipher_suites", CIPHER_SUITES, "ciphers", probed=True),
     Option("curves", "curves", ("X25519MLKEM768", "MLKEM1024", "X25519", "P-256", "P-384", "P-521"), "curves"),
     Option("alpn", "alpn", ("h2", "http/1.1"), "ALPN", "both; the backend picks", probed=True),
+    Option("signature-algorithms", "signature_algorithms", SIGNATURES, "signatures", probed=True),
     Option("client-certificate", "client_certificate", (), default="the Gateway's own, if it has one", probed=True),
     Option("session-reuse", "session_reuse", ("true", "false"), default="true", probed=True),
 )

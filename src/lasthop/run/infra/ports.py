@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
+import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,9 @@ from typing import NamedTuple
 
 from lasthop.base.api.addresses import with_port
 
+USED_FOR = "folder"
+"""The file of a run directory with the path of the folder that it belongs to."""
+MAX_PATH = 4096
 HeldPort = socket.socket
 """Keeps a port until it is closed."""
 
@@ -81,20 +86,38 @@ def _explained(address: str, port: int, transport: str, error: OSError) -> tuple
     place = f"{with_port(address, port)}{' (UDP)' if transport == 'UDP' else ''}"
     match error.errno:
         case errno.EADDRINUSE:
-            return f"{place} is in use by {_holder(port, transport)}", "stop it, or give the listener another port"
+            holder, remedy = _holder(port, transport)
+            return f"{place} is in use by {holder}", f"{remedy}, or give the listener another port"
         case errno.EADDRNOTAVAIL:
             return f"{address} is not an address of this machine", "correct the Gateway's addresses"
         case errno.EACCES:
-            return f"{place} needs more privileges", "run as root, or use port 1024 or higher"
+            remedy = "use port 1024 or higher, or allow it: CAP_NET_BIND_SERVICE, or net.ipv4.ip_unprivileged_port_start"
+            return f"{place} needs more privileges", remedy
         case _:
             return f"{place} cannot be bound: {error.strerror}", ""
 
 
-def _holder(port: int, transport: str) -> str:
+def _holder(port: int, transport: str) -> tuple[str, str]:
+    """Returns who has a port, and how to end it."""
     for pid in holders(port, transport):
         with contextlib.suppress(OSError):
-            return f"{Path(f'/proc/{pid}/comm').read_text().strip()} (pid {pid})"
-    return "another process"
+            if folder := _gateway_folder(pid):
+                return f"the gateway on {folder}", f"stop it (lasthop stop {shlex.quote(folder)})"
+            return f"{Path(f'/proc/{pid}/comm').read_text().strip()} (pid {pid})", "stop it"
+    return "another process", "stop it"
+
+
+def _gateway_folder(pid: int) -> str:
+    """Returns the folder of the gateway whose Envoy this is; empty: it is none. Its Lasthop would replace an Envoy that is
+    killed."""
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    bootstrap = next((Path(os.fsdecode(word)) for word in words if b"/bootstrap-" in word), None)
+    if bootstrap is None or len(bootstrap.parents) < 2:
+        return ""
+    found = bootstrap.parents[1] / USED_FOR
+    if not found.is_file() or found.stat().st_size > MAX_PATH:
+        return ""
+    return os.fsdecode(found.read_bytes())
 
 
 LISTENING = {"TCP": "0A", "UDP": "07"}

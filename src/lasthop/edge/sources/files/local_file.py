@@ -12,12 +12,14 @@ from lasthop.edge.sources.files.folder import OutsideRoots, Roots, Stamp, Unread
 
 MAX_LINKS: Final = 40
 """That Linux follows."""
+WRITE_ALL: Final = "Write all of it."
 
 
 class LocalFile(NamedTuple):
     content: bytes | None
     """Its content, or its last content while it could be read; None if it never could."""
     error: str = ""
+    remedy: str = "Put the file there, or correct the path."
     stamp: Stamp | None = None
     outside: bool = False
     """It is outside the folders that may be read: then its earlier content does not count either."""
@@ -38,13 +40,13 @@ def read_local(path: str, roots: Roots, last_good: bytes | None) -> LocalFile:
     except FileNotFoundError:
         return LocalFile(last_good, "does not exist")
     except UnreadableFile as error:
-        return LocalFile(last_good, f"cannot be read: {error}")
+        return LocalFile(last_good, f"cannot be read: {error}", "Make it readable for the user that runs Lasthop.")
     # A certificate or key is never empty; a file that is just being written often is, or ends too early.
     if not content:
-        return LocalFile(last_good, "is empty", stamp)
+        return LocalFile(last_good, "is empty", WRITE_ALL, stamp)
     if content.count(b"-----BEGIN ") > content.count(b"-----END "):
-        return LocalFile(last_good, "ends in the middle of a PEM block", stamp)
-    return LocalFile(content, "", stamp)
+        return LocalFile(last_good, "ends in the middle of a PEM block", WRITE_ALL, stamp)
+    return LocalFile(content, stamp=stamp)
 
 
 def _outside(path: str, roots: Roots) -> LocalFile:

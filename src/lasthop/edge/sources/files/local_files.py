@@ -216,7 +216,7 @@ def fill(
         content = instead.get(attachment.key, file.content)
         if file.error:
             kept = "Its last content stays in use." if content is not None else "The key is left out."
-            remedy = "Put the file there, or correct the path."
+            remedy = file.remedy
             if file.outside:
                 remedy = f"Put it there, or allow it with: --allow-files {os.path.dirname(file.leads_to or path)}"
             findings.append(_finding(entry, attachment, f"{path} {file.error}. {kept}", remedy))

@@ -50,6 +50,7 @@ def _alike(options: TLSOptions, alpn: tuple[str, ...]) -> tls_pb2.UpstreamTlsCon
         tls_maximum_protocol_version=VERSIONS[options.max_version],
         cipher_suites=options.cipher_suites,
         ecdh_curves=options.curves,
+        signature_algorithms=options.signature_algorithms,
     )
     return tls_pb2.UpstreamTlsContext(
         max_session_keys=UInt32Value(value=SESSION_KEYS if options.session_reuse == "true" else 0),

@@ -13,7 +13,7 @@ from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, make_finding
 from lasthop.engine.plan.tls import Plaintext
 from lasthop.engine.plan.upstream import Hop, Protocol
-from lasthop.engine.resolve.backends.app_protocols import annotation_for_tls, policy_to_write
+from lasthop.engine.resolve.backends.app_protocols import annotation_for_tls, looks_like_tls, policy_to_write
 from lasthop.engine.resolve.hops.failing import failing_plaintext
 from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.store.graph import Graph, query
@@ -35,12 +35,17 @@ def hop_findings(g: Graph, gateway: Key, backend: Key, port: int, protocol: Prot
 
 
 def _plaintext(hop: Hop, service: AnyService) -> Iterator[Finding]:
-    """Warns of a plaintext port that an annotation for another gateway gives TLS: its author surely expects TLS here, too."""
+    """Warns of a plaintext port that probably speaks TLS: an annotation for another gateway says so, or its name or number."""
     port = service.port(hop.port) if hop.protocol.policed else None
-    annotation = annotation_for_tls(service, port) if port else ""
-    if port and annotation:
-        asks = f"annotation {annotation} asks other gateways for TLS"
-        message = f"port {hop.port} uses plaintext: {asks}, and has no effect here."
-        policy = policy_to_write(hop.backend, port)
-        remedy = f"Create a BackendTLSPolicy {policy}; or if plaintext is meant, give the port appProtocol: http."
-        yield make_finding(hop.backend, reasons.PLAINTEXT_BACKEND, message, remedy, "metadata.annotations")
+    if port is None:
+        return
+    annotation, looks = annotation_for_tls(service, port), looks_like_tls(port)
+    if annotation:
+        why, field = f"annotation {annotation} asks other gateways for TLS, and has no effect here", "metadata.annotations"
+    elif looks:
+        why, field = f"{looks}, and no BackendTLSPolicy names it", "spec.ports"
+    else:
+        return
+    remedy = f"Create a BackendTLSPolicy {policy_to_write(hop.backend, port)}; or if plaintext is meant, give the port "
+    remedy += "appProtocol: http."
+    yield make_finding(hop.backend, reasons.PLAINTEXT_BACKEND, f"port {hop.port} uses plaintext: {why}.", remedy, field)

@@ -47,6 +47,18 @@ def says_tls(app_protocol: str) -> bool:
     return app_protocol.lower().rpartition("/")[2] in TLS
 
 
+HTTPS_PORT: Final = 443
+
+
+def looks_like_tls(port: ServicePort) -> str:
+    """Returns why a port that says nothing probably speaks TLS; empty if nothing says so."""
+    if port.app_protocol:
+        return ""
+    if says_tls(port.name.lower().partition("-")[0]):
+        return f"its name is {port.name}"
+    return f"its number is {HTTPS_PORT}" if HTTPS_PORT in (port.port, port.target_port) else ""
+
+
 _BY_PORT: Final = ("projectcontour.io/upstream-protocol.tls", "projectcontour.io/upstream-protocol.h2")
 """Contour: names or numbers of ports."""
 _BY_PORT_NAME: Final = ("cloud.google.com/app-protocols", "service.alpha.kubernetes.io/app-protocols")

@@ -65,6 +65,8 @@ class Bundle(msgspec.Struct, frozen=True, weakref=True):
     crls: tuple[RevocationList, ...] = ()
     roots: frozenset[bytes] = frozenset()
     """Names of the issuers of `crls` that are roots of this bundle."""
+    leaf: str = ""
+    """The first that is a server's own certificate."""
     uncovered: tuple[str, ...] = ()
     """Where there are `crls`, the CAs of this bundle without one."""
 
@@ -78,7 +80,7 @@ def parse_bundle(pem: bytes, crl: bytes | None = None) -> Bundle:
         raise BadCertificate(found.message)
     anchors = tuple(found.values())
     begin, end = max(each.not_before for each in anchors), min(each.not_after for each in anchors)
-    bundle = Bundle(b"".join(found), anchors, trusted(anchors), begin, end, weakest(anchors))
+    bundle = Bundle(b"".join(found), anchors, trusted(anchors), begin, end, weakest(anchors), leaf=_leaf(anchors))
     if crl is not None:
         bundle = _with_lists(bundle, crl)
     return _KNOWN.setdefault((bundle.pem, *(each.pem for each in bundle.crls)), bundle)
@@ -119,6 +121,10 @@ def union(bundles: Iterable[Bundle]) -> Anchors:
         return Anchors(several[0].pem, several[0].cas, crl, of_leaf, weak)
     found = {ca: piece for bundle in several for ca, piece in zip(bundle.cas, bundle.pem.split(_END)[:-1], strict=True)}
     return Anchors(b"".join(piece + _END for piece in found.values()), tuple(found), crl, of_leaf, weak)
+
+
+def _leaf(anchors: Iterable[Anchor]) -> str:
+    return next((each.subject for each in anchors if each.leaf), "")
 
 
 def trusted(anchors: Iterable[Anchor]) -> tuple[TrustedCA, ...]:

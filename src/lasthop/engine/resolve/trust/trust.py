@@ -111,7 +111,8 @@ def ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
     if isinstance(found, Problem):
         return RefState(found)
     # Two deadlines instead of three for each CA, and no query that every policy would have: most bundles are long valid.
-    if not found.crls and not found.weak and not g.before(found.begin) and g.before(found.end - SOON.total_seconds()):
+    odd = found.crls or found.weak or found.leaf
+    if not odd and not g.before(found.begin) and g.before(found.end - SOON.total_seconds()):
         return FINE
     return _doubtful(g, namespace, ref)
 
@@ -125,6 +126,9 @@ def _doubtful(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
     place = f"{ref.kind} {ref.name}"
     late, soon = _list_dates(g, found, place)
     problem, warnings = dates(g, found.anchors, place, "CA")
+    if found.leaf:
+        what = f"{found.leaf} in {place} is a server's own certificate, not a CA's: its renewal will be refused"
+        warnings = (*warnings, f"{what}; put the certificate of its CA there, or pin it with a PinSet (lasthop pin)")
     return RefState(late or problem, (*warnings, *soon))
 
 
