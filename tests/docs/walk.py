@@ -67,6 +67,14 @@ def bring_up() -> None:
             fcntl.ioctl(asking, 0x8914, struct.pack("16sh14x", name, 0x1 | 0x40))
 
 
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
 class Walk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -111,7 +119,10 @@ class Walk:
     def backends(self) -> None:
         for port, protocols in BACKENDS.items():
             command = [sys.executable, "-c", BACKEND, str(port), *protocols]
-            self.others.append(subprocess.Popen(command, cwd=self.work))
+            self.others.append(subprocess.Popen(command, cwd=self.work, stdin=subprocess.DEVNULL))
+            deadline = time.monotonic() + PATIENCE
+            while not _listens(port) and time.monotonic() < deadline:
+                time.sleep(0.05)
 
     def end(self, processes: list[subprocess.Popen[bytes]]) -> None:
         for process in reversed(processes):
