@@ -39,7 +39,7 @@ OUTSIDE = ("10.0.0.7", "10.0.0.8")
 BACKENDS = {8443: ("http/1.1",), 9443: ("h2",)}
 GATEWAY = re.compile(r"^(\.venv/bin/)?lasthop run |^python -m examples \S+( +#.*)?$")
 ENDLESS = re.compile(r"^lasthop tap|^lasthop .* -w\b|^while |^lasthop dashboard")
-PATIENCE = 60.0
+PATIENCE = 90.0
 SHELL = re.compile(r"[|>&;$*]|^[A-Z]+=")
 BACKEND = """
 import http.server, ssl, sys

@@ -70,8 +70,10 @@ def test_ps_lists_the_gateway_by_its_folder(gateway: Lasthop) -> None:
     assert (found["folder"], found["state"]) == (str(gateway.folder.resolve()), "running")
     assert (found["pid"], sorted(found["envoys"])) == (gateway.process.pid, sorted(gateway.envoys()))
     headline, row = gateway.cli("ps").stdout.splitlines()
-    assert headline.split() == ["FOLDER", "STATE", "PID", "AGE", "ADMIN"]
+    assert headline.split() == ["FOLDER", "STATE", "PID", "AGE", "ADMIN", "IN", "SYNC"]
     assert row.split()[:2] == [str(gateway.folder.resolve()), "running"]
+    assert row.split()[-1] == f"{len(found['gateways'])}/{len(found['gateways'])}"
+    assert found["gateways"]["shop/web"] == {"proxies": 1, "synced": True, "decided": True}
 
 
 def test_clusters_say_what_envoy_verifies(gateway: Lasthop) -> None:
@@ -89,6 +91,14 @@ def test_routes_listeners_and_secrets_are_shown_by_gateway(gateway: Lasthop) -> 
     secrets = gateway.cli("config", "secrets", "--gateway", "shop/secure", "-o", "yaml").stdout
     (secret,) = yaml.safe_load(secrets)["shop/secure"]
     assert "tls_certificate" in secret
+
+
+def test_certificates_are_listed_with_their_dates_inline_ones_too(gateway: Lasthop) -> None:
+    found = json.loads(gateway.cli("config", "certificates", "-o", "json").stdout)
+    assert [(each["name"], each["use"]) for each in found["shop/web"]] == [("shop/web/shop/api/443/auto", "CA")]
+    assert [each["use"] for each in found["shop/secure"]] == ["shown"]
+    assert all(each["left"].endswith("left") and each["until"] for rows in found.values() for each in rows)
+    assert "CN=" in gateway.cli("config", "certificates", "--gateway", "shop/web").stdout
 
 
 def test_no_output_has_a_private_key_or_a_credential(gateway: Lasthop, tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +44,27 @@ def test_a_taken_port_is_named_with_its_holder_and_served_once_it_is_free(lastho
         assert len(told) == 1 and "listener" in told[0], told
     until(lambda: answers(lasthop), "served once it is free")
     until(lambda: programmed(lasthop)[0] == "True")
+
+
+def test_a_port_of_another_gateway_is_named_with_the_command_that_frees_it(lasthop: Lasthop) -> None:
+    lasthop.standard()
+    lasthop.start()
+    with tempfile.TemporaryDirectory(prefix="lh") as root:
+        other = Lasthop(Path(root))
+        other.port = lasthop.port
+        other.standard()
+        try:
+            other.start(ready=False)
+            until(lambda: programmed(other)[:2] == ("False", "AddressNotUsable"))
+            assert (
+                f"is in use by the gateway on {lasthop.folder}; stop it (lasthop stop {lasthop.folder})"
+                in programmed(other)[2]
+            )
+            stop = [*other.executable, "stop", lasthop.folder]
+            subprocess.run(stop, env=lasthop.env, check=True, capture_output=True)
+            until(lambda: answers(other), "the port is taken over")
+        finally:
+            other.close()
 
 
 def test_one_taken_port_does_not_keep_the_other_from_being_served(lasthop: Lasthop) -> None:

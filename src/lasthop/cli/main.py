@@ -33,7 +33,7 @@ COMMANDS: Final = {
     "probe": "Test the TLS connection to a backend, check by check.",
     "dashboard": "Open the page that shows every backend connection.",
     "pin": "Show a backend's certificate and print a PinSet for it.",
-    "config": "Show what Envoy really holds: clusters, routes, listeners, secrets.",
+    "config": "Show what Envoy really holds: clusters, routes, listeners, certificates.",
     "ps": "List the gateways of this machine, by folder.",
     "doctor": "Check what Lasthop needs of this machine or a cluster.",
     "bundle": "Collect what support needs into an archive, without secrets.",

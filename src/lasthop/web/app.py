@@ -235,6 +235,12 @@ async def _envoy_config(request: web.Request) -> web.Response:
     return await _answer(request, lambda: request.app[VIEW].envoy_config(request.query.get("gateway", "")))
 
 
+async def _proxies(request: web.Request) -> web.Response:
+    """Returns whether the proxies of each Gateway hold what they should."""
+    controller = request.app[VIEW].controller
+    return _json({key.path: controller.server.state(key) for key in sorted(controller.fleet.gateways)})
+
+
 BY_SOCKET: Final = "only the user of this gateway, or root, may ask that, by the admin socket: lasthop {} --dir DIR\n"
 
 
@@ -359,6 +365,7 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
             web.get("/api/probe", _probe),
             web.get("/api/tap", _tap),
             web.get("/api/envoy-config", _envoy_config),
+            web.get("/api/proxies", _proxies),
         ]
     )
     return app

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lasthop.engine.plan.finding import with_remedy
-from tests.certificates import Certificate, dns
+from tests.certificates import DAY, NOW, Certificate, dns
 from tests.folders import BASE, CA, config_map, good_folder, lasthop, policy, route, write
 
 
@@ -97,12 +97,39 @@ def test_a_good_folder_has_nothing_wrong_and_exits_with_0(tmp_path: Path) -> Non
 
 def test_warnings_alone_exit_with_0(tmp_path: Path) -> None:
     idle = BASE.split("---\n")[3].replace("name: api", "name: idle")
-    folder = write(tmp_path / "objects", idle=idle + "---\n" + policy("idle", "idle"))
-    (folder / "ca.yaml").write_text(config_map())
+    folder = write(tmp_path / "objects", idle=idle + "---\n" + policy("idle", "idle"), ca=config_map())
     result = lasthop("check", folder)
     assert result.exit_code == 0
     assert "warning: no Gateway reaches its targets" in result.stdout
-    assert result.stdout.splitlines()[-1] == "0 errors, 1 warning in 3 files; 8 objects"
+    assert result.stdout.splitlines()[-1] == "0 errors, 2 warnings in 3 files; 8 objects"
+    assert "port 443 uses plaintext: its name is https, and no BackendTLSPolicy names it" in result.stdout
+
+
+def test_a_server_s_own_certificate_as_ca_is_a_warning(tmp_path: Path) -> None:
+    leaf = Certificate("api", CA, sans=dns("api.internal"), valid=(NOW - DAY, NOW + 365 * DAY))
+    found = _json(write(tmp_path / "objects", policy=policy(), ca=config_map(pem=leaf.pem)))["findings"]
+    assert [(each["severity"], each["reason"], each["file"].endswith("policy.yaml")) for each in found] == [
+        ("warning", "Warning", True)
+    ]
+    assert "api in ConfigMap corp-ca is a server's own certificate, not a CA's" in found[0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("port", "warns"),
+    [
+        ("{name: https, port: 443}", True),
+        ("{name: https-web, port: 443}", True),
+        ("{name: web, port: 443}", True),
+        ("{name: tls, port: 443}", True),
+        ("{name: https, port: 443, appProtocol: http}", False),
+        ("{name: web, port: 443, appProtocol: http}", False),
+    ],
+)
+def test_a_plaintext_port_that_looks_like_tls_is_a_warning(tmp_path: Path, port: str, warns: bool) -> None:
+    folder = write(tmp_path / "objects")
+    (folder / "base.yaml").write_text(BASE.replace("{name: https, port: 443}", port))
+    found = [each["object"]["name"] for each in _json(folder)["findings"] if each["reason"] == "PlaintextBackend"]
+    assert found == (["api"] if warns else [])
 
 
 def test_a_missing_local_file_is_one_error_and_what_follows_is_said_beneath(tmp_path: Path) -> None:
@@ -137,7 +164,7 @@ spec:
   parentRefs: [{kind: ListenerSet, name: team}]
   rules: [{backendRefs: [{name: api, port: 80}]}]
 """
-    (finding,) = _json(write(tmp_path / "objects", team=team))["findings"]
+    (finding,) = _json(write(tmp_path / "objects", team=team, policy=policy(), ca=config_map()))["findings"]
     assert (finding["object"]["kind"], finding["reason"]) == ("ListenerSet", "NotAllowed")
     assert "spec.allowedListeners of the Gateway" in finding["remedy"]
     assert [follow["object"]["kind"] for follow in finding["follows"]] == ["HTTPRoute"]
@@ -162,7 +189,7 @@ def test_github_annotations_are_escaped_and_relative_to_the_workspace(tmp_path: 
     folder = write(tmp_path / "a,b", broken='apiVersion: v1\nkind: "100%: a,b"\nmetadata: {name: x}\n')
     result = lasthop("check", folder, "-o", "github")
     assert result.exit_code == 1
-    line = result.stdout.splitlines()[0]
+    line = next(each for each in result.stdout.splitlines() if each.startswith("::error"))
     assert line.startswith("::error file=a%2Cb/broken.yaml,line=2,title=UnknownKind::kind: unknown kind")
     assert "100%25: a,b" in line
 

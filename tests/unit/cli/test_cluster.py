@@ -445,10 +445,10 @@ async def test_a_running_gateway_goes_before_a_kubeconfig(api: FakeApi, tmp_path
     path = tmp_path / "run" / "a" / "admin.sock"
     async with await asyncio.start_unix_server(answer, path):
         result = await run("status")
-        assert "Reading the gateway that runs on this machine" in result.stderr
+        assert "Reading the gateway that runs on" in result.stderr
         assert (await run("check")).stdout == "nothing wrong in the running gateway; 0 objects\n"
         assert not api.requests
-        assert "Reading the gateway that runs on this machine" in (await run("status", "-A")).stderr
+        assert "Reading the gateway that runs on" in (await run("status", "-A")).stderr
         assert "Reading the cluster" in (await run("status", "--context", "dev")).stderr
         as_plugin = await asyncio.to_thread(CliRunner().invoke, main, ["status"], prog_name="kubectl lasthop")
         assert "Reading the cluster" in as_plugin.stderr

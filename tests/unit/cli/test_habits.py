@@ -24,6 +24,11 @@ LABELS = {"app": "web", "tier": "front", "example.com/team": "a"}
     ("typed", "meant"),
     [
         (("get", "httproute", "-n", "shop"), "use: lasthop status httproute -n shop"),
+        (("analyze", "objects"), "use: lasthop check objects"),
+        (("routes",), "use: lasthop status httproute"),
+        (("btls", "api"), "use: lasthop status backendtlspolicy api"),
+        (("policy",), "use: lasthop status backendtlspolicy"),
+        (("diff", "objects"), "lasthop check DIR --against HEAD"),
         (("describe", "btp", "api"), "use: lasthop explain btp api"),
         (("get", "hr", "a", "b", "-o", "wide"), "use: lasthop status hr a b -o wide"),
         (("describe", "hr/a", "btp/b"), "use: lasthop explain hr/a btp/b"),

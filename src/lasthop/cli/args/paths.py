@@ -12,7 +12,8 @@ from pathlib import Path
 
 import click
 
-from lasthop.run.infra.ports import MAX_PATH, USED_FOR
+from lasthop.run.infra.ports import MAX_PATH
+from lasthop.run.infra.ports import USED_FOR as USED_FOR
 
 ADMIN_SOCKET = "admin.sock"
 

@@ -14,7 +14,7 @@ from lasthop.cli.args.objects import Wanted, one_of
 from lasthop.cli.views.admin_socket import AdminSocketView
 from lasthop.cli.views.command_view import without_loop
 
-WHAT: Final = ("dump", "clusters", "routes", "listeners", "secrets")
+WHAT: Final = ("dump", "clusters", "routes", "listeners", "secrets", "certificates")
 TIMEOUT: Final = 120.0
 ELSEWHERE: Final = (
     "Envoy's admin API is a socket inside the proxy's Pod; what should be in force there: lasthop explain and lasthop audit"
@@ -41,9 +41,10 @@ def command(what: str, gateway: str, name: str, output: str, no_headers: bool, f
       lasthop config clusters                            how each backend is verified, and its endpoints
       lasthop config listeners --gateway shop/web
       lasthop config clusters --name shop/api -o yaml
+      lasthop config certificates                        those that it trusts and shows, with their dates
       lasthop config dump -o json > dump.json
     """
-    from lasthop.cli.render.envoy_tables import resources
+    from lasthop.cli.render.envoy_tables import certificates, resources
 
     view = AdminSocketView(target.running_gateway(folder, ELSEWHERE))
     if gateway:
@@ -55,7 +56,8 @@ def command(what: str, gateway: str, name: str, output: str, no_headers: bool, f
     elif output == "table":
         click.echo(_table(dumps, what, name, headers=not no_headers))
     else:
-        _print({path: _named(resources(dump, what), name) for path, dump in dumps.items()}, output)
+        found = certificates if what == "certificates" else lambda dump: resources(dump, what)
+        _print({path: _named(found(dump), name) for path, dump in dumps.items()}, output)
 
 
 def _dumps(view: AdminSocketView, gateway: str) -> dict[str, Json]:

@@ -11,7 +11,8 @@ import click
 
 from lasthop.cli.args import local, paths, target
 
-HEADS: Final = ("FOLDER", "STATE", "PID", "AGE", "ADMIN", "USER", "VERSION", "ENVOY", "ENVOYS")
+TIMEOUT: Final = 2.0
+HEADS: Final = ("FOLDER", "STATE", "PID", "AGE", "ADMIN", "IN SYNC", "USER", "VERSION", "ENVOY", "ENVOYS")
 
 
 @click.command("ps")
@@ -21,7 +22,9 @@ def command(output: str, no_headers: bool) -> None:
     """List the gateways of this machine: those of this user; for root, of all users, and then with USER.
 
     STATE is running; left: its Lasthop has ended and left the proxies to the next one (--handover); or orphaned: its Lasthop
-    was killed, and the proxies serve on until another `lasthop run` takes them over, or `lasthop stop` ends them.
+    was killed, and the proxies serve on until another `lasthop run` takes them over, or `lasthop stop` ends them. IN SYNC
+    is the number of Gateways whose proxies have acknowledged their whole configuration, of all Gateways; ? if it does not
+    answer. -o json has it by Gateway.
 
     \b
     Examples:
@@ -40,7 +43,7 @@ def command(output: str, no_headers: bool) -> None:
         local.note_others()
     else:
         own = all(gateway.is_own for gateway, _ in known)
-        click.echo(_table(found, len(HEADS) if output == "wide" else 5 if own else 6, headers=not no_headers))
+        click.echo(_table(found, len(HEADS) if output == "wide" else 6 if own else 7, headers=not no_headers))
 
 
 def _table(found: list[dict[str, Any]], columns: int, *, headers: bool) -> str:
@@ -52,13 +55,30 @@ def _table(found: list[dict[str, Any]], columns: int, *, headers: bool) -> str:
 def _cells(each: dict[str, Any]) -> tuple[str, ...]:
     """Returns the cells of a line, see `HEADS`."""
     about = each["user"], each["version"], each["envoy"], " ".join(map(str, each["envoys"]))
-    return each["folder"], each["state"], str(each["pid"] or ""), _age(each["started"]), each["admin"], *about
+    known = each["gateways"]
+    synced = (
+        "" if not each["pid"] else "?" if known is None else f"{sum(one['synced'] for one in known.values())}/{len(known)}"
+    )
+    return each["folder"], each["state"], str(each["pid"] or ""), _age(each["started"]), each["admin"], synced, *about
 
 
 def _age(started: float | None) -> str:
     from lasthop.cli.render.status_table import age
 
     return age(datetime.fromtimestamp(started, UTC).isoformat(), time.time()) if started else ""
+
+
+def _gateways(gateway: local.LocalGateway) -> dict[str, Any] | None:
+    """Returns whether the proxies of each Gateway are in sync; None: it does not answer."""
+    from lasthop.cli.views.admin_socket import AdminSocketView
+
+    try:
+        found = AdminSocketView(gateway.run_dir / paths.ADMIN_SOCKET).ask("/api/proxies", TIMEOUT)
+    except click.ClickException:
+        return None
+    wanted = {"proxies", "synced"}
+    sound = isinstance(found, dict) and all(isinstance(each, dict) and wanted <= each.keys() for each in found.values())
+    return found if sound else None
 
 
 def described(gateway: local.LocalGateway, state: str) -> dict[str, Any]:
@@ -74,5 +94,6 @@ def described(gateway: local.LocalGateway, state: str) -> dict[str, Any]:
         "version": str(about.get("version", "")),
         "envoy": str(about.get("envoy", "")),
         "envoys": local.envoys(gateway),
+        "gateways": _gateways(gateway) if pid else None,
         "run_dir": str(gateway.run_dir),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -26,7 +27,9 @@ HEADS: Final = {
     "routes": ("TABLE", "DOMAINS", "MATCH", "TO"),
     "listeners": ("NAME", "ADDRESS", "STATE", "CHAINS"),
     "secrets": ("NAME", "KIND", "UPDATED"),
+    "certificates": ("NAME", "USE", "SUBJECT", "ISSUER", "UNTIL", "LEFT"),
 }
+_USES: Final = {"trusted_ca": "CA", "certificate_chain": "shown"}
 
 
 def resources(dump: Json, what: str) -> list[Json]:
@@ -46,7 +49,59 @@ def rows(dump: Json, what: str) -> Rows:
         return [row for table in resources(dump, what) for row in _routes(table)]
     if what == "listeners":
         return sorted(map(_listener, resources(dump, what)))
+    if what == "certificates":
+        return [tuple(each.values())[:-1] for each in certificates(dump)]
     return sorted(_secrets(dump))
+
+
+def certificates(dump: Json) -> list[dict[str, str]]:
+    """Returns the certificates that Envoy holds in clusters and secrets, each once for each holder: those that it trusts, and
+    those that it shows to clients or backends. One that it reads from a file is not in its dump."""
+    import time
+
+    from lasthop.base.pki import parse
+    from lasthop.edge.probe.certificate_view import describe, validity
+
+    found = []
+    for what in ("clusters", "secrets"):
+        for holder in sorted(resources(dump, what), key=lambda each: str(each.get("name", ""))):
+            for use, source in dict.fromkeys(_sources(holder)):
+                read = parse.certificates(source) if use else parse.Unreadable("")
+                name = str(holder.get("name", ""))
+                if isinstance(read, parse.Unreadable):
+                    file = source.decode(errors="replace") if not use else ""
+                    found.append(_row(name, _USES["trusted_ca"], file or f"unreadable: it {read.message}"))
+                    continue
+                for each in map(describe, (certificate.der for certificate in read)):
+                    left = validity(each, time.time())
+                    found.append(_row(name, use, each.subject, each.issuer, each.not_after, left, each.sha256))
+    return found
+
+
+def _row(
+    holder: str, use: str, subject: str, issuer: str = "", until: str = "", left: str = "", sha256: str = ""
+) -> dict[str, str]:
+    names = ("name", "use", "subject", "issuer", "until", "left", "sha256")
+    return dict(zip(names, (holder, use, subject, issuer, until, left, sha256), strict=True))
+
+
+def _sources(value: Any) -> Iterator[tuple[str, bytes]]:
+    """Yields the use and the PEM of every certificate source in a message; without a use, the name of its file."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _sources(each)
+    if not isinstance(value, dict):
+        return
+    for key, inner in value.items():
+        if key in _USES and isinstance(inner, dict):
+            if "inline_bytes" in inner:
+                yield _USES[key], base64.b64decode(inner["inline_bytes"])
+            elif "inline_string" in inner:
+                yield _USES[key], inner["inline_string"].encode()
+            elif "filename" in inner:
+                yield "", inner["filename"].encode()
+        else:
+            yield from _sources(inner)
 
 
 def _secrets(dump: Json) -> Iterator[tuple[str, ...]]:

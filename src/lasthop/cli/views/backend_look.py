@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -316,14 +316,15 @@ def _pins(backend: Backend) -> str:
         elif KEY_PIN.fullmatch(each) and not Path(each).is_file():
             pins.append({"type": "SPKI", "algorithm": "SHA256", "value": each})
         else:
-            spec = _pin_set(each)
-            pins += spec.get("pins") or []
-            certificates += spec.get("certificates") or []
-    spec = {key: value for key, value in (("pins", pins), ("certificates", certificates)) if value}
+            known = _pin_set(each)
+            pins += known.get("pins") or []
+            certificates += known.get("certificates") or []
+    lists: tuple[tuple[str, list[Any]], ...] = (("pins", pins), ("certificates", certificates))
+    spec = {key: value for key, value in lists if value}
     return str(yaml.safe_dump(spec, sort_keys=False)) if spec else ""
 
 
-def _pin_set(path: str) -> dict[str, list[str]]:
+def _pin_set(path: str) -> dict[str, Any]:
     import yaml
 
     content = _read(path, "--pin")
