@@ -43,7 +43,7 @@ lint: setup ## Check format, code, types and imports
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-docs: setup ## Write the generated parts of docs/reference.md, the manifests and the chart in deploy/
+docs: setup ## Write the generated parts of docs/, its pictures, and the manifests and the chart in deploy/
 	@$(BIN)/python -m docs.generate
 	@$(BIN)/python -m deploy.generate
 
@@ -51,8 +51,10 @@ docs: setup ## Write the generated parts of docs/reference.md, the manifests and
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r docs/requirements.lock
 	@touch $@
 
-site: .venv/.site ## Build the documentation as a site, in site/: every link is checked
+site: .venv/.site ## Build the documentation as a site, in site/: every link and its first screen are checked
 	@$(BIN)/python -m docs.site site
+	@$(BIN)/python -m tools.programs site
+	@$(BIN)/pytest -q -p no:cacheprovider tests/docs/test_front_page.py
 
 stubs: setup ## Write stubs/, the types of Envoy's messages that the code uses
 	@$(BIN)/python -m tools.envoy_stubs

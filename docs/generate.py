@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/reference.md and docs/not-here.md, and docs/audit.schema.json (`make docs`).
+"""Writes the generated parts of docs/reference.md and docs/not-here.md, docs/audit.schema.json and the pictures (`make docs`).
 
 A test fails if they are out of date.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from docs import pictures
 from lasthop.base.api.kinds import KINDS
 from lasthop.base.api.profiles import PREFIX
 from lasthop.base.api.unserved import FIELDS as UNSERVED_FIELDS
@@ -128,3 +129,5 @@ if __name__ == "__main__":
     for page in PAGES:
         page.write_text(generated(page))
     AUDIT_SCHEMA.write_text(audit_schema())
+    for picture, text in pictures.drawn().items():
+        picture.write_text(text)

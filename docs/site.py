@@ -24,10 +24,17 @@ import yaml
 ROOT: Final = Path(__file__).parents[1]
 CONFIG: Final = ROOT / "docs" / "mkdocs.yml"
 LINK: Final = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
+SHOWN: Final = re.compile(r"""\b(?:src|srcset)="([^":]+)\"""")
+FRONT: Final = "README.md"
+STYLE: Final = "docs/site.css"
 LOADED: Final = re.compile(
     rb"""(?:<(?:script|img|iframe|source)\b[^>]*?\bsrc|<link\b[^>]*?\bhref)=["']?((?:https?:)?//[^"'\s>]+)"""
 )
 STYLED: Final = re.compile(rb"""(?:url\(|@import\s)["']?((?:https?:)?//[^"')\s]+)""")
+
+
+WIDE: Final = "---\nhide: [toc]\n---\n"
+"""The front page has the width of its table of contents for its picture."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -48,7 +55,7 @@ def stage(target: Path) -> None:
 
     A link to a folder becomes one to its README.md, which GitHub shows in place of the folder, or to a list of its files.
     """
-    waiting, done = pages(), set[str]()
+    waiting, done = [*pages(), STYLE], set[str]()
     while waiting:
         if (name := waiting.pop()) in done:
             continue
@@ -58,14 +65,14 @@ def stage(target: Path) -> None:
         if name.endswith(".md"):
             text = (ROOT / name).read_text() if (ROOT / name).exists() else _listing(Path(name).parent)
             waiting += _linked(name, text)
-            copy.write_text(_with_folders(name, text))
+            copy.write_text((WIDE if name == FRONT else "") + _with_folders(name, text))
         else:
             shutil.copy(ROOT / name, copy)
 
 
 def _linked(page: str, text: str) -> Iterator[str]:
-    for link in LINK.finditer(text):
-        path = Path(os.path.normpath(ROOT / Path(page).parent / link[2]))
+    for name in (*(link[2] for link in LINK.finditer(text)), *SHOWN.findall(text)):
+        path = Path(os.path.normpath(ROOT / Path(page).parent / name))
         if path.is_relative_to(ROOT) and path.exists():
             yield str((path / "README.md" if path.is_dir() else path).relative_to(ROOT))
 

@@ -20,17 +20,22 @@ from release.dist import FOLDER, ROOT, SUMS, write_sums
 
 COPIED = {
     ".pre-commit-hooks.yaml": r"rev: v([\w.]+)",
-    "docs/how-to.md": r"(?:OWNER/lasthop@|rev: )v([\w.]+)",
+    "docs/how-to.md": r"(?:/lasthop@|rev: )v([\w.]+)",
     "deploy/README.md": r"lasthop:(\d[\w.]+)",
 }
 """Examples with the version in them."""
+OWNED = {
+    "docs/how-to.md": r"github\.com/([\w-]+)/lasthop|uses: ([\w-]+)/lasthop@",
+    "deploy/chart/values.yaml": r"ghcr\.io/([\w-]+)/lasthop",
+}
+"""Examples with the owner of the repository in them."""
 
 
 def main() -> int:
     version = project_version(ROOT)
     match sys.argv[1:]:
         case ["before"]:
-            found = [*disagreements(ROOT, version), *unready(ROOT, version)]
+            found = [*disagreements(ROOT, version), *strangers(ROOT), *unready(ROOT, version)]
             for problem in found:
                 print(problem)
             print(f"{version} can be released" if not found else f"{version} cannot be released yet")
@@ -63,6 +68,18 @@ def disagreements(root: Path, version: str) -> list[str]:
         f"{place}: the version is {each}, and {version} in pyproject.toml (`make docs` writes the chart anew)"
         for place, each in stated.items()
         if each != version
+    ]
+
+
+def strangers(root: Path) -> list[str]:
+    """Returns the places that name another owner of the repository than pyproject.toml."""
+    address: str = tomllib.loads((root / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+    owner = address.split("/")[-2]
+    return [
+        f"{name}: the owner is {each}, and {owner} in pyproject.toml"
+        for name, pattern in OWNED.items()
+        for found in re.finditer(pattern, (root / name).read_text())
+        if (each := next(filter(None, found.groups()))) != owner
     ]
 
 
@@ -103,7 +120,7 @@ def _finish(version: str) -> int:
     else:
         print("SIGNING_KEY is set, and gpg is not installed")
         return 1
-    print(f"Next, by hand: git tag -s v{version}, and the rest of docs/releasing.md")
+    print(f"Next, by hand: git tag -s v{version}, and the rest of release/README.md")
     return 0
 
 

@@ -44,3 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begins with the long files: who gets one of them last keeps the other workers waiting."""
     rank = {room: number for number, room in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.nodeid.split("/")[1], len(rank)))
+
+
+@pytest.fixture
+def chromium() -> str:
+    return programs.path("chromium")

@@ -49,7 +49,8 @@ def without_code(text: str) -> str:
 
 
 def links(page: Path) -> list[str]:
-    return re.findall(r"\[[^\]]+\]\(([^)\s]+)\)", without_code(page.read_text()))
+    text = without_code(page.read_text())
+    return [*re.findall(r"\[[^\]]+\]\(([^)\s]+)\)", text), *re.findall(r"""\b(?:src|srcset)="([^"]+)\"""", text)]
 
 
 def anchors(page: Path) -> set[str]:

@@ -141,8 +141,17 @@ def test_the_readme_names_two_commands() -> None:
 # --- links -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_readme_leads_to_every_page() -> None:
-    assert {f"docs/{page.name}" for page in DOCS.glob("*.md")} <= set(links(ROOT / "README.md"))
+def test_the_index_leads_to_every_page_and_the_readme_to_the_index() -> None:
+    index = DOCS / "index.md"
+    assert {page.name for page in DOCS.glob("*.md")} - {index.name} <= set(links(index))
+    assert "docs/index.md" in links(ROOT / "README.md")
+
+
+def test_the_readme_is_one_screen() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 45
+    assert len(table_under(ROOT / "README.md", "## Is it for me?")) == 8
+    assert len([line for line in lines if line.startswith("- [")]) == 6
 
 
 # --- examples --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 
 from tests.docs.pages import ROOT, anchors, links
 
-ROOMS = ("src", "tests", "bench", "conformance", "docs", "examples", "deploy", "tools", ".github")
+ROOMS = ("src", "tests", "bench", "conformance", "docs", "examples", "deploy", "release", "tools", ".github")
 PAGES = sorted(path for path in (*ROOT.glob("*.md"), *(path for room in ROOMS for path in (ROOT / room).rglob("*.md"))))
 MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 FILE = re.compile(r"(?<![\w/.*{<-])((?:[\w.-]+/)*[\w-]+\.(?:py|md))(?:#([\w-]+))?\b")

@@ -293,7 +293,7 @@ BEHIND_THE_NAME = frozenset(
 @slow
 @given(EDITS)
 def test_a_policy_or_ca_or_endpoint_edit_changes_neither_routes_nor_listeners(edits: list[Edit]) -> None:
-    """Policies only decide what a stable cluster name means (ARCHITECTURE.md#names-that-never-change)."""
+    """Policies only decide what a stable cluster name means (docs/internals.md#names-that-never-change)."""
     _, engine, snapshot = walk([])
     for obj, delete, _ in edits:
         before = _routes_and_listeners(snapshot)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from release.check import COPIED, disagreements, project_version, unready
+from release.check import COPIED, OWNED, disagreements, project_version, strangers, unready
 from release.dist import ROOT
 
 FILES = ("pyproject.toml", "CHANGELOG.md", "deploy/chart/Chart.yaml", "deploy/chart/values.yaml", *COPIED)
@@ -50,6 +51,18 @@ def test_an_example_without_a_version_is_told(copy: Path) -> None:
     (copy / "docs/how-to.md").write_text("nothing\n")
     (found,) = disagreements(copy, project_version(copy))
     assert found.startswith("docs/how-to.md: the version is none")
+
+
+def test_every_place_names_the_owner_of_the_repository(copy: Path) -> None:
+    assert strangers(ROOT) == []
+    text = (copy / "pyproject.toml").read_text()
+    (copy / "pyproject.toml").write_text(text.replace("github.com/lasthop/", "github.com/another/"))
+    assert {problem.partition(":")[0] for problem in strangers(copy)} == set(OWNED)
+
+
+def test_no_placeholder_is_left_in_what_users_read() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("deploy/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    assert [page.name for page in pages if re.search(r"\bOWNER\b|example/lasthop\b", page.read_text())] == []
 
 
 def test_a_clean_commit_with_a_dated_section_is_ready(copy: Path) -> None:
