@@ -187,7 +187,9 @@ class Runner:
 
     @property
     def left(self) -> list[Path]:
-        return [path for name in ("r", "s") for path in (self.root / name).rglob("*")]
+        """What is left of it, but for the lock and its directory."""
+        found = (path for name in ("r", "s") for path in (self.root / name).rglob("*"))
+        return [path for path in found if path.name != "lock" and not (path / "lock").exists()]
 
 
 @pytest.fixture
@@ -338,6 +340,22 @@ def test_the_commands_find_it_and_a_restart_works(runner: Runner) -> None:
             assert "Ending the gateway" in runner.ask("stop", folder)
             assert runner.process and runner.process.wait(30) == 0
             assert runner.left == []
+
+
+def test_one_that_starts_while_another_ends_runs_or_names_the_other(runner: Runner) -> None:
+    with contextlib.closing(Backend(issued(*NAME))) as backend:
+        command = f"lasthop run --listen 127.0.0.1:{runner.port} --to https://127.0.0.1:{backend.port} --ca ca.pem"
+        runner.start(command)
+        first = runner.process
+        assert first and runner.runs
+        first.send_signal(signal.SIGINT)
+        said = runner.start(command)
+        while not runner.runs:
+            assert "runs there already" in said and "Traceback" not in said
+            said = runner.start(command)
+        until(lambda: runner.get()[0] == 200)
+        assert first.wait(30) == 0 and runner.stop() == 0
+        assert runner.left == []
 
 
 def test_what_a_killed_one_leaves_is_taken_over_or_ended(runner: Runner) -> None:

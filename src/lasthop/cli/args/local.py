@@ -51,13 +51,17 @@ def describe(run_dir: Path, about: dict[str, Any]) -> None:
 
 def clear(run_dir: Path) -> None:
     """Removes what an ended gateway leaves: who finds the folder next finds nothing in it. Of one without a folder of its own
-    (`lasthop run --to`) nothing stays."""
+    (`lasthop run --to`) only the lock stays, because the next one may be waiting for it."""
     from lasthop.edge.proxy import handover
 
     if (run_dir / paths.OBJECTS).is_dir():
         import shutil
 
-        shutil.rmtree(run_dir, ignore_errors=True)
+        for path in run_dir.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != "lock":
+                path.unlink(missing_ok=True)
         return
     handover.taken(run_dir)
     for name in (ABOUT, paths.USED_FOR, paths.ADMIN_SOCKET, "xds.sock"):

@@ -130,12 +130,11 @@ def without_folder(address: str, port: int) -> Path:
     return runtime_root() / f"{address.replace(':', '_')}-{port}"
 
 
-def claim_without_folder(address: str, port: int) -> tuple[Path, Path]:
-    """Creates it, and the folder in it for its objects."""
-    place = private(without_folder(address, port))
-    folder = private(place / OBJECTS)
-    (place / USED_FOR).write_bytes(os.fsencode(folder))
-    return place, folder
+def claim_without_folder(run_dir: Path) -> None:
+    """Creates what is in it. Its lock has to be held, or a gateway that ends there may remove it again."""
+    folder = private(run_dir / OBJECTS)
+    private(run_dir / "state")
+    (run_dir / USED_FOR).write_bytes(os.fsencode(folder))
 
 
 def folder_of(place: Path) -> str:

@@ -22,7 +22,7 @@ from lasthop.cli.args.values import host_port, ip_address
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.cli.render.init_templates import Listen, manifest
 from lasthop.cli.render.progress import FolderProgress
-from lasthop.edge.proxy.binary import EnvoyNotFound, find_envoy
+from lasthop.edge.proxy.binary import Envoy, EnvoyNotFound, find_envoy
 from lasthop.edge.proxy.directory import ProxyDirectory, RunDirLocked
 from lasthop.edge.proxy.entry import AccessLogEntry
 from lasthop.edge.proxy.handover import taken
@@ -180,8 +180,8 @@ def _of_backends(context: click.Context, given: tuple[backends.Backend, ...], li
     if printed:
         click.echo(objects, nl=False)
         context.exit()
-    run_dir, folder = paths.claim_without_folder(listen.address, listen.port)
-    return Place(folder, run_dir, paths.private(run_dir / "state"), command, objects, to)
+    run_dir = paths.private(paths.without_folder(listen.address, listen.port))
+    return Place(run_dir / paths.OBJECTS, run_dir, run_dir / "state", command, objects, to)
 
 
 def _looked_at(context: click.Context, given: tuple[backends.Backend, ...], listen: Listen) -> str:
@@ -216,10 +216,27 @@ async def _run(
     replace: bool,
 ) -> Ending:
     envoy = find_envoy()
+    if replace and not await asyncio.to_thread(local.take_over, place.run_dir, TAKE_OVER_SECONDS):
+        raise click.ClickException(f"the Lasthop that runs on {place.folder} (pid {local.holder(place.run_dir)}) does not end")
+    # Locked before anything is read or written that another one may still write or remove.
+    with _locked(place):
+        return await _run_locked(place, admin, settings, concurrency, printer, envoy, handover)
+
+
+async def _run_locked(
+    place: Place,
+    admin: str,
+    settings: Settings,
+    concurrency: int | None,
+    printer: AccessLogPrinter,
+    envoy: Envoy,
+    handover: int,
+) -> Ending:
     folder, run_dir, state = place.folder, place.run_dir, place.state
-    # Before anything is read that the other one may still write.
-    if replace and not await asyncio.to_thread(local.take_over, run_dir, TAKE_OVER_SECONDS):
-        raise click.ClickException(f"the Lasthop that runs on {folder} (pid {local.holder(run_dir)}) does not end")
+    if place.to:
+        paths.claim_without_folder(run_dir)
+    if place.objects:
+        _write(folder / "objects.yaml", place.objects)
     source = FilesSource(folder, state, target.allowed_files(), FolderProgress(logs.get()))
 
     def logged(entry: AccessLogEntry) -> None:
@@ -240,38 +257,34 @@ async def _run(
     )
     view = ControllerView(runtime, source.locate, f"folder {folder.absolute()}")
     endings = Endings(runtime, handover)
-    # Locked first: a second gateway on the same folder must not remove the sockets of the first.
-    with _locked(place):
-        if place.objects:
-            _write(folder / "objects.yaml", place.objects)
-        endings.listen(asyncio.get_running_loop())
-        taken(run_dir)
-        local.describe(
-            run_dir,
-            {
-                "folder": paths.absolute(folder),
-                "pid": os.getpid(),
-                "admin": admin,
-                "started": time.time(),
-                "version": version("lasthop"),
-                "envoy": ".".join(map(str, envoy.version)),
-                "command": place.command,
-                "to": place.to,
-            },
-        )
-        async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
-            runtime.controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
-            async with asyncio.TaskGroup() as tasks:
-                beside = [
-                    tasks.create_task(work) for work in (tell_systemd(runtime), endings.run(), _tell_others(runtime, source))
-                ]
-                await runtime.run()
-                for task in beside:
-                    task.cancel()
-        if endings.ending is Ending.DRAINED:
-            local.clear(run_dir)
-        else:
-            await endings.leave(run_dir)
+    endings.listen(asyncio.get_running_loop())
+    taken(run_dir)
+    local.describe(
+        run_dir,
+        {
+            "folder": paths.absolute(folder),
+            "pid": os.getpid(),
+            "admin": admin,
+            "started": time.time(),
+            "version": version("lasthop"),
+            "envoy": ".".join(map(str, envoy.version)),
+            "command": place.command,
+            "to": place.to,
+        },
+    )
+    async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
+        runtime.controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
+        async with asyncio.TaskGroup() as tasks:
+            beside = [
+                tasks.create_task(work) for work in (tell_systemd(runtime), endings.run(), _tell_others(runtime, source))
+            ]
+            await runtime.run()
+            for task in beside:
+                task.cancel()
+    if endings.ending is Ending.DRAINED:
+        local.clear(run_dir)
+    else:
+        await endings.leave(run_dir)
     return endings.ending
 
 
