@@ -90,6 +90,16 @@ class Line(msgspec.Struct, frozen=True):
         return next(iter(self.report.observed.certificates), None) if self.report.observed else None
 
     @property
+    def no_certificate(self) -> str:
+        """Why there is none to show. Envoy keeps nothing of a certificate that it refuses, except what `words` say."""
+        if self.state is LineState.PLAINTEXT or self.report.manner == "plaintext":
+            return "none: plaintext"
+        if self.state is LineState.OUTSIDE:
+            return "not ours to see"
+        refused = self.report.observed and any(each.handshake for each in self.report.observed.failures)
+        return "none accepted" if refused else "not seen yet"
+
+    @property
     def order(self) -> tuple[int, float, str, int, str]:
         """The worst first, then the busiest."""
         return (self.state.rank, -self.rate, self.report.backend.path, self.report.port, self.gateway)
@@ -188,6 +198,11 @@ class LineBundle(msgspec.Struct, frozen=True):
         """The one whose certificate expires first."""
         known = ((each.certificate.not_after, each.id, each) for each in self.lines if each.certificate)
         return min(known, default=(0.0, "", None))[2]
+
+    @property
+    def no_certificate(self) -> str:
+        reasons = {each.no_certificate for each in self.lines}
+        return reasons.pop() if len(reasons) == 1 else "none accepted or seen"
 
 
 Row = Line | LineBundle

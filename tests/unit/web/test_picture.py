@@ -100,6 +100,30 @@ def test_the_first_certificate_to_expire_is_shown() -> None:
     assert made(report()).certificate is None
 
 
+HANDSHAKE = msgspec.structs.replace(WRONG_NAME, handshake=True)
+CLOSED = Failure("nothing listens", ("10.0.0.1:8443",))
+
+
+@pytest.mark.parametrize(
+    "strength, outside, failures, words",
+    [
+        (Strength.VERIFIED, None, (), "not seen yet"),
+        (Strength.VERIFIED, None, (CLOSED,), "not seen yet"),
+        (Strength.VERIFIED, None, (HANDSHAKE,), "none accepted"),
+        (Strength.VERIFIED, None, (CLOSED, HANDSHAKE), "none accepted"),
+        (Strength.PLAINTEXT, None, (CLOSED,), "none: plaintext"),
+        (Strength.VERIFIED, Protocol.TCP, (), "not ours to see"),
+    ],
+)
+def test_a_certificate_that_was_refused_is_not_called_unseen(
+    strength: Strength, outside: Protocol | None, failures: tuple[Failure, ...], words: str
+) -> None:
+    happened = seen(Health.FAILING if failures else Health.UNTRIED, *failures)
+    shown = made(report(strength, outside=outside), msgspec.structs.replace(happened, certificates=()))
+    assert shown.no_certificate == words
+    assert LineBundle("", "", shown.state, (shown, shown)).no_certificate == words
+
+
 def test_the_same_port_has_one_id_whatever_becomes_of_it_and_no_other_has_it() -> None:
     ids = {made(report(each, refused=closed)).id for each in Strength for closed in (False, True)}
     assert len(ids) == 1
