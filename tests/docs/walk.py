@@ -75,13 +75,57 @@ def _listens(port: int) -> bool:
     return True
 
 
+class Forked:
+    """A command of Lasthop, run without loading it again."""
+
+    def __init__(self, args: list[str], cwd: Path, output: Path) -> None:
+        self._code: int | None = None
+        if pid := os.fork():
+            self._pid = pid
+            return
+        with output.open("wb") as file:
+            for stream in (1, 2):
+                os.dup2(file.fileno(), stream)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.chdir(cwd)
+        code = 1
+        try:
+            lasthop(args, prog_name="lasthop")
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+
+    def poll(self) -> int | None:
+        if self._code is None:
+            ended, status = os.waitpid(self._pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if ended else None
+        return self._code
+
+    def wait(self, timeout: float = PATIENCE) -> int:
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("lasthop", timeout)
+            time.sleep(0.01)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self._pid, number)
+
+
+Started = subprocess.Popen[bytes] | Forked
+
+
 class Walk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.work, self.repository = folder / "work", folder / "repository"
         self.cwd = self.work
-        self.gateways: list[subprocess.Popen[bytes]] = []
-        self.others: list[subprocess.Popen[bytes]] = []
+        self.gateways: list[Started] = []
+        self.others: list[Started] = []
         self.staged = False
         self._prepare()
 
@@ -124,7 +168,7 @@ class Walk:
             while not _listens(port) and time.monotonic() < deadline:
                 time.sleep(0.05)
 
-    def end(self, processes: list[subprocess.Popen[bytes]]) -> None:
+    def end(self, processes: list[Started]) -> None:
         for process in reversed(processes):
             if processes is self.gateways:
                 process.send_signal(signal.SIGINT)
@@ -188,8 +232,12 @@ class Walk:
         if gateway and admin == 19000:
             self.end(self.gateways)
         log = self.folder / "started.log"
-        with log.open("wb") as out:
-            process = subprocess.Popen(shlex.split(text), cwd=self.cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        words = shlex.split(text)
+        if Path(words[0]).name == "lasthop":
+            process: Started = Forked(words[1:], self.cwd, log)
+        else:
+            with log.open("wb") as out:
+                process = subprocess.Popen(words, cwd=self.cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         (self.gateways if gateway else self.others).append(process)
         deadline = time.monotonic() + PATIENCE
         while gateway and process.poll() is None and time.monotonic() < deadline:
@@ -235,24 +283,9 @@ class Walk:
         return ran.returncode, ran.stdout + ran.stderr
 
     def _forked(self, args: list[str]) -> tuple[int, str]:
-        """Runs a command of Lasthop without loading it again."""
         out = self.folder / "out"
-        if not (pid := os.fork()):
-            with out.open("wb") as file:
-                for stream in (1, 2):
-                    os.dup2(file.fileno(), stream)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.chdir(self.cwd)
-            code = 1
-            try:
-                lasthop(args, prog_name="lasthop")
-            except SystemExit as end:
-                code = end.code if isinstance(end.code, int) else int(end.code is not None)
-            finally:
-                sys.stdout.flush()
-                os._exit(code)
-        _, status = os.waitpid(pid, 0)
-        return os.waitstatus_to_exitcode(status), out.read_text()
+        code = Forked(args, self.cwd, out).wait()
+        return code, out.read_text()
 
 
 def main(folder: Path) -> None:
@@ -260,8 +293,8 @@ def main(folder: Path) -> None:
     os.environ |= {"PATH": f"{BIN}:{os.environ['PATH']}", "LASTHOP_RUN_DIR": f"{folder}/r", "LASTHOP_STATE_DIR": f"{folder}/s"}
     os.environ |= {"NO_COLOR": "1", "BROWSER": "true", "PYTHONDONTWRITEBYTECODE": "1"}
     walk = Walk(folder)
-    for name in ("check", "audit"):  # loads once what the forks would load each
-        CliRunner().invoke(lasthop, [name, str(walk.work / "gateway")])
+    for name in ("check", "audit", "run"):  # loads once what the forks would load each
+        CliRunner().invoke(lasthop, [name, str(walk.work / "gateway"), *(["--help"] if name == "run" else [])])
     try:
         for page in sys.stdin:
             print(json.dumps(walk.page(ROOT / page.strip())), flush=True)

@@ -6,6 +6,7 @@ import http.server
 import json
 import multiprocessing
 import os
+import re
 import socket
 import socketserver
 import tempfile
@@ -123,7 +124,7 @@ def test_services_and_copies_of_them_are_found(tmp_path: Path, monkeypatch: pyte
 
 def test_a_second_unit_of_the_documentation_writes_only_where_it_may() -> None:
     page = (ROOT / "docs" / "two-gateways.md").read_text()
-    lines = dict(line.strip().split("=", 1) for line in page.splitlines() if line.startswith("    ") and "=" in line)
+    lines = dict(re.findall(r"^ *([A-Z]\w+)=(.+)$", page, re.MULTILINE))
     variables = dict(each.split("=") for each in lines["Environment"].split())
     assert variables["LASTHOP_RUN_DIR"] == f"%t/{lines['RuntimeDirectory']}"
     assert variables["LASTHOP_STATE_DIR"].startswith(f"%S/{lines['StateDirectory']}")
