@@ -83,9 +83,20 @@ def test_cel_rules_see_fields_that_are_cel_keywords() -> None:
 
 
 def test_rules_still_speak_where_the_schema_is_satisfied() -> None:
-    """An API server stops at the schema's errors; here nothing is left for the second try."""
     text = route("  - backendRefs: [{name: web}]\n").replace("  rules:", "  hostnames: ['a b']\n  rules:")
     assert [where for where, _ in refused(text)] == ["spec.hostnames[0]", "spec.rules[0].backendRefs[0]"]
+
+
+@pytest.mark.parametrize(
+    "hostname, evaluated",
+    [("a b", True), ("5", False), ("[a]", False), ("a" * 300, False), ("''", True)],
+)
+def test_rules_judge_values_that_break_a_pattern_but_not_those_of_a_wrong_type(hostname: str, evaluated: bool) -> None:
+    """As an API server: `Invalid` is reported beside the rules; `TypeInvalid` and `TooLong` block them."""
+    refs = "    caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]\n"
+    found = refused(policy(more=refs).replace("hostname: web.example", f"hostname: {hostname}"))
+    assert "spec.validation.hostname" in dict(found)
+    assert any("exactly one of" in message for _, message in found) == evaluated
 
 
 def test_list_keys_are_unique() -> None:

@@ -36,8 +36,8 @@ _ANSWERS: Final[dict[tuple[str, bytes], bool]] = {}
 
 
 def violations(root: SchemaNode, document: Any, broken: Iterable[Path]) -> Iterator[FieldProblem]:
-    """Yields the violated rules of a structured document. `broken` are fields that the schema rejected: rules above or at one
-    of them would see a value of the wrong type, so they are skipped, as in the API server."""
+    """Yields the violated rules of a structured document. `broken` are fields that are missing, too large, or of a wrong type
+    or value: rules above or at one of them are skipped. An API server then skips all rules."""
     if root.has_rules:
         skipped = {path[:n] for path in broken for n in range(len(path) + 1)}
         yield from _walk(root, document, _escaped(root, document), (), skipped)

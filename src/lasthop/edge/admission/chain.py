@@ -58,7 +58,7 @@ def _stored(kind: Kind, document: Json) -> tuple[Json, list[FieldProblem]]:
     problems.extend(refused)
     # Like an API server: the cost of rules is bounded by the limits of the schema.
     if not problems.full and not any(problem.reason == reasons.TOO_LARGE for problem in refused):
-        problems.extend(violations(schema.root, content, [problem.path for problem in refused]))
+        problems.extend(violations(schema.root, content, [problem.path for problem in refused if problem.blocks_rules]))
     stored = {"apiVersion": document["apiVersion"], "kind": kind.kind, "metadata": metadata, **content}
     if not refused and metadata and (check := CHECKS.get(kind.kind)):
         check(key, stored, problems)

@@ -22,6 +22,8 @@ class FieldProblem(msgspec.Struct, frozen=True):
     path: Path = ()
     remedy: str = ""
     reason: Reason = reasons.INVALID
+    blocks_rules: bool = False
+    """CEL rules cannot judge a value that has it."""
 
 
 class Problems:

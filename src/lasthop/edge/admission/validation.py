@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 import jsonschema_rs
+import msgspec
 
 from lasthop.base.text.suggestions import closest
 from lasthop.edge.admission.limits import MAX_MESSAGE, MAX_PROBLEMS
@@ -17,6 +18,8 @@ from lasthop.engine.plan import reasons
 
 _NAMED_VALUES: Final = ("headers", "queryParams", "set", "add")
 """Lists of names with values."""
+_BLOCKING: Final = ("required", "type", "enum", "maxLength", "maxItems", "maxProperties")
+"""After these an API server evaluates no CEL rules; after others, such as a pattern, it evaluates all."""
 _KINDS: Final = {
     "object": "a mapping",
     "array": "a list",
@@ -48,7 +51,8 @@ def schema_problems(validator: jsonschema_rs.Draft4Validator, document: Any, sec
         return
     for error in islice(validator.iter_errors(document), MAX_PROBLEMS + 1):
         hidden = secret or _may_be_credential(tuple(error.instance_path))
-        yield _problem(error, "the value" if hidden else shown(error.instance))
+        problem = _problem(error, "the value" if hidden else shown(error.instance))
+        yield msgspec.structs.replace(problem, blocks_rules=True) if error.kind.name in _BLOCKING else problem
 
 
 def _may_be_credential(path: tuple[str | int, ...]) -> bool:
