@@ -149,10 +149,10 @@ def test_help_is_a_command_as_well() -> None:
     assert "did you mean check?" in lasthop("help", "chekc").output
 
 
-@pytest.mark.parametrize("template", ["jsonpath={.items}", "go-template={{.x}}", "custom-columns=A:.b"])
+@pytest.mark.parametrize("template", ["jsonpath", "jsonpath-file=a", "go-template={{.x}}", "custom-columns=A:.b"])
 def test_who_tries_a_template_of_kubectl_is_pointed_to_jq(template: str) -> None:
     found = lasthop("status", "-o", template)
-    assert (found.exit_code, "use: -o json | jq" in found.output) == (2, True)
+    assert (found.exit_code, "or -o json | jq" in found.output) == (2, True)
 
 
 def _shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:

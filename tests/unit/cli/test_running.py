@@ -208,6 +208,10 @@ def test_the_endpoint_answers_404_for_what_is_not_there(gateway: Lasthop) -> Non
         ("lasthop explain httproute l", "lost"),
         ("lasthop explain gw,httproute l", "lost"),
         ("lasthop status gw,pins", "gw,pinset"),
+        ("lasthop explain hr/l", "hr/lost"),
+        ("lasthop explain hr/shop/l", "hr/shop/lost"),
+        ("lasthop status btp,hr/l", "btp,hr/lost"),
+        ("lasthop status btp/api hr/l", "hr/lost"),
         ("lasthop probe sh", "shop/api"),
     ],
 )

@@ -186,13 +186,23 @@ def complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -
     from lasthop.base.api.kinds import KINDS
 
     before, comma, last = incomplete.rpartition(",")
+    kind, slash, path = last.partition("/")
+    if slash:
+        found = complete_path(ctx, kind, path) if "/" in path else _names_of(ctx, kind, path)
+        return [CompletionItem(f"{before}{comma}{kind}/{each.value}", help=each.help) for each in found]
     names = (name for name in map(str.lower, KINDS) if name.startswith(last.casefold()))
     return [CompletionItem(f"{before}{comma}{name}") for name in names]
 
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    if "/" in (ctx.params.get("kind") or ""):  # as in `status hr/web btp/api`
+        return complete_kind(ctx, param, incomplete)
+    return _names_of(ctx, ctx.params.get("kind") or "", incomplete)
+
+
+def _names_of(ctx: click.Context, kind: str, incomplete: str) -> list[CompletionItem]:
     namespace, typed = ctx.params.get("namespace"), ctx.params.get("names") or ()
-    known = (each for each in _running(ctx, ctx.params.get("kind") or "") if each[1] not in typed)
+    known = (each for each in _running(ctx, kind) if each[1] not in typed)
     fitting = (each for each in known if namespace in (None, each[0]) and each[1].startswith(incomplete))
     return [CompletionItem(name, help=of) for of, name in fitting]
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from lasthop.base.text.suggestions import closest
-from lasthop.cli.args import paths
+from lasthop.cli.args import jsonpath, paths
 from lasthop.cli.render.terminal import note
 from lasthop.edge.unix_http import Endpoint
 
@@ -204,18 +204,31 @@ def admin_address() -> tuple[str, int] | None:
     return address
 
 
+JSONPATH: Final = "jsonpath="
+
+
 def output(*formats: str, help: str | None = None) -> Callable[..., Any]:
     """Adds the option that chooses a format; the first is the default."""
     return click.option("-o", "--output", type=_Format(formats), default=formats[0], show_default=True, help=help)
 
 
 class _Format(click.Choice[str]):
-    """Tells who tries the templates of kubectl what to use instead."""
+    """Has `jsonpath=PATH` beside json. Tells who tries the templates of kubectl what to use instead."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if ctx and value.startswith(JSONPATH) and "json" in self.choices:
+            try:
+                jsonpath.choose(ctx, value.removeprefix(JSONPATH))
+            except jsonpath.JSONPathError as error:
+                self.fail(str(error), param, ctx)
+            return "json"
         if value.startswith(("jsonpath", "go-template", "custom-columns")) and "json" in self.choices:
-            self.fail("there are no templates as kubectl has them; use: -o json | jq")
+            self.fail("there are no templates as kubectl has them; use: -o jsonpath=.a.b[0], or -o json | jq")
         return str(super().convert(value, param, ctx))
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        shown = (*self.choices, f"{JSONPATH}PATH") if "json" in self.choices else self.choices
+        return f"[{'|'.join(shown)}]"
 
 
 def _takes_cluster() -> bool:

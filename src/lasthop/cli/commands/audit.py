@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from lasthop.base.text.printable import clean
 from lasthop.base.text.suggestions import closest
-from lasthop.cli.args import target
+from lasthop.cli.args import jsonpath, target
 from lasthop.cli.args.values import Since
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.command_view import View, ask
@@ -175,7 +175,10 @@ def command(
         "sarif": sarif.sarif,
     }[output]
     shown = found.sorted(sort)
-    click.echo(render(shown if output in ("json", "sarif") else clean(shown)))
+    if output == "json":
+        jsonpath.echo_json(render(shown))
+    else:
+        click.echo(render(shown if output == "sarif" else clean(shown)))
     _fail_on({cause for group in causes for cause in group}, found)
 
 
@@ -196,6 +199,9 @@ def _show_changes(folder: Path | None, cluster: target.ClusterOptions, start: fl
 
     found = recorded(folder, cluster, controller)
     report = change_report.change_report(found.record, found.where, start, cluster.namespace or "")
-    click.echo(change_report.as_json(report) if output == "json" else change_report.text(clean(report)))
+    if output == "json":
+        jsonpath.echo_json(change_report.as_json(report))
+    else:
+        click.echo(change_report.text(clean(report)))
     if report.chain.faults:
         raise click.ClickException(f"the record in {found.where} was edited: {report.chain.faults[0]}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lasthop.base.text.printable import clean
-from lasthop.cli.args import target
+from lasthop.cli.args import jsonpath, target
 from lasthop.cli.views.command_view import View, ask
 
 if TYPE_CHECKING:
@@ -93,7 +93,10 @@ def command(
 
     found = ask(None, cluster, look, files=files)
     render = {"text": report.text, "json": report.as_json, "github": report.github}[output]
-    click.echo(render(found if output == "json" else clean(found)))
+    if output == "json":
+        jsonpath.echo_json(render(found))
+    else:
+        click.echo(render(clean(found)))
     if found.errors:
         raise click.exceptions.Exit(1)
 
@@ -122,7 +125,10 @@ def _compare(
         before = asyncio.run(_state(FolderView(chosen.path, cluster.namespace or "", chosen)))
     found = compare(before, after)
     render = {"text": comparison_report.text, "json": comparison_report.as_json, "github": comparison_report.github}[output]
-    click.echo(render(found if output == "json" else clean(found)))
+    if output == "json":
+        jsonpath.echo_json(render(found))
+    else:
+        click.echo(render(clean(found)))
     if code := _exit_code(found, causes):
         raise click.exceptions.Exit(code)
 

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from lasthop.base.api.documents import Json
-from lasthop.cli.args import target
+from lasthop.cli.args import jsonpath, target
 from lasthop.cli.args.objects import Wanted, one_of
 from lasthop.cli.views.admin_socket import AdminSocketView
 from lasthop.cli.views.command_view import without_loop
@@ -87,7 +87,7 @@ def _named(found: list[Json], name: str) -> list[Json]:
 
 def _print(found: object, output: str) -> None:
     if output == "json":
-        click.echo(json.dumps(found, indent=2))
+        jsonpath.echo_json(json.dumps(found, indent=2))
         return
     import yaml
 

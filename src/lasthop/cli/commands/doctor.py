@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lasthop.base.text.printable import clean
-from lasthop.cli.args import target
+from lasthop.cli.args import jsonpath, target
 from lasthop.cli.doctor.result import CheckResult, CheckState
 
 if TYPE_CHECKING:
@@ -47,7 +47,10 @@ def command(
     """
     folder = target.folder_or_dir(folder, by_option)
     found = _of_cluster(cluster, controller_namespace) if _means_cluster(folder, cluster) else _of_machine(folder)
-    click.echo(json.dumps([each._asdict() for each in found], indent=2) if output == "json" else _text(clean(found)))
+    if output == "json":
+        jsonpath.echo_json(json.dumps([each._asdict() for each in found], indent=2))
+    else:
+        click.echo(_text(clean(found)))
     if any(each.verdict is CheckState.FAILED for each in found):
         raise click.exceptions.Exit(1)
 

@@ -11,7 +11,7 @@ import click
 
 from lasthop.base.api.documents import Json
 from lasthop.base.text.printable import clean
-from lasthop.cli.args import target
+from lasthop.cli.args import jsonpath, target
 from lasthop.cli.args.objects import common_namespace, complete_kind, complete_name, one, raise_all, wanted_of_each
 from lasthop.cli.views.command_view import View, ask
 
@@ -72,7 +72,7 @@ def command(kind: str, names: tuple[str, ...], folder: Path | None, output: str,
 
     found = ask(folder, cluster._replace(namespace=common_namespace(wants)), look, object_named=True)
     if output == "json" and found:
-        click.echo(json.dumps(found if len(wants) > 1 else found[0], indent=2))
+        jsonpath.echo_json(json.dumps(found if len(wants) > 1 else found[0], indent=2))
     elif found:
         click.echo("\n".join(line for each in found for line in drawn(clean(each))))
     raise_all(missing)
@@ -135,7 +135,7 @@ def request_command(
 
     found = ask(folder, cluster, look)
     if output == "json":
-        click.echo(json.dumps(found, indent=2))
+        jsonpath.echo_json(json.dumps(found, indent=2))
     else:
         click.echo("\n".join(line for each in found for line in drawn(clean(each["explanation"]))))
 

@@ -14,6 +14,8 @@ import click
 
 from lasthop.base.api.addresses import is_ip
 from lasthop.base.api.documents import Json, nested
+from lasthop.cli.args import jsonpath
+from lasthop.cli.args.target import output as output_format
 from lasthop.cli.args.values import host_port, is_name
 from lasthop.cli.views.selection import read_stdin
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--name", metavar="NAME", help="Name of the PinSet.  [default: from the server name]")
 @click.option("-n", "--namespace", metavar="NS", help="Namespace of the PinSet.")
 @click.option("--timeout", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Seconds to wait.")
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@output_format("yaml", "json")
 def command(
     target: str, server_name: str | None, form: str, name: str | None, namespace: str | None, timeout: float, output: str
 ) -> None:
@@ -65,7 +67,7 @@ def command(
         raise click.BadParameter(message, param_hint="--name")
     manifest = pin_set.as_yaml(leaf, chosen, namespace or "", form, found.origin)
     if output == "json":
-        click.echo(json.dumps(_plain(found, manifest), indent=2))
+        jsonpath.echo_json(json.dumps(_plain(found, manifest), indent=2))
         return
     for line in _described(found, form, time.time()):
         click.echo(line, err=True)

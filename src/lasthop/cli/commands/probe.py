@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from lasthop.cli.args import target
+from lasthop.cli.args import jsonpath, target
 from lasthop.cli.args.objects import Wanted, complete_path, every, kind_of, one, wanted
 from lasthop.cli.args.values import host_port
 from lasthop.cli.views.command_view import View, ask
@@ -63,7 +63,10 @@ def command(object: str | None, address: str | None, folder: Path | None, output
         return [await view.probe(key, address) for key in keys]
 
     found = ask(folder, cluster._replace(namespace=want.namespace or None), look, object_named=bool(want.name))
-    click.echo(_as_json(found, one=bool(object)) if output == "json" else _text(found))
+    if output == "json":
+        jsonpath.echo_json(_as_json(found, one=bool(object)))
+    else:
+        click.echo(_text(found))
     # A policy that no gateway uses is a failure only if it was named.
     if any(each.fails or (object and not each.passes) for each in found):
         raise click.exceptions.Exit(1)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from lasthop.cli.args import local, paths, target
+from lasthop.cli.args import jsonpath, local, paths, target
 
 TIMEOUT: Final = 2.0
 HEADS: Final = ("FOLDER", "STATE", "PID", "AGE", "ADMIN", "IN SYNC", "USER", "VERSION", "ENVOY", "ENVOYS")
@@ -35,7 +35,7 @@ def command(output: str, no_headers: bool) -> None:
     known = local.present()
     found = [described(gateway, state) for gateway, state in known]
     if output == "json":
-        click.echo(json.dumps(found, indent=2))
+        jsonpath.echo_json(json.dumps(found, indent=2))
     elif output == "name":
         click.echo("\n".join(each["folder"] for each in found))
     elif not found:

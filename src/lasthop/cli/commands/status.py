@@ -12,7 +12,7 @@ import click
 
 from lasthop.base.api.documents import Json
 from lasthop.base.text.printable import printable
-from lasthop.cli.args import target
+from lasthop.cli.args import jsonpath, target
 from lasthop.cli.args.objects import Wanted, common_namespace, complete_kind, complete_name, one_of, raise_all, wanted_of_each
 from lasthop.cli.args.target import require_namespace
 from lasthop.cli.args.values import Selector, Selects
@@ -66,6 +66,8 @@ def command(
       lasthop status -w                          shows changes until Ctrl-C
       lasthop status --exit-code || exit 1       in a script
     """
+    if watch and jsonpath.chosen():
+        raise click.UsageError("-w shows changes as a table, names, YAML or JSON, not by -o jsonpath; remove one of them")
     if kind and (kind.casefold() != ALL or names):
         wants = wanted_of_each(kind, names, cluster.namespace)
     else:
@@ -142,7 +144,7 @@ class _StatusPrinter:
             return
         found = self._take(documents)
         if self._output == "json":
-            click.echo(json.dumps(found, indent=2))
+            jsonpath.echo_json(json.dumps(found, indent=2))
         elif self._output == "yaml":
             click.echo(_yaml(found))
         elif self._output == "name":

@@ -14,7 +14,7 @@ import click
 from lasthop.base.api.route_kinds import ROUTE_KINDS
 from lasthop.base.text.printable import printable
 from lasthop.base.text.suggestions import closest
-from lasthop.cli.args import target
+from lasthop.cli.args import jsonpath, target
 from lasthop.cli.args.objects import named_by
 from lasthop.cli.render.terminal import note
 from lasthop.cli.views.admin_socket import AdminSocketView
@@ -100,7 +100,7 @@ def _show(lines: Iterator[dict[str, Any]], output: str, count: int | None) -> No
             share = stands_for
             note(f"showing about 1 of {share:,.0f} requests" if share > 1 else "showing every request again")
         if output == "json":
-            click.echo(json.dumps({**found, "stands_for": stands_for} if stands_for > 1 else found))
+            jsonpath.echo_json(json.dumps({**found, "stands_for": stands_for} if stands_for > 1 else found))
         else:
             click.echo(request_line(msgspec.convert(found, AccessLogEntry), colours=colours))
         shown += 1

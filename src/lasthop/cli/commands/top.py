@@ -15,7 +15,7 @@ import click
 
 from lasthop.base.api.documents import Json
 from lasthop.base.text import terminal
-from lasthop.cli.args import target
+from lasthop.cli.args import jsonpath, target
 from lasthop.cli.views.admin_socket import AdminSocketView
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ async def _show(ask: Callable[[str], Awaitable[Json]], output: str, interval: fl
 
     report = await ask(TRAFFIC)
     if output == "json":
-        click.echo(json.dumps(report, indent=2))
+        jsonpath.echo_json(json.dumps(report, indent=2))
         return
     if interval is None:
         click.echo(plain(report, time.time()))

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from lasthop.cli.args import local, target
+from lasthop.cli.args import jsonpath, local, target
 
 
 @click.command("version")
@@ -24,7 +24,7 @@ def command(output: str) -> None:
     """
     found = versions()
     if output == "json":
-        click.echo(json.dumps(found, indent=2))
+        jsonpath.echo_json(json.dumps(found, indent=2))
         return
     click.echo(f"Lasthop      {found['lasthop']}")
     click.echo(f"Envoy        {found['envoy'] or found['envoy_problem']}")

@@ -1,0 +1,133 @@
+"""`-o jsonpath=PATH`: names, indexes and `[*]` of the JSON that a command prints; filters and templates are left to jq."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import click
+
+_STEP: Final = re.compile(
+    r"""\.?\[(?:(?P<index>-?\d+)|(?P<all>\*)|'(?P<quoted>[^']*)'|"(?P<double>[^"]*)")\]"""
+    r"""|\.?(?P<name>(?:[^.\[\]{}()'"\s*?@|\\]|\\.)+)|\.(?P<each>\*)"""
+)
+_SHOWN_FIELDS: Final = 10
+
+Step = str | int | None
+"""A field, an index, or None: all of them."""
+
+
+class JSONPathError(Exception):
+    """The path cannot be read, or leads nowhere. The text says where."""
+
+
+def parse(text: str) -> tuple[Step, ...]:
+    """Reads `.a.b[0].c`, `[*].a`, `{.a['b.c']}`. Raises `JSONPathError`."""
+    path = text.strip()
+    if path.startswith("{") and path.endswith("}"):
+        path = path[1:-1].strip()
+    path = path.removeprefix("$")
+    steps: list[Step] = []
+    position = 0
+    while position < len(path) and path != ".":
+        found = _STEP.match(path, position)
+        if not found:
+            raise JSONPathError(f"cannot read {path[position:]} in {text}; write names, [0] and [*], as in .items[*].name")
+        steps.append(_step(found))
+        position = found.end()
+    if not path:
+        raise JSONPathError("the path is missing; write for example jsonpath=.items[*].name")
+    return tuple(steps)
+
+
+def _step(found: re.Match[str]) -> Step:
+    if found["all"] or found["each"]:
+        return None
+    if found["index"]:
+        return int(found["index"])
+    if found["name"]:
+        return re.sub(r"\\(.)", r"\1", found["name"])
+    return found["quoted"] if found["quoted"] is not None else found["double"]
+
+
+def lines(document: Any, steps: Sequence[Step]) -> Iterator[str]:
+    """Yields what the path leads to: texts as they are, anything else as JSON. Behind `[*]`, items that lack a field are
+    left out, unless all do. Raises `JSONPathError`."""
+    for found in _walk(document, steps, ""):
+        yield found if isinstance(found, str) else json.dumps(found)
+
+
+def _walk(value: Any, steps: Sequence[Step], place: str) -> list[Any]:
+    if not steps:
+        return [value]
+    step, rest = steps[0], steps[1:]
+    if step is not None:
+        return _walk(_below(value, step, place), rest, f"{place}{_shown(step)}")
+    if not isinstance(value, list | dict):
+        raise JSONPathError(f"{place or 'the document'} is {_kind(value)}, so it has no [*]")
+    items = list(enumerate(value)) if isinstance(value, list) else list(value.items())
+    found, missing = list[Any](), list[JSONPathError]()
+    for key, item in items:
+        try:
+            found += _walk(item, rest, f"{place}{_shown(key)}")
+        except JSONPathError as error:
+            missing.append(error)
+    if missing and len(missing) == len(items):
+        raise missing[0]
+    return found
+
+
+def _below(value: Any, step: str | int, place: str) -> Any:
+    where = place or "the document"
+    if isinstance(step, int):
+        if not isinstance(value, list):
+            raise JSONPathError(f"{where} is {_kind(value)}, so it has no {_shown(step)}")
+        if not -len(value) <= step < len(value):
+            raise JSONPathError(f"{where} has {len(value)} items, so it has no {_shown(step)}")
+        return value[step]
+    if not isinstance(value, dict):
+        more = f"; write {place}[*]{_shown(step)}" if isinstance(value, list) else ""
+        raise JSONPathError(f"{where} is {_kind(value)}, so it has no {_shown(step)}{more}")
+    if step not in value:
+        known = ", ".join(list(value)[:_SHOWN_FIELDS]) + (", …" if len(value) > _SHOWN_FIELDS else "")
+        raise JSONPathError(f"{where} has no {_shown(step)}; it has {known or 'no fields'}")
+    return value[step]
+
+
+def _shown(step: str | int) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    return f".{step}" if re.fullmatch(r"[\w-]+", step) else f"['{step}']"
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "a mapping", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+_META: Final = "lasthop.jsonpath"
+
+
+def choose(context: click.Context, text: str) -> None:
+    """Has the command print what a path chooses of its JSON."""
+    context.meta[_META] = parse(text)
+
+
+def chosen() -> bool:
+    return _META in click.get_current_context().meta
+
+
+def echo_json(text: str) -> None:
+    """Prints JSON, or what `-o jsonpath=PATH` chooses of it, a line each."""
+    from lasthop.base.text.printable import printable
+
+    if not chosen():
+        click.echo(text)
+        return
+    try:
+        for line in lines(json.loads(text), click.get_current_context().meta[_META]):
+            click.echo(printable(line))
+    except JSONPathError as error:
+        raise click.ClickException(f"-o jsonpath: {error}") from None
