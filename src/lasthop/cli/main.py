@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "dashboard": "Open the page that shows every backend connection.",
     "pin": "Show a backend's certificate and print a PinSet for it.",
     "config": "Show what Envoy really holds: clusters, routes, listeners, certificates.",
+    "log-level": "Show or set what a running gateway and its Envoys log.",
     "ps": "List the gateways of this machine, by folder.",
     "doctor": "Check what Lasthop needs of this machine or a cluster.",
     "bundle": "Collect what support needs into an archive, without secrets.",
@@ -93,7 +94,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module = IMPORT if name == "import" else f"lasthop.cli.commands.{name}"
+        module = IMPORT if name == "import" else f"lasthop.cli.commands.{name.replace('-', '_')}"
         with gc_pause.frozen():  # what is imported stays, and is a lot to look through
             command: click.Command = importlib.import_module(module).command
         return command

@@ -34,11 +34,11 @@ class ErrorResponse(Exception):
         self.text = text
 
 
-def get(path: Endpoint, target: str, timeout: float) -> tuple[int, bytes]:
+def get(path: Endpoint, target: str, timeout: float, method: str = "GET") -> tuple[int, bytes]:
     """Returns status and body. By a unix socket, of a process of this user or of root only; for root, of the owner of the
     folder that it is in. Raises OSError or `BadResponse`."""
     with _connected(path, timeout) as connection:
-        connection.sendall(_request(target))
+        connection.sendall(_request(target, method))
         return _response(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
 
 
@@ -84,8 +84,8 @@ def _connected(path: Endpoint, timeout: float) -> socket.socket:
     return connection
 
 
-def _request(target: str) -> bytes:
-    return f"GET {target} HTTP/1.0\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode()
+def _request(target: str, method: str = "GET") -> bytes:
+    return f"{method} {target} HTTP/1.0\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode()
 
 
 def _response(received: bytes) -> tuple[int, bytes]:

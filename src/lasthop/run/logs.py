@@ -9,20 +9,41 @@ from typing import Any, Final
 
 import structlog
 
+from lasthop.base.text import log_levels
 from lasthop.base.text import terminal as terminals
 from lasthop.base.text.printable import clean
 
-LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
 
 
 def configure(format: str = "", level: str = "info") -> None:
     """Configures the log of this process. `format` is one of `FORMATS`; empty: text on a terminal, JSON elsewhere."""
+    set_level(level)
     structlog.configure(
         processors=processors(terminal=is_text(format, sys.stderr.isatty()), colours=terminals.coloured(sys.stderr)),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def level() -> str:
+    """Returns the lowest level that is logged now."""
+    return _lowest[0]
+
+
+def set_level(level: str) -> None:
+    """Sets it for loggers that exist as well, whose wrapper stays that of the time when they were made."""
+    _lowest[0] = log_levels.LASTHOP[log_levels.LASTHOP.index(level)]
+
+
+_lowest: Final = ["info"]
+
+
+def _filtered(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    named = "error" if method in ("exception", "critical") else method
+    if named in log_levels.LASTHOP and log_levels.LASTHOP.index(named) < log_levels.LASTHOP.index(_lowest[0]):
+        raise structlog.DropEvent
+    return event
 
 
 def is_text(format: str, terminal: bool) -> bool:
@@ -37,7 +58,7 @@ def processors(*, terminal: bool, colours: bool = False) -> list[Any]:
         if terminal
         else [structlog.processors.JSONRenderer()]
     )
-    return [structlog.processors.add_log_level, stamp, *renderers]
+    return [_filtered, structlog.processors.add_log_level, stamp, *renderers]
 
 
 def _cleaned(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -18,6 +18,7 @@ from aiohttp import web
 from lasthop.base.api.addresses import is_ip, split_port
 from lasthop.base.api.documents import Json
 from lasthop.base.api.meta import Key
+from lasthop.base.text import log_levels
 from lasthop.edge.probe.result import document
 from lasthop.edge.slices import Shared, in_slices
 from lasthop.engine.outputs.audit import audit
@@ -235,6 +236,18 @@ async def _envoy_config(request: web.Request) -> web.Response:
     return await _answer(request, lambda: request.app[VIEW].envoy_config(request.query.get("gateway", "")))
 
 
+async def _log_level(request: web.Request) -> web.Response:
+    """Returns the log levels; sets them by POST. Only for the user whose gateway it is, by the socket."""
+    if not _by_socket(request):
+        raise web.HTTPForbidden(text=BY_SOCKET.format("log-level"))
+    if request.method != "POST":
+        return _json(await request.app[VIEW].log_levels())
+    lasthop, envoy = request.query.get("lasthop", ""), request.query.get("envoy", "")
+    if (lasthop and lasthop not in log_levels.LASTHOP) or (envoy and envoy not in log_levels.ENVOY):
+        raise web.HTTPBadRequest(text="there is no such log level\n")
+    return _json(await request.app[VIEW].set_log_levels(lasthop, envoy))
+
+
 async def _proxies(request: web.Request) -> web.Response:
     """Returns whether the proxies of each Gateway hold what they should."""
     controller = request.app[VIEW].controller
@@ -366,6 +379,8 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
             web.get("/api/tap", _tap),
             web.get("/api/envoy-config", _envoy_config),
             web.get("/api/proxies", _proxies),
+            web.get("/api/log-level", _log_level),
+            web.post("/api/log-level", _log_level),
         ]
     )
     return app

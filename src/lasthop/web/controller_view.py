@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,6 +28,7 @@ from lasthop.engine.outputs.status.summary import Summary
 from lasthop.engine.plan.finding import Finding, Severity
 from lasthop.engine.plan.not_applied import NotApplied
 from lasthop.engine.plan.request import Request
+from lasthop.run import logs
 from lasthop.run.controller import Controller
 from lasthop.web import traffic
 from lasthop.web.engine_view import EngineView, Locate
@@ -98,6 +100,25 @@ class ControllerView(EngineView):
                 except AdminUnavailable as error:
                     found[key.path] = {"error": str(error)}
         return found
+
+    async def log_levels(self) -> Json:
+        """Returns the lowest level that Lasthop logs, and that of the Envoy of each Gateway, or why it does not answer."""
+        found: Json = {}
+        for key, proxy in sorted(self._runtime.proxies.items()):
+            try:
+                found[key.path] = {"level": await proxy.admin.log_level()}
+            except AdminUnavailable as error:
+                found[key.path] = {"error": str(error)}
+        return {"lasthop": logs.level(), "envoy": found}
+
+    async def set_log_levels(self, lasthop: str, envoy: str) -> Json:
+        """Sets them; empty: unchanged. Returns those that are in force then."""
+        if lasthop:
+            logs.set_level(lasthop)
+        for proxy in self._runtime.proxies.values() if envoy else ():
+            with contextlib.suppress(AdminUnavailable):  # which is told by what is returned
+                await proxy.admin.set_log_level(envoy)
+        return await self.log_levels()
 
     def failed(self, entry: AccessLogEntry) -> None:
         """Takes in a failed request."""

@@ -6,7 +6,10 @@ import contextlib
 import json
 import signal
 import subprocess
+import tarfile
 import tempfile
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -259,3 +262,41 @@ def test_commands_on_the_folder_say_that_the_gateway_has_an_older_text_in_force(
     finally:
         file.write_text(good)
     until(lambda: not json.loads(gateway.ask("/api/not-applied")[1]))
+
+
+def test_log_levels_change_while_it_runs_and_only_by_the_socket(gateway: Lasthop) -> None:
+    def levels(*args: str) -> tuple[str, str]:
+        found = gateway.command("log-level", *args, "-o", "json")
+        assert found.returncode == 0, found.stderr
+        shown = json.loads(found.stdout)
+        return shown["lasthop"], shown["envoy"]["shop/web"]["level"]
+
+    assert levels() == ("info", "warning")
+    assert levels("debug", "--envoy", "trace") == ("debug", "trace")
+    log = next((gateway.root / "r").rglob("envoy.log"))
+    gateway.get("api", headers={"authorization": "Bearer hunter2"})
+    until(lambda: "hunter2" in log.read_text())
+    archive = gateway.root / "bundle.tar.gz"
+    assert gateway.command("bundle", "-o", str(archive)).returncode == 0
+    with tarfile.open(archive) as files:
+        texts = {each.name: files.extractfile(each) for each in files if each.isfile()}
+        assert any("envoy-" in name and name.endswith(".log") for name in texts)
+        assert [name for name, file in texts.items() if file and b"hunter2" in file.read()] == []
+    assert levels("error") == ("error", "trace")
+    size = len(gateway.log)
+    (gateway.folder / "broken.yaml").write_text("kind: [")
+    until(lambda: '"level": "error"' in gateway.log[size:])
+    (gateway.folder / "broken.yaml").unlink()
+    until(lambda: gateway.ask("/api/not-applied")[1] == b"[]")
+    assert '"level": "info"' not in gateway.log[size:]
+    assert levels("info", "--envoy", "warning") == ("info", "warning")
+    assert gateway.command("log-level").stdout == "Lasthop  info\nEnvoy    warning  of Gateway shop/web\n"
+
+
+def test_log_levels_are_not_told_or_set_by_the_admin_address(gateway: Lasthop) -> None:
+    for method in ("GET", "POST"):
+        asked = urllib.request.Request(f"http://127.0.0.1:{gateway.admin}/api/log-level?lasthop=debug", method=method)
+        with pytest.raises(urllib.error.HTTPError) as error:
+            urllib.request.urlopen(asked, timeout=10)
+        assert error.value.code == 403
+    assert gateway.command("log-level").stdout.startswith("Lasthop  info\n")

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from lasthop.base.text import log_levels
 from lasthop.cli.args.target import added
 from lasthop.run import logs
 
@@ -26,7 +27,11 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
         called,
         click.option("-v", "--verbose", is_flag=True, help="The same as --log-level debug."),
         click.option(
-            "--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True, help="Minimum level to log."
+            "--log-level",
+            type=click.Choice(log_levels.LASTHOP),
+            default="info",
+            show_default=True,
+            help="Minimum level to log.",
         ),
         click.option(
             "--log-format",

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import stat
 import tarfile
 import time
@@ -23,6 +24,8 @@ from lasthop.edge.unix_http import Endpoint
 
 PARTS: Final = ("about", "readiness", "findings", "not-applied", "audit", "changes", "traffic")
 """Of the admin API."""
+MESSAGE: Final = re.compile(rb"\[\d{4}-\d\d-\d\d [^\]]+\]\[\d+\]\[(\w+)\]")
+"""How a message of Envoy begins: time, thread, level."""
 LOG_BYTES: Final = 256 * 1024
 TIMEOUT: Final = 120.0
 ELSEWHERE: Final = (
@@ -143,4 +146,15 @@ def _tail(path: Path, uid: int) -> bytes:
         if not stat.S_ISREG(info.st_mode) or info.st_uid != uid:
             raise OSError(f"{path} is no file of the gateway's user")
         file.seek(max(0, info.st_size - LOG_BYTES))
-        return file.read(LOG_BYTES)
+        return b"".join(_without_headers(file.read(LOG_BYTES)))
+
+
+def _without_headers(log: bytes) -> Iterator[bytes]:
+    """Yields what Envoy logged, but for trace and debug, which have the headers of requests, and credentials with them; and
+    without what precedes the first message, which may be the end of such a one."""
+    kept = False
+    for line in log.splitlines(keepends=True):
+        if found := MESSAGE.match(line):
+            kept = found[1] not in (b"trace", b"debug")
+        if kept:
+            yield line

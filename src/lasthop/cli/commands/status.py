@@ -63,6 +63,7 @@ def command(
       lasthop status gateway -o wide             with class, addresses, ports, hostnames and age
       lasthop status -A --context prod           everything that a cluster has
       lasthop status hr -l app=web -o name       with these labels, only names
+      lasthop status hr -o jsonpath='[*].metadata.name'
       lasthop status -w                          shows changes until Ctrl-C
       lasthop status --exit-code || exit 1       in a script
     """

@@ -56,9 +56,12 @@ class AdminSocketView:
             self._known = True
         return self._asked(f"{path}?{urlencode(query)}" if query else path, timeout)
 
-    def _asked(self, path: str, timeout: float) -> Any:
+    def change(self, path: str, timeout: float = TIMEOUT, /, **query: str) -> Any:
+        return self._asked(f"{path}?{urlencode(query)}", timeout, "POST")
+
+    def _asked(self, path: str, timeout: float, method: str = "GET") -> Any:
         try:
-            status, body = unix_http.get(self._path, path, timeout)
+            status, body = unix_http.get(self._path, path, timeout, method)
         except (OSError, unix_http.BadResponse) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise click.ClickException(f"the gateway does not answer on {self.address}: {why}") from error

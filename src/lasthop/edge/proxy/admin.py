@@ -16,6 +16,7 @@ import msgspec
 
 from lasthop.base.api.addresses import with_port
 from lasthop.base.api.documents import Json
+from lasthop.base.text import log_levels
 from lasthop.edge.observe.evidence import Counts, EndpointCounts, EndpointsCounted, HopCounts
 from lasthop.engine.outputs.envoy.statistics import HOP_STATS
 from lasthop.engine.plan.upstream import Connection, Hop
@@ -30,6 +31,11 @@ class ActiveTraffic(msgspec.Struct, frozen=True):
     """Open client connections, idle ones too."""
     busy: int
     """Requests in flight, and client connections that are not HTTP."""
+
+
+LOG_LEVEL: Final = "warning"
+"""That Envoy starts with."""
+COMPONENT_LEVELS: Final = {"config": "error"}
 
 
 class Admin:
@@ -97,6 +103,18 @@ class Admin:
     async def set_runtime(self, values: Mapping[str, int]) -> None:
         """Sets keys of the runtime, until Envoy exits."""
         await self._ask("POST", "/runtime_modify", {key: str(value) for key, value in values.items()})
+
+    async def log_level(self) -> str:
+        """Returns the lowest level that some part of Envoy logs."""
+        body = await self._ask("POST", "/logging")
+        found = {line.rpartition(": ")[2].strip() for line in body.decode(errors="replace").splitlines()}
+        return next((level for level in log_levels.ENVOY if level in found), "")
+
+    async def set_log_level(self, level: str) -> None:
+        """Sets the level of all parts, until Envoy exits. At the level that Envoy starts with, quieter parts are as then."""
+        await self._ask("POST", "/logging", {"level": level})
+        for name, quieter in COMPONENT_LEVELS.items() if level == LOG_LEVEL else ():
+            await self._ask("POST", "/logging", {name: quieter})
 
     async def listeners(self) -> dict[str, str]:
         """Returns the address that each listener is bound to, by listener name."""

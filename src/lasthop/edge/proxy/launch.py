@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from lasthop.edge.proxy.admin import COMPONENT_LEVELS, LOG_LEVEL
 from lasthop.edge.proxy.binary import Envoy
 from lasthop.edge.proxy.cgroup import max_heap
 from lasthop.edge.proxy.directory import ProxyDirectory
@@ -43,11 +44,11 @@ def command(envoy: Envoy, bootstrap_path: Path, concurrency: int) -> list[str]:
         "--file-flush-interval-msec",
         "200",
         "--log-level",
-        "warning",
+        LOG_LEVEL,
         # Otherwise Envoy logs a line for every second without a controller, when nothing keeps the file small. What it logs
         # about rejected configuration reaches Lasthop as a NACK.
         "--component-log-level",
-        "config:error",
+        ",".join(f"{name}:{level}" for name, level in COMPONENT_LEVELS.items()),
         # Otherwise Envoy walks through every field of every update for unknown and deprecated ones, a third of its time for a
         # route table, and logs a line for each that it finds. It would take them, except deprecated ones that a release has
         # switched off; tests see to it that there are none. Other validation is not affected.
