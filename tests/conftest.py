@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 import pytest
@@ -10,11 +11,16 @@ from hypothesis import settings
 from tests.absence import absent
 from tools import programs
 
-# The same examples every time, and no deadline on a busy machine: a test that fails by chance is a defect. To look for what
-# these examples do not show: pytest --hypothesis-profile explore.
+# The same examples every time, and no deadline on a busy machine: a test that fails by chance is a defect. "full" has more of
+# those that take long (tests/examples.py). To look for what these examples do not show: pytest --hypothesis-profile explore.
 settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.register_profile("full", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("fixed")
+
+
+# Collection makes thousands of objects that stay: the garbage collector would take a third of its time and find nothing.
+gc.disable()
 
 
 LONGEST = ("properties", "web", "proxy", "importers", "docs")
@@ -44,3 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begins with the long files: who gets one of them last keeps the other workers waiting."""
     rank = {room: number for number, room in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.nodeid.split("/")[1], len(rank)))
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()

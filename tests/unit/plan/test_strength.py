@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import functools
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -79,11 +79,14 @@ def test_a_row_of_the_audit_is_named_by_its_strength(strength: Strength, refused
 # --- nothing else classifies a connection -----------------------------------------------------------------------------
 
 
-def modules(*, plan: bool = False) -> Iterator[tuple[Path, ast.Module]]:
-    for source in SOURCES:
-        for path in sorted(source.rglob("*.py")):
-            if plan or PLAN not in path.parents:
-                yield path, ast.parse(path.read_text())
+@functools.cache
+def parsed() -> tuple[tuple[Path, ast.Module], ...]:
+    paths = [path for source in SOURCES for path in sorted(source.rglob("*.py"))]
+    return tuple((path, ast.parse(path.read_text())) for path in paths)
+
+
+def modules(*, plan: bool = False) -> list[tuple[Path, ast.Module]]:
+    return [(path, tree) for path, tree in parsed() if plan or PLAN not in path.parents]
 
 
 def is_strength(node: ast.AST) -> bool:
