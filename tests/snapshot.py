@@ -127,6 +127,7 @@ def _copied(engine: Engine) -> Engine:
     memo: dict[int, Any] = {id(node): Node.__new__(Node) for node in nodes}
 
     def copy(value: Any) -> Any:
+        made: Any
         kind = value.__class__
         if kind is tuple:
             return tuple([copy(each) for each in value]) if any([_changes(each.__class__) for each in value]) else value

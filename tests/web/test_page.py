@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends import PATIENCE, backend
+from tests.backends import backend
 from tests.proxy.certs import CA, issued
 from tests.proxy.documents import config_map, hop, policy
 from tests.proxy.lasthop import Lasthop
@@ -72,10 +72,13 @@ async def test_what_objects_say_is_shown_as_text_and_never_runs(chromium: str, l
 async def test_an_unchanged_page_is_answered_with_nothing(chromium: str, lasthop: Lasthop) -> None:
     async with browser.opened(chromium, f"http://127.0.0.1:{lasthop.admin}/") as page:
         await page.until("document.getElementById('live') !== null")
-        asked = "fetch(document.getElementById('live').getAttribute('hx-get'))"
-        async with asyncio.timeout(PATIENCE):  # until what other tests have removed is gone from the page
-            while await page.evaluate(f"{asked}.then(answer => answer.status)") != 204:
-                await asyncio.sleep(0.02)
+        # Until what other tests have removed is gone from the page.
+        await page.evaluate(
+            """(async () => {
+              const status = async () => (await fetch(document.getElementById('live').getAttribute('hx-get'))).status;
+              while (await status() !== 204) await new Promise(done => setTimeout(done, 20));
+            })()"""
+        )
 
 
 async def test_the_page_says_within_two_seconds_that_lasthop_is_silent_or_gone_and_when_it_is_back(
