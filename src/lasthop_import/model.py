@@ -83,6 +83,8 @@ class ServiceBackend(msgspec.Struct, frozen=True):
     name: str
     port: int | str | None
     """As it is written: a number, or the name of a port; None: the only one."""
+    protocol: str = "TCP"
+    """Or UDP, which has no TLS."""
 
 
 class HostBackend(msgspec.Struct, frozen=True):

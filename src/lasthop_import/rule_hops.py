@@ -40,10 +40,12 @@ class HopPort(NamedTuple):
     known: bool = True
     """The Service is in the input. If it is not, a policy can only name all of it."""
     app_protocol: str = ""
+    protocol: str = "TCP"
 
     @property
     def group(self) -> PortGroup:
-        return (self.kind, self.namespace, self.name, self.number if self.known else 0)
+        kind = self.kind if self.protocol == "TCP" else f"{self.kind} ({self.protocol})"
+        return (kind, self.namespace, self.name, self.number if self.known else 0)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}:{self.number}"
@@ -119,8 +121,8 @@ def _rule_hop(inputs: Inputs, hop: ImportedHop, rule: ImportedRule | None, role:
 def resolve(inputs: Inputs, hop: ImportedHop) -> HopPort | Unresolved:
     """Returns the port that a hop leads to, or why none can be written."""
     match hop.backend:
-        case ServiceBackend(namespace, name, port):
-            return _service_port(inputs, namespace, name, port)
+        case ServiceBackend() as service:
+            return _service_port(inputs, service)
         case HostBackend() as host:
             return _host_port(host)
         case AddressBackend() as backend:
@@ -143,15 +145,16 @@ def _address_port(backend: AddressBackend) -> HopPort | Unresolved:
     return HopPort("Service", *place, app_protocol=backend.app_protocol)
 
 
-def _service_port(inputs: Inputs, namespace: str, name: str, port: int | str | None) -> HopPort | Unresolved:
+def _service_port(inputs: Inputs, service: ServiceBackend) -> HopPort | Unresolved:
+    namespace, name, port, protocol = service.namespace, service.name, service.port, service.protocol
     if not is_dns_label(namespace) or not is_dns_label(name):
         return Unresolved(f"{namespace}/{name} cannot be the name of a Service")
-    found = inputs.port(namespace, name, port)
+    found = inputs.port(namespace, name, port, protocol)
     known = inputs.ports(namespace, name) is not None
     if found is not None and is_port(found.number):
-        return HopPort("Service", namespace, name, found.number, found.name, known, found.app_protocol)
+        return HopPort("Service", namespace, name, found.number, found.name, known, found.app_protocol, protocol)
     if known:
-        wanted = "no port is given, and it has not exactly one" if port is None else f"it has no TCP port {port}"
+        wanted = "no port is given, and it has not exactly one" if port is None else f"it has no {protocol} port {port}"
         return Unresolved(f"Service {namespace}/{name}: {wanted}")
     if isinstance(port, str) or port is None:
         what = f"the number of port {port or 'of the hop'} is not known"

@@ -70,8 +70,8 @@ class Destinations:
                 self._inputs.skip(each.document, "unused", "no imported route leads to its hosts")
 
     def find(self, host: str, port: int | None, listener_port: int, gateway_namespace: str) -> DestinationTarget | str:
-        """Returns what a host leads to, or why nothing does. Without a port it is the only one, or the listener's; of a Service
-        that is not in the input it is not known."""
+        """Returns what a host leads to, or why nothing does. Without a port it is the only one, or the listener's; of a
+        Service that is not in the input it is not known."""
         entry = next(
             (e for e in self._entries if host in e.hosts and exported(e.export_to, e.document.namespace, gateway_namespace)),
             None,

@@ -100,8 +100,8 @@ class Mesh(msgspec.Struct, frozen=True):
         if self.meshed(namespace) or {namespace, "*"} & self.outside:
             return ""
         return (
-            f"Namespace {namespace} is not in the input, and its labels decide whether this was mesh mTLS or plaintext; add it, "
-            f"or pass {OUTSIDE_MESH} {namespace} if its Pods have no proxy of the mesh"
+            f"Namespace {namespace} is not in the input, and its labels decide whether this was mesh mTLS or plaintext; add "
+            f"it, or pass {OUTSIDE_MESH} {namespace} if its Pods have no proxy of the mesh"
         )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
@@ -67,6 +69,8 @@ def _server(spec: FieldReader, document: Document, named: CustomListeners) -> li
     if listener is None:
         return []
     tls = HopTLS(OldLevel.PASSTHROUGH, "listener tls-passthrough") if listener.passthrough else None
+    if backend and listener.protocol == "UDP":
+        backend = msgspec.structs.replace(backend, protocol="UDP")
     hops = (ImportedHop(action.source("pass"), backend, tls),) if backend else ()
     kind = {"UDP": RouteKind.UDP, "TLS": RouteKind.TLS if host else RouteKind.TCP}.get(listener.protocol, RouteKind.TCP)
     names = (host,) if kind is RouteKind.TLS and host else ()

@@ -44,11 +44,15 @@ class TraefikRules:
     def __init__(self, inputs: Inputs, front: EntryPointListeners) -> None:
         self._inputs = inputs
         self._front = front
+        self._routers: list[Router] = []
         self._ranked: list[tuple[tuple[object, ...], ImportedRule]] = []
         self._redirected: dict[EntryPoint, tuple[SourceRef, str]] = {}
 
     def add(self, router: Router) -> None:
-        """Adds the rules of a router. What cannot be written is added all the same: its hops are rows of the report."""
+        self._routers.append(router)
+
+    def _write(self, router: Router) -> None:
+        """Writes the rules of a router. What cannot be written is added all the same: its hops are rows of the report."""
         groups = _groups(router.alternatives)
         points = tuple(each for each in router.points if not each.redirect or each.tls)
         for each in router.points:
@@ -88,6 +92,12 @@ class TraefikRules:
 
     def rules(self) -> tuple[ImportedRule, ...]:
         """Returns all rules in the order in which Traefik tries them, and lists where Gateway API has another."""
+        served = [each for each in self._routers if not each.refused]
+        self._front.plain_ports = frozenset(
+            point.port for each in served for point in each.points if not point.tls and (not each.only_tls or point.redirect)
+        )
+        for router in self._routers:
+            self._write(router)
         ranked = [rule for _, rule in sorted(self._ranked, key=lambda each: each[0])]
         self._inputs.notes += order_notes(each for each in ranked if not each.refused and each.kind is RouteKind.HTTP)
         self._note_catch_all(ranked)

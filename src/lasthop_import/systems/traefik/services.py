@@ -19,6 +19,8 @@ from lasthop_import.systems.traefik.kinds import CRD, OTHER_PROVIDER, PREFIX, Tr
 from lasthop_import.systems.traefik.static import Static
 from lasthop_import.values import TOKEN, is_host
 
+UNKNOWN: Final = "unknown"
+"""The scheme where the Service, which decides it, is not in the input."""
 DEEPEST: Final = 10
 MOST_WEIGHT: Final = 1_000_000
 _BALANCING: Final = {
@@ -103,13 +105,15 @@ class TraefikServices:
         return place, own
 
     def _scheme(self, place: ServiceReference) -> str:
-        """Returns http, https or h2c; anything else is an error, and the route was not served."""
+        """Returns http, https, h2c or UNKNOWN; anything else is an error, and the route was not served."""
         if place.scheme:
             return place.scheme
         port = self._inputs.port(place.namespace, place.name, place.port)
         number = port.number if port else place.port
         name = port.name if port else place.port if isinstance(place.port, str) else ""
-        return "https" if number == 443 or str(name).startswith("https") else "http"
+        if number == 443 or str(name).startswith("https"):
+            return "https"
+        return "http" if self._inputs.ports(place.namespace, place.name) is not None else UNKNOWN
 
     def backend(self, place: ServiceReference) -> Backend:
         host = self.external_name(place)
@@ -135,6 +139,9 @@ class TraefikServices:
     def _tls(self, place: ServiceReference, backend: Backend, scheme: str) -> HopTLS | None:
         if scheme in ("http", "h2c"):
             return None
+        if scheme == UNKNOWN:
+            why = "the Service is not in the input, and the name of its port or its annotations decide whether TLS was used"
+            return HopTLS(OldLevel.BROKEN, why, was_plaintext=True)
         if scheme != "https":
             return HopTLS(OldLevel.BROKEN, f"the scheme {scheme[:40]!r} is none of Traefik's, so the route was not served")
         transport = self.transport("ServersTransport", place.transport, place.namespace)
