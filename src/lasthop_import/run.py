@@ -13,7 +13,7 @@ from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
 from lasthop_import.documents import Document, SourceText, Unparsable
 from lasthop_import.ingresses import claims, controllers_of
-from lasthop_import.inputs import INGRESS, Inputs
+from lasthop_import.inputs import Inputs
 from lasthop_import.levels import HopOutcome, NewState, OldLevel
 from lasthop_import.model import Backend, HostBackend, Imported, ImportedRule
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
@@ -116,8 +116,6 @@ def _other_version(systems: Sequence[System], document: Document) -> str:
     versions = [each for kind in kinds if _is_kind(kind, document) for each in kind.api_versions]
     if versions and document.api_version not in versions:
         return f"{document.api_version} is not read; convert it to {versions[0]}"
-    if not versions and document.kind == INGRESS.kind and document.group == "extensions":
-        return f"{document.api_version} is no longer served by any Kubernetes; convert it to networking.k8s.io/v1"
     return ""
 
 

@@ -14,6 +14,7 @@ from lasthop_import.levels import OldLevel
 from lasthop_import.model import Backend, HopTLS, HostBackend, ImportedHop, ImportedMirror, ServiceBackend
 from lasthop_import.notes import Category, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
+from lasthop_import.rule_hops import unseen_service
 from lasthop_import.systems.traefik.backend_tls import Transport, default_transport, hop_tls, read_transport
 from lasthop_import.systems.traefik.kinds import CRD, OTHER_PROVIDER, PREFIX, TraefikObjects
 from lasthop_import.systems.traefik.static import Static
@@ -139,9 +140,8 @@ class TraefikServices:
     def _tls(self, place: ServiceReference, backend: Backend, scheme: str) -> HopTLS | None:
         if scheme in ("http", "h2c"):
             return None
-        if scheme == UNKNOWN:
-            why = "the Service is not in the input, and the name of its port or its annotations decide whether TLS was used"
-            return HopTLS(OldLevel.BROKEN, why, was_plaintext=True)
+        if isinstance(backend, ServiceBackend) and scheme == UNKNOWN:
+            return unseen_service(self._inputs, backend, "the name of its port, or its annotations,")
         if scheme != "https":
             return HopTLS(OldLevel.BROKEN, f"the scheme {scheme[:40]!r} is none of Traefik's, so the route was not served")
         transport = self.transport("ServersTransport", place.transport, place.namespace)
