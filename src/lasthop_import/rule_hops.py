@@ -235,7 +235,7 @@ def _unresolved(rule_hop: RuleHop) -> Note:
 
 
 def _missing_service(rule_hop: RuleHop, port: HopPort) -> Note:
-    policed = rule_hop.tls is not None and rule_hop.tls.level is not OldLevel.PASSTHROUGH
+    policed = rule_hop.tls is not None and rule_hop.tls.level is not OldLevel.PASSTHROUGH and not rule_hop.tls.by_section
     effect = "; its policy applies to all of its ports" if policed else ""
     text = f"Service {port.namespace}/{port.name} is not in the input, so its ports have no names{effect}"
     severity = NoteSeverity.WARNING if policed else NoteSeverity.INFO

@@ -12,8 +12,8 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
 from lasthop_import.documents import Document, SourceText, Unparsable
-from lasthop_import.ingresses import claims, controllers_of
-from lasthop_import.inputs import Inputs
+from lasthop_import.ingresses import CLASS_UNKNOWN, WELL_KNOWN, claims, class_of, class_unknown, controllers_of
+from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.levels import HopOutcome, NewState, OldLevel
 from lasthop_import.model import Backend, HostBackend, Imported, ImportedRule
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
@@ -68,15 +68,16 @@ def read(
 
 def _seen(inputs: Inputs) -> set[Document]:
     """Returns the objects that a system has read, or listed as ones that it does not read."""
-    skipped = {note.source.document for note in inputs.notes if note.source and note.category is Category.SKIPPED}
-    return skipped | {each for each in inputs.documents if inputs.opened(each)}
+    answers = (note for note in inputs.notes if note.category is Category.SKIPPED or note.reason == CLASS_UNKNOWN)
+    listed = {note.source.document for note in answers if note.source}
+    return listed | {each for each in inputs.documents if inputs.opened(each)}
 
 
 def _may_read(system: System, systems: Sequence[System], document: Document, controllers: Mapping[str, str]) -> bool:
-    """Returns whether an object is a system's to read: it belongs to the one that claims it; what nobody claims, all may look
-    at."""
+    """Returns whether an object is a system's to read: it belongs to the one that claims it. At other objects all may look,
+    but an Ingress is imported once, or not at all."""
     owner = next((each for each in systems if _is_of(each, document) and claims(each, document, controllers)), None)
-    return owner is None or owner is system
+    return owner is system if owner or document.kind == INGRESS.kind else True
 
 
 def _is_of(system: System, document: Document) -> bool:
@@ -93,7 +94,7 @@ def _only(documents: Sequence[Document], settings: ImportSettings) -> list[Docum
     return [d for d in documents if d.kind in READ_ALONG or d.path in settings.only or d.namespace in settings.only]
 
 
-def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note]:
+def _left(systems: Sequence[System], documents: Sequence[Document]) -> list[Note]:
     """Lists the objects that no system has looked at: those of another version, and the kinds of all others."""
     notes: list[Note] = []
     others: dict[str, list[Document]] = {}
@@ -101,6 +102,8 @@ def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note
         if text := _other_version(systems, document):
             source = SourceRef(document, ("apiVersion",))
             notes.append(Note(Category.CANNOT, "other-version", text, source, severity=NoteSeverity.HIGH))
+        elif document.kind == INGRESS.kind and class_of(document) not in WELL_KNOWN:
+            notes.append(class_unknown(document, {class_of(each) for each in documents if each.kind == INGRESS.kind}))
         elif document.kind not in READ_ALONG:
             others.setdefault(document.kind, []).append(document)
     for kind, found in sorted(others.items()):

@@ -147,8 +147,8 @@ def command(
     BackendTLSPolicy. If its certificate was not verified, the policy fails closed until you decide, in decisions.yaml:
     a CA and a name, a pin, or a waiver with a reason. Keep that file in git; the next import reads it.
 
-    Exits with 0 if nothing is left to do, with 3 if decisions are open, something is not as it seems or access control is
-    lost, with 1 if not everything could be read.
+    Exits with 0 if nothing is left to decide and nothing that was served is lost, with 3 if the report has a line of severity
+    error or high that --accept does not name, or nothing is written, with 1 if not everything could be read.
 
     \b
     Examples:
