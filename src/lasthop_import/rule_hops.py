@@ -203,7 +203,7 @@ def h2c_notes(hop: ImportedHop, port: HopPort | None) -> Iterator[Note]:
     if hop.h2c and port is not None and port.kind == "Service" and port.app_protocol != H2C:
         text = f"{port} was sent HTTP/2 without TLS; without appProtocol: kubernetes.io/h2c it is sent HTTP/1.1 now"
         remedy = "Set appProtocol: kubernetes.io/h2c on the Service's port."
-        yield Note(Category.CHANGED, "h2c", text, hop.source, remedy=remedy)
+        yield Note(Category.TODO, "h2c", text, hop.source, remedy=remedy)
 
 
 def groups(rule_hops: Iterable[RuleHop]) -> dict[PortGroup, list[RuleHop]]:

@@ -33,7 +33,7 @@ from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
 API: Final = "gateway.networking.k8s.io/v1"
 MAX_RULES, MAX_MATCHES, MAX_ALL_MATCHES, MAX_HOSTNAMES, MAX_BACKENDS = 16, 64, 128, 16, 16
 GRPC_FILTERS: Final = ("RequestHeaderModifier", "ResponseHeaderModifier")
-_METHOD: Final = re.compile(r"/([A-Za-z_][A-Za-z0-9_.]*)/(?:([A-Za-z_][A-Za-z0-9_]*)/?)?")
+_METHOD: Final = re.compile(r"/(?P<service>[A-Za-z_][A-Za-z0-9_.]*)(?P<slash>/(?:(?P<method>[A-Za-z_][A-Za-z0-9_]*)/?)?)?")
 RULE_REFUSED: Final = "rule-refused"
 STREAMS: Final = (RouteKind.TLS, RouteKind.TCP, RouteKind.UDP)
 
@@ -103,6 +103,7 @@ class RouteWriter:
         if rule.kind is not RouteKind.GRPC:
             return rule
         if _fits_grpc(rule):
+            self.notes += _grpc_notes(rule)
             return rule
         text = "matches or filters that a GRPCRoute cannot have; an HTTPRoute is written instead"
         self.notes.append(Note(Category.CHANGED, "grpc-as-http", text, rule.source))
@@ -353,11 +354,25 @@ def _grpc_match(match: ImportedMatch) -> Json | None:
 
 
 def _grpc_method(path: PathMatch) -> Json | None:
-    """Returns the service, and the method, that a path names."""
+    """Returns the service, and the method, that a path names. A prefix of characters without a slash after the service is a
+    whole name only if it has a package: `/api` also matched the service `api.v1.Users`."""
     found = _METHOD.fullmatch(path.value)
-    if found is None or path.kind is PathKind.REGEX or (path.kind is PathKind.EXACT) != bool(found[2]):
+    if found is None or path.kind is PathKind.REGEX or (path.kind is PathKind.EXACT and not found["method"]):
         return None
-    return {"type": "Exact", "service": found[1], **({"method": found[2]} if found[2] else {})}
+    if path.kind is PathKind.STRING and not found["slash"] and "." not in found["service"]:
+        return None
+    return {"type": "Exact", "service": found["service"], **({"method": found["method"]} if found["method"] else {})}
+
+
+def _grpc_notes(rule: ImportedRule) -> Iterator[Note]:
+    """Yields the prefixes of characters that are whole names of services or methods now."""
+    for match in rule.matches:
+        path = match.path
+        if path is not None and path.kind is PathKind.STRING and not path.value.endswith("/"):
+            text = (
+                f"the prefix {path.value} also matched {path.value}Bar; it is the whole name of a gRPC service or method now"
+            )
+            yield Note(Category.CHANGED, "prefix-narrowed", text, rule.source)
 
 
 def _patterns(rule: ImportedRule) -> Iterator[str]:

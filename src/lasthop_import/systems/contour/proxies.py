@@ -115,6 +115,8 @@ class ProxyReader:
             self._auth(host),
             filters.cors_filter(host),
         )
+        if not any(key in spec for key in ("routes", "includes", "tcpproxy")):
+            spec.note(Category.SKIPPED, "no-routes", f"{fqdn} has no routes, so nothing was served")
         if "tcpproxy" in spec:
             self._stream(spec, root)
         self._proxy(spec, root, RouteConditions(), (spec.document,))

@@ -87,7 +87,7 @@ def _listener(spec: FieldReader, host: str, named: CustomListeners) -> ImportedL
             return ImportedListener(at.source(), 443, "TLS", host, passthrough=True)
         spec.note(Category.CANNOT, "no-host", "TLS is passed through by host, and there is none", "listener")
         return None
-    known = named.by_name.get(name)
+    known = named.find(name)
     if known is None or not is_port(known.port):
         text = f"no GlobalConfiguration in the input has a listener {name}, so its port is not known; nothing is written"
         at.note(Category.TODO, "listener-unknown", text, "name", remedy="Add the GlobalConfiguration to the input.")
