@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
@@ -296,7 +295,6 @@ class _IngressImporter:
             own = msgspec.structs.replace(secure[0], hostname=twin, source=source)
             self.listeners.append(own)
             listeners.append(own)
-        redirect = HTTPRequestRedirectFilter(hostname=host.name, status_code=self._config.redirect_code)
         self.rules.append(
             ImportedRule(
                 source=source,
@@ -305,7 +303,7 @@ class _IngressImporter:
                 listeners=keys_of(listeners),
                 hostnames=(twin,),
                 matches=(ROOT,),
-                filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
+                filters=(redirect(host=host.name, code=self._config.redirect_code),),
             )
         )
 

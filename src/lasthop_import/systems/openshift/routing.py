@@ -25,7 +25,7 @@ from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.openshift.annotations import Done, read_annotations
 from lasthop_import.systems.openshift.backend_tls import PASSTHROUGH, REENCRYPT, hop_tls
 from lasthop_import.systems.openshift.routes import RouteOf, read_routes
-from lasthop_import.values import https_redirect_rule
+from lasthop_import.values import ROOT, https_redirect_rule
 
 NO_DEFAULT_CA: Final = "openshift-no-service-ca"
 H2C: Final = ("h2c", "kubernetes.io/h2c")
@@ -153,9 +153,7 @@ class _RouteImporter:
             )
         )
         if route.insecure == "Redirect" and not route.refused:
-            self._redirect(
-                route, ImportedListener(route.source, 80, "HTTP"), (ImportedMatch(PathMatch(PathKind.SEGMENT, "/")),)
-            )
+            self._redirect(route, ImportedListener(route.source, 80, "HTTP"), (ROOT,))
 
     def _redirect(self, route: RouteOf, plain: ImportedListener, matches: tuple[ImportedMatch, ...]) -> None:
         self.listeners.append(plain)

@@ -236,7 +236,7 @@ def _stream_tls(parts: Parts, transport: str, parent: str, host: str, *, passthr
     if passthrough:
         return HopTLS(OldLevel.BROKEN, "the client's TLS was passed through within other TLS")
     if isinstance(found, str):
-        return HopTLS(OldLevel.BROKEN, found)
+        return HopTLS(OldLevel.UNKNOWN, found)
     return hop_tls(found, host, known=bool(transport) or parts.static.known)
 
 

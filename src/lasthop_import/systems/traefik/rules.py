@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
+from lasthop_import import values
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import ImportedListener, ImportedMatch, ImportedRule, ListenerKey, RouteKind
 from lasthop_import.notes import Category, Note, SourceRef
@@ -161,7 +161,7 @@ class TraefikRules:
         listeners: tuple[ListenerKey, ...],
         redirect: RedirectMiddleware,
     ) -> ImportedRule:
-        filters = (_redirect_filter(redirect.scheme, redirect.port, redirect.code),)
+        filters = (values.redirect(redirect.scheme, port=redirect.port, code=redirect.code),)
         name = f"{router.route}-{redirect.scheme}-redirect"
         return ImportedRule(router.source, router.namespace, name, listeners, names, matches=matches, filters=filters)
 
@@ -169,13 +169,9 @@ class TraefikRules:
         for point, (source, namespace) in sorted(self._redirected.items(), key=lambda each: each[0].name):
             listener = ImportedListener(source, point.port, "HTTP")
             self._front.listeners.append(listener)
-            filters = (_redirect_filter(point.redirect, 0, 301),)
+            filters = (values.redirect(point.redirect, code=301),)
             name = f"{point.name}-redirect"
             yield ImportedRule(source, namespace, name, (listener.key,), matches=(ROOT,), filters=filters)
-
-
-def _redirect_filter(scheme: str, port: int, code: int) -> HTTPRouteFilter:
-    return HTTPRouteFilter("RequestRedirect", request_redirect=HTTPRequestRedirectFilter(scheme, port=port, status_code=code))
 
 
 def _hosts(groups: Groups) -> tuple[str, ...]:
