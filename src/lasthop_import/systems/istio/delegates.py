@@ -173,13 +173,13 @@ def conflict(root: dict[str, Any], leaf: dict[str, Any]) -> bool:
     if any(_strings_conflict(root.get(key), leaf.get(key)) for key in _STRINGS):
         return True
     for key in ("headers", "withoutHeaders", "queryParams"):
-        above = mapping(root.get(key))
-        if any(_strings_conflict(above.get(name), value) for name, value in mapping(leaf.get(key)).items()):
+        wanted = mapping(root.get(key))
+        if any(_strings_conflict(wanted.get(name), value) for name, value in mapping(leaf.get(key)).items()):
             return True
     labels = mapping(root.get("sourceLabels"))
     if any(labels.get(name, value) != value for name, value in mapping(leaf.get("sourceLabels")).items()):
         return True
-    ports, above, below = (root.get("port"), leaf.get("port")), root.get("gateways"), leaf.get("gateways")
+    ports, above, below = (root.get("port"), leaf.get("port")), texts(root.get("gateways")), texts(leaf.get("gateways"))
     return (
         bool(root.get("ignoreUriCase")) is not bool(leaf.get("ignoreUriCase"))
         or (all(ports) and ports[0] != ports[1])
@@ -193,6 +193,6 @@ def _strings_conflict(root: Any, leaf: Any) -> bool:
     if not isinstance(root, dict) or not isinstance(leaf, dict):
         return False
     if exact := root.get("exact"):
-        return leaf.get("exact") != exact
+        return bool(leaf.get("exact") != exact)
     narrower = leaf.get("prefix") or leaf.get("exact")
     return not (root.get("prefix") and narrower and str(narrower).startswith(str(root["prefix"])))

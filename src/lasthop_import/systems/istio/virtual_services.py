@@ -158,8 +158,8 @@ class VirtualServiceReader:
 
     def _read(self, bound: Bound) -> None:
         for route in bound.spec.children("http"):
-            for each in self._delegates.rules(route):
-                self.rules += self._http(bound, each)
+            for rule in self._delegates.rules(route):
+                self.rules += self._http(bound, rule)
         for route in bound.spec.children("tls"):
             for match in route.children("match"):
                 self.rules += self._stream(bound, route, match, match.texts("sniHosts"))
