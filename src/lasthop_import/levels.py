@@ -44,6 +44,8 @@ class HopOutcome(StrEnum):
     KEPT = "policy kept"
     """Policies for ports by name are written as they were; which port has the name is in a Service that is not in the
     input."""
+    CLOSED = "closed"
+    """The route answers 500, because its access control is lost, until a decision opens it."""
     DROPPED = "dropped"
     """No written object refers to it, so nothing is sent there."""
 

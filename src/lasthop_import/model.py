@@ -273,6 +273,9 @@ class ImportedRule(msgspec.Struct, frozen=True):
     refused: str = ""
     """Why it cannot be written, as `the condition is negated`: its hops are listed, and nothing leads there."""
 
+    closed: bool = False
+    """Its access control is lost, and nothing is sent until a decision opens it."""
+
     @property
     def all_hops(self) -> tuple[ImportedHop, ...]:
         return (*self.hops, *(mirror.hop for mirror in self.mirrors), *((self.auth.hop,) if self.auth else ()))

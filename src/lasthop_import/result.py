@@ -60,6 +60,8 @@ class ImportResult(msgspec.Struct, frozen=True):
     rows: tuple[ReportRow, ...]
     notes: tuple[Note, ...]
     questions: tuple[Question, ...]
+    closed: tuple[Question, ...]
+    """Routes that are closed because their access control is lost."""
     entries: tuple[str, ...]
     """Decisions that the command line has made, as they go into decisions.yaml."""
     problems: tuple[Unparsable, ...] = ()

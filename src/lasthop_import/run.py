@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan.strength import Strength
@@ -20,6 +21,7 @@ from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.result import ImportResult, ReportRow
 from lasthop_import.rule_hops import PortGroup, RuleHop, rule_hop_notes, rule_hops
 from lasthop_import.settings import ImportSettings, Progress, System
+from lasthop_import.writer.access import AccessLoss, access_loss, closed_copy, closed_rule
 from lasthop_import.writer.admission import admit_all
 from lasthop_import.writer.backends import keep_referenced, write_backends
 from lasthop_import.writer.client_certificates import of_gateways
@@ -29,7 +31,7 @@ from lasthop_import.writer.objects import OutputFile
 from lasthop_import.writer.operator import external_hostnames, write_copies, write_profiles
 from lasthop_import.writer.policies import PortVerdict, write_policies
 from lasthop_import.writer.ports import shared_ports
-from lasthop_import.writer.routes import write_routes
+from lasthop_import.writer.routes import auth_notes, write_routes
 from lasthop_import.writer.split import split_conflicts
 from lasthop_import.writer.stage import StageOutput, WriterContext
 from lasthop_import.writer.traffic import write_budgets
@@ -146,6 +148,7 @@ def write(
     context, imported, hops, split = _resolved(
         WriterContext(inputs, settings, decisions, reading.origins, systems[0]), reading
     )
+    lost = access_loss(imported, (*reading.notes, *auth_notes(hops, settings)), documents, decisions, settings)
     placement = place_listeners(imported.listeners, settings)
     clients = of_gateways(hops, placement.gateways, decisions)
     policies = write_policies(context, hops, clients, progress)
@@ -153,7 +156,8 @@ def write(
     gateways = write_gateways(
         context, placement, imported.rules, clients.chosen, policies.copied, profile=waivers and not settings.parent
     )
-    routes = write_routes(context, imported.rules, hops, gateways.parents)
+    rules = tuple(closed_rule(each) if id(each) in lost.rules else each for each in imported.rules)
+    routes = write_routes(context, rules, hops, gateways.parents)
     stages = (
         policies,
         gateways,
@@ -161,7 +165,7 @@ def write(
         write_backends(context, hops, policies.xbackend_tls, policies.plaintext_ports),
         write_budgets(context, hops),
         write_grants(context, policies.grants | gateways.grants | routes.grants),
-        write_copies(context, imported.objects, profile=waivers),
+        write_copies(context, [(source, _kept(source, each, lost)) for source, each in imported.objects], profile=waivers),
         write_profiles(context, (*placement.listeners, *imported.gateways), waivers=waivers),
         split,
     )
@@ -171,7 +175,7 @@ def write(
     # A rule that is written in several parts, or in several places, may be refused in one and stand in another.
     dropped = _hops((*admitted.dropped, *routes.refused)) - _hops(rule for each in admitted.written for rule in each.rules)
     notes = [
-        *reading.notes,
+        *lost.notes,
         *rule_hop_notes(hops),
         *placement.notes,
         *clients.notes,
@@ -185,9 +189,10 @@ def write(
         objects=admitted.written,
         admitted=admitted.objects,
         context=admitted.context,
-        rows=tuple(sorted((_row(each, policies.verdicts, dropped) for each in hops), key=lambda row: row.order)),
+        rows=tuple(sorted((_row(each, policies.verdicts, dropped, lost) for each in hops), key=lambda row: row.order)),
         notes=tuple(sorted(dict.fromkeys(notes), key=lambda note: note.order)),
         questions=policies.questions,
+        closed=lost.questions,
         entries=policies.entries,
         problems=tuple(problems),
         inadmissible=admitted.inadmissible,
@@ -220,10 +225,23 @@ def _hops(rules: Iterable[ImportedRule]) -> set[int]:
     return {id(hop) for rule in rules for hop in rule.all_hops}
 
 
-def _row(rule_hop: RuleHop, verdicts: Mapping[PortGroup, PortVerdict | None], dropped: set[int]) -> ReportRow:
+def _kept(source: SourceRef, document: Json, lost: AccessLoss) -> Json:
+    closed = source.document in lost.documents and document["kind"].endswith("Route")
+    return closed_copy(document) if closed else document
+
+
+def _is_closed(rule_hop: RuleHop, lost: AccessLoss) -> bool:
+    return id(rule_hop.hop) in lost.hops if rule_hop.rule else rule_hop.source.document in lost.documents
+
+
+def _row(
+    rule_hop: RuleHop, verdicts: Mapping[PortGroup, PortVerdict | None], dropped: set[int], lost: AccessLoss
+) -> ReportRow:
     port, level = rule_hop.port, rule_hop.hop.level
     if port is None or id(rule_hop.hop) in dropped:
         verdict = PortVerdict(NewState(HopOutcome.DROPPED), detail=rule_hop.problem)
+    elif _is_closed(rule_hop, lost):
+        verdict = PortVerdict(NewState(HopOutcome.CLOSED))
     elif level is OldLevel.PASSTHROUGH:
         verdict = PortVerdict(NewState(HopOutcome.PASSTHROUGH))
     else:

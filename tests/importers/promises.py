@@ -94,7 +94,7 @@ def every_tls_hop_has_a_policy(outcome: Outcome) -> None:
     services = [Document(each.document, SourceText("")) for each in written if each.kind == "Service"]
     inputs = Inputs([*outcome.documents, *services])
     for row in outcome.result.rows:
-        if row.old in PLAIN or row.new.how is HopOutcome.DROPPED or "decided" in row.detail:
+        if row.old in PLAIN or row.new.how in (HopOutcome.DROPPED, HopOutcome.CLOSED) or "decided" in row.detail:
             continue
         kind, _, place = row.backend.partition(" ")
         path, _, number = place.rpartition(":")
@@ -197,10 +197,10 @@ def assert_decisions_close_all_questions(system: str, outcome: Outcome) -> None:
         each.port: Decision(each.port, waive="All", reason="for the test", expires="2027-01-31T00:00:00Z")
         for each in outcome.result.questions
     }
-    decisions = Decisions(answers)
+    decisions = Decisions(answers, {each.port: "for the test" for each in outcome.result.closed})
     wanted = msgspec.structs.replace(outcome.settings, allow_waivers=True)
     second = run_documents(system, outcome.documents, wanted, decisions)
-    assert second.result.questions == ()
+    assert second.result.questions == second.result.closed == ()
     assert not any(row.new.todo for row in second.result.rows)
     third = run_documents(system, outcome.documents, wanted, decisions)
     assert render(third.result.objects) == render(second.result.objects)
@@ -235,7 +235,7 @@ def assert_audit_agrees(outcome: Outcome) -> ImportCheck:
     found = check(outcome.result, outcome.settings.now, ADDRESSES if shared_ports(outcome) else ON_A_HOST)
     by_backend: dict[str, set[NewState]] = {}
     for row in outcome.result.rows:
-        if row.new.how is not HopOutcome.DROPPED:
+        if row.new.how not in (HopOutcome.DROPPED, HopOutcome.CLOSED):
             by_backend.setdefault(row.backend, set()).add(row.new)
     audited = set()
     reasons = {note.reason for note in outcome.result.notes}
