@@ -43,8 +43,8 @@ ACCESS: Final = {
     "rateLimitPolicy": "requests were limited; they are not any more",
     "jwtProviders": "requests needed a token (JWT); they need none now",
     "jwtVerificationPolicy": "requests needed a token (JWT); they need none now",
-    "ipAllowPolicy": "only these addresses were let in; everybody is now",
-    "ipDenyPolicy": "these addresses were refused; they are let in now",
+    "ipAllowPolicy": "only these addresses were let in, and Gateway API has no IP lists",
+    "ipDenyPolicy": "these addresses were refused, and Gateway API has no IP lists",
 }
 CANNOT: Final = {
     "healthCheckPolicy": "endpoints are not probed",

@@ -38,7 +38,7 @@ TLS_TYPE: Final = "kubernetes.io/tls"
 PROTOCOLS: Final = "TLSv1 TLSv1.1 TLSv1.2"
 """What is offered if a policy does not say."""
 ACCESS_CONTROL: Final = {
-    "accessControl": "only some addresses were let in; everybody is now",
+    "accessControl": "only some addresses were let in, and Gateway API has no IP lists",
     "rateLimit": "requests were limited",
     "jwt": "requests needed a JSON Web Token; nobody is asked now",
     "basicAuth": "users had to log in; nobody is asked now",

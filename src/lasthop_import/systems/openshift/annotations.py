@@ -22,8 +22,8 @@ from lasthop_import.values import TOKEN, cookie_sessions, duration, header_edits
 PREFIX: Final = "haproxy.router.openshift.io/"
 OWN: Final = "router.openshift.io/"
 ACCESS_CONTROL: Final = {
-    f"{PREFIX}ip_allowlist": "only these addresses were let in; everybody is now",
-    f"{PREFIX}ip_whitelist": "only these addresses were let in; everybody is now",
+    f"{PREFIX}ip_allowlist": "only these addresses were let in, and Gateway API has no IP lists",
+    f"{PREFIX}ip_whitelist": "only these addresses were let in, and Gateway API has no IP lists",
     f"{PREFIX}rate-limit-connections": "requests of one client were limited",
     f"{PREFIX}rate-limit-connections.concurrent-tcp": "belongs to rate-limit-connections",
     f"{PREFIX}rate-limit-connections.rate-http": "belongs to rate-limit-connections",

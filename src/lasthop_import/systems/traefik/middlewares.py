@@ -19,8 +19,8 @@ from lasthop_import.values import TOKEN, duration, full_path, is_port, milliseco
 
 DEEPEST: Final = 10
 ACCESS_CONTROL: Final = {
-    "ipAllowList": "only these addresses were let in; everybody is now",
-    "ipWhiteList": "only these addresses were let in; everybody is now",
+    "ipAllowList": "only these addresses were let in, and Gateway API has no IP lists",
+    "ipWhiteList": "only these addresses were let in, and Gateway API has no IP lists",
     "basicAuth": "users had to log in; nobody is asked now",
     "digestAuth": "users had to log in; nobody is asked now",
     "rateLimit": "requests were limited",
