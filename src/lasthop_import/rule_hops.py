@@ -82,13 +82,16 @@ class RuleHop(NamedTuple):
         return self.hop.source
 
 
-def rule_hops(inputs: Inputs, imported: Imported) -> tuple[RuleHop, ...]:
+def rule_hops(inputs: Inputs, imported: Imported, *, experimental: bool = True) -> tuple[RuleHop, ...]:
     """Returns every hop with its port, in the order of the rules. Where two backends would be written under one name, the
-    first is; nothing is sent to the other."""
+    first is; nothing is sent to the other. `experimental`: whether XBackends may be written."""
     names: dict[tuple[str, str, str], tuple[object, ...]] = {}
     found = []
     for rule_hop in _unchecked(inputs, imported):
         backend = rule_hop.hop.backend
+        if rule_hop.port is not None and rule_hop.port.kind == "XBackend" and not experimental:
+            text = f"{backend.namespace}/{backend.name} is a host outside, and an XBackend needs the experimental channel"
+            rule_hop = rule_hop._replace(port=None, problem=text, remedy="Leave out --standard.")
         if rule_hop.port is not None and not isinstance(backend, ServiceBackend):
             taken = isinstance(backend, AddressBackend) and inputs.ports(backend.namespace, backend.name) is not None
             own = _identity(backend)

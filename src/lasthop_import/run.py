@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -181,6 +181,8 @@ def write(
         *clients.notes,
         *(note for stage in stages for note in stage.notes),
         *external_hostnames(hops, policies.verdicts),
+        *_unused_decisions(hops, imported, decisions),
+        *_escaped_slashes(imported),
         *admitted.notes,
         *(() if settings.in_cluster else shared_ports(admitted.written)),
     ]
@@ -199,6 +201,23 @@ def write(
     )
 
 
+def _unused_decisions(hops: Sequence[RuleHop], imported: Imported, decisions: Decisions) -> Iterator[Note]:
+    """Yields decisions about ports and routes that the input does not have."""
+    ports = {str(each.port) for each in hops}
+    routes = {source.document.name for source in (*(rule.source for rule in imported.rules), *dict(imported.objects))}
+    for name in (*(each for each in decisions.by_port if each not in ports), *sorted(decisions.opened.keys() - routes)):
+        text = f"decisions.yaml decides on {name}, to which nothing in the input leads"
+        yield Note(Category.CHANGED, "decision-unused", text, remedy="Remove the entry, or correct its name.", target=name)
+
+
+def _escaped_slashes(imported: Imported) -> Iterator[Note]:
+    """Yields what becomes of %2F in paths, which all systems pass on by default."""
+    if imported.rules or imported.objects:
+        text = "a path with %2F or %5C is redirected to the unescaped one with 307; the old gateway passed it on as it is"
+        remedy = "If backends need it (GitLab, RabbitMQ, Artifactory), set escapedSlashes: KeepUnchanged in a GatewayProfile."
+        yield Note(Category.CHANGED, "escaped-slashes", text, remedy=remedy)
+
+
 def _services(imported: Imported) -> list[Document]:
     """Returns the Services that an importer writes itself: hops may lead there."""
     return [Document(each, SourceText("")) for _, each in imported.objects if each["kind"] == "Service"]
@@ -207,7 +226,7 @@ def _services(imported: Imported) -> list[Document]:
 def _resolved(context: WriterContext, reading: SystemsRead) -> ResolvedHops:
     """Finds the port of each hop, and writes a second Service where somebody has decided to split a conflict."""
     inputs = context.inputs
-    found = rule_hops(inputs, reading.imported)
+    found = rule_hops(inputs, reading.imported, experimental=context.settings.experimental)
     split = split_conflicts(inputs, reading.imported, found, context.decisions, context.settings)
     if not split.services:
         return ResolvedHops(context, split.imported, found, StageOutput(notes=split.notes))
@@ -217,7 +236,9 @@ def _resolved(context: WriterContext, reading: SystemsRead) -> ResolvedHops:
     for service in split.services:
         objects.add(OutputFile.BACKENDS, service.value, (SourceRef(service),))
     output = StageOutput(objects=tuple(objects.objects), notes=split.notes)
-    return ResolvedHops(context, split.imported, rule_hops(inputs, split.imported), output)
+    return ResolvedHops(
+        context, split.imported, rule_hops(inputs, split.imported, experimental=context.settings.experimental), output
+    )
 
 
 def _hops(rules: Iterable[ImportedRule]) -> set[int]:

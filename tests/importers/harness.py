@@ -23,6 +23,8 @@ FILES = Path(__file__).parent / "cases" / "files"
 INPUT = "input.yaml"
 _NAMED = re.compile(r'"@([a-z.-]+)"')
 ORIGINS = ("lasthop.dev/imported-from",)
+EVERYWHERE = ("escaped-slashes",)
+"""Reasons of notes that every import has."""
 QUIET = ("GatewayClass", "Service", "EndpointSlice", "Secret")
 """Kinds of which only those that are not in the input are shown."""
 
@@ -91,7 +93,7 @@ def shown(outcome: Outcome, kinds: Collection[str] = ()) -> str:
         parts["problems"] = [f"{each.file}:{each.line}: {each.message}" for each in result.problems]
     policies = {each.name: each.document for each in result.objects if each.kind in ("BackendTLSPolicy", "XBackend")}
     parts["hops"] = [_row(each, policies) for each in result.rows]
-    parts["notes"] = [_note(each) for each in result.notes]
+    parts["notes"] = [_note(each) for each in result.notes if each.reason not in EVERYWHERE]
     if result.questions:
         parts["questions"] = {
             each.port: {"reason": each.reason, "was": each.was, "answers": ["; ".join(lines) for lines in each.answers]}

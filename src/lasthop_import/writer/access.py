@@ -60,7 +60,7 @@ def access_loss(
     settings: ImportSettings,
 ) -> AccessLoss:
     """Returns what is closed, by the notes about access control that is lost."""
-    lost = [each for each in notes if each.category is Category.ACCESS_CONTROL and each.reason not in AMOUNTS]
+    lost = [each for each in notes if each.category is Category.ACCESS_CONTROL]
     if not lost:
         return AccessLoss(frozenset(), frozenset(), frozenset(), tuple(notes), ())
     finder = _Finder(imported, documents)
@@ -73,7 +73,7 @@ def access_loss(
         if note.category in settings.accepted or note.reason in settings.accepted or (concerned and not shut):
             accepted.add(id(note))
             continue
-        for each in shut:
+        for each in shut if note.reason not in AMOUNTS else ():
             rules |= each.rules
             reasons.setdefault(each.document, []).append(note.reason)
     closed = sorted(reasons, key=lambda each: each.name)
