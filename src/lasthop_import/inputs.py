@@ -52,6 +52,10 @@ class Inputs:
         """Returns the objects of a kind, oldest first, in the versions that are read."""
         return [each for each in self._by_kind.get((kind.group, kind.kind), ()) if each.api_version in kind.api_versions]
 
+    def unread_versions(self, kind: Kind) -> list[Document]:
+        """Returns the objects of a kind in versions that are not read: what they say is unknown."""
+        return [each for each in self._by_kind.get((kind.group, kind.kind), ()) if each.api_version not in kind.api_versions]
+
     def open(self, document: Document) -> FieldReader:
         """Returns a reader of an object. All of its fields must be read, ignored or listed: what is not, is unknown."""
         account = self._accounts.get(document)

@@ -17,8 +17,8 @@ from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.writer.objects import OutputFile, Written
 
 OPEN: Final = 3
-"""The exit code if something needs a decision; 1: not everything could be read or written."""
-OPEN_CATEGORIES: Final = (Category.DECISION, Category.TODO, Category.BELIEVED, Category.ACCESS_CONTROL)
+"""The exit code if something is left to decide, or something that was served is lost; 1: not everything could be read or
+written."""
 SERIOUS: Final = (NoteSeverity.ERROR, NoteSeverity.HIGH)
 
 
@@ -60,6 +60,8 @@ class ImportResult(msgspec.Struct, frozen=True):
     rows: tuple[ReportRow, ...]
     notes: tuple[Note, ...]
     questions: tuple[Question, ...]
+    closed: tuple[Question, ...]
+    """Routes that are closed because their access control is lost."""
     entries: tuple[str, ...]
     """Decisions that the command line has made, as they go into decisions.yaml."""
     problems: tuple[Unparsable, ...] = ()
@@ -85,11 +87,11 @@ class ImportResult(msgspec.Struct, frozen=True):
         return [
             note
             for note in self.notes
-            if (note.category in OPEN_CATEGORIES and note.level in SERIOUS) or note.category in more
+            if note.level in SERIOUS or note.category in more
             if note.category not in accepted and note.reason not in accepted
         ]
 
     def exit_code(self, accepted: Collection[str] = (), *, strict: bool = False) -> int:
         if self.problems or self.inadmissible:
             return 1
-        return OPEN if self.open(accepted, strict=strict) else 0
+        return OPEN if self.open(accepted, strict=strict) or not self.objects else 0

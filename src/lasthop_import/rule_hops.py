@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+import msgspec
+
 from lasthop.base.api.addresses import is_ip
+from lasthop.base.api.kinds import KINDS
 from lasthop.base.api.names import is_dns_label, is_dns_subdomain
+from lasthop_import.documents import mappings
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
@@ -127,6 +131,33 @@ def resolve(inputs: Inputs, hop: ImportedHop) -> HopPort | Unresolved:
             return _address_port(backend)
 
 
+def unseen_service(inputs: Inputs, backend: ServiceBackend, decides: str) -> HopTLS | None:
+    """Returns the TLS of a hop to a Service that is not in the input, for a system in which the Service may ask for TLS; None
+    if it is there. `decides`: what of the Service is missing, as `its annotations`."""
+    if inputs.ports(backend.namespace, backend.name) is not None:
+        return None
+    name = f"{backend.namespace}/{backend.name}"
+    why = f"Service {name} {inputs.absence('Service', *name.split('/'))}, and {decides} would say whether TLS was used"
+    return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)
+
+
+def unseen_policies(inputs: Inputs, backend: ServiceBackend, by_section: tuple[tuple[str, HopTLS], ...]) -> HopTLS | None:
+    """Returns the TLS of a hop to a Service that is not in the input and whose policies name ports; else None."""
+    unseen = unseen_service(inputs, backend, "the names of its ports") if any(section for section, _ in by_section) else None
+    return msgspec.structs.replace(unseen, by_section=by_section) if unseen else None
+
+
+def unread_policy(inputs: Inputs, backend: ServiceBackend) -> HopTLS | None:
+    """Returns the TLS of a hop to a Service that a BackendTLSPolicy may be about whose version is not read; else None."""
+    for document in inputs.unread_versions(KINDS["BackendTLSPolicy"]):
+        targets = [*mappings(document.spec.get("targetRefs")), *mappings([document.spec.get("targetRef")])]
+        named = not targets or any(each.get("name") == backend.name for each in targets)
+        if document.namespace == backend.namespace and named:
+            why = f"{document.name} is of version {document.api_version}, which is not read"
+            return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)
+    return None
+
+
 def _host_port(host: HostBackend) -> HopPort | Unresolved:
     if is_ip(host.hostname) or not is_dns_subdomain(host.hostname) or host.hostname.endswith(".cluster.local"):
         return Unresolved(f"{host.hostname!r} cannot be the hostname of an XBackend")
@@ -201,7 +232,7 @@ def _unresolved(rule_hop: RuleHop) -> Note:
 
 
 def _missing_service(rule_hop: RuleHop, port: HopPort) -> Note:
-    policed = rule_hop.tls is not None and rule_hop.tls.level is not OldLevel.PASSTHROUGH
+    policed = rule_hop.tls is not None and rule_hop.tls.level is not OldLevel.PASSTHROUGH and not rule_hop.tls.by_section
     effect = "; its policy applies to all of its ports" if policed else ""
     text = f"Service {port.namespace}/{port.name} is not in the input, so its ports have no names{effect}"
     severity = NoteSeverity.WARNING if policed else NoteSeverity.INFO

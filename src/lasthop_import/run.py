@@ -7,12 +7,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
 from lasthop_import.documents import Document, SourceText, Unparsable
-from lasthop_import.ingresses import claims, controllers_of
+from lasthop_import.ingresses import CLASS_UNKNOWN, WELL_KNOWN, claims, class_of, class_unknown, controllers_of
 from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.levels import HopOutcome, NewState, OldLevel
 from lasthop_import.model import Backend, HostBackend, Imported, ImportedRule
@@ -20,6 +21,7 @@ from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.result import ImportResult, ReportRow
 from lasthop_import.rule_hops import PortGroup, RuleHop, rule_hop_notes, rule_hops
 from lasthop_import.settings import ImportSettings, Progress, System
+from lasthop_import.writer.access import AccessLoss, access_loss, closed_copy, closed_rule
 from lasthop_import.writer.admission import admit_all
 from lasthop_import.writer.backends import keep_referenced, write_backends
 from lasthop_import.writer.client_certificates import of_gateways
@@ -29,7 +31,7 @@ from lasthop_import.writer.objects import OutputFile
 from lasthop_import.writer.operator import external_hostnames, write_copies, write_profiles
 from lasthop_import.writer.policies import PortVerdict, write_policies
 from lasthop_import.writer.ports import shared_ports
-from lasthop_import.writer.routes import write_routes
+from lasthop_import.writer.routes import auth_notes, write_routes
 from lasthop_import.writer.split import split_conflicts
 from lasthop_import.writer.stage import StageOutput, WriterContext
 from lasthop_import.writer.traffic import write_budgets
@@ -68,15 +70,16 @@ def read(
 
 def _seen(inputs: Inputs) -> set[Document]:
     """Returns the objects that a system has read, or listed as ones that it does not read."""
-    skipped = {note.source.document for note in inputs.notes if note.source and note.category is Category.SKIPPED}
-    return skipped | {each for each in inputs.documents if inputs.opened(each)}
+    answers = (note for note in inputs.notes if note.category is Category.SKIPPED or note.reason == CLASS_UNKNOWN)
+    listed = {note.source.document for note in answers if note.source}
+    return listed | {each for each in inputs.documents if inputs.opened(each)}
 
 
 def _may_read(system: System, systems: Sequence[System], document: Document, controllers: Mapping[str, str]) -> bool:
-    """Returns whether an object is a system's to read: it belongs to the one that claims it; what nobody claims, all may look
-    at."""
+    """Returns whether an object is a system's to read: it belongs to the one that claims it. At other objects all may look,
+    but an Ingress is imported once, or not at all."""
     owner = next((each for each in systems if _is_of(each, document) and claims(each, document, controllers)), None)
-    return owner is None or owner is system
+    return owner is system if owner or document.kind == INGRESS.kind else True
 
 
 def _is_of(system: System, document: Document) -> bool:
@@ -93,7 +96,7 @@ def _only(documents: Sequence[Document], settings: ImportSettings) -> list[Docum
     return [d for d in documents if d.kind in READ_ALONG or d.path in settings.only or d.namespace in settings.only]
 
 
-def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note]:
+def _left(systems: Sequence[System], documents: Sequence[Document]) -> list[Note]:
     """Lists the objects that no system has looked at: those of another version, and the kinds of all others."""
     notes: list[Note] = []
     others: dict[str, list[Document]] = {}
@@ -101,6 +104,8 @@ def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note
         if text := _other_version(systems, document):
             source = SourceRef(document, ("apiVersion",))
             notes.append(Note(Category.CANNOT, "other-version", text, source, severity=NoteSeverity.HIGH))
+        elif document.kind == INGRESS.kind and class_of(document) not in WELL_KNOWN:
+            notes.append(class_unknown(document, {class_of(each) for each in documents if each.kind == INGRESS.kind}))
         elif document.kind not in READ_ALONG:
             others.setdefault(document.kind, []).append(document)
     for kind, found in sorted(others.items()):
@@ -116,8 +121,6 @@ def _other_version(systems: Sequence[System], document: Document) -> str:
     versions = [each for kind in kinds if _is_kind(kind, document) for each in kind.api_versions]
     if versions and document.api_version not in versions:
         return f"{document.api_version} is not read; convert it to {versions[0]}"
-    if not versions and document.kind == INGRESS.kind and document.group == "extensions":
-        return f"{document.api_version} is no longer served by any Kubernetes; convert it to networking.k8s.io/v1"
     return ""
 
 
@@ -145,6 +148,7 @@ def write(
     context, imported, hops, split = _resolved(
         WriterContext(inputs, settings, decisions, reading.origins, systems[0]), reading
     )
+    lost = access_loss(imported, (*reading.notes, *auth_notes(hops, settings)), documents, decisions, settings)
     placement = place_listeners(imported.listeners, settings)
     clients = of_gateways(hops, placement.gateways, decisions)
     policies = write_policies(context, hops, clients, progress)
@@ -152,7 +156,8 @@ def write(
     gateways = write_gateways(
         context, placement, imported.rules, clients.chosen, policies.copied, profile=waivers and not settings.parent
     )
-    routes = write_routes(context, imported.rules, hops, gateways.parents)
+    rules = tuple(closed_rule(each) if id(each) in lost.rules else each for each in imported.rules)
+    routes = write_routes(context, rules, hops, gateways.parents)
     stages = (
         policies,
         gateways,
@@ -160,7 +165,7 @@ def write(
         write_backends(context, hops, policies.xbackend_tls, policies.plaintext_ports),
         write_budgets(context, hops),
         write_grants(context, policies.grants | gateways.grants | routes.grants),
-        write_copies(context, imported.objects, profile=waivers),
+        write_copies(context, [(source, _kept(source, each, lost)) for source, each in imported.objects], profile=waivers),
         write_profiles(context, (*placement.listeners, *imported.gateways), waivers=waivers),
         split,
     )
@@ -170,7 +175,7 @@ def write(
     # A rule that is written in several parts, or in several places, may be refused in one and stand in another.
     dropped = _hops((*admitted.dropped, *routes.refused)) - _hops(rule for each in admitted.written for rule in each.rules)
     notes = [
-        *reading.notes,
+        *lost.notes,
         *rule_hop_notes(hops),
         *placement.notes,
         *clients.notes,
@@ -184,9 +189,10 @@ def write(
         objects=admitted.written,
         admitted=admitted.objects,
         context=admitted.context,
-        rows=tuple(sorted((_row(each, policies.verdicts, dropped) for each in hops), key=lambda row: row.order)),
+        rows=tuple(sorted((_row(each, policies.verdicts, dropped, lost) for each in hops), key=lambda row: row.order)),
         notes=tuple(sorted(dict.fromkeys(notes), key=lambda note: note.order)),
         questions=policies.questions,
+        closed=lost.questions,
         entries=policies.entries,
         problems=tuple(problems),
         inadmissible=admitted.inadmissible,
@@ -219,10 +225,23 @@ def _hops(rules: Iterable[ImportedRule]) -> set[int]:
     return {id(hop) for rule in rules for hop in rule.all_hops}
 
 
-def _row(rule_hop: RuleHop, verdicts: Mapping[PortGroup, PortVerdict | None], dropped: set[int]) -> ReportRow:
+def _kept(source: SourceRef, document: Json, lost: AccessLoss) -> Json:
+    closed = source.document in lost.documents and document["kind"].endswith("Route")
+    return closed_copy(document) if closed else document
+
+
+def _is_closed(rule_hop: RuleHop, lost: AccessLoss) -> bool:
+    return id(rule_hop.hop) in lost.hops if rule_hop.rule else rule_hop.source.document in lost.documents
+
+
+def _row(
+    rule_hop: RuleHop, verdicts: Mapping[PortGroup, PortVerdict | None], dropped: set[int], lost: AccessLoss
+) -> ReportRow:
     port, level = rule_hop.port, rule_hop.hop.level
     if port is None or id(rule_hop.hop) in dropped:
         verdict = PortVerdict(NewState(HopOutcome.DROPPED), detail=rule_hop.problem)
+    elif _is_closed(rule_hop, lost):
+        verdict = PortVerdict(NewState(HopOutcome.CLOSED))
     elif level is OldLevel.PASSTHROUGH:
         verdict = PortVerdict(NewState(HopOutcome.PASSTHROUGH))
     else:

@@ -68,7 +68,7 @@ def write_folder(
         (folder / REPORT).write_text(f"{markdown(report)}\n")
         path = decisions_file or folder / DECISIONS
         before = path.read_text() if path.exists() else ""
-        after = appended(before, result.questions, result.entries, settings.now, settings.waiver_days, seen)
+        after = appended(before, (*result.questions, *result.closed), result.entries, settings.now, settings.waiver_days, seen)
         if after != before:
             path.write_text(after)
     except OSError as error:

@@ -152,6 +152,7 @@ def as_json(report: ImportReport) -> str:
         "hops": [_row_json(report, row) for row in result.rows],
         "notes": [_note_json(report, note) for note in result.notes],
         "decisions": [{"port": each.port, "reason": each.reason, "was": each.was} for each in result.questions],
+        "closed": [{"route": each.port, "was": each.was} for each in result.closed],
         "objects": [each.name for each in result.objects],
         "problems": [each._asdict() for each in result.problems],
     }

@@ -27,6 +27,8 @@ from lasthop_import.model import (
 from lasthop_import.names import slug
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.rule_hops import HopPort, RuleHop, h2c_notes
+from lasthop_import.settings import ImportSettings
+from lasthop_import.writer.access import NO_BACKEND
 from lasthop_import.writer.objects import ObjectWriter, OutputFile
 from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
 
@@ -150,7 +152,7 @@ class RouteWriter:
     def _rules(self, kind: RouteKind, rule: ImportedRule) -> Iterator[Json]:
         written: Json = {"name": rule.name} if rule.name else {}
         if kind in STREAMS:
-            yield {**written, **self._backends(rule, weights_only=True)}
+            yield {**written, **(NO_BACKEND if rule.closed else self._backends(rule, weights_only=True))}
             return
         filters = [_filter(each) for each in rule.filters] + list(self._hop_filters(rule))
         rest: Json = {"filters": filters} if filters else {}
@@ -233,12 +235,17 @@ class RouteWriter:
         if rule.auth is None:
             return
         port = self._ports.get(id(rule.auth.hop))
-        if port is None or not self._experimental:
-            text = "the server that authorizes requests cannot be referred to, so nothing would be authorized"
-            self.notes.append(Note(Category.ACCESS_CONTROL, "external-auth", text, rule.auth.hop.source))
-        else:
+        if port is not None and self._experimental:
             external = _external_auth(rule.auth, self._reference(rule.auth.hop, port, rule))
             yield {"type": "ExternalAuth", "externalAuth": external}
+
+
+def auth_notes(rule_hops: Sequence[RuleHop], settings: ImportSettings) -> Iterator[Note]:
+    """Yields the servers that authorize requests and that nothing written can refer to."""
+    for each in rule_hops:
+        if each.role == "auth" and (each.port is None or not settings.experimental):
+            text = "the server that authorizes requests cannot be referred to, so nothing would be authorized"
+            yield Note(Category.ACCESS_CONTROL, "external-auth", text, each.rule.source if each.rule else each.source)
 
 
 def _external_auth(auth: Auth, reference: Json) -> Json:

@@ -13,7 +13,7 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.model import AddressBackend, HopTLS, HostBackend, ImportedHop, ServiceBackend
 from lasthop_import.notes import Category, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
-from lasthop_import.rule_hops import Unresolved, resolve
+from lasthop_import.rule_hops import Unresolved, resolve, unread_policy, unseen_policies
 from lasthop_import.systems.envoy_gateway.backend_tls import (
     BackendTLSPolicies,
     BackendTLSSettings,
@@ -79,10 +79,17 @@ class EnvoyGatewayBackends:
 
     def _service(self, namespace: str, name: str, port: object, source: SourceRef) -> ImportedHop:
         number = port if isinstance(port, int) and not isinstance(port, bool) else None
+        backend = ServiceBackend(namespace, name, number)
+        by_section = tuple(
+            (section, by_policy(policy, self._options)) for section, policy in self._policies.sections(namespace, name)
+        )
+        if unseen := unseen_policies(self._inputs, backend, by_section):
+            self._policies.use(namespace, name)
+            return ImportedHop(source, backend, unseen)
         known = self._inputs.port(namespace, name, number)
         policy = self._policies.of("Service", namespace, name, known.name if known else "")
-        tls = by_policy(policy, self._options) if policy else None
-        return ImportedHop(source, ServiceBackend(namespace, name, number), tls)
+        tls = by_policy(policy, self._options) if policy else unread_policy(self._inputs, backend)
+        return ImportedHop(source, backend, tls)
 
     def _target(
         self, found: _Backend, part: HostBackend | AddressBackend, source: SourceRef, hosts: tuple[str, ...]

@@ -169,6 +169,11 @@ class _IngressImporter:
             annotations.note(Category.CHANGED, "paths-ignored", text, "ssl-passthrough")
         for each in host.locations:
             self._consume(each)
+            if each.ingress is not main.ingress:
+                text = (
+                    f"Ingress {main.ingress.namespace}/{main.ingress.name} passes {host.name} through; this path is not served"
+                )
+                each.ingress.annotations.reader.note(Category.CHANGED, "paths-ignored", text)
         if main.at.backend is None:
             return
         hop = ImportedHop(main.at.source, main.at.backend, HopTLS(OldLevel.PASSTHROUGH, "ssl-passthrough"))
