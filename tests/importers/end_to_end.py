@@ -94,6 +94,8 @@ def import_report(
         for each in found:
             if each["kind"] == "Gateway":
                 each["spec"]["addresses"] = [{"type": "IPAddress", "value": ADDRESS}]
+                # One port is enough, and it cannot have TLS and plaintext.
+                each["spec"]["listeners"] = [one for one in each["spec"]["listeners"] if one["protocol"] == "HTTP"]
                 for listener in each["spec"]["listeners"]:
                     listener["port"] = lasthop.port
         lasthop.write(file.name, *found)
