@@ -268,7 +268,7 @@ def _mappings(draw: st.DrawFn) -> list[Json]:
 
 @st.composite
 def _listeners(draw: st.DrawFn) -> list[Json]:
-    bindings = (
+    bindings: tuple[Json, ...] = (
         {"namespace": {"from": "ALL"}},
         {"namespace": {"from": "SELF"}},
         {"selector": {"matchLabels": {"edge": "yes"}}},

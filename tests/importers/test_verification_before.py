@@ -180,8 +180,8 @@ def test_the_old_gateway_did_and_lasthop_does_what_the_report_says(system: str) 
         assert {each["new"] for each in hops} == {"name"}
         lasthop.start(ready=False)
         until(lasthop.ready, "lasthop is ready")
-        for each in (port, lasthop.port):
-            until(lambda port=each: all(status(port, row) == 200 for row in old.levels), "all rows are served")
+        ports = (port, lasthop.port)
+        until(lambda: all(status(each, row) == 200 for each in ports for row in old.levels), "all rows are served")
         for name, certificate in CERTIFICATES.items():
             server.context = certificate.server_context()
             server.drop()
