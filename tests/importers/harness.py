@@ -17,14 +17,14 @@ from lasthop_import.registry import AUTO, SYSTEMS, detected
 from lasthop_import.result import ImportResult
 from lasthop_import.run import SystemsRead, read, write
 from lasthop_import.settings import ImportSettings
+from lasthop_import.systems.openshift.routing import UNMATCHED
+from lasthop_import.writer.routes import NORMALIZED
 from tests.world import NOW
 
 FILES = Path(__file__).parent / "cases" / "files"
 INPUT = "input.yaml"
 _NAMED = re.compile(r'"@([a-z.-]+)"')
 ORIGINS = ("lasthop.dev/imported-from",)
-EVERYWHERE = ("escaped-slashes",)
-"""Reasons of notes that every import has."""
 QUIET = ("GatewayClass", "Service", "EndpointSlice", "Secret")
 """Kinds of which only those that are not in the input are shown."""
 
@@ -93,7 +93,7 @@ def shown(outcome: Outcome, kinds: Collection[str] = ()) -> str:
         parts["problems"] = [f"{each.file}:{each.line}: {each.message}" for each in result.problems]
     policies = {each.name: each.document for each in result.objects if each.kind in ("BackendTLSPolicy", "XBackend")}
     parts["hops"] = [_row(each, policies) for each in result.rows]
-    parts["notes"] = [_note(each) for each in result.notes if each.reason not in EVERYWHERE]
+    parts["notes"] = [_note(each) for each in result.notes if each not in (NORMALIZED, UNMATCHED)]
     if result.questions:
         parts["questions"] = {
             each.port: {"reason": each.reason, "was": each.was, "answers": ["; ".join(lines) for lines in each.answers]}

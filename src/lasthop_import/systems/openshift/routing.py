@@ -30,12 +30,21 @@ from lasthop_import.values import ROOT, https_redirect_rule
 NO_DEFAULT_CA: Final = "openshift-no-service-ca"
 H2C: Final = ("h2c", "kubernetes.io/h2c")
 
+UNMATCHED: Final = Note(
+    Category.CHANGED,
+    "unmatched-404",
+    "requests for a host or path that no Route has got 503 from the router; they get 404 now",
+    severity=NoteSeverity.INFO,
+)
+
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads all Routes that a router serves."""
     importer = _RouteImporter(inputs, default_ca=not settings.flags.get(NO_DEFAULT_CA))
     for route in sorted(read_routes(inputs, settings), key=_age):
         importer.route(route)
+    if importer.rules:
+        inputs.notes.append(UNMATCHED)
     return Imported(tuple(importer.listeners), tuple(importer.rules))
 
 
