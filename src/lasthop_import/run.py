@@ -285,7 +285,8 @@ def _row(
     if port is None or id(rule_hop.hop) in dropped:
         verdict = PortVerdict(NewState(HopOutcome.DROPPED), detail=rule_hop.problem)
     elif _is_closed(rule_hop, lost):
-        verdict = PortVerdict(NewState(HopOutcome.CLOSED))
+        written = verdicts.get(port.group)
+        verdict = PortVerdict(NewState(HopOutcome.CLOSED), written.target if written else "")
     elif level is OldLevel.PASSTHROUGH:
         verdict = PortVerdict(NewState(HopOutcome.PASSTHROUGH))
     else:
