@@ -12,7 +12,7 @@ from lasthop.edge.admission.chain import AdmittedObject
 from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Question
 from lasthop_import.documents import Unparsable
-from lasthop_import.levels import NewState, OldLevel, over_believed
+from lasthop_import.levels import HopOutcome, NewState, OldLevel, over_believed
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.writer.objects import OutputFile, Written
 
@@ -49,6 +49,10 @@ class ReportRow(msgspec.Struct, frozen=True):
         return (*urgency, self.backend, *self.source.order, self.role)
 
 
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
 class ImportResult(msgspec.Struct, frozen=True):
     systems: tuple[str, ...]
     objects: tuple[Written, ...]
@@ -64,6 +68,8 @@ class ImportResult(msgspec.Struct, frozen=True):
     """Routes that are closed because their access control is lost."""
     entries: tuple[str, ...]
     """Decisions that the command line has made, as they go into decisions.yaml."""
+    missing: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Kinds, each with the names of objects that the input refers to and does not have."""
     problems: tuple[Unparsable, ...] = ()
     inadmissible: int = 0
     """Objects that were left out because our own admission refuses them."""
@@ -73,6 +79,27 @@ class ImportResult(msgspec.Struct, frozen=True):
 
     def with_notes(self, notes: Iterable[Note]) -> ImportResult:
         return msgspec.structs.replace(self, notes=tuple(sorted(notes, key=lambda note: note.order)))
+
+    @property
+    def headline(self) -> str:
+        """One sentence for readers who see nothing else."""
+        levels = {row.backend: row.old for row in self.rows if row.old not in (OldLevel.PLAINTEXT, OldLevel.PASSTHROUGH)}
+        count = Counter(levels.values())
+        known = len(levels) - count[OldLevel.UNKNOWN]
+        parts = [f"{count[OldLevel.UNVERIFIED]} of {known} TLS backends {_were(count[OldLevel.UNVERIFIED])} never verified"]
+        if count[OldLevel.CHAIN]:
+            parts.append(f"{count[OldLevel.CHAIN]} without a check of the name")
+        if count[OldLevel.BROKEN]:
+            parts.append(f"{count[OldLevel.BROKEN]} cannot have worked as configured")
+        parts = parts if known else ["no backend had TLS"]
+        if count[OldLevel.UNKNOWN]:
+            parts.append(f"of {count[OldLevel.UNKNOWN]} the input does not say whether TLS was used")
+        if self.closed:
+            parts.append(f"{len(self.closed)} would lose their access control, and answer 500 until that is decided")
+        dropped = sum(row.new.how is HopOutcome.DROPPED for row in self.rows)
+        if dropped:
+            parts.append(f"{dropped} {'hop is' if dropped == 1 else 'hops are'} left out")
+        return f"{'; '.join(parts)}."
 
     @property
     def summary(self) -> dict[str, int]:

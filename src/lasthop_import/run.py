@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,22 +14,22 @@ from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
-from lasthop_import.documents import Document, SourceText, Unparsable
+from lasthop_import.documents import Document, SourceText, Unparsable, mappings
 from lasthop_import.ingresses import CLASS_UNKNOWN, WELL_KNOWN, claims, class_of, class_unknown, controllers_of
 from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.levels import HopOutcome, NewState, OldLevel
-from lasthop_import.model import Backend, HostBackend, Imported, ImportedRule
+from lasthop_import.model import Backend, HostBackend, Imported, ImportedRule, ServiceBackend
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.result import ImportResult, ReportRow
 from lasthop_import.rule_hops import PortGroup, RuleHop, rule_hop_notes, rule_hops
 from lasthop_import.settings import ImportSettings, Progress, System
 from lasthop_import.writer.access import AccessLoss, access_loss, closed_copy, closed_rule
 from lasthop_import.writer.admission import admit_all
-from lasthop_import.writer.backends import keep_referenced, write_backends
+from lasthop_import.writer.backends import keep_referenced, referenced, write_backends
 from lasthop_import.writer.client_certificates import of_gateways
 from lasthop_import.writer.gateways import place_listeners, write_gateways
 from lasthop_import.writer.grants import write_grants
-from lasthop_import.writer.objects import OutputFile
+from lasthop_import.writer.objects import OutputFile, Written
 from lasthop_import.writer.operator import external_hostnames, write_copies, write_profiles
 from lasthop_import.writer.policies import PortVerdict, write_policies
 from lasthop_import.writer.ports import shared_ports
@@ -37,6 +39,15 @@ from lasthop_import.writer.stage import StageOutput, WriterContext
 from lasthop_import.writer.traffic import write_budgets
 
 READ_ALONG: Final = ("Service", "EndpointSlice", "IngressClass", "ConfigMap", "Secret", "Namespace", "ClusterTrustBundle")
+
+NORMALIZED: Final = Note(
+    Category.CHANGED,
+    "paths-normalized",
+    "paths are normalized before they are compared and passed on: // becomes /, and %2F and %5C get a 307 to the path without",
+    remedy="For backends that need escaped slashes (GitLab, RabbitMQ), set escapedSlashes: KeepUnchanged in a GatewayProfile.",
+    severity=NoteSeverity.INFO,
+)
+"""Holds for every system: the old gateways passed such paths on."""
 
 
 class SystemsRead(msgspec.Struct, frozen=True):
@@ -182,7 +193,7 @@ def write(
         *(note for stage in stages for note in stage.notes),
         *external_hostnames(hops, policies.verdicts),
         *_unused_decisions(hops, imported, decisions),
-        *_escaped_slashes(imported),
+        *((NORMALIZED,) if imported.rules or imported.objects else ()),
         *admitted.notes,
         *(() if settings.in_cluster else shared_ports(admitted.written)),
     ]
@@ -196,8 +207,29 @@ def write(
         questions=policies.questions,
         closed=lost.questions,
         entries=policies.entries,
+        missing=_missing(inputs, hops, admitted.written, settings),
         problems=tuple(problems),
         inadmissible=admitted.inadmissible,
+    )
+
+
+def _missing(
+    inputs: Inputs, hops: Sequence[RuleHop], written: Sequence[Written], settings: ImportSettings
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Returns what the written objects refer to and neither they nor the input have."""
+    backends = [each.hop.backend for each in hops]
+    found = {("Service", each.namespace, each.name) for each in backends if isinstance(each, ServiceBackend)}
+    found |= {each for each in referenced(written) if not each[2].endswith("-todo")}
+    for route in written:
+        for each in mappings(route.document.get("spec", {}).get("parentRefs")):
+            place = (each.get("namespace", route.key[0]), each["name"])
+            if each.get("kind", "Gateway") == "Gateway" and place != settings.parent:
+                found.add(("Gateway", *place))
+    known = {(each.kind, each.key[0], each.key[2]) for each in written}
+    known |= {(each.kind, each.namespace, each.bare_name) for each in inputs.documents}
+    absent = sorted(found - known)
+    return tuple(
+        (kind, tuple(f"{place[1]}/{place[2]}" for place in places)) for kind, places in groupby(absent, itemgetter(0))
     )
 
 
@@ -208,14 +240,6 @@ def _unused_decisions(hops: Sequence[RuleHop], imported: Imported, decisions: De
     for name in (*(each for each in decisions.by_port if each not in ports), *sorted(decisions.opened.keys() - routes)):
         text = f"decisions.yaml decides on {name}, to which nothing in the input leads"
         yield Note(Category.CHANGED, "decision-unused", text, remedy="Remove the entry, or correct its name.", target=name)
-
-
-def _escaped_slashes(imported: Imported) -> Iterator[Note]:
-    """Yields what becomes of %2F in paths, which all systems pass on by default."""
-    if imported.rules or imported.objects:
-        text = "a path with %2F or %5C is redirected to the unescaped one with 307; the old gateway passed it on as it is"
-        remedy = "If backends need it (GitLab, RabbitMQ, Artifactory), set escapedSlashes: KeepUnchanged in a GatewayProfile."
-        yield Note(Category.CHANGED, "escaped-slashes", text, remedy=remedy)
 
 
 def _services(imported: Imported) -> list[Document]:
@@ -262,7 +286,8 @@ def _row(
     if port is None or id(rule_hop.hop) in dropped:
         verdict = PortVerdict(NewState(HopOutcome.DROPPED), detail=rule_hop.problem)
     elif _is_closed(rule_hop, lost):
-        verdict = PortVerdict(NewState(HopOutcome.CLOSED))
+        written = verdicts.get(port.group)
+        verdict = PortVerdict(NewState(HopOutcome.CLOSED), written.target if written else "")
     elif level is OldLevel.PASSTHROUGH:
         verdict = PortVerdict(NewState(HopOutcome.PASSTHROUGH))
     else:

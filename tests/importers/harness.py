@@ -15,10 +15,9 @@ from lasthop_import.decisions import Decisions, read_decisions
 from lasthop_import.documents import Document, SourceText, read_texts
 from lasthop_import.registry import AUTO, SYSTEMS, detected
 from lasthop_import.result import ImportResult
-from lasthop_import.run import SystemsRead, read, write
+from lasthop_import.run import NORMALIZED, SystemsRead, read, write
 from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.openshift.routing import UNMATCHED
-from lasthop_import.writer.routes import NORMALIZED
 from tests.world import NOW
 
 FILES = Path(__file__).parent / "cases" / "files"

@@ -162,6 +162,7 @@ def command(
     from lasthop_import.check import with_check
     from lasthop_import.command import folder as import_folder
     from lasthop_import.command import report as import_report
+    from lasthop_import.result import OPEN
     from lasthop_import.run import write
     from lasthop_import.writer.text import render
 
@@ -184,8 +185,7 @@ def command(
         result = with_check(result, settings)
     code = result.exit_code(accepted, strict=strict)
     report = import_report.ImportReport.of(result, code, accepted)
-    if folder:
-        import_folder.write_folder(folder, result, report, decisions_file, settings, seen)
+    edited = import_folder.write_folder(folder, result, report, decisions_file, settings, seen) if folder else []
     if output == "text":
         if not folder:
             click.echo(render(result.objects), nl=False)
@@ -193,10 +193,14 @@ def command(
     else:
         renderers = {"json": import_report.as_json, "markdown": import_report.markdown, "sarif": import_report.as_sarif}
         click.echo(renderers[output](report))
+    for path in edited:
+        note(
+            f"{path} was edited by hand and is kept; the import wrote {path.name}.new beside it: compare them, and remove one"
+        )
     for line in _next(result, folder, paths):
         note(line)
-    if code:
-        raise click.exceptions.Exit(code)
+    if code or edited:
+        raise click.exceptions.Exit(code or OPEN)
 
 
 def _read(

@@ -183,7 +183,7 @@ class _Finder:
             document = waiting.pop()
             if document in routes:
                 found.add(document)
-                below = self._named_by(document)
+                below = [*self._named_by(document)]
             else:
                 below = [*self._named_by(document), *self._naming(document)]
             for each in below:

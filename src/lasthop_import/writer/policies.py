@@ -333,13 +333,14 @@ class PolicyWriter:
         decided = str(found.rule_hop.port) in self._decisions.by_port
         notes = [
             *difference_notes(rule_hops, found, target),
-            *believed_notes(rule_hops, target, NoteSeverity.WARNING if decided else None),
+            *believed_notes(rule_hops, target),
         ]
         if not now.open:
             outside = isinstance(found.rule_hop.hop.backend, HostBackend)
             notes += _sni_notes(tls, now, found.rule_hop.source, target, outside=outside)
             notes += _name_notes(tls, now, found.rule_hop.source, target)
-        return notes
+        accepted = [msgspec.structs.replace(each, severity=NoteSeverity.WARNING) for each in notes]
+        return accepted if decided else notes
 
     def _note(self, category: Category, reason: str, text: str, source: SourceRef, target: str = "", remedy: str = "") -> None:
         self.notes.append(Note(category, reason, text, source, remedy=remedy, target=target))
@@ -367,7 +368,7 @@ def _name_notes(tls: HopTLS, now: PortVerification, source: SourceRef, target: s
         yield Note(Category.LOOSENED, "leaf-as-ca", text, source, target=target)
 
 
-def believed_notes(rule_hops: Sequence[RuleHop], target: str = "", severity: NoteSeverity | None = None) -> list[Note]:
+def believed_notes(rule_hops: Sequence[RuleHop], target: str = "") -> list[Note]:
     """Returns where a configuration seems to say more than the old gateway did."""
     return [
         Note(
@@ -376,7 +377,6 @@ def believed_notes(rule_hops: Sequence[RuleHop], target: str = "", severity: Not
             f"looks like {rule_hop.tls.believed}, but was {rule_hop.tls.level}: {rule_hop.tls.why}",
             rule_hop.source,
             target=target,
-            severity=severity,
         )
         for rule_hop in rule_hops
         if rule_hop.tls and over_believed(rule_hop.tls.level, rule_hop.tls.believed)

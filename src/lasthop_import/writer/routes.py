@@ -40,16 +40,6 @@ RULE_REFUSED: Final = "rule-refused"
 STREAMS: Final = (RouteKind.TLS, RouteKind.TCP, RouteKind.UDP)
 
 
-NORMALIZED: Final = Note(
-    Category.CHANGED,
-    "paths-normalized",
-    "paths are normalized before they are compared and passed on: // becomes /, and %2F and %5C get a 307 to the path without",
-    remedy="For backends that need escaped slashes, let the operator write escapedSlashes: KeepUnchanged in a GatewayProfile.",
-    severity=NoteSeverity.INFO,
-)
-"""Of all gateways whose rules are translated: what few paths have, and some backends rely on."""
-
-
 class RouteParent(NamedTuple):
     """Where a route attaches."""
 
@@ -73,8 +63,6 @@ def write_routes(
     ports = {id(rule_hop.hop): rule_hop.port for rule_hop in rule_hops if rule_hop.port is not None}
     writer = RouteWriter(objects, ports, context.settings.experimental)
     writer.write(rules, parents)
-    if any(rule.kind in (RouteKind.HTTP, RouteKind.GRPC) for rule in rules):
-        writer.notes.append(NORMALIZED)
     return RoutesWritten(
         objects=tuple(objects.objects),
         notes=tuple(writer.notes),
