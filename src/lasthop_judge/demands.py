@@ -115,8 +115,7 @@ OLDER_WINS: Final = Demand(
     f"{_API}targetRefs",
 )
 FIRST_BY_NAME: Final = Demand(
-    "The policy appearing first in alphabetical order by {name}. For example, a policy named `bar` is given precedence over "
-    "a policy named `baz`.",
+    "The policy appearing first in alphabetical order by {namespace}/{name}.",
     f"{_API}targetRefs",
 )
 CONFLICTED: Final = Demand(

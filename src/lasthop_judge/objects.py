@@ -285,17 +285,15 @@ class Site:
 
 def gateways(site: Site, cases: Sequence[Case]) -> list[At]:
     """Returns the Gateways that these cases use."""
-    used = {site.gateway_of(case) for case in cases} | {At.PLAIN}
+    used = {site.gateway_of(case) for case in cases}
     return [at for at in At if at in used]
 
 
 def wanted_listeners(cases: Sequence[Case], used: Sequence[At]) -> list[tuple[At, str]]:
     """Returns the listeners that these cases use. All Gateways have an HTTP listener."""
     found = [(at, "http") for at in used]
-    for case in cases:
-        if (listener := (At.PLAIN, listener_of(case))) not in found and listener_of(case) != "http":
-            found.append(listener)
-    return found
+    streams = [(At.PLAIN, listener_of(case)) for case in cases if listener_of(case) != "http"]
+    return [*found, *dict.fromkeys(streams)]
 
 
 def _rule(path: str, backend: Json) -> Json:

@@ -65,7 +65,7 @@ class Place(Protocol):
     async def remove(self, case: Case, documents: Sequence[Json]) -> None: ...
 
     async def status(self, kind: str, name: str) -> Json:
-        """Returns the object with its metadata and status."""
+        """Returns the object with its metadata and status; empty if there is none."""
         ...
 
     async def write_status(self, kind: str, name: str, status: Json) -> bool:

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from lasthop.base.api.bundle import supported_features
@@ -18,6 +18,7 @@ from lasthop_judge.model import Case, Json, Verdict
 from lasthop_judge.objects import Site, gateways, servings, wanted_listeners
 from lasthop_judge.run import choose, judge
 from lasthop_judge.trial import Patience
+from tests.backends import until
 from tests.ports import free_port
 from tests.proxy.lasthop import Lasthop
 
@@ -53,22 +54,17 @@ def make_site(cases: Sequence[Case], backend: BackendProcess, issuer: Issuer) ->
     return dataclasses.replace(site, listeners={each: free_port() for each in wanted})
 
 
-@contextlib.contextmanager
-def lasthop_in(root: Path, *args: str) -> Iterator[Lasthop]:
-    with contextlib.closing(Lasthop(root, *args)) as lasthop:
-        yield lasthop
-
-
 def judged(cases: Sequence[Case], patience: Patience = PATIENCE, executable: Sequence[str | Path] = ()) -> list[Verdict]:
     """Runs Lasthop on the objects of these cases and returns their verdicts. `executable` is another Lasthop."""
     issuer = Issuer()
     with tempfile.TemporaryDirectory(prefix="lh-", dir="/tmp") as root, backend_process(servings(cases), issuer) as backend:
         site = make_site(cases, backend, issuer)
         chosen = choose(cases, supported_features(()), site)
-        with lasthop_in(Path(root)) as lasthop:
+        with contextlib.closing(Lasthop(Path(root))) as lasthop:
             if executable:
                 lasthop.executable = [*executable]
             place = LasthopPlace(lasthop, site, backend.control)
             place.write(chosen.cases)
             lasthop.start(ready=False)
+            until(lasthop.ready, "lasthop is ready")
             return asyncio.run(judge(place, site, chosen, patience, lambda *_: None))

@@ -16,7 +16,7 @@ import click
 
 from lasthop.cli.args import target
 from lasthop.cli.args.values import host_port
-from lasthop.cli.render.progress import ProgressLine
+from lasthop.cli.render.progress import LOG_INTERVAL, ProgressLine
 from lasthop.cli.render.terminal import note
 
 if TYPE_CHECKING:
@@ -133,6 +133,19 @@ def command(
         raise click.exceptions.Exit(report.exit_code)
 
 
+class _Progress(ProgressLine):
+    """Tells it line by line where there is no terminal, every few seconds."""
+
+    _told = 0.0
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        super().__call__(stage, done, total)
+        now = time.monotonic()
+        if not self.shown and (now - self._told > LOG_INTERVAL or done == total):
+            self._told = now
+            note(f"{stage}: {done} of {total}")
+
+
 def _patience(seconds: float) -> Patience:
     from lasthop_judge.trial import Patience
 
@@ -210,7 +223,7 @@ def _outside(order: Order, address: tuple[str, int], folder: Path) -> tuple[list
     spelling = KNOWN["lasthop" if order.adapter == "auto" else order.adapter]
     issuer, (host, first) = Issuer(), address
     claimed, told = _claimed(order, ())
-    with backend_process(servings(order.cases), issuer) as backend, ProgressLine() as progress:
+    with backend_process(servings(order.cases), issuer) as backend, _Progress() as progress:
         site = Site("judge", order.gateway_class, spelling, issuer, backend.ports, {}, LOOPBACK, host, dated=True)
         chosen = choose(order.cases, claimed, site)
         wanted = wanted_listeners(chosen.cases, gateways(site, chosen.cases))
@@ -276,7 +289,7 @@ async def _judged_inside(
         wanted = wanted_listeners(chosen.cases, gateways(site, chosen.cases))
         site = dataclasses.replace(site, ports=cluster.ports_of(chosen.cases), listeners=cluster.listener_ports(wanted))
         async with cluster.namespace(client, name, keep, note):
-            with ProgressLine() as progress:
+            with _Progress() as progress:
                 place = cluster.ClusterPlace(client, site, image, dial)
                 await place.start(chosen.cases, progress)
                 verdicts = await judge(place, site, chosen, order.patience, progress)
