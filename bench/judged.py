@@ -6,7 +6,7 @@
 
 Each gateway has a cluster of its own. Lasthop is installed as users install it. Envoy Gateway runs as a process of the
 cluster's network with its proxies on the host, as in the bench: the same translation and the same xDS, without Pods. On one
-host it runs one proxy at a time, so the cases of the Gateway with a client certificate have a run of their own.
+host it runs one proxy, so the cases of the Gateway with a client certificate have a run and a cluster of their own.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from conformance.build import build, path_of
 from conformance.children import Server, check, say
 from conformance.cluster import Cluster
 
-SYSTEMS = ("lasthop", "envoy-gateway")
-CLIENT_CERTIFICATES = "protocols/client-certificate"
-EG_NAMESPACES = ("judged", "judged-client-certificate")
+_CLIENT_CERTIFICATE = "protocols/client-certificate"
+SYSTEMS = {"lasthop": ("",), "envoy-gateway": (f"^(?!{_CLIENT_CERTIFICATE})", f"^{_CLIENT_CERTIFICATE}")}
+"""The cases of each run."""
+NAMESPACE = "judged"
 EG_FEATURES = (
     *("Gateway", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute", "ReferenceGrant"),
     *("BackendTLSPolicy", "BackendTLSPolicySANValidation", "GatewayBackendClientCertificate"),
@@ -43,7 +44,7 @@ EG_FEATURES = (
 async def judge_lasthop(cluster: Cluster, arguments: dict[str, Any]) -> int:
     await lasthop.install(cluster, "deployment")
     assert await lasthop.accepted(cluster), f"the GatewayClass was not accepted; see {cluster.logs}"
-    return await _judge(cluster, arguments, "", lasthop.GATEWAY_CLASS, "judged")
+    return await _judge(cluster, arguments, lasthop.GATEWAY_CLASS)
 
 
 async def judge_envoy_gateway(cluster: Cluster, arguments: dict[str, Any]) -> int:
@@ -51,10 +52,7 @@ async def judge_envoy_gateway(cluster: Cluster, arguments: dict[str, Any]) -> in
     await server.start()
     more = ["--features", ",".join(EG_FEATURES), "--dial", "127.0.0.1", "--version-judged", envoy_gateway.VERSION]
     try:
-        main, apart = (f"^(?!{CLIENT_CERTIFICATES})", f"^(?={CLIENT_CERTIFICATES})")
-        if code := await _judge(cluster, arguments, main, "envoy-gateway", EG_NAMESPACES[0], *more):
-            return code
-        return 0 if arguments["cases"] else await _judge(cluster, arguments, apart, "envoy-gateway", EG_NAMESPACES[1], *more)
+        return await _judge(cluster, arguments, "envoy-gateway", *more)
     finally:
         await server.stop(20)
 
@@ -68,7 +66,7 @@ async def _envoy_gateway(cluster: Cluster) -> Server:
     await cluster.apply([envoy_gateway.envoy_proxy(envoy_gateway.NAMESPACE), made])
     home = cluster.scratch / "envoy-gateway"
     home.mkdir()
-    config = envoy_gateway.configure(home, [envoy_gateway.NAMESPACE, *EG_NAMESPACES])
+    config = envoy_gateway.configure(home, [envoy_gateway.NAMESPACE, NAMESPACE])
     content = yaml.safe_load(config.read_text())
     content["extensionApis"] = {"enableBackend": True}  # its spelling of skipped verification needs it
     config.write_text(yaml.safe_dump(content))
@@ -79,10 +77,10 @@ async def _envoy_gateway(cluster: Cluster) -> Server:
     return Server("envoy-gateway", envoy_gateway.command(home, config), log, os.environ | variables)
 
 
-async def _judge(cluster: Cluster, arguments: dict[str, Any], which: str, name: str, namespace: str, *more: str) -> int:
-    report = Path(arguments["folder"]) / f"{namespace}.json"
+async def _judge(cluster: Cluster, arguments: dict[str, Any], name: str, *more: str) -> int:
+    report = Path(arguments["report"])
     command = [str(lasthop.program()), "judge", "--kubeconfig", str(cluster.kubeconfig), "--gateway-class", name]
-    command += ["--namespace", namespace, "--cases", which + arguments["cases"], "--report", str(report), *more]
+    command += ["--namespace", NAMESPACE, "--cases", arguments["cases"], "--report", str(report), *more]
     process = await asyncio.create_subprocess_exec(*command)
     code = await process.wait()
     if report.exists():
@@ -100,11 +98,14 @@ def main() -> int:
     build()
     envoy_gateway.build()
     for system in [arguments.system] if arguments.system else SYSTEMS:
-        with tempfile.TemporaryDirectory(prefix="judged-") as folder:
-            scenario = f"bench.judged:judge_{system.replace('-', '_')}"
-            if code := sandbox.run(scenario, {"cases": arguments.cases, "folder": folder}):
-                return code
-            found = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))]
+        found = []
+        for cases in [arguments.cases] if arguments.cases else SYSTEMS[system]:
+            with tempfile.TemporaryDirectory(prefix="judged-") as folder:
+                report = Path(folder) / "report.json"
+                scenario = f"bench.judged:judge_{system.replace('-', '_')}"
+                if code := sandbox.run(scenario, {"cases": cases, "report": str(report)}):
+                    return code
+                found.append(json.loads(report.read_text()))
         if not arguments.cases:
             judged_page.keep(system, found)
     if not arguments.cases:

@@ -49,12 +49,22 @@ def keep(system: str, documents: list[dict[str, Any]]) -> None:
     """Keeps what a run has found, without what differs between two equal runs."""
     cases = [case for document in documents for case in document["cases"]]
     for case in cases:
-        case.pop("seconds")
         case["objects"] = _without_certificates(case.get("objects", []))
     seconds = sum(document["judged"]["seconds"] for document in documents)
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    kept[system] = {"date": documents[0]["judged"]["date"], "seconds": round(seconds), "cases": cases}
+    kept[system] = {
+        "date": documents[0]["judged"]["date"],
+        "seconds": round(seconds),
+        "cases": [_kept(case) for case in cases],
+    }
     KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+
+
+def _kept(case: dict[str, Any]) -> dict[str, Any]:
+    """Of a fault everything that the page shows, of the rest the outcome."""
+    always = ("id", "area", "outcome", "severity", "why")
+    of_faults = ("title", "demands", "faults", "objects") if case["outcome"] == "fail" else ()
+    return {name: case[name] for name in (*always, *of_faults) if name in case}
 
 
 def write() -> None:

@@ -36,8 +36,9 @@ class Adapter:
     controllers: tuple[str, ...] = ()
     """controllerNames by which `--adapter auto` finds it."""
 
-    def spell(self, name: str, extension: Skips | Pins, service: str, port: int, issuer: Issuer) -> Spelled | None:
-        """Returns the objects for an extension under this name, or None if it cannot be written."""
+    def spell(self, name: str, extension: Skips | Pins, address: str, port: int, issuer: Issuer) -> Spelled | None:
+        """Returns the objects for an extension under this name, or None if it cannot be written. Address and port are the
+        backend's."""
         return None
 
     def permission(self, gateway: str, permitted: bool) -> Permission | None:
@@ -57,7 +58,7 @@ class Lasthop(Adapter):
     _api: Final = "lasthop.dev/v1alpha1"
     _waives: Final = {Skips.ALL: "All", Skips.NAMES: "Names", Skips.DATES: "Expiry"}
 
-    def spell(self, name: str, extension: Skips | Pins, service: str, port: int, issuer: Issuer) -> Spelled:
+    def spell(self, name: str, extension: Skips | Pins, address: str, port: int, issuer: Issuer) -> Spelled:
         if isinstance(extension, Pins):
             kind, spec = "PinSet", _pins(issuer, extension)
         else:
@@ -87,11 +88,10 @@ class EnvoyGateway(Adapter):
     controllers = ("gateway.envoyproxy.io/gatewayclass-controller",)
     permits_everywhere = True
 
-    def spell(self, name: str, extension: Skips | Pins, service: str, port: int, issuer: Issuer) -> Spelled | None:
+    def spell(self, name: str, extension: Skips | Pins, address: str, port: int, issuer: Issuer) -> Spelled | None:
         if extension is not Skips.ALL:
             return None
-        endpoint = {"fqdn": {"hostname": service, "port": port}}
-        spec = {"endpoints": [endpoint], "tls": {"insecureSkipVerify": True}}
+        spec = {"endpoints": [{"ip": {"address": address, "port": port}}], "tls": {"insecureSkipVerify": True}}
         made = {"apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": "Backend", "metadata": {"name": name}, "spec": spec}
         return Spelled((made,), backend={"group": "gateway.envoyproxy.io", "kind": "Backend", "name": name})
 

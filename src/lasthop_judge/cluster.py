@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import dataclasses
 import itertools
 import json
 import time
@@ -36,14 +37,13 @@ class ClusterError(Exception):
 
 def listener_ports(wanted: Iterable[tuple[At, str]]) -> Listeners:
     """Returns a port for each listener; no two have the same, so that Gateways may share an address."""
-    rest = itertools.count(8081)
-    tcp = itertools.count(9001)
+    rest, tcp = itertools.count(8401), itertools.count(9401)
     found: dict[tuple[At, str], int] = {}
     for at, name in wanted:
         if at is At.PLAIN and name in LISTENER_PORTS:
             found[at, name] = LISTENER_PORTS[name]
         else:
-            found[at, name] = next(tcp if name.startswith("tcp-") else rest)
+            found[at, name] = next(tcp if name.startswith(("tcp-", "udp-")) else rest)
     return found
 
 
@@ -151,6 +151,7 @@ class ClusterPlace:
             for pod in pods:
                 if any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions") or ()):
                     self._pod = pod["metadata"]["name"]
+                    self.site = dataclasses.replace(self.site, pod=pod["status"]["podIP"])
                     return
             if time.monotonic() > deadline:
                 told = "; ".join(json.dumps(pod.get("status", {}))[:400] for pod in pods) or "it has no Pod"
@@ -166,7 +167,7 @@ class ClusterPlace:
             programmed = any(
                 each["type"] == "Programmed" and each["status"] == "True" for each in status.get("conditions") or ()
             )
-            addresses = [each["value"] for each in status.get("addresses") or ()]
+            addresses: list[str] = [each["value"] for each in status.get("addresses") or ()]
             if programmed and addresses:
                 return addresses[0]
             if time.monotonic() > deadline:

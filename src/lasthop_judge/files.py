@@ -163,6 +163,8 @@ def curl(case: Case, address: tuple[str, int], path: str) -> tuple[str, ...]:
             return (
                 f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | openssl s_client -quiet -connect {host}:{port} -servername {name}",
             )
+        case Via.UDP:
+            return ()
         case Via.TCP:
             return (f"curl -v http://{host}:{port}/",)
         case Via.GRPC:

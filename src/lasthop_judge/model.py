@@ -58,6 +58,13 @@ class Via(StrEnum):
     GRPC = "GRPCRoute"
     TLS = "TLSRoute on a listener of mode Terminate"
     TCP = "TCPRoute"
+    UDP = "UDPRoute"
+    """Only for status: no policy applies to UDP."""
+
+    @property
+    def stream(self) -> bool:
+        """Nothing of HTTP, so that no path leads to another backend."""
+        return self in (Via.TLS, Via.TCP, Via.UDP)
 
 
 class At(StrEnum):
@@ -281,7 +288,12 @@ class Case:
     @property
     def needs(self) -> tuple[str, ...]:
         """The features that must be claimed."""
-        kind = {Via.GRPC: ("GRPCRoute",), Via.TLS: ("TLSRoute", "TLSRouteModeTerminate"), Via.TCP: ("TCPRoute",)}
+        kind = {
+            Via.GRPC: ("GRPCRoute",),
+            Via.TLS: ("TLSRoute", "TLSRouteModeTerminate"),
+            Via.TCP: ("TCPRoute",),
+            Via.UDP: ("UDPRoute",),
+        }
         mirror = ("HTTPRouteRequestMirror",) if self.via is Via.MIRROR else ()
         sans = ("BackendTLSPolicySANValidation",) if any(each.sans for each in self._all_policies) else ()
         mtls = ("GatewayBackendClientCertificate",) if self.at is At.MTLS else ()
@@ -330,6 +342,8 @@ class Verdict:
     """Commands that repeat a failing case by hand."""
     objects: tuple[Json, ...] = ()
     """Of a failing case."""
+    unserved: bool = False
+    """It was not run because the gateway did not serve its route."""
 
     @property
     def severity(self) -> Severity | None:

@@ -63,6 +63,8 @@ def listener_of(case: Case) -> str:
             return "tls"
         case Via.TCP:
             return f"tcp-{case.slug}"
+        case Via.UDP:
+            return f"udp-{case.slug}"
     return "http"
 
 
@@ -88,6 +90,8 @@ class Site:
     listeners: Listeners
     endpoint: str = ""
     """The backend's address; empty: Services select its Pod."""
+    pod: str = ""
+    """The address of the backend's Pod, for adapters that name endpoints themselves."""
     bind: str = ""
     """The address of the Gateways; empty: the implementation chooses."""
     dated: bool = False
@@ -133,7 +137,7 @@ class Site:
             case "tls":
                 terminate = {**certificate, "mode": "Terminate"}
                 return {**found, "protocol": "TLS", "hostname": f"*.tls.{DOMAIN}", "tls": terminate}
-        return {**found, "protocol": "TCP"}
+        return {**found, "protocol": "UDP" if name.startswith("udp-") else "TCP"}
 
     def _key_pair(self, name: str, recipe: Recipe) -> Json:
         issued = self.issuer.issue(recipe)
@@ -227,9 +231,8 @@ class Site:
         if not policy.extension:
             return None
         service = next(each for each in case.all_services if each.name == policy.target)
-        host = f"{case.slug}-{policy.target}.{self.namespace}.svc.cluster.local"
-        name = f"{case.slug}-{policy.name}"
-        return self.adapter.spell(name, policy.extension, host, service.ports[0].number, self.issuer)
+        port = self.ports.get(backend_key(case, service.name, service.ports[0].name), 0)
+        return self.adapter.spell(f"{case.slug}-{policy.name}", policy.extension, self.pod or self.endpoint, port, self.issuer)
 
     def spellable(self, case: Case) -> bool:
         """Whether the adapter can write the case."""
@@ -247,17 +250,18 @@ class Site:
     def route(self, case: Case) -> Json:
         parents = [{"name": str(self.gateway_of(case)), "sectionName": listener_of(case)}]
         spec: Json = {"parentRefs": parents}
-        if case.via is not Via.TCP:
+        if case.via not in (Via.TCP, Via.UDP):
             spec["hostnames"] = [hostname_of(case)]
-        asked = [(service, port) for service in case.all_services for port in service.ports if port.serving]
+        every = [(service, port) for service in case.all_services for port in service.ports]
+        asked = [(service, port) for service, port in every if port.serving] or every
         match case.via:
             case Via.GRPC:
                 canary = {"matches": [{"method": {"service": CANARY_METHOD}}], "backendRefs": [{"name": CANARY, "port": 81}]}
                 rules = [canary, {"backendRefs": [self._backend(case, *asked[0])]}]
                 return self.mk(API, "GRPCRoute", case.slug, spec={**spec, "rules": rules})
-            case Via.TLS | Via.TCP:
+            case Via.TLS | Via.TCP | Via.UDP:
                 rules = [{"backendRefs": [self._backend(case, *asked[0])]}]
-                kind = "TLSRoute" if case.via is Via.TLS else "TCPRoute"
+                kind = {Via.TLS: "TLSRoute", Via.TCP: "TCPRoute"}.get(case.via, "UDPRoute")
                 return self.mk(API, kind, case.slug, spec={**spec, "rules": rules})
         rules = [_rule(CANARY_PATH, {"name": CANARY, "port": 80})]
         for service, port in asked:

@@ -53,6 +53,9 @@ class Patience:
     change: float = 60.0
     """After a change at run time."""
     status: float = 20.0
+    pooled: float = 20.0
+    """After a change, until the backend ends connections from before it: a certificate is verified “before the connection is
+    made”, so requests over those are noted and no fault."""
 
 
 class Place(Protocol):
@@ -92,6 +95,10 @@ class _Unjudged(Exception):
     """The place cannot show what the case is about."""
 
 
+class _Unserved(_Unjudged):
+    """The gateway does not serve the route at all, so that nothing is known of the last hop."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Phase:
     """What is asked, and what is demanded of the answer."""
@@ -115,11 +122,15 @@ class Trial:
         self._notes: list[str] = []
         self._seen = 0
         """The backend's clock when it was last read."""
+        self._changed = 0
+        """The backend's clock at the last change."""
+        self._over_old = False
+        """The last request arrived over a connection from before the change."""
 
     async def run(self) -> Verdict:
         begun, step, case = time.monotonic(), "", self.case
         faults: list[Fault] = []
-        outcome, why = Outcome.PASS, ""
+        outcome, why, unserved = Outcome.PASS, "", False
         try:
             await self._served()
             for phase, change in self._phases():
@@ -136,7 +147,7 @@ class Trial:
                 outcome, why = Outcome.NOT_CLAIMED, f"implementation-specific; refused: {failed.seen}"
                 faults = []
         except _Unjudged as unjudged:
-            outcome, why = Outcome.NOT_RUN, str(unjudged)
+            outcome, why, unserved = Outcome.NOT_RUN, str(unjudged), isinstance(unjudged, _Unserved)
         failed_case = outcome is Outcome.FAIL
         return Verdict(
             case,
@@ -147,6 +158,7 @@ class Trial:
             round(time.monotonic() - begun, 2),
             self.place.repeat(case, path_of(case.all_services[0].name, case.port)) if failed_case else (),
             tuple(self.site.documents(case)) if failed_case else (),
+            unserved,
         )
 
     def _phases(self) -> list[tuple[_Phase, Step | None]]:
@@ -175,15 +187,14 @@ class Trial:
     async def _served(self) -> None:
         """Waits until the gateway serves the case's route, and until its status is of the present generation."""
         case, deadline = self.case, time.monotonic() + self.patience.first
-        if case.via in (Via.TLS, Via.TCP):
+        if case.via.stream:
             await asyncio.sleep(STREAM_SETTLE)
         else:
             while not (answer := await self._ask(CANARY_PATH)).backend.startswith("canary."):
                 if time.monotonic() > deadline:
                     kind = "GRPCRoute" if case.via is Via.GRPC else "HTTPRoute"
-                    raise _Failed(
-                        Severity.CLOSED,
-                        f"the {kind} is not served: its rule for a backend without a policy answers {answer.shown}",
+                    raise _Unserved(
+                        f"the {kind} is not served: its rule for a backend without a policy answers {answer.shown}"
                     )
                 await asyncio.sleep(PAUSE)
         if not self.place.has_status:
@@ -217,6 +228,14 @@ class Trial:
             assert permission
             await self.place.put(case, [site.own(each) for each in permission.objects])
 
+    def _serving(self, phase: _Phase) -> Serving:
+        """Returns what the port serves by now."""
+        changed = [serving for step in self.case.steps for port, serving in step.serve if port == phase.port]
+        named = (port.serving for service in self.case.all_services for port in service.ports if port.name == phase.port)
+        found = next(iter(changed), None) or next(iter(named))
+        assert found
+        return found
+
     async def _serve(self, port: str, serving: Serving, keep: bool) -> None:
         key = backend_key(self.case, self.case.all_services[0].name, port)
         await self.place.serve(key, serving_document(serving, self.site.issuer), keep)
@@ -237,8 +256,8 @@ class Trial:
 
     async def _judge_traffic(self, phase: _Phase) -> None:
         key = backend_key(self.case, phase.service, phase.port)
-        self._seen = _clock(await self.place.records(key))
-        begun, good, wrong = time.monotonic(), 0, None
+        self._seen = self._changed = _clock(await self.place.records(key))
+        begun, good, wrong, ended = time.monotonic(), 0, None, False
         needed = REFUSALS if phase.expect.refused else PASSES
         while good < needed:
             if good == 0 and wrong and time.monotonic() - begun > phase.seconds:
@@ -246,6 +265,10 @@ class Trial:
             wrong, last_wrong = await self._asked_once(phase, key), wrong
             good = 0 if wrong else good + 1
             wrong = wrong or last_wrong
+            if good == 0 and self._over_old and not ended and time.monotonic() - begun > self.patience.pooled:
+                ended = True
+                self._notes.append(f"{phase.title}: requests go over connections from before it until the backend ends them")
+                await self._serve(phase.port, self._serving(phase), False)
             if good < needed:
                 await asyncio.sleep(PAUSE)
         took = time.monotonic() - begun
@@ -268,6 +291,7 @@ class Trial:
                 return failed
             raise failed
         arrived = answer.backend == key or reached is not None
+        self._over_old = bool(phase.title) and reached is not None and reached["at"] <= self._changed
         if phase.expect.refused:
             return self._refusal(phase, answer, arrived, reached)
         if self.case.via is Via.MIRROR:

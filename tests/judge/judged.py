@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import math
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,8 +23,8 @@ from tests.backends import until
 from tests.ports import free_port
 from tests.proxy.lasthop import Lasthop
 
-PATIENCE = Patience(first=90, passes=45, refused=20, change=60, status=30)
-"""On a busy machine; what is wrong is wrong at once."""
+PATIENCE = Patience(first=90, passes=45, refused=20, change=60, status=30, pooled=math.inf)
+"""On a busy machine; what is wrong is wrong at once. Lasthop ends connections of the old policy by itself."""
 
 
 class LasthopPlace(FilesPlace):
@@ -49,7 +50,7 @@ class LasthopPlace(FilesPlace):
 
 
 def make_site(cases: Sequence[Case], backend: BackendProcess, issuer: Issuer) -> Site:
-    site = Site("judge", "lasthop", ADAPTERS["lasthop"], issuer, backend.ports, {}, LOOPBACK, LOOPBACK, dated=True)
+    site = Site("judge", "lasthop", ADAPTERS["lasthop"], issuer, backend.ports, {}, LOOPBACK, bind=LOOPBACK, dated=True)
     wanted = wanted_listeners(cases, gateways(site, cases))
     return dataclasses.replace(site, listeners={each: free_port() for each in wanted})
 

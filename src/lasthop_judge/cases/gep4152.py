@@ -29,7 +29,7 @@ def pin(name: str, title: str, expect: Expect, certificate: Recipe, *pinned: Rec
 
 
 CASES: Final = (
-    skip("skip", "skip, permitted: a self-signed certificate", d.SKIP, PASSES, SELF_SIGNED, sni=HOSTNAME),
+    skip("skip", "skip, permitted: a self-signed certificate", d.SKIP, PASSES, SELF_SIGNED),
     skip("skip-name", "skip, permitted: another name", d.SKIP, PASSES, OLD_NAME),
     skip("skip-expired", "skip, permitted: an expired certificate", d.SKIP, PASSES, EXPIRED),
     skip("skip-plaintext", "skip, permitted: a backend that speaks plaintext only", d.SKIP, REFUSED, None),
@@ -64,7 +64,7 @@ CASES: Final = (
         serves(SELF_SIGNED),
         at=At.PERMITTING,
     ),
-    pin("key", "the pinned key", PASSES, SELF_SIGNED, SELF_SIGNED, sni=HOSTNAME),
+    pin("key", "the pinned key", PASSES, SELF_SIGNED, SELF_SIGNED),
     pin("key-other", "another key", REFUSED, SELF_SIGNED, leaf(HOSTNAME, issuer=None, twin=1)),
     pin("key-second", "the second of two pinned keys", PASSES, SELF_SIGNED, leaf(HOSTNAME, issuer=None, twin=1), SELF_SIGNED),
     pin("key-issuer", "the key of the issuer", REFUSED, leaf(HOSTNAME), CA),

@@ -173,11 +173,22 @@ PRECEDENCE: Final = (
     ),
     Case(
         "precedence/udp",
+        "a policy for a Service whose only port is UDP",
+        d.UDP,
+        IGNORED,
+        policies=(by("ca", "policy"),),
+        services=(Service(ports=(Port("dns", 53, None, "UDP"),)),),
+        via=Via.UDP,
+        says=(Says("Accepted", "False", ("Invalid",)),),
+    ),
+    Case(
+        "precedence/udp-section",
         "a policy for a UDP port",
         d.UDP,
         IGNORED,
         policies=(by("ca", "policy", section="dns"),),
-        services=UDP_PORTS,
+        services=(Service(ports=(Port("dns", 53, None, "UDP"), Port("https", 443, None))),),
+        via=Via.UDP,
         says=(Says("Accepted", "False", ("Invalid",)),),
     ),
     Case(

@@ -97,7 +97,7 @@ def command(
     must succeed), status. Cases of features that the GatewayClass does not claim are not claimed.
 
     Exits with 0 if no case failed, otherwise by the worst fault: 6 plaintext, 5 open, 4 closed, 3 status; 1 if the run itself
-    failed.
+    failed, or the gateway did not serve some routes.
 
     \b
     Examples:
@@ -224,7 +224,7 @@ def _outside(order: Order, address: tuple[str, int], folder: Path) -> tuple[list
     issuer, (host, first) = Issuer(), address
     claimed, told = _claimed(order, ())
     with backend_process(servings(order.cases), issuer) as backend, _Progress() as progress:
-        site = Site("judge", order.gateway_class, spelling, issuer, backend.ports, {}, LOOPBACK, host, dated=True)
+        site = Site("judge", order.gateway_class, spelling, issuer, backend.ports, {}, LOOPBACK, bind=host, dated=True)
         chosen = choose(order.cases, claimed, site)
         wanted = wanted_listeners(chosen.cases, gateways(site, chosen.cases))
         site = dataclasses.replace(site, listeners={each: first + number for number, each in enumerate(wanted)})
@@ -292,7 +292,7 @@ async def _judged_inside(
             with _Progress() as progress:
                 place = cluster.ClusterPlace(client, site, image, dial)
                 await place.start(chosen.cases, progress)
-                verdicts = await judge(place, site, chosen, order.patience, progress)
+                verdicts = await judge(place, place.site, chosen, order.patience, progress)
     return verdicts, Judged(
         order.gateway_class, controller, adapter=spelling.name, features=told, place="In a cluster, by traffic and status"
     )

@@ -13,6 +13,8 @@ from lasthop_judge.model import Area, Outcome, Severity, Verdict
 VERSION: Final = 1
 EXIT_CODES: Final = {Severity.PLAINTEXT: 6, Severity.OPEN: 5, Severity.CLOSED: 4, Severity.STATUS: 3}
 """By the worst fault; 0 without one."""
+UNSERVED: Final = 1
+"""Without a fault, if the gateway did not serve some routes: nothing is known of their hops."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        return max((EXIT_CODES[each] for each in self.severities), default=0)
+        unserved = UNSERVED if any(each.unserved for each in self.verdicts) else 0
+        return max((EXIT_CODES[each] for each in self.severities), default=unserved)
 
 
 def report_of(judged: Judged, verdicts: Sequence[Verdict]) -> Report:

@@ -72,6 +72,11 @@ def test_the_exit_code_is_that_of_the_worst_fault(severity: str, code: int) -> N
     assert passing().exit_code == 0
 
 
+def test_a_gateway_that_serves_nothing_is_no_success() -> None:
+    unserved = [Verdict(case, Outcome.NOT_RUN, why="not served", unserved=True) for case in ALL[:3]]
+    assert report_of(Judged(""), unserved).exit_code == 1
+
+
 def test_the_list_names_every_case_and_where_its_sentence_stands() -> None:
     shown = CliRunner().invoke(main, ["judge", "--list"]).output
     assert all(case.id in shown and case.demands.source in shown for case in ALL)
