@@ -12,6 +12,7 @@ import yaml
 ROOT: Final = Path(__file__).parent.parent
 KEPT: Final = Path(__file__).parent / "judged.json"
 PAGE: Final = ROOT / "docs" / "judged.md"
+SEVERITIES: Final = ("plaintext", "open", "closed", "status")
 OUTCOMES: Final = ("pass", "fail", "not claimed", "not run")
 ABOUT: Final = {
     "lasthop": (
@@ -39,9 +40,10 @@ that a client received, differs.
 NOT_JUDGED: Final = """
 ## Not judged
 
-Other implementations are not on this page, and nothing is said of them. Traefik, NGINX Gateway Fabric, agentgateway, Istio,
-Cilium and kgateway are installed from container images, which the machine of these runs cannot run. `lasthop judge
---context C --gateway-class NAME` judges them where they run.
+Nothing is said here of other implementations. NGINX Gateway Fabric, agentgateway, Istio, Cilium and kgateway are installed
+from container images, which the machine of these runs cannot run. Traefik and the HAProxy-based ones read the Gateway API
+only from a cluster; as processes beside this API server they have not been tried. `lasthop judge --context C --gateway-class
+NAME` judges each where it runs.
 """
 
 
@@ -68,7 +70,8 @@ def _kept(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def write() -> None:
-    PAGE.write_text("\n".join(lines(json.loads(KEPT.read_text()))) + "\n")
+    kept = json.loads(KEPT.read_text())
+    PAGE.write_text("\n".join(lines({system: kept[system] for system in ABOUT if system in kept})) + "\n")
 
 
 def lines(kept: dict[str, Any]) -> Iterator[str]:
@@ -94,9 +97,7 @@ def _cell(cases: list[dict[str, Any]]) -> str:
     """Counts by outcome; faults by severity, in bold."""
     counts = [(outcome, sum(case["outcome"] == outcome for case in cases)) for outcome in OUTCOMES]
     severities = [case["severity"] for case in cases if case["severity"]]
-    faults = ", ".join(
-        f"{severities.count(each)} {each}" for each in ("plaintext", "open", "closed", "status") if each in severities
-    )
+    faults = ", ".join(f"{severities.count(each)} {each}" for each in SEVERITIES if each in severities)
     words = {"fail": f"**fail** ({faults})"}
     return ", ".join(f"{number} {words.get(outcome, outcome)}" for outcome, number in counts if number)
 
@@ -110,8 +111,16 @@ def _system(title: str, configuration: str, found: dict[str, Any]) -> Iterator[s
     if not failed:
         yield ""
         yield "No fault was found."
-    for case in sorted(failed, key=lambda case: ("plaintext", "open", "closed", "status").index(case["severity"])):
-        yield from _fault(case)
+    for severity in SEVERITIES:
+        by_demand: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for case in failed:
+            if case["severity"] == severity:
+                by_demand.setdefault((case["demands"]["sentence"], case["demands"]["source"]), []).append(case)
+        if by_demand:
+            yield ""
+            yield f"### {severity.capitalize()}"
+        for (sentence, source), cases in by_demand.items():
+            yield from _faults(sentence, source, cases)
     left_out: dict[str, list[str]] = {}
     for case in found["cases"]:
         if case["outcome"] in ("not claimed", "not run"):
@@ -122,23 +131,28 @@ def _system(title: str, configuration: str, found: dict[str, Any]) -> Iterator[s
             yield f"- {why}: {', '.join(f'`{id}`' for id in ids)}"
 
 
-def _fault(case: dict[str, Any]) -> Iterator[str]:
+def _faults(sentence: str, source: str, cases: list[dict[str, Any]]) -> Iterator[str]:
     yield ""
-    yield f"### `{case['id']}`: {case['severity']}"
+    yield f"Demanded: “{sentence}” ({source}). Seen:"
     yield ""
-    yield f"{case['title'][0].upper()}{case['title'][1:]}."
+    for case in cases:
+        for fault in case["faults"]:
+            yield f"- `{case['id']}`, {case['title']}: {_escaped(fault['seen'])}."
     yield ""
-    for fault in case["faults"]:
-        yield f"- Seen: {fault['step'] + ': ' if fault['step'] else ''}{_escaped(fault['seen'])}."
-    yield f"- Demanded: “{case['demands']['sentence']}” ({case['demands']['source']})"
+    yield "<details><summary>Policies and CAs of these cases</summary>"
     yield ""
-    yield "<details><summary>Objects</summary>"
-    yield ""
-    yield "```yaml"
-    yield yaml.safe_dump_all(case["objects"], sort_keys=False, width=120).rstrip()
+    yield "```"
+    yield yaml.safe_dump_all(_told(cases), sort_keys=False, width=120, allow_unicode=True).rstrip()
     yield "```"
     yield ""
     yield "</details>"
+
+
+def _told(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What differs between cases; Services and routes are alike, and `lasthop judge --write` writes them all."""
+    kinds = ("BackendTLSPolicy", "ConfigMap", "Secret")
+    found = [each for case in cases for each in case["objects"] if each["kind"] in kinds]
+    return [{name: each[name] for name in ("kind", "metadata", "spec", "data") if name in each} for each in found]
 
 
 def _without_certificates(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -10,6 +10,8 @@ from lasthop_judge.cases import ALL
 from lasthop_judge.model import Outcome, Verdict
 from tests.judge.judged import judged
 
+pytestmark = pytest.mark.timeout(600)
+"""The first case waits for all of them, on whatever machine."""
 LEFT_OUT = {"status/foreign": "nobody else writes status in files mode"}
 
 

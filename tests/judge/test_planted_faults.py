@@ -14,6 +14,8 @@ from lasthop_judge.model import Area, Outcome, Severity, Verdict
 from lasthop_judge.trial import Patience
 from tests.judge.judged import judged
 
+pytestmark = pytest.mark.timeout(600)
+"""The first fault waits for all of them, on whatever machine."""
 BRIEF = Patience(first=60, passes=3, refused=1.5, change=3, status=3)
 """A planted fault does not go away by waiting."""
 CASES = {case.id: case for case in ALL}
