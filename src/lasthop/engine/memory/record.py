@@ -8,9 +8,9 @@ so an entry that is changed, removed, inserted or moved is noticed (`Record.faul
 also compute a new chain: only a head that was noted elsewhere, as in the log, shows that.
 
 The record is bounded, and no owner can push another's entries out: the oldest of whoever has most are dropped first, and of
-those the ones that weakened nothing. The entry that is added when others are dropped states which (`Gap`), so that a gap which
-no entry states is a fault. The record covers the time from `Record.covered` on: only for that time does it prove that nothing
-changed.
+those the ones that neither weakened a hop nor added one that is less than verified. The entry that is added when others are
+dropped states which (`Gap`), so that a gap which no entry states is a fault. The record covers the time from `Record.covered`
+on: only for that time does it prove that nothing changed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.engine.memory.causes import EditCause, EditKind
 from lasthop.engine.plan.messages import limited
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.plan.verification_change import Fact, VerificationChange
 
@@ -46,6 +47,8 @@ BEGAN: Final = "Began"
 INCIDENT: Final = "Incident"
 """The effect of an entry about the record itself."""
 NEW: Final = "New"
+NEW_REDUCED: Final = "NewReduced"
+"""A new hop that is connected and less than verified."""
 REMOVED: Final = "Removed"
 RECORD: Final = "-"
 """The owner of entries about the record itself."""
@@ -84,6 +87,14 @@ class RecordedFact(msgspec.Struct, frozen=True):
     removed: tuple[str, ...] = ()
 
 
+class RecordedHop(NamedTuple):
+    gateway: str
+    kind: str
+    """Of the backend."""
+    backend: str
+    port: int
+
+
 class Gap(msgspec.Struct, frozen=True):
     """All entries that have been dropped."""
 
@@ -113,7 +124,7 @@ class Entry(msgspec.Struct, frozen=True):
     gateways: tuple[str, ...] = ()
     """Those at which it changed."""
     effect: str = ""
-    """A `ChangeKind`, NEW or REMOVED; or what the entry says of the record itself: BEGAN or INCIDENT."""
+    """A `ChangeKind`, NEW, NEW_REDUCED or REMOVED; or what the entry says of the record itself: BEGAN or INCIDENT."""
     facts: tuple[RecordedFact, ...] = ()
     causes: tuple[RecordedCause, ...] = ()
     """The objects whose edit caused it. Empty: it happened while Lasthop was not running, or no object was edited."""
@@ -147,6 +158,11 @@ class Entry(msgspec.Struct, frozen=True):
     def by(self) -> str:
         """The authors of what caused it, each once; empty: not known."""
         return ", ".join(dict.fromkeys(each.who for each in self.causes if each.who))
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """Those whose edit caused it."""
+        return tuple(each.object for each in self.causes)
 
     @property
     def line(self) -> str:
@@ -193,10 +209,24 @@ def entry_of(edit: Edit, now: float, who: Callable[[Key], str] = lambda key: "")
         edit.change.weaker,
         limited(edit.after.acknowledged, LENGTH) if edit.after else "",
         tuple(gateway.path for gateway in edit.gateways),
-        NEW if edit.before is None else REMOVED if edit.after is None else str(edit.change.kind),
+        _effect(edit),
         tuple(_fact(each) for each in edit.change.facts[:MAX_PARTS]),
-        tuple(RecordedCause(str(each.key), each.edit, limited(who(each.key), LENGTH)) for each in edit.causes[:MAX_PARTS]),
+        tuple(_cause(each, who) for each in edit.causes[:MAX_PARTS]),
     )
+
+
+def _effect(edit: Edit) -> str:
+    if edit.after is None:
+        return REMOVED
+    if edit.before is None:
+        reduced = not edit.after.refused and edit.after.strength < Strength.VERIFIED
+        return NEW_REDUCED if reduced else NEW
+    return str(edit.change.kind)
+
+
+def _cause(cause: EditCause, who: Callable[[Key], str]) -> RecordedCause:
+    author = "" if cause.edit is EditKind.EXPIRED else limited(who(cause.key), LENGTH)
+    return RecordedCause(str(cause.key), cause.edit, author)
 
 
 def _milliseconds(at: float) -> float:
@@ -242,6 +272,22 @@ class Record(msgspec.Struct, frozen=True):
         dropped = until.values() if not namespace else [until[each] for each in (namespace, ALL) if each in until]
         return max(self.since, *dropped) if dropped else self.since
 
+    def last_changes(self) -> dict[RecordedHop, Entry]:
+        """Returns the last change of each hop, by the order of the chain, because a clock may have been set back. It lacks
+        hops of which a later one may have been dropped."""
+        found = {
+            RecordedHop(gateway, each.kind, each.backend, each.port): each
+            for each in self.entries
+            if each.is_change
+            for gateway in each.gateways
+        }
+        dropped = self.gap.until
+        return {
+            hop: each
+            for hop, each in found.items()
+            if all(each.at > dropped.get(namespace, -math.inf) for namespace in (each.owner, ALL))
+        }
+
     def faults(self) -> tuple[str, ...]:
         """Returns where the chain is broken, as clauses; none: nothing was changed, removed, inserted or moved."""
         last = self.entries[-1].hash if self.entries else ""
@@ -262,10 +308,14 @@ def _faults(entries: Sequence[Entry]) -> Iterator[str]:
             stated = any(first <= number + 1 and each.number - 1 <= last for first, last in gap.missing)
             # Whoever states a gap must state until when the record is not complete: no earlier than what is around it.
             if not stated or at > horizon:
-                yield f"entries {number + 1} to {each.number - 1} are missing"
+                yield _missing(number + 1, each.number - 1)
         elif each.previous != previous:
             yield f"entry {each.number} does not follow the one before it"
         number, at, previous = each.number, each.at, each.hash
+
+
+def _missing(first: int, last: int) -> str:
+    return f"entry {first} is missing" if first == last else f"entries {first} to {last} are missing"
 
 
 def gap_of(entries: Sequence[Entry]) -> Gap:
@@ -295,7 +345,7 @@ def _without_oldest(chain: Sequence[Entry], limit: int) -> tuple[list[Entry], Ga
     until, before = dict(gap.until), -math.inf
     for each in chain:
         if each.number not in dropped:
-            before = each.at
+            before = max(before, each.at)  # the clock may have been set back
             continue
         for namespace in each.namespaces:
             until[namespace] = max(each.at, before, until.get(namespace, each.at))
@@ -323,9 +373,9 @@ def _dropped(chain: Sequence[Entry], limit: int) -> set[int]:
     share_of_each = share(counts, max(0, len(able) - excess))
     over = {owner: count - share_of_each for owner, count in counts.items()}
     dropped: set[int] = set()
-    for weaker in (False, True):
+    for reduced in (False, True):
         for each in able:
-            if len(dropped) < excess and over[each.owner] > 0 and each.weaker == weaker:
+            if len(dropped) < excess and over[each.owner] > 0 and (each.weaker or each.effect == NEW_REDUCED) == reduced:
                 dropped.add(each.number)
                 over[each.owner] -= 1
     return dropped
