@@ -22,8 +22,8 @@ ABOUT: Final = {
     "envoy-gateway": (
         "Envoy Gateway v1.9.1",
         "Unmodified, Kubernetes provider with proxies on the host, Envoy 1.40.0 in place of its default 1.39.1, "
-        "`extensionApis.enableBackend: true`, everything else as shipped. Its GatewayClass publishes no features; judged are "
-        "those of its own conformance report of v1.9.",
+        "`extensionApis.enableBackend: true`, leader election off and its limit of API requests raised; else as shipped. "
+        "Its GatewayClass publishes no features; judged are those of its own conformance report of v1.9.",
     ),
 }
 INTRODUCTION: Final = """# Judged
@@ -35,7 +35,8 @@ A fault is listed only where the specification, an API comment or an RFC demands
 beside it. Where support is left to implementations, a refusal counts as *not claimed*. Changes at run time have 60 seconds to
 take effect. Severities: *plaintext*: bytes without TLS reached a backend that a policy targets. *open*: a request reached a
 backend whose certificate must be refused. *closed*: a request failed that must succeed. *status*: a condition, or the code
-that a client received, differs.
+that a client received, differs. Names are matched by RFC 9525, which obsoletes RFC 6125; the older one let clients accept a
+wildcard that is only a part of a label.
 """
 NOT_JUDGED: Final = """
 ## Not judged

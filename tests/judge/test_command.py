@@ -25,17 +25,8 @@ def lasthop() -> Iterator[Lasthop]:
 
 
 def judging(lasthop: Lasthop, *more: str) -> subprocess.Popen[str]:
-    command = [
-        EXECUTABLE,
-        "judge",
-        "--address",
-        f"127.0.0.1:{lasthop.port}",
-        "--write",
-        lasthop.folder,
-        "--cases",
-        CASES,
-        *more,
-    ]
+    address = f"127.0.0.1:{lasthop.port}"
+    command = [EXECUTABLE, "judge", "--address", address, "--write", str(lasthop.folder), "--cases", CASES, *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=lasthop.env)
 
 
