@@ -26,7 +26,17 @@ def lasthop() -> Iterator[Lasthop]:
 
 def judging(lasthop: Lasthop, *more: str) -> subprocess.Popen[str]:
     address = f"127.0.0.1:{lasthop.port}"
-    command = [EXECUTABLE, "judge", "--address", address, "--write", str(lasthop.folder), "--cases", CASES, *more]
+    command: list[str | Path] = [
+        EXECUTABLE,
+        "judge",
+        "--address",
+        address,
+        "--write",
+        str(lasthop.folder),
+        "--cases",
+        CASES,
+        *more,
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=lasthop.env)
 
 
