@@ -9,7 +9,7 @@ It runs in any image with Python 3.9 or newer, so nothing here may import anythi
 with port 0 for a free one. Once it listens it prints {"control": PORT, "ports": {KEY: PORT}} in one line. The control port:
 
     GET  /records/KEY    the connections to that port
-    POST /serve/KEY      what the port serves from now on (a serving); ?keep=1 leaves open connections alone
+    POST /serve/KEY      what the port serves from now on (a serving); its open connections end
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
-from urllib.parse import parse_qs, urlsplit
 
 CLIENT_HELLO = 0x16
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -49,14 +48,13 @@ class Port:
         self.local = threading.local()
         self.listening = socket.create_server((host, number), backlog=64)
         self.number = self.listening.getsockname()[1]
-        self.serve(serving, keep=True)
+        self.serve(serving)
 
-    def serve(self, serving: Json, keep: bool) -> None:
+    def serve(self, serving: Json) -> None:
         self.serving, self.context = serving, context_of(serving, self.hello)
-        if not keep:
-            for connection in list(self.open):
-                with suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+        for connection in list(self.open):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def hello(self, _socket: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int | None:
         self.local.record["sni"] = name
@@ -200,7 +198,7 @@ class Control(BaseHTTPRequestHandler):
     ports: ClassVar[dict[str, Port]]
 
     def do_GET(self) -> None:
-        kind, _, key = urlsplit(self.path).path.strip("/").partition("/")
+        kind, _, key = self.path.strip("/").partition("/")
         if kind == "records" and key in self.ports:
             self.reply(200, self.ports[key].records)
         elif kind == "healthz":
@@ -209,13 +207,12 @@ class Control(BaseHTTPRequestHandler):
             self.reply(404, "no such port")
 
     def do_POST(self) -> None:
-        parts = urlsplit(self.path)
-        kind, _, key = parts.path.strip("/").partition("/")
+        kind, _, key = self.path.strip("/").partition("/")
         serving = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))))
         if kind != "serve" or key not in self.ports:
             self.reply(404, "no such port")
             return
-        self.ports[key].serve(serving, keep="keep" in parse_qs(parts.query))
+        self.ports[key].serve(serving)
         self.reply(200, "ok")
 
     def reply(self, status: int, content: Any) -> None:

@@ -220,9 +220,8 @@ class ClusterPlace:
         found: list[Json] = json.loads(await self._client.request("GET", self._control(f"/records/{key}")))
         return found
 
-    async def serve(self, key: str, serving: Json, keep: bool) -> None:
-        params = {"keep": "1"} if keep else None
-        await self._client.request("POST", self._control(f"/serve/{key}"), params=params, body=serving)
+    async def serve(self, key: str, serving: Json) -> None:
+        await self._client.request("POST", self._control(f"/serve/{key}"), body=serving)
 
     def address(self, at: At, listener: str) -> tuple[str, int]:
         return self._addresses[at], self.site.listeners[at, listener]

@@ -44,12 +44,6 @@ MALFORMED_REF: Final = Demand(
     "is malformed.",
     f"{_API}InvalidCACertificateRef",
 )
-FURTHER_VALIDATION: Final = Demand(
-    "Implementations MAY perform further validation of the certificate content (i.e., checking expiry or enforcing specific "
-    "formats). If they do, they MUST ensure that the `ResolvedRefs` Condition is `False` and use an implementation-specific "
-    "`Reason`, like `ExpiredCertificate` or similar.",
-    f"{_GEP}, API",
-)
 MESSAGE: Final = Demand(
     "In this case, the Reason must be set to `InvalidCACertificateRef` and the Message of the Condition must indicate which "
     "reference is invalid and why.",
@@ -146,11 +140,6 @@ MIXED_UDP: Final = Demand(
     "condition message (`ancestors.conditions`); the policy will only be effective for the TCP ports.",
     f"{_GEP}, API",
 )
-SAME_NAMESPACE: Final = Demand(
-    "the BackendTLSPolicy and the Service must reside in the same namespace in order to prevent the complications involved "
-    "with sharing trust across namespace boundaries",
-    f"{_GEP}, API",
-)
 OWN_STATUS: Final = Demand(
     "Implementations MUST NOT modify any status other than their own. Ownership of a status is determined by the "
     "`controllerName`, which identifies the responsible controller.",
@@ -159,16 +148,6 @@ OWN_STATUS: Final = Demand(
 NO_POLICY: Final = Demand(
     "HTTPRoute | No listener tls | Backend is targeted by a BackendTLSPolicy? No | Connect to backend with TLS? No",
     f"{_GEP} (experimental), How a client behaves",
-)
-REUSE: Final = Demand(
-    "We chose the Service resource as a target, rather than the Route resource, so that we can reuse the same "
-    "BackendTLSPolicy for all the different Routes that might point to this Service.",
-    f"{_GEP}, API",
-)
-OPTIONS: Final = Demand(
-    "To avoid any ambiguity, implementation-specific definitions MUST use domain-prefixed names, such as "
-    "`example.com/my-custom-option`.",
-    f"{_API}options",
 )
 OBSERVED_GENERATION: Final = Demand(
     "observedGeneration represents the .metadata.generation that the condition was set based upon. For instance, if "
@@ -194,10 +173,6 @@ CLIENT_CERTIFICATE: Final = Demand(
     "ClientCertificateRef references an object that contains a client certificate and its associated private key. It can "
     "reference standard Kubernetes resources, i.e., Secret, or implementation-specific custom resources.",
     "Gateway v1, comment of tls.backend.clientCertificateRef",
-)
-PER_GATEWAY: Final = Demand(
-    "TLS configures TLS settings for when this Gateway is connecting to backends with TLS.",
-    "Gateway v1, comment of tls.backend",
 )
 
 # --- GEP-4274 -------------------------------------------------------------------------------------------------------

@@ -126,8 +126,8 @@ class FilesPlace:
         found: list[Json] = await asyncio.to_thread(self._call, "GET", f"/records/{key}", None)
         return found
 
-    async def serve(self, key: str, serving: Json, keep: bool) -> None:
-        await asyncio.to_thread(self._call, "POST", f"/serve/{key}{'?keep=1' if keep else ''}", serving)
+    async def serve(self, key: str, serving: Json) -> None:
+        await asyncio.to_thread(self._call, "POST", f"/serve/{key}", serving)
 
     def _call(self, method: str, path: str, body: Json | None) -> list[Json]:
         connection = http.client.HTTPConnection(LOOPBACK, self._control, timeout=30)

@@ -161,7 +161,6 @@ class Policy:
     section: str = ""
     well_known: str = ""
     """Instead of refs."""
-    options: tuple[tuple[str, str], ...] = ()
     born: int = 0
     """The order in which policies of different age are created."""
     extension: Skips | Pins | None = None
@@ -200,14 +199,14 @@ class Service:
 
 @dataclasses.dataclass(frozen=True)
 class Says:
-    """A condition that the policy (of this name), the route or the Gateway has to carry."""
+    """A condition that a policy of the case has to carry."""
 
     type: str
     status: str
     reasons: tuple[str, ...] = ()
     """Any one; empty: every reason is allowed."""
     of: str = "policy"
-    """`route`, `gateway`, or the name of a policy of the case."""
+    """The name of a policy of the case; `policy`: the first."""
     mentions: tuple[str, ...] = ()
     """Words that the message must contain."""
 
@@ -232,14 +231,11 @@ class Step:
     put: tuple[Policy | Bundle | Service, ...] = ()
     remove: tuple[Policy | Bundle, ...] = ()
     serve: tuple[tuple[str, Serving], ...] = ()
-    """What ports of the backend, by their name, serve from now on. Its open connections end."""
-    keep_connections: bool = False
-    """... unless this is set."""
+    """What ports of the backend, by their name, serve from now on. Their open connections end."""
     sni: str = ""
     says: tuple[Says, ...] = ()
-    port: str = ""
-    """The port, by its name, that is asked; empty: as before the step."""
     service: str = ""
+    """The Service that is asked; empty: as before the step."""
     withdraw: bool = False
     """The operator withdraws the permission of GEP-4152."""
 

@@ -220,8 +220,6 @@ class Site:
         if policy.section:
             target["sectionName"] = policy.section
         spec: Json = {"targetRefs": [target], "validation": validation}
-        if policy.options:
-            spec["options"] = dict(policy.options)
         made = self.mk(API, "BackendTLSPolicy", prefix + policy.name, spec=spec)
         if self.dated:
             made["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{policy.born:02}Z"

@@ -77,7 +77,9 @@ class Place(Protocol):
 
     async def records(self, key: str) -> list[Json]: ...
 
-    async def serve(self, key: str, serving: Json, keep: bool) -> None: ...
+    async def serve(self, key: str, serving: Json) -> None:
+        """Changes what a port of the backend serves, and ends its connections."""
+        ...
 
     def address(self, at: At, listener: str) -> tuple[str, int]: ...
 
@@ -175,7 +177,7 @@ class Trial:
                 step.sni,
                 says=step.says,
                 service=step.service or before.service,
-                port=step.port or before.port,
+                port=before.port,
                 seconds=patience.change,
                 after_plaintext=before.expect is Expect.PLAINTEXT or bool(step.service and step.service != before.service),
             )
@@ -222,7 +224,7 @@ class Trial:
         for part in step.put:
             await self.place.put(case, site.of(case, part))
         for port, serving in step.serve:
-            await self._serve(port, serving, step.keep_connections)
+            await self._serve(port, serving)
         if step.withdraw:
             permission = site.adapter.permission(str(case.at), False)
             assert permission
@@ -236,9 +238,9 @@ class Trial:
         assert found
         return found
 
-    async def _serve(self, port: str, serving: Serving, keep: bool) -> None:
+    async def _serve(self, port: str, serving: Serving) -> None:
         key = backend_key(self.case, self.case.all_services[0].name, port)
-        await self.place.serve(key, serving_document(serving, self.site.issuer), keep)
+        await self.place.serve(key, serving_document(serving, self.site.issuer))
 
     # --- traffic ------------------------------------------------------------------------------------------------------
 
@@ -268,7 +270,7 @@ class Trial:
             if good == 0 and self._over_old and not ended and time.monotonic() - begun > self.patience.pooled:
                 ended = True
                 self._notes.append(f"{phase.title}: requests go over connections from before it until the backend ends them")
-                await self._serve(phase.port, self._serving(phase), False)
+                await self._serve(phase.port, self._serving(phase))
             if good < needed:
                 await asyncio.sleep(PAUSE)
         took = time.monotonic() - begun

@@ -92,10 +92,10 @@ def test_every_case_that_an_adapter_can_spell_has_objects(adapter: str) -> None:
 def test_every_port_that_is_asked_is_served() -> None:
     served = servings(ALL)
     for case in ALL:
-        steps = [(step.expect, step.service, step.port) for step in case.steps]
-        for expect, service, port in ((case.expect, "", case.port), *steps):
+        steps = [(step.expect, step.service) for step in case.steps]
+        for expect, service in ((case.expect, ""), *steps):
             if expect is not Expect.IGNORED:
-                assert backend_key(case, service or case.all_services[0].name, port or case.port) in served, case.id
+                assert backend_key(case, service or case.all_services[0].name, case.port) in served, case.id
 
 
 def test_unclaimed_features_leave_cases_out() -> None:
