@@ -39,7 +39,7 @@ class LasthopPlace(FilesPlace):
 
     async def status(self, kind: str, name: str) -> Json:
         assert kind == "BackendTLSPolicy"
-        return (await asyncio.to_thread(self._policies))[f"{self.site.namespace}/{name}"]
+        return (await asyncio.to_thread(self._policies)).get(f"{self.site.namespace}/{name}", {})
 
     def _policies(self) -> dict[str, Json]:
         at, told = self._told
