@@ -67,6 +67,9 @@ WORLD = keyed(
 VERIFIED = "verified (CA) for verified.example"
 
 
+AUTHOR = "ann"
+
+
 class Running:
     """An engine with a record, as the controller keeps it."""
 
@@ -82,7 +85,7 @@ class Running:
         return self.entries()
 
     def entries(self) -> list[Entry]:
-        return list(self.record.add(self.engine.verifications.edits(), 1000.0))
+        return list(self.record.add(self.engine.verifications.edits(), 1000.0, lambda key: AUTHOR))
 
 
 def short(entry: Entry) -> tuple[str, tuple[str, ...], str, str, list[str]]:
@@ -113,9 +116,25 @@ def test_a_third_gateway_that_reaches_a_waived_backend() -> None:
 
 
 def test_a_service_that_is_waived_from_its_first_day() -> None:
-    (found,) = Running().edit(mk_service("a/new"), policy("new", WAIVED), route("new"))
+    dev, prod = Running().edit(mk_service("a/new"), policy("new", WAIVED), route("new"))
     objects = ["BackendTLSPolicy a/new created", "HTTPRoute a/new created", "Service a/new created"]
-    assert short(found) == ("a/new", ("a/dev",), "", "waived (All)", objects)
+    assert short(dev) == ("a/new", ("a/dev",), "", "waived (All)", objects)
+    assert short(prod) == ("a/new", ("a/prod",), "", "failing closed", objects)
+
+
+def test_every_hop_that_comes_or_goes_is_an_entry_so_that_none_seems_older_than_it_is() -> None:
+    running, both = Running(), ("a/dev", "a/prod")
+    verified, made = "verified (CA) for new.example", ["HTTPRoute a/new created"]
+    assert running.edit(mk_service("a/new"), policy("new", "ca")) == []
+    (found,) = running.edit(route("new"))
+    assert short(found) == ("a/new", both, "", verified, made)
+    (found,) = running.edit(deleted=(key(policy("new", "ca")),))
+    assert found.weaker and found.after == "plaintext"
+    (found,) = running.edit(deleted=(key(route("new")),))
+    assert short(found) == ("a/new", both, "plaintext", "", ["HTTPRoute a/new deleted"])
+    (found,) = running.edit(policy("new", "ca"), route("new"))
+    assert short(found) == ("a/new", both, "", verified, ["BackendTLSPolicy a/new created", *made])
+    assert all(each.effect == "New" for each in running.record.record.last_changes().values() if each.backend == "a/new")
 
 
 def test_a_verified_backend_gets_a_waiver_and_then_prod_allows_it() -> None:
@@ -162,14 +181,16 @@ def test_a_waiver_whose_end_has_come_is_named_with_that() -> None:
     (found,) = running.entries()
     assert short(found) == ("a/waived", ("a/dev",), "waived (All)", "failing closed", ["VerificationWaiver a/w expired"])
     assert found.because == "VerificationWaiver a/w has expired"
+    assert found.by == "", "the author of the waiver did nothing at that time"
 
 
-def test_the_last_route_that_goes_ends_what_was_weaker_than_verified() -> None:
+def test_the_last_route_that_goes_ends_a_hop() -> None:
     running = Running()
     (found,) = running.edit(deleted=(key(route("plain")),))
     assert short(found) == ("a/plain", ("a/dev", "a/prod"), "plaintext", "", ["HTTPRoute a/plain deleted"])
     assert found.effect == "Removed"
-    assert running.edit(deleted=(key(route("verified")),)) == []
+    (found,) = running.edit(deleted=(key(route("verified")),))
+    assert found.effect == "Removed"
     (found,) = running.edit(deleted=(Key("Gateway", "a", "dev"),))
     assert short(found) == ("a/waived", ("a/dev",), "waived (All)", "", ["Gateway a/dev deleted"])
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import msgspec
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lasthop.base.api.meta import Key
@@ -62,6 +62,23 @@ def mk_chain(found: list[tuple[int, str, bool]], limit: int) -> Record:
     changes = [mk(at, f"{owner}/api", weaker=weaker) for at, owner, weaker in found]
     chain = chained((about_record("Began", "no hops", 0.0), *changes), limit=limit)
     return Record(tuple(chain), chain[-1].hash)
+
+
+@given(found_changes, st.integers(3, 20))
+@example([(50, "a", True), (5, "b", True), (10, "a", False), (11, "b", False), (12, "b", False)], 5)
+def test_the_last_change_of_a_hop_is_the_last_one_or_none_whatever_is_dropped_and_whatever_the_clock_says(
+    found: list[tuple[int, str, bool]], limit: int
+) -> None:
+    changes = [
+        replace(mk(at, f"{owner}/api", weaker=weaker, because=str(number)), gateways=("edge/web",))
+        for number, (at, owner, weaker) in enumerate(found)
+    ]
+    chain = chained((about_record("Began", "no hops", 0.0), *changes), limit=limit)
+    known = {each.backend: each.because for each in Record(tuple(chain), chain[-1].hash).last_changes().values()}
+    truth = {each.backend: each.because for each in changes}
+    assert known.items() <= truth.items()
+    if len(changes) < limit:
+        assert known == truth
 
 
 @given(found_changes, st.integers(3, 20))
@@ -158,7 +175,7 @@ def test_a_broken_chain_stays_broken_unless_an_intact_one_is_known() -> None:
     broken = replace(own, entries=own.entries[:2] + own.entries[3:], head=own.head)
     assert joined(broken, Record()).faults(), "it is not mended"
     later = joined(broken, mk_record([mk(90_000.0)], 2.0))
-    assert later.faults() == ("entries 3 to 3 are missing",), "nor does it go on without its past"
+    assert later.faults() == ("entry 3 is missing",), "nor does it go on without its past"
     assert not joined(broken, own).faults() and told(joined(broken, own)) == told(own)
 
 

@@ -200,14 +200,18 @@ class HostRuntime(Sink):
                 record = msgspec.structs.replace(known.record, revision=self._revision)
                 return memory.save(path, Memory(known.ports, record), encode)
 
+        def read_again() -> None:
+            # Only the record: how ports were verified is better known here than in any file.
+            stored = self._stored(path)
+            controller.record.merge(stored.record if stored else Record())
+
         try:
             while True:
                 begun = time.monotonic()
                 try:
                     if saved is not None and await asyncio.to_thread(memory.stamp, path) != seen:
-                        # Only the record: how ports were verified is better known here than in any file.
-                        stored, saved = self._stored(path), None
-                        controller.record.merge(stored.record if stored else Record())
+                        saved = None
+                        read_again()
                     version = controller.remembered_version()
                     if version != saved:
                         seen = await asyncio.to_thread(save, controller.remembered())
@@ -216,8 +220,12 @@ class HostRuntime(Sink):
                     problem(str(error))
                 await asyncio.sleep(memory.pause(REMEMBER_INTERVAL, time.monotonic() - begun))
         except asyncio.CancelledError:
-            if controller.remembered_version() != saved:
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
+                with one_at_a_time:
+                    changed = saved is not None and memory.stamp(path) != seen
+                if changed:
+                    read_again()
+                if changed or controller.remembered_version() != saved:
                     save(controller.remembered())
             raise
 

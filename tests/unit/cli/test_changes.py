@@ -169,7 +169,7 @@ def test_the_head_of_an_intact_chain_is_printed_and_a_removed_line_is_an_error(f
     assert f"The chain of 5 entries is intact; head {stored.record.head}" in found.stdout
     entries = stored.record.entries
     for edited, fault in (
-        ((*entries[:2], *entries[3:]), "entries 3 to 3 are missing"),
+        ((*entries[:2], *entries[3:]), "entry 3 is missing"),
         ((*entries[:2], msgspec.structs.replace(entries[2], after="verified"), *entries[3:]), "entry 3 was changed"),
         (entries[:-1], "the latest entries are missing"),
     ):

@@ -8,20 +8,25 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import jsonschema_rs
+import msgspec
 import pytest
 
 from docs.generate import AUDIT_SCHEMA, audit_schema
 from lasthop.base.api.meta import Key
 from lasthop.cli.render import audit_evidence, audit_report
 from lasthop.cli.render.audit_report import AuditReport, history
+from lasthop.cli.render.sarif import sarif
 from lasthop.engine.memory.causes import EditKind
 from lasthop.engine.memory.record import Entry, Record, RecordedCause, chained
 from lasthop.engine.outputs.audit.audit import Audit, AuditInputs
 from lasthop.engine.outputs.audit.hops import HopReport
+from lasthop.engine.plan.reasons import REF_NOT_PERMITTED
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import TrustedCA
+from lasthop.engine.plan.upstream import Protocol
 from lasthop.engine.plan.verdict import Basis
 from tests.folders import config_map, good_folder, lasthop
 
@@ -72,10 +77,25 @@ def test_every_format_has_the_header_the_ca_the_version_and_the_history(format: 
     assert "GatewayProfile edge/prod" in shown
 
 
+def test_sarif_has_the_header() -> None:
+    report = mk_report(mk_hop(), record=mk_record())
+    (run,) = json.loads(sarif(report))["runs"]
+    assert run["properties"] == report.header and report.header["Made"]
+
+
 def test_since_is_told_by_gateway() -> None:
     record = mk_record(changed(NOW - 60, "edge/dev"))
     report = mk_report(mk_hop(PROD), mk_hop(DEV), record=record)
     assert [report.since(hop) for hop in report.hops] == ["before 2027-01-15 07:45 UTC", "2027-01-15 07:59 UTC"]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"outside": Protocol.UDP}, {"outside": Protocol.PASSTHROUGH}, {"reason": REF_NOT_PERMITTED}]
+)
+def test_since_is_not_known_of_what_the_record_does_not_have(fields: dict[str, Any]) -> None:
+    hop = msgspec.structs.replace(mk_hop(), **fields)
+    report = mk_report(hop, record=mk_record(changed(NOW - 60, "edge/prod")))
+    assert report.since(hop) == "not known" and report.last_change(hop) is None
 
 
 def test_without_a_record_since_is_not_known() -> None:

@@ -36,6 +36,12 @@ def test_the_first_bad_news_is_why() -> None:
     assert found[:3] == ("gateway/shop/web", "False", "Because: no proxy")
 
 
+def test_a_gateway_with_a_waiver_and_a_weakened_backend_shows_both() -> None:
+    notes = [_condition(type, "True", type) for type in ("InsecureBackendVerification", "BackendsWeakened")]
+    found = row(_document("Gateway", "web", conditions=[_condition("Accepted", "True"), *notes]))
+    assert found[1:3] == ("True", "InsecureBackendVerification; BackendsWeakened")
+
+
 def test_what_no_condition_can_say_is_why() -> None:
     unreached = {
         **_document("BackendTLSPolicy", "api"),

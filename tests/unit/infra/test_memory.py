@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +142,23 @@ async def test_what_is_new_since_the_last_save_is_saved_at_the_end(tmp_path: Pat
         assert saved(path).ports == {}
         runtime.controller.take(Batch(WORLD))
     assert [each.now.source for known in saved(path).ports.values() for each in known.hops] == [POLICY]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "what"), [(Path.unlink, "was deleted"), (lambda path: path.write_bytes(b"{"), "was damaged")]
+)
+async def test_what_is_done_to_the_record_just_before_the_end_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object], what: str
+) -> None:
+    path = tmp_path / "verification.json"
+    async with keeping(path, monkeypatch, 60.0) as runtime:
+        runtime.controller.take(Batch(WORLD))
+        await until(path.exists)
+        await asyncio.sleep(0)
+        spoil(path)
+    (found,) = saved(path).record.incidents
+    assert what in found.because
+    assert not saved(path).record.faults()
 
 
 async def test_a_record_that_is_deleted_damaged_or_replaced_is_noticed_each_time_and_written_again(

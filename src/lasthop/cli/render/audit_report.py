@@ -16,7 +16,7 @@ from lasthop.cli.render import audit_observed
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import minute, wrapped
 from lasthop.edge.probe.certificate_view import days_left
-from lasthop.engine.memory.record import Record
+from lasthop.engine.memory.record import Entry, Record, RecordedHop
 from lasthop.engine.outputs.audit.audit import STREAMS, Audit
 from lasthop.engine.outputs.audit.certificates import CertificateReport
 from lasthop.engine.outputs.audit.hops import HopReport
@@ -56,30 +56,12 @@ UNRECORDED: Final = "not known"
 UNREAD: Final = "not read"
 """Of the record: of a folder it may not fit the texts any more, and in a cluster the user may lack the permission."""
 
-Place = tuple[str, str, str, int]
-"""Gateway, kind and path of the backend, and port."""
-
-
-class LastChange(msgspec.Struct, frozen=True):
-    """Since when a hop is verified as it is."""
-
-    at: float
-    """Unix time."""
-    by: str = ""
-    """Who made the edit, as far as it is known."""
-    objects: tuple[str, ...] = ()
-    """Whose edit caused it."""
-
-    def __str__(self) -> str:
-        """Returns the edit as an end of a clause; empty: it is not known."""
-        by = f", by {self.by}" if self.by else ""
-        return f"{by} ({', '.join(self.objects)})" if self.objects else by
-
 
 class History(msgspec.Struct, frozen=True):
     """The record of changes, as far as an audit shows it."""
 
-    last: Mapping[Place, LastChange]
+    last: Mapping[RecordedHop, Entry]
+    """The last change of each hop, where it is known."""
     since: float | None
     """Unix time from which the record is complete; None: not known."""
     head: str
@@ -95,12 +77,7 @@ class History(msgspec.Struct, frozen=True):
 
 
 def history(record: Record) -> History:
-    """Returns the last change of each hop."""
-    last: dict[Place, LastChange] = {}
-    for entry in record.changes:
-        change = LastChange(entry.at, entry.by, tuple(each.object for each in entry.causes))
-        last |= {(gateway, entry.kind, entry.backend, entry.port): change for gateway in entry.gateways}
-    return History(last, record.covered(), record.head, record.faults())
+    return History(record.last_changes(), record.covered(), record.head, record.faults())
 
 
 class AuditReport(msgspec.Struct, frozen=True):
@@ -171,16 +148,17 @@ class AuditReport(msgspec.Struct, frozen=True):
         found = msgspec.structs.replace(self.found, hops=tuple(hops), certificates=tuple(held))
         return msgspec.structs.replace(self, found=found)
 
-    def last_change(self, hop: HopReport) -> LastChange | None:
+    def last_change(self, hop: HopReport) -> Entry | None:
         """Returns the change since which a hop is as it is; None: it is not recorded, or a later one may be missing."""
-        where = (hop.gateway.path, hop.backend.kind, hop.backend.path, hop.port)
-        return self.history.last.get(where) if self.history and not self.history.faults else None
+        where = RecordedHop(hop.gateway.path, hop.backend.kind, hop.backend.path, hop.port)
+        known = self.history if hop.recorded else None
+        return known.last.get(where) if known and not known.faults else None
 
     def since(self, hop: HopReport) -> str:
         """Returns `2026-11-16 10:00 UTC`, `before 2026-11-16 10:00 UTC`, or `not known`."""
         if last := self.last_change(hop):
             return minute(last.at)
-        if self.history is None or self.history.since is None or self.history.faults:
+        if not hop.recorded or self.history is None or self.history.since is None or self.history.faults:
             return UNRECORDED
         return f"before {minute(self.history.since)}"
 
@@ -286,8 +264,13 @@ def _basis(report: AuditReport, hop: HopReport) -> str:
         parts = [f"trusts {', '.join(map(str, hop.basis.cas))}"] if hop.basis.cas else []
         parts += [f"TLS {hop.basis.versions[0]} or later"]
     if report.history:
-        parts += [f"since {report.since(hop)}{report.last_change(hop) or ''}"]
+        parts += [f"since {report.since(hop)}{_edit(report.last_change(hop))}"]
     return "; ".join(parts)
+
+
+def _edit(last: Entry | None) -> str:
+    by = f", by {last.by}" if last and last.by else ""
+    return f"{by} ({', '.join(last.objects)})" if last and last.objects else by
 
 
 def _expiring(report: AuditReport) -> Iterator[str]:

@@ -13,10 +13,12 @@ import msgspec
 from lasthop.base.api.times import rfc3339
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import minute, wrapped
+from lasthop.engine.memory.causes import EditKind
 from lasthop.engine.memory.record import BEGAN, NEW, REMOVED, Entry, Record, since
 from lasthop.engine.plan.verification_change import ChangeKind
 
 INDENT = " " * 6
+UNKNOWN_AUTHOR: Final = "an unknown author"
 MARKS: Final = {ChangeKind.OTHER_TRUST: "other trust", NEW: "new", REMOVED: "removed"}
 
 
@@ -105,12 +107,10 @@ def _mark(each: Entry) -> str:
 def _details(each: Entry) -> Iterator[str]:
     yield f"because {each.because}"
     for cause in each.causes:
-        if cause.who:
-            yield f"{cause.object} {cause.edit} by {cause.who}"
-        elif cause.object not in each.because:
-            yield f"{cause.object} {cause.edit}"
-    yield from (fact.text for fact in each.facts if fact.text not in each.because)
-    if each.acknowledged and not each.because.endswith(each.acknowledged):
+        by = "" if cause.edit is EditKind.EXPIRED else f" by {cause.who or UNKNOWN_AUTHOR}"
+        yield f"{cause.object} {cause.edit}{by}"
+    yield from (fact.text for fact in each.facts)
+    if each.acknowledged:
         yield f"acknowledged by {each.acknowledged}"
     if each.gateways:
         yield f"from Gateway {', '.join(each.gateways)}"

@@ -66,10 +66,15 @@ def sarif(report: AuditReport) -> str:
     results = [_of_hop(hop, report.now) for hop in report.hops if hop.in_effect is not Strength.VERIFIED]
     results += [_of_failing(hop, report.now) for hop in report.hops if audit_observed.standing(hop) == FAILING]
     results += [_of_certificate(found, report.now) for found in report.certificates]
-    return document(RULES, results, (*report.incomplete, *report.hidden))
+    return document(RULES, results, (*report.incomplete, *report.hidden), report.header)
 
 
-def document(rules: Mapping[str, SarifRule], results: list[dict[str, Any]], incomplete: Iterable[str]) -> str:
+def document(
+    rules: Mapping[str, SarifRule],
+    results: list[dict[str, Any]],
+    incomplete: Iterable[str],
+    header: Mapping[str, str] | None = None,
+) -> str:
     """Returns a whole document; `incomplete`: why there may be more results than these."""
     lines = tuple(incomplete)
     run = {
@@ -87,6 +92,7 @@ def document(rules: Mapping[str, SarifRule], results: list[dict[str, Any]], inco
             }
         ],
         "results": results,
+        **({"properties": header} if header else {}),
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 

@@ -19,7 +19,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -82,6 +82,14 @@ class RecordedFact(msgspec.Struct, frozen=True):
     """As `trusts CA new (SHA-256 ...), no longer trusts CA old (SHA-256 ...)`."""
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+
+
+class RecordedHop(NamedTuple):
+    gateway: str
+    kind: str
+    """Of the backend."""
+    backend: str
+    port: int
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -149,6 +157,11 @@ class Entry(msgspec.Struct, frozen=True):
         return ", ".join(dict.fromkeys(each.who for each in self.causes if each.who))
 
     @property
+    def objects(self) -> tuple[str, ...]:
+        """Those whose edit caused it."""
+        return tuple(each.object for each in self.causes)
+
+    @property
     def line(self) -> str:
         facts = "; ".join(each.text for each in self.facts)
         return f"{self.address}: {self.change}{f' ({facts})' if facts else ''}"
@@ -195,8 +208,13 @@ def entry_of(edit: Edit, now: float, who: Callable[[Key], str] = lambda key: "")
         tuple(gateway.path for gateway in edit.gateways),
         NEW if edit.before is None else REMOVED if edit.after is None else str(edit.change.kind),
         tuple(_fact(each) for each in edit.change.facts[:MAX_PARTS]),
-        tuple(RecordedCause(str(each.key), each.edit, limited(who(each.key), LENGTH)) for each in edit.causes[:MAX_PARTS]),
+        tuple(_cause(each, who) for each in edit.causes[:MAX_PARTS]),
     )
+
+
+def _cause(cause: EditCause, who: Callable[[Key], str]) -> RecordedCause:
+    author = "" if cause.edit is EditKind.EXPIRED else limited(who(cause.key), LENGTH)
+    return RecordedCause(str(cause.key), cause.edit, author)
 
 
 def _milliseconds(at: float) -> float:
@@ -242,6 +260,22 @@ class Record(msgspec.Struct, frozen=True):
         dropped = until.values() if not namespace else [until[each] for each in (namespace, ALL) if each in until]
         return max(self.since, *dropped) if dropped else self.since
 
+    def last_changes(self) -> dict[RecordedHop, Entry]:
+        """Returns the last change of each hop, by the order of the chain, because a clock may have been set back. It lacks
+        hops of which a later one may have been dropped."""
+        found = {
+            RecordedHop(gateway, each.kind, each.backend, each.port): each
+            for each in self.entries
+            if each.is_change
+            for gateway in each.gateways
+        }
+        dropped = self.gap.until
+        return {
+            hop: each
+            for hop, each in found.items()
+            if all(each.at > dropped.get(namespace, -math.inf) for namespace in (each.owner, ALL))
+        }
+
     def faults(self) -> tuple[str, ...]:
         """Returns where the chain is broken, as clauses; none: nothing was changed, removed, inserted or moved."""
         last = self.entries[-1].hash if self.entries else ""
@@ -262,10 +296,14 @@ def _faults(entries: Sequence[Entry]) -> Iterator[str]:
             stated = any(first <= number + 1 and each.number - 1 <= last for first, last in gap.missing)
             # Whoever states a gap must state until when the record is not complete: no earlier than what is around it.
             if not stated or at > horizon:
-                yield f"entries {number + 1} to {each.number - 1} are missing"
+                yield _missing(number + 1, each.number - 1)
         elif each.previous != previous:
             yield f"entry {each.number} does not follow the one before it"
         number, at, previous = each.number, each.at, each.hash
+
+
+def _missing(first: int, last: int) -> str:
+    return f"entry {first} is missing" if first == last else f"entries {first} to {last} are missing"
 
 
 def gap_of(entries: Sequence[Entry]) -> Gap:
@@ -295,7 +333,7 @@ def _without_oldest(chain: Sequence[Entry], limit: int) -> tuple[list[Entry], Ga
     until, before = dict(gap.until), -math.inf
     for each in chain:
         if each.number not in dropped:
-            before = each.at
+            before = max(before, each.at)  # the clock may have been set back
             continue
         for namespace in each.namespaces:
             until[namespace] = max(each.at, before, until.get(namespace, each.at))

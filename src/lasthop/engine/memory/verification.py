@@ -7,7 +7,7 @@
 It decides which changes are reported as a weakening, and nothing about traffic. A port is forgotten with the last route to it.
 
 First sight: while everything is read for the first time, hops are only counted (`census`), unless an earlier process has
-remembered all of its hops; a hop that appears later is an edit if it is weaker than verified, and so is its end.
+remembered all of its hops; a hop that appears later is an edit, and so is its end: without them `since when` would be wrong.
 """
 
 from __future__ import annotations
@@ -206,25 +206,13 @@ def _change(
     before: HopVerification | None, now: HopVerification | None, best: HopVerification | None
 ) -> VerificationChange | None:
     """Returns what changed of a hop; None: nothing that is recorded."""
-    if before is None:
-        return _new(now, best) if now else None
-    if now is None:
-        return SAME if _open(before) else None
+    if before is None or now is None:
+        lower = now and not now.refused and best and best.strength > now.strength
+        return VerificationChange(ChangeKind.WEAKER) if lower else SAME
     if before.refused and now.refused:
         return None
     change = compare(before, now, best)
     return change if change.differs or _otherwise_different(before, now, best) else None
-
-
-def _new(now: HopVerification, best: HopVerification | None) -> VerificationChange | None:
-    if not _open(now):
-        return None
-    return VerificationChange(ChangeKind.WEAKER) if best and best.strength > now.strength else SAME
-
-
-def _open(found: HopVerification) -> bool:
-    """Whether connections are made that are weaker than verified."""
-    return not found.refused and found.strength is not Strength.VERIFIED
 
 
 def _otherwise_different(before: HopVerification, now: HopVerification, best: HopVerification | None) -> bool:

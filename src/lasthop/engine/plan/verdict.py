@@ -79,14 +79,6 @@ class HopVerification(msgspec.Struct, frozen=True, omit_defaults=True):
         names = f" for {' or '.join(self.names)}" if self.names else ""
         return f"{self.strength.words}{trust}{names}"
 
-    @property
-    def identity(self) -> tuple[object, ...]:
-        """What makes a difference worth recording: a failing hop is the same whatever it fails for."""
-        if self.refused:
-            return (FAILING,)
-        shown = (self.strength, self.source, self.trust, self.names, self.refs, self.digest, self.waiver)
-        return (*shown, bool(self.acknowledged))
-
 
 class Verdict(msgspec.Struct, frozen=True):
     """How a hop is connected and verified, or why it is not."""

@@ -212,7 +212,7 @@ async def test_a_record_from_which_a_line_was_removed_is_noticed_and_loses_nothi
     removed = msgspec.structs.replace(written, entries=(*written.entries[:2], *written.entries[3:]), revision=7)
     await forge(api, removed)
     await replica.refresh()
-    assert replica.losses == [f"ConfigMap {NAMESPACE}/{CONFIG_MAP} was edited: entries 3 to 3 are missing"]
+    assert replica.losses == [f"ConfigMap {NAMESPACE}/{CONFIG_MAP} was edited: entry 3 is missing"]
     assert await times(api) == [1.0, 1000.0, 2000.0]
     assert not (await stored(api)).record.faults()
     await forge(api, msgspec.structs.replace(removed, revision=9))
@@ -220,7 +220,7 @@ async def test_a_record_from_which_a_line_was_removed_is_noticed_and_loses_nothi
     await new.load()
     assert "was edited" in new.losses[0], "also at a start"
     await new.refresh()
-    assert (await stored(api)).record.faults() == ("entries 3 to 3 are missing",), "a new process does not mend it"
+    assert (await stored(api)).record.faults() == ("entry 3 is missing",), "a new process does not mend it"
 
 
 async def test_replicas_take_turns_and_keep_one_chain() -> None:

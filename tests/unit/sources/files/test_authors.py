@@ -63,9 +63,9 @@ def test_what_is_not_committed_has_the_owner_of_the_file(repository: Path) -> No
     found = Authors()
     assert found.of(repository / "a.yaml").startswith(ANN)
     (repository / "a.yaml").write_text("# modified, and not committed\n")
-    assert found.of(repository / "a.yaml") == f"uncommitted; {OWNER}"
+    assert found.of(repository / "a.yaml") == f"{OWNER}, not committed"
     git(repository, "add", "a.yaml")
-    assert Authors().of(repository / "a.yaml") == f"uncommitted; {OWNER}", "nor is what is only staged"
+    assert Authors().of(repository / "a.yaml") == f"{OWNER}, not committed", "nor is what is only staged"
     (repository / "new.yaml").write_text("")
     assert found.of(repository / "new.yaml") == OWNER
 
@@ -73,7 +73,7 @@ def test_what_is_not_committed_has_the_owner_of_the_file(repository: Path) -> No
 @needs_git
 def test_a_deleted_file_has_the_author_of_the_commit_that_deleted_it(repository: Path) -> None:
     (repository / "a.yaml").unlink()
-    assert Authors().of(repository / "a.yaml").startswith("uncommitted; folder owner ")
+    assert Authors().of(repository / "a.yaml").endswith(", not committed")
     git(repository, "commit", "-qam", "delete")
     assert Authors().of(repository / "a.yaml").startswith(f"{ANN}{git(repository, 'log', '-1', '--format=%h').strip()}")
 
@@ -170,7 +170,7 @@ def test_thousands_of_files_do_not_hold_up_everything_else(repository: Path) -> 
     assert last == OWNER and now[0] - 1000.0 < 10.0
     now[0] += authors.SILENCE
     os.utime(repository / "a.yaml", ns=(5000, 5000))
-    assert found.of(repository / "a.yaml") == f"uncommitted; {OWNER}"
+    assert found.of(repository / "a.yaml") == f"{OWNER}, not committed"
 
 
 SERVICE = """

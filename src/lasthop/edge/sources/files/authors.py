@@ -85,7 +85,7 @@ class Authors:
             return owner
         committed = self._run(root, "rev-parse", "--verify", "--quiet", f"HEAD:{relative}") or ""
         if committed.strip() != _blob(path, len(committed.strip())):
-            return f"uncommitted; {owner}" if owner else "uncommitted"
+            return f"{owner}, not committed" if owner else "an uncommitted edit"
         parts = commit.strip("\n").split("\0")
         if len(parts) != 4:
             return owner

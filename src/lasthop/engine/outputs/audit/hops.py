@@ -13,6 +13,7 @@ from lasthop.engine.outputs.envoy.clusters import cluster
 from lasthop.engine.plan.messages import CRASHED
 from lasthop.engine.plan.observation import Failure, Health, LeafCertificate
 from lasthop.engine.plan.problem import Problem
+from lasthop.engine.plan.reasons import REF_NOT_PERMITTED
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Anchors, BackendTLS, Plaintext, Refused, TrustSource
 from lasthop.engine.plan.upstream import Hop, Protocol
@@ -149,6 +150,12 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
         return "".join(word.capitalize() for word in self.manner.split()) if found is None else found.label
 
     @property
+    def recorded(self) -> bool:
+        """Whether the record of changes has its changes: no policy applies to passthrough and UDP, and a reference that is not
+        permitted is no hop."""
+        return self.outside is None and self.reason != REF_NOT_PERMITTED
+
+    @property
     def endless(self) -> bool:
         """Whether it is waived without an end."""
         return bool(self.waiver) and not self.until
@@ -176,7 +183,7 @@ def refused_report(g: Graph, gateway: Key, backend: Key, port: int) -> Reported:
     sources = sorted({(route.kind, route.namespace) for route in routes})
     who = " and ".join(f"{kind}s of namespace {namespace}" for kind, namespace in sources)
     detail = f"no ReferenceGrant in namespace {backend.namespace} lets {who} refer to it"
-    return HopReport(gateway, backend, port, Strength.TLS, detail, refused=True), routes
+    return HopReport(gateway, backend, port, Strength.TLS, detail, refused=True, reason=REF_NOT_PERMITTED), routes
 
 
 def joined(reports: Iterable[Reported]) -> list[HopReport]:

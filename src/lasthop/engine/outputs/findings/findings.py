@@ -2,30 +2,133 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
 from lasthop.base.api.backends import KIND as XBACKEND
-from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.base.api.core import AnyService
+from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS, SERVICE_GROUPS
 from lasthop.base.api.meta import Key
 from lasthop.base.api.route_kinds import ROUTE_KINDS
+from lasthop.base.api.telemetry import XTelemetryPolicy
+from lasthop.base.api.traffic import XBackendTrafficPolicy
 from lasthop.base.api.unserved import NOT_SERVED, Unserved
+from lasthop.engine.outputs.findings.endpoints import endpoint_findings
+from lasthop.engine.outputs.findings.failing import backend_failing
 from lasthop.engine.outputs.findings.foreign import FOREIGN_CLASSES
 from lasthop.engine.outputs.findings.gateways import class_findings, gateway_findings, listener_set_findings
-from lasthop.engine.outputs.findings.hops import hop_findings
-from lasthop.engine.outputs.findings.policies import policy_findings, xbackend_findings
+from lasthop.engine.outputs.findings.policies import failing, policy_findings, xbackend_findings
 from lasthop.engine.outputs.findings.routes import route_findings
-from lasthop.engine.outputs.findings.telemetry import telemetry_findings
-from lasthop.engine.outputs.findings.traffic import traffic_findings
 from lasthop.engine.outputs.findings.weakenings import WEAKENINGS
+from lasthop.engine.outputs.status.policies import policy_report
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.problem import Problem
+from lasthop.engine.plan.tls import Plaintext
+from lasthop.engine.plan.upstream import Hop, Protocol
+from lasthop.engine.resolve.backends.app_protocols import annotation_for_tls, policy_to_write
 from lasthop.engine.resolve.backends.backend_traffic import KIND as TRAFFIC_POLICY
+from lasthop.engine.resolve.backends.backend_traffic import TRAFFIC, judgement, target_problem, unreached
 from lasthop.engine.resolve.backends.reach import HOPS
 from lasthop.engine.resolve.gateways.telemetry import KIND as TELEMETRY_POLICY
+from lasthop.engine.resolve.gateways.telemetry import (
+    TELEMETRY,
+    collector_problem,
+    gateway_problem,
+    tracing_problems,
+    unknown_attributes,
+)
+from lasthop.engine.resolve.hops.failing import failing_plaintext
+from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.trust.trust import minute
 from lasthop.engine.resolve.trust.waivers import SOON, waiver
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.stages import Output
 from lasthop.engine.store.store import read
+
+
+@query
+def traffic_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    return tuple(dict.fromkeys(_of_traffic_policy(g, key)))
+
+
+def _of_traffic_policy(g: Graph, key: Key) -> Iterator[Finding]:
+    obj = read(g, key, XBackendTrafficPolicy)
+    if obj is None:
+        return
+    problems = [target_problem(g, key, target) for target in obj.spec.target_refs]
+    for number, problem in enumerate(problems):
+        if problem:
+            yield problem.at(f"spec.targetRefs[{number}]").on(key)
+    if not all(problems) and (unused := unreached(g, key)):
+        yield unused.on(key)
+    reached = TRAFFIC.ancestors(g, key)
+    for gateway in reached.gateways:
+        yield from (problem.on(key) for problem in judgement(g, key, gateway).problems)
+    for gateway in reached.without_room:
+        message = f"its status has no room for {gateway}, which does not apply it."
+        yield make_finding(key, reasons.INVALID, message, severity=Severity.WARNING, about=(gateway,))
+
+
+COLLECTOR = "spec.tracing.provider.backendRef"
+
+
+@query
+def telemetry_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    return tuple(dict.fromkeys(_of_telemetry_policy(g, key)))
+
+
+def _of_telemetry_policy(g: Graph, key: Key) -> Iterator[Finding]:
+    obj, reached = read(g, key, XTelemetryPolicy), TELEMETRY.ancestors(g, key)
+    if obj is None:
+        return
+    for number, target in enumerate(obj.spec.target_refs):
+        if problem := TELEMETRY.unsupported(key, target):
+            yield problem.at(f"spec.targetRefs[{number}]").on(key)
+    for gateway in reached.gateways:
+        yield from _at_gateway(g, key, obj, gateway)
+    for gateway in reached.without_room:
+        message = f"its status has no room for {gateway}, which traces nothing."
+        yield make_finding(key, reasons.INVALID, message, severity=Severity.WARNING, about=(gateway,))
+
+
+def _at_gateway(g: Graph, key: Key, obj: XTelemetryPolicy, gateway: Key) -> Iterator[Finding]:
+    if problem := gateway_problem(g, key, gateway):
+        yield problem.at("spec.targetRefs").on(key)
+        return
+    wrong = tracing_problems(g, key, gateway)
+    yield from (problem.on(key) for problem in wrong)
+    yield from (replace(each, severity=Severity.WARNING).on(key) for each in unknown_attributes(obj))
+    if not wrong and (problem := collector_problem(g, key, gateway)):
+        yield problem.within("nothing is exported").at(COLLECTOR).on(key)
+    yield from failing(key, gateway, policy_report(g, key).conditions.get(gateway, ()))
+
+
+@query
+def hop_findings(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
+    service = read(g, backend, AnyService) if backend.kind in SERVICE_GROUPS else None
+    if service is None:
+        return ()
+    found = [*endpoint_findings(g, backend, service, port, protocol)]
+    if isinstance(hop_tls(g, gateway, backend, port, protocol), Plaintext):
+        hop = Hop(gateway, backend, port, protocol)
+        found += _plaintext(hop, service)
+        if problem := failing_plaintext(g, hop):
+            found.append(backend_failing(backend, gateway, problem))
+    return tuple(found)
+
+
+def _plaintext(hop: Hop, service: AnyService) -> Iterator[Finding]:
+    """Warns of a plaintext port that an annotation for another gateway gives TLS: its author surely expects TLS here, too."""
+    port = service.port(hop.port) if hop.protocol.policed else None
+    annotation = annotation_for_tls(service, port) if port else ""
+    if port and annotation:
+        asks = f"annotation {annotation} asks other gateways for TLS"
+        message = f"port {hop.port} uses plaintext: {asks}, and has no effect here."
+        policy = policy_to_write(hop.backend, port)
+        remedy = f"Create a BackendTLSPolicy {policy}; or if plaintext is meant, give the port appProtocol: http."
+        yield make_finding(hop.backend, reasons.PLAINTEXT_BACKEND, message, remedy, "metadata.annotations")
 
 
 @query

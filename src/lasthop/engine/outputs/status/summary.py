@@ -69,8 +69,8 @@ def _ours(document: Json) -> Summary:
         return _by_finding(document) or Summary("Unknown", _without_status(document.get("kind", "")))
     if bad := [each for each in found if _is_bad(each[1])]:
         return _bad_news(document, bad, found)
-    weakened = next((c["message"] for _, c in found if condition_type(c["type"]).weakened), "")
-    return _out_of_date(document, found) or _by_finding(document) or Summary("True", weakened)
+    weakened = dict.fromkeys(c["message"] for _, c in found if condition_type(c["type"]).weakened)
+    return _out_of_date(document, found) or _by_finding(document) or Summary("True", "; ".join(weakened))
 
 
 def _by_finding(document: Json) -> Summary | None:

@@ -20,11 +20,6 @@ PORTS = Index[Key, Key, int, Protocol]("hop-port")
 """The protocols of a backend's port at a Gateway that policies may apply to."""
 
 
-def protocols_at(g: Graph, gateway: Key, backend: Key, port: int) -> list[Protocol]:
-    """Returns the same as `PORTS` lists, from what else is read of a backend."""
-    return [hop.protocol for hop in REACH.of(g, backend) if hop[0] == gateway and hop[2] == port and hop.protocol.policed]
-
-
 @indexer(HOPS)
 def index_reach(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
     yield REACH.entry((service,), Hop(gateway, service, port, protocol))

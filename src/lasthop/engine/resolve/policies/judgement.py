@@ -25,13 +25,61 @@ from lasthop.base.api.profiles import PREFIX
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.problem import Problem, invalid, joined
 from lasthop.engine.plan.tls import BackendTLS, San, SanType
-from lasthop.engine.resolve.policies import options
+from lasthop.engine.plan.tls_options import OPTIONS, Option, TLSOptions
 from lasthop.engine.resolve.policies.references import verification
 from lasthop.engine.resolve.policies.texts import read_policy
 from lasthop.engine.resolve.routing.http_syntax import is_hostname, shown
 from lasthop.engine.resolve.trust.certificates import key_pair
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.store import read
+
+FIELD: Final = "spec.options"
+OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+KNOWN: Final = {f"{PREFIX}{option.name}": option for option in OPTIONS}
+
+
+class ParsedOptions(msgspec.Struct, frozen=True):
+    options: TLSOptions
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+NONE: Final = ParsedOptions(TLSOptions())
+
+
+def parse(options: StringMap) -> ParsedOptions:
+    if not options:
+        return NONE
+    fields: dict[str, str | tuple[str, ...]] = {}
+    problems, warnings = [], []
+    for key, value in options:
+        if "/" not in key:
+            warnings.append(f"option {key} has no effect: names without a domain are reserved for Gateway API")
+        if not key.startswith(PREFIX):
+            continue
+        option = KNOWN.get(key)
+        if option is None:
+            problems.append(f"option {key} is unknown; Lasthop has {', '.join(each.name for each in OPTIONS)}")
+            continue
+        fields[option.field] = found = tuple(dict.fromkeys(map(str.strip, value.split(",")))) if option.label else value
+        problems += _wrong_values(key, option, found)
+    parsed = TLSOptions() if problems else msgspec.convert(fields, TLSOptions)
+    if parsed.lowest > parsed.max_version:
+        problems.append(f"the lowest TLS version ({parsed.lowest}) is above the highest ({parsed.max_version})")
+    return ParsedOptions(parsed, tuple(invalid(problem).at(FIELD) for problem in problems), tuple(warnings))
+
+
+def _wrong_values(key: str, option: Option, found: str | tuple[str, ...]) -> list[str]:
+    if isinstance(found, str) and not option.values:
+        return (
+            [] if OBJECT_NAME.fullmatch(found) else [f"option {key} is {found!r}; write the name of a Secret of its namespace"]
+        )
+    known = ", ".join(sorted(option.values))
+    if isinstance(found, str):
+        return [] if found in option.values else [f"option {key} is {found!r}; write one of {known}"]
+    unknown = ", ".join(repr(word) for word in found if word not in option.values)
+    return [f"option {key} has {unknown}; known are {known}"] if unknown else []
+
 
 MAX_NAMES: Final = 32
 """More than any bundle's CRD admits (5), and few enough to try at every handshake."""
@@ -70,7 +118,7 @@ def judgement(g: Graph, source: Key) -> Judgement | None:
         return None
     policy = read_policy(g, source) if source.kind != XBACKEND else None
     field = "spec.validation" if policy else "spec.tls.validation"
-    parsed = options.parse(policy.spec.options if policy else StringMap())
+    parsed = parse(policy.spec.options if policy else StringMap())
     verified = verification(g, source.namespace, validation, field)
     problem = verified.problem
     names = [invalid(f"{name} {what}").at(f"{field}.{name}") for name, what in _name_problems(validation)]
@@ -99,7 +147,7 @@ def _unusable(g: Graph, secret: Key) -> Problem | None:
     pair = key_pair(g, secret)
     if not isinstance(pair, Problem):
         return None
-    problem = pair.within(CLIENT_CERTIFICATE, reason=reasons.INVALID_CLIENT_CERTIFICATE_REF).at(options.FIELD)
+    problem = pair.within(CLIENT_CERTIFICATE, reason=reasons.INVALID_CLIENT_CERTIFICATE_REF).at(FIELD)
     return problem if problem.remedy else msgspec.structs.replace(problem, remedy=PUT_CERTIFICATE)
 
 
