@@ -109,7 +109,7 @@ def test_a_third_gateway_that_reaches_a_waived_backend() -> None:
     assert running.edit(gateway("third", "dev")) == []
     (found,) = running.edit(route("waived", parents))
     assert short(found) == ("a/waived", ("a/third",), "", "waived (All)", ["HTTPRoute a/waived changed"])
-    assert found.effect == "New"
+    assert found.effect == "NewReduced"
     other = Running({**WORLD, **keyed(route("waived", parents))})
     (found,) = other.edit(gateway("third", "dev"))
     assert short(found) == ("a/waived", ("a/third",), "", "waived (All)", ["Gateway a/third created"])
@@ -120,6 +120,7 @@ def test_a_service_that_is_waived_from_its_first_day() -> None:
     objects = ["BackendTLSPolicy a/new created", "HTTPRoute a/new created", "Service a/new created"]
     assert short(dev) == ("a/new", ("a/dev",), "", "waived (All)", objects)
     assert short(prod) == ("a/new", ("a/prod",), "", "failing closed", objects)
+    assert (dev.effect, prod.effect) == ("NewReduced", "New")
 
 
 def test_every_hop_that_comes_or_goes_is_an_entry_so_that_none_seems_older_than_it_is() -> None:

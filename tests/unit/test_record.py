@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 import msgspec
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -50,9 +51,11 @@ def test_many_changes_of_one_owner_push_nobody_elses_out() -> None:
     assert not record.faults()
 
 
-def test_what_weakened_something_is_kept_longer_than_the_rest() -> None:
-    record = mk_record((mk(0, weaker=True), *(mk(1 + at) for at in range(2 * MAX_ENTRIES))))
-    assert record.changes[0].weaker and not record.faults()
+@pytest.mark.parametrize("kept", [mk(0, weaker=True), msgspec.structs.replace(mk(0), effect="NewReduced")])
+def test_what_weakened_a_hop_or_added_a_weak_one_is_kept_longer_than_the_rest(kept: Entry) -> None:
+    record = mk_record((kept, *(mk(1 + at) for at in range(2 * MAX_ENTRIES))))
+    assert (record.changes[0].weaker, record.changes[0].effect) == (kept.weaker, kept.effect)
+    assert record.changes[0].at == 0 and not record.faults()
 
 
 found_changes = st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abcd"), st.booleans()), min_size=1, max_size=60)

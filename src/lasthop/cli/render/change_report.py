@@ -14,12 +14,12 @@ from lasthop.base.api.times import rfc3339
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import minute, wrapped
 from lasthop.engine.memory.causes import EditKind
-from lasthop.engine.memory.record import BEGAN, NEW, REMOVED, Entry, Record, since
+from lasthop.engine.memory.record import BEGAN, NEW, NEW_REDUCED, REMOVED, Entry, Record, since
 from lasthop.engine.plan.verification_change import ChangeKind
 
 INDENT = " " * 6
 UNKNOWN_AUTHOR: Final = "an unknown author"
-MARKS: Final = {ChangeKind.OTHER_TRUST: "other trust", NEW: "new", REMOVED: "removed"}
+MARKS: Final = {ChangeKind.OTHER_TRUST: "other trust", NEW: "new", NEW_REDUCED: "new", REMOVED: "removed"}
 
 
 class ChainReport(msgspec.Struct, frozen=True):

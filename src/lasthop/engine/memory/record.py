@@ -8,9 +8,9 @@ so an entry that is changed, removed, inserted or moved is noticed (`Record.faul
 also compute a new chain: only a head that was noted elsewhere, as in the log, shows that.
 
 The record is bounded, and no owner can push another's entries out: the oldest of whoever has most are dropped first, and of
-those the ones that weakened nothing. The entry that is added when others are dropped states which (`Gap`), so that a gap which
-no entry states is a fault. The record covers the time from `Record.covered` on: only for that time does it prove that nothing
-changed.
+those the ones that neither weakened a hop nor added one that is less than verified. The entry that is added when others are
+dropped states which (`Gap`), so that a gap which no entry states is a fault. The record covers the time from `Record.covered`
+on: only for that time does it prove that nothing changed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import msgspec
 from lasthop.base.api.meta import Key
 from lasthop.engine.memory.causes import EditCause, EditKind
 from lasthop.engine.plan.messages import limited
+from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.plan.verification_change import Fact, VerificationChange
 
@@ -46,6 +47,8 @@ BEGAN: Final = "Began"
 INCIDENT: Final = "Incident"
 """The effect of an entry about the record itself."""
 NEW: Final = "New"
+NEW_REDUCED: Final = "NewReduced"
+"""A new hop that is connected and less than verified."""
 REMOVED: Final = "Removed"
 RECORD: Final = "-"
 """The owner of entries about the record itself."""
@@ -121,7 +124,7 @@ class Entry(msgspec.Struct, frozen=True):
     gateways: tuple[str, ...] = ()
     """Those at which it changed."""
     effect: str = ""
-    """A `ChangeKind`, NEW or REMOVED; or what the entry says of the record itself: BEGAN or INCIDENT."""
+    """A `ChangeKind`, NEW, NEW_REDUCED or REMOVED; or what the entry says of the record itself: BEGAN or INCIDENT."""
     facts: tuple[RecordedFact, ...] = ()
     causes: tuple[RecordedCause, ...] = ()
     """The objects whose edit caused it. Empty: it happened while Lasthop was not running, or no object was edited."""
@@ -206,10 +209,19 @@ def entry_of(edit: Edit, now: float, who: Callable[[Key], str] = lambda key: "")
         edit.change.weaker,
         limited(edit.after.acknowledged, LENGTH) if edit.after else "",
         tuple(gateway.path for gateway in edit.gateways),
-        NEW if edit.before is None else REMOVED if edit.after is None else str(edit.change.kind),
+        _effect(edit),
         tuple(_fact(each) for each in edit.change.facts[:MAX_PARTS]),
         tuple(_cause(each, who) for each in edit.causes[:MAX_PARTS]),
     )
+
+
+def _effect(edit: Edit) -> str:
+    if edit.after is None:
+        return REMOVED
+    if edit.before is None:
+        reduced = not edit.after.refused and edit.after.strength < Strength.VERIFIED
+        return NEW_REDUCED if reduced else NEW
+    return str(edit.change.kind)
 
 
 def _cause(cause: EditCause, who: Callable[[Key], str]) -> RecordedCause:
@@ -361,9 +373,9 @@ def _dropped(chain: Sequence[Entry], limit: int) -> set[int]:
     share_of_each = share(counts, max(0, len(able) - excess))
     over = {owner: count - share_of_each for owner, count in counts.items()}
     dropped: set[int] = set()
-    for weaker in (False, True):
+    for reduced in (False, True):
         for each in able:
-            if len(dropped) < excess and over[each.owner] > 0 and each.weaker == weaker:
+            if len(dropped) < excess and over[each.owner] > 0 and (each.weaker or each.effect == NEW_REDUCED) == reduced:
                 dropped.add(each.number)
                 over[each.owner] -= 1
     return dropped
