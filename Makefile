@@ -76,7 +76,7 @@ promtool: setup ## Check metrics, alert rules and their tests with Prometheus' p
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r bench/requirements.lock
 	@touch $@
 
-bench: setup .venv/.plots ## Measure everything beside its competitors, and write bench/RESULTS.md: 40 minutes (root, Go)
+bench: setup .venv/.plots ## Measure everything beside its competitors, and write bench/RESULTS.md: 30 minutes (root, Go)
 	@$(BIN)/python -m bench.all
 
 bench-quick: setup ## Measure the same with few objects: 5 minutes (root, Go)

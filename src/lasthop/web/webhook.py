@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lasthop.edge.lean_aiohttp  # noqa: F401 # isort: skip
 import asyncio
 import contextlib
 import os
