@@ -3,7 +3,6 @@ certificates."""
 
 from __future__ import annotations
 
-import lasthop.edge.lean_aiohttp  # noqa: F401 # isort: skip
 import asyncio
 import contextlib
 import ipaddress

@@ -85,18 +85,6 @@ def test_a_command_that_asks_once_imports_nothing_that_serves(args: tuple[str, .
     assert int(count) <= most
 
 
-def test_a_controller_imports_aiohttp_without_reading_the_cas_of_the_system() -> None:
-    code = (
-        "import ssl\nread = []\nload = ssl.SSLContext.load_default_certs\n"
-        "ssl.SSLContext.load_default_certs = lambda self, *args: read.append(args)\n"
-        "counted = ssl.SSLContext.load_default_certs\n"
-        "import lasthop.cli.commands.controller, lasthop.cli.commands.run\n"
-        "print(read, ssl.SSLContext.load_default_certs is counted, 'set_default_verify_paths' in vars(ssl.SSLContext))"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == "[] True False\n"
-
-
 def test_only_a_probe_loads_the_bindings_of_openssl() -> None:
     code = "import sys, lasthop.run.cluster_host, lasthop.run.host, lasthop.cli.views.folder\nprint('OpenSSL' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lasthop.edge.lean_aiohttp  # noqa: F401 # isort: skip
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager

@@ -6,7 +6,6 @@ data and 1 for errors; the first message on each channel is the port, and means 
 
 from __future__ import annotations
 
-import lasthop.edge.lean_aiohttp  # noqa: F401 # isort: skip
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
