@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import slow
 from tests.fake_api import FakeApi, Refusal, serving, until
 from tests.unit.proving import POLICIES, Site, base, controlling, put_policy, put_route, put_service
 

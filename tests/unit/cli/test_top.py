@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
+import click
 import pytest
-from rich.console import Console
 
 from lasthop.cli.render.top_tables import drawn, plain
 
@@ -74,9 +73,14 @@ def test_nothing_yet_is_said() -> None:
     assert plain({"routes": [], "hops": []}, 0.0).count("none yet") == 2
 
 
-def test_a_terminal_gets_as_many_rows_as_fit_and_no_control_characters() -> None:
-    many = {**REPORT, "routes": [{"route": f"HTTPRoute shop/r{n}", "figures": figures(n)} for n in range(100)]}
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(drawn(many, 1000.0, height=24))
-    shown = console.export_text()
-    assert "and 92 more" in shown and "\x1b" not in shown
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_a_terminal_gets_as_many_rows_and_columns_as_fit_and_no_control_characters(columns: int) -> None:
+    many = {**REPORT, "routes": [{"route": f"HTTPRoute shop/r{n}{'x' * n}", "figures": figures(n)} for n in range(100)]}
+    lines = [click.unstyle(line) for line in drawn(many, 1000.0, columns, 24)]
+    assert "and 91 more" in lines and len(lines) < 24
+    assert max(map(len, lines)) <= columns and not any("\x1b" in line for line in lines)
+
+
+def test_what_fails_is_red_on_a_terminal() -> None:
+    red = [click.unstyle(line).split()[0:2] for line in drawn(REPORT, 1000.0, 120, 24) if line.startswith("\x1b[31m")]
+    assert red == [["HTTPRoute", "shop/bad"], ["shop/web", "->"]]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -83,11 +84,20 @@ async def _show(ask: Callable[[str], Awaitable[Json]], output: str, interval: fl
     if interval is None:
         click.echo(plain(report, time.time()))
         return
-    from rich.console import Console
-    from rich.live import Live
-
-    with Live(console=Console(no_color=not terminal.colours_allowed()), screen=True, auto_refresh=False) as screen:
+    with _screen():
         while True:
-            screen.update(drawn(report, time.time(), screen.console.height), refresh=True)
+            lines = drawn(report, time.time(), *shutil.get_terminal_size())
+            shown = lines if terminal.colours_allowed() else map(click.unstyle, lines)
+            click.echo("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in shown) + "\x1b[J", nl=False, color=True)
             await asyncio.sleep(interval)
             report = await ask(TRAFFIC)
+
+
+@contextlib.contextmanager
+def _screen() -> Iterator[None]:
+    """Shows the terminal's second screen, without a cursor; what was on the first one comes back."""
+    click.echo("\x1b[?1049h\x1b[?25l", nl=False, color=True)
+    try:
+        yield
+    finally:
+        click.echo("\x1b[?25h\x1b[?1049l", nl=False, color=True)

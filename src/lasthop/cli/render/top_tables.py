@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
+import click
 
 from lasthop.base.api.documents import Json
 from lasthop.base.text.printable import printable
@@ -15,8 +14,6 @@ from lasthop.cli.render.audit_observed import ago
 
 FIGURES: Final = ("REQ/S", "ERRORS", "P50", "P99", "ACTIVE")
 BAD: Final = ("failing", "partly failing")
-ROWS: Final = 20
-"""Of each table, on a terminal whose height is not known."""
 
 
 class TableLine(NamedTuple):
@@ -102,13 +99,25 @@ def _latency(seconds: float | None) -> str:
 # --- as text, and on a terminal --------------------------------------------------------------------------------------
 
 
+class TopTable(NamedTuple):
+    title: str
+    more: tuple[str, ...]
+    lines: list[TableLine]
+
+
+def _tables(report: Json, now: float) -> tuple[TopTable, TopTable]:
+    return (
+        TopTable("ROUTE", (), route_lines(report)),
+        TopTable("BACKEND", ("HANDSHAKES", "STATE"), backend_lines(report, now)),
+    )
+
+
 def plain(report: Json, now: float) -> str:
-    tables = (("ROUTE", (), route_lines(report)), ("BACKEND", ("HANDSHAKES", "STATE"), backend_lines(report, now)))
-    return "\n\n".join("\n".join(_text(title, more, lines)) for title, more, lines in tables)
+    return "\n\n".join("\n".join(_text(each, each.lines)) for each in _tables(report, now))
 
 
-def _text(title: str, more: tuple[str, ...], lines: list[TableLine]) -> Iterator[str]:
-    rows = [(title, *FIGURES, *more), *((line.name, *line.figures, *line.more) for line in lines)]
+def _text(table: TopTable, lines: Iterable[TableLine]) -> Iterator[str]:
+    rows = [(table.title, *FIGURES, *table.more), *((line.name, *line.figures, *line.more) for line in lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = [
@@ -116,25 +125,26 @@ def _text(title: str, more: tuple[str, ...], lines: list[TableLine]) -> Iterator
             for n, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
-    if not lines:
+    if not table.lines:
         yield "none yet"
 
 
-def drawn(report: Json, now: float, height: int = 0) -> Group:
-    room = max(3, (height - 8) // 2) if height else ROWS
-    routes, backends = route_lines(report), backend_lines(report, now)
-    return Group(_table("ROUTE", (), routes, room), Text(), _table("BACKEND", ("HANDSHAKES", "STATE"), backends, room))
+def drawn(report: Json, now: float, columns: int, height: int) -> list[str]:
+    """Returns both tables as lines that fit on a screen."""
+    room = max(3, (height - 6) // 2)
+    first, second = (_drawn(each, columns, room) for each in _tables(report, now))
+    return [*first, "", *second]
 
 
-def _table(title: str, more: tuple[str, ...], lines: list[TableLine], room: int) -> Table:
-    table = Table(box=None, expand=True, header_style="bold", pad_edge=False)
-    table.add_column(title, no_wrap=True, ratio=3)
-    for name in FIGURES:
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in more:
-        table.add_column(name, no_wrap=True, **({"ratio": 3} if name == "STATE" else {"justify": "right"}))
-    for line in lines[:room]:
-        table.add_row(*map(Text, (line.name, *line.figures, *line.more)), style="red" if line.bad else "")
-    if len(lines) > room:
-        table.add_row(Text(f"and {len(lines) - room} more", style="dim"))
-    return table
+def _drawn(table: TopTable, columns: int, room: int) -> Iterator[str]:
+    shown = table.lines[:room]
+    headline, *rows = _text(table, [line._replace(name=_cut(line.name, columns // 2)) for line in shown])
+    yield click.style(_cut(headline, columns), bold=True)
+    for row, line in itertools.zip_longest(rows, shown):
+        yield click.style(_cut(row, columns), fg="red" if line and line.bad else None)
+    if len(table.lines) > room:
+        yield f"and {len(table.lines) - room} more"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
