@@ -131,4 +131,4 @@ def test_a_state_in_the_report_of_an_import_is_a_strength_or_has_none() -> None:
     assert [str(each) for each in states if each.todo] == ["TODO"]
     assert not {each.name.lower() for each in Strength} & {each.name.lower() for each in HopOutcome}
     shown = [str(each) for each in sorted(states, key=lambda each: each.order)]
-    assert (shown[0], shown[-3:]) == ("plaintext", ["TODO", "dropped", "passthrough"])
+    assert (shown[0], shown[-5:]) == ("plaintext", ["TODO", "closed", "dropped", "passthrough", "policy kept"])
