@@ -302,7 +302,6 @@ def _html(text: str, **headers: str) -> web.Response:
 
 
 async def _about(request: web.Request) -> web.Response:
-    """Returns what this process is, for `lasthop dashboard`."""
     return _json({"version": version("lasthop"), "where": request.app[VIEW].where, "admin": request.app[ADMIN]})
 
 

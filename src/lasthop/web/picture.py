@@ -114,7 +114,6 @@ def line_id(gateway: Key, backend: Key, port: int, own: str = "") -> str:
 
 
 def state_of(report: HopReport, health: Health) -> LineState:
-    """Returns how a hop is drawn."""
     if report.refused or health is Health.FAILING:
         return LineState.FAILING
     if health is Health.PARTLY_FAILING:
@@ -151,8 +150,6 @@ def _failure(failure: Failure, tried: int) -> str:
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """What the reader asks to see."""
-
     text: str = ""
     namespace: str = ""
     gateway: str = ""

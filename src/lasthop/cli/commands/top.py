@@ -73,7 +73,6 @@ def command(
 
 
 async def _show(ask: Callable[[str], Awaitable[Json]], output: str, interval: float | None) -> None:
-    """Prints once, unless there is an interval."""
     from lasthop.cli.render.top_tables import drawn, plain
 
     report = await ask(TRAFFIC)

@@ -38,7 +38,6 @@ def resources(dump: Json, what: str) -> list[Json]:
 
 
 def rows(dump: Json, what: str) -> Rows:
-    """Returns the lines of a table, see `HEADS`."""
     if what == "clusters":
         endpoints = {each["cluster_name"]: each for each in resources(dump, "endpoints") if "cluster_name" in each}
         return sorted(_cluster(cluster, endpoints) for cluster in resources(dump, what))
@@ -156,7 +155,6 @@ def _find(value: Any, kind: str) -> Iterator[Json]:
 
 
 def _addresses(value: Any) -> Iterator[str]:
-    """Yields the addresses of endpoints, wherever they are."""
     if isinstance(value, dict):
         if "socket_address" in value or "pipe" in value:
             yield _address(value)

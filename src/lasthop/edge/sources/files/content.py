@@ -31,8 +31,6 @@ _Placed = tuple[Span, Path, Any, FieldProblem]
 
 
 class ObjectEntry(NamedTuple):
-    """Locates an object in a file."""
-
     admitted: AdmittedObject
     span: Span
     """The document it is in."""
@@ -110,8 +108,6 @@ def examine(file: str, text: bytes) -> tuple[FileContent | BrokenFile, tuple[Sto
 
 
 class _Admission:
-    """Admits the objects of one file, one after the other."""
-
     def __init__(self, hides: bool) -> None:
         """`hides`: some object may have a policy inside."""
         self._hides = hides

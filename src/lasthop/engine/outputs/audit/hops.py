@@ -32,8 +32,6 @@ NAMED_CAS: Final = 2
 
 
 class Observed(msgspec.Struct, frozen=True, order=True):
-    """What has happened on a hop."""
-
     health: Health
     since: float
     """Unix time, as all times here; 0: never."""
@@ -157,7 +155,6 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def endless(self) -> bool:
-        """Whether it is waived without an end."""
         return bool(self.waiver) and not self.until
 
     @property

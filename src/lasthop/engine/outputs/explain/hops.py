@@ -40,7 +40,6 @@ REFERS = "refers to {}"
 
 
 def hop_fact(g: Graph, hop: Hop, prefix: str) -> Fact:
-    """Explains how a Gateway connects to a backend, and why."""
     said, tls = f"{prefix}{hop.backend} port {hop.port}", verdict(g, *hop).connection
     if isinstance(tls, Refused) and tls.problem.reason == BACKEND_NOT_FOUND:
         return bad(f"{said}: refused, ", object=hop.backend, why=tls.problem)
@@ -163,7 +162,6 @@ def rivals(g: Graph, backend: Key, port: int) -> Iterator[Fact]:
 
 
 def context_facts(g: Graph, hop: Hop) -> tuple[Fact, ...]:
-    """Explains where requests are sent, and what happened there."""
     tls, found = verdict(g, *hop).connection, hop_context(g, hop)
     if found.no_endpoints:
         sent = bad(f"no endpoints, so {fate(hop.protocol)}: {found.no_endpoints}")

@@ -85,8 +85,6 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RuleOutcome(NamedTuple):
-    """What a rule does with a request that it takes."""
-
     action: Action
     summary: str
     """Ends the sentence about the request."""
@@ -96,7 +94,6 @@ class RuleOutcome(NamedTuple):
 
 
 def outcome(g: Graph, key: Key, rule: int, route: Route, gateway: Key, request: Request) -> RuleOutcome:
-    """Returns what the rule does with a request that it takes."""
     if route.cors and _is_preflight(request):
         summary = "answered by the gateway, as a CORS preflight"
         return RuleOutcome(Action.RESPOND, summary, (good("the CORS filter answers preflights by itself"),), PREFLIGHT)
@@ -196,7 +193,6 @@ def _is_preflight(request: Request) -> bool:
 
 
 def _filter_references(g: Graph, key: Key, rule: int, gateway: Key) -> Iterator[Fact]:
-    """Yields the references of a rule's filters."""
     obj = read_route(g, key)
     rules = request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()
     for filter in rules[rule].filters if rules else ():
@@ -206,7 +202,6 @@ def _filter_references(g: Graph, key: Key, rule: int, gateway: Key) -> Iterator[
 
 
 def stream_shares(g: Graph, backends: tuple[Backend, ...]) -> tuple[tuple[BackendShare, ...], tuple[Fact, ...]]:
-    """Returns the backends of a connection that is forwarded."""
     total = sum(backend.weight for backend in backends)
     shares, facts = [], []
     for backend in backends:

@@ -39,8 +39,6 @@ SHOWN: Final = 5
 
 
 class CandidateMatch(NamedTuple):
-    """One match of a route under a hostname."""
-
     key: Key
     place: MatchPlace
     route: Route
