@@ -8,6 +8,7 @@ from lasthop.base.api.backends import KIND as XBACKEND
 from lasthop.base.api.core import AnyService
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import LocalObjectReference
+from lasthop.base.text.printable import some
 from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.engine.outputs.explain.reads import below
 from lasthop.engine.outputs.findings.endpoints import fate
@@ -166,9 +167,8 @@ def context_facts(g: Graph, hop: Hop) -> tuple[Fact, ...]:
     if found.no_endpoints:
         sent = bad(f"no endpoints, so {fate(hop.protocol)}: {found.no_endpoints}")
     else:
-        more = len(found.endpoints) - SHOWN_ENDPOINTS
-        shown = f"{', '.join(found.endpoints[:SHOWN_ENDPOINTS])}{f' and {more} more' if more > 0 else ''}"
-        sent = plain(f"{'would be sent' if isinstance(tls, Refused) else 'sent'} to {shown}")
+        to = some(found.endpoints, SHOWN_ENDPOINTS)
+        sent = plain(f"{'would be sent' if isinstance(tls, Refused) else 'sent'} to {to}")
     return sent, *_observed(found, tls)
 
 

@@ -11,19 +11,19 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from lasthop.base.api import routes as api
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.audit.hops import HopReport, hop_report
 from lasthop.engine.outputs.envoy.route_messages import INTERNAL_ERROR
 from lasthop.engine.outputs.explain.fact import Fact, bad, good
 from lasthop.engine.outputs.explain.hops import hop_fact
+from lasthop.engine.outputs.explain.request_routes import rules_of
 from lasthop.engine.outputs.explain.routes import reference_fact
 from lasthop.engine.plan.request import Request
 from lasthop.engine.plan.routing import Backend, Forward, Redirect, Refuse, Route
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backends import BackendTarget, endpoints, target
 from lasthop.engine.resolve.routing.route_references import filter_references
-from lasthop.engine.resolve.routing.routes import PROTOCOLS, read_route, request_rules, route_judgement
+from lasthop.engine.resolve.routing.routes import PROTOCOLS, route_judgement
 from lasthop.engine.store.graph import Graph
 
 UNAVAILABLE: Final = 503
@@ -170,8 +170,7 @@ def _share_of_hop(hop: Hop, report: HopReport, part: float) -> BackendShare:
 
 def _unfollowed(g: Graph, key: Key, rule: int, number: int, words: str, request: Request) -> Fact:
     """Says why a reference is not followed: the refs with a weight are the plan's backends, in that order."""
-    obj = read_route(g, key)
-    rules = request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()
+    rules = rules_of(g, key)
     refs = [ref for ref in rules[rule].backend_refs if ref.weight] if rules else []
     why = target(g, key, refs[number]) if number < len(refs) else None
     said = f"{words}{refs[number].kind} {refs[number].name}: {_refusal(request)}, " if number < len(refs) else words
@@ -193,8 +192,7 @@ def _is_preflight(request: Request) -> bool:
 
 
 def _filter_references(g: Graph, key: Key, rule: int, gateway: Key) -> Iterator[Fact]:
-    obj = read_route(g, key)
-    rules = request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()
+    rules = rules_of(g, key)
     for filter in rules[rule].filters if rules else ():
         for lead in filter_references(filter):
             protocol = lead.protocol or PROTOCOLS[key.kind]
