@@ -1,4 +1,5 @@
-"""Writes the generated parts of docs/reference.md and docs/not-here.md, and docs/audit.schema.json (`make docs`).
+"""Writes the generated parts of docs/reference.md and docs/not-here.md, docs/audit.schema.json, and the schemas that admission
+reads (`make docs`).
 
 A test fails if they are out of date.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from lasthop.base.api import crds
 from lasthop.base.api.kinds import KINDS
 from lasthop.base.api.profiles import PREFIX
 from lasthop.base.api.unserved import FIELDS as UNSERVED_FIELDS
@@ -26,6 +28,7 @@ from lasthop.engine.plan.tls_options import OPTIONS
 REFERENCE = Path(__file__).with_name("reference.md")
 AUDIT_SCHEMA = Path(__file__).with_name("audit.schema.json")
 NOT_HERE = Path(__file__).with_name("not-here.md")
+SCHEMAS = Path(crds.__file__).with_name(crds.COMPACT)
 WIDTH = 120
 
 
@@ -128,3 +131,4 @@ if __name__ == "__main__":
     for page in PAGES:
         page.write_text(generated(page))
     AUDIT_SCHEMA.write_text(audit_schema())
+    SCHEMAS.write_bytes(crds.compacted())

@@ -17,7 +17,7 @@ settings.register_profile("explore", deadline=None)
 settings.load_profile("fixed")
 
 
-LONGEST = ("properties", "web", "proxy", "importers", "docs")
+LONGEST = ("properties", "web", "judge", "proxy", "importers", "docs")
 """Rooms whose files take long, in the order in which they begin."""
 
 

@@ -73,10 +73,15 @@ def test_nothing_yet_is_said() -> None:
     assert text({"routes": [], "hops": []}, 0.0).count("none yet") == 2
 
 
-def test_a_terminal_gets_as_many_rows_as_fit_and_no_control_characters() -> None:
-    many = {**REPORT, "routes": [{"route": f"HTTPRoute shop/r{n}", "figures": figures(n)} for n in range(100)]}
-    shown = text(many, 1000.0, width=80, height=24)
-    assert "and 92 more" in shown and "\x1b[2J" not in shown
-    assert len(shown.splitlines()) < 24
-    assert all(len(click.unstyle(line)) <= 80 for line in shown.splitlines())
-    assert "\x1b[31m" in shown, "what fails is red"
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_a_terminal_gets_as_many_rows_and_columns_as_fit_and_no_control_characters(columns: int) -> None:
+    many = {**REPORT, "routes": [{"route": f"HTTPRoute shop/r{n}{'x' * n}", "figures": figures(n)} for n in range(100)]}
+    lines = [click.unstyle(line) for line in text(many, 1000.0, columns, 24).splitlines()]
+    assert "and 92 more" in lines and len(lines) < 24
+    assert max(map(len, lines)) <= columns and not any("\x1b" in line for line in lines)
+
+
+def test_what_fails_is_red_on_a_terminal() -> None:
+    lines = text(REPORT, 1000.0, 120, 24).splitlines()
+    red = [click.unstyle(line).split()[0:2] for line in lines if line.startswith("\x1b[31m")]
+    assert red == [["HTTPRoute", "shop/bad"], ["shop/web", "->"]]

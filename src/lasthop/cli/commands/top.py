@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 INTERVAL: Final = 2.0
 TRAFFIC: Final = "/api/traffic"
-OPEN, CLEAR, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[H\x1b[J", "\x1b[?25h\x1b[?1049l"
+OPEN, HOME, END_OF_LINE, END, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[H", "\x1b[K\n", "\x1b[J", "\x1b[?25h\x1b[?1049l"
 """A screen of its own, without a cursor: what was on the terminal before comes back."""
 
 
@@ -89,7 +89,8 @@ async def _show(ask: Callable[[str], Awaitable[Json]], output: str, interval: fl
     try:
         while True:
             shown = text(report, time.time(), *shutil.get_terminal_size())
-            click.echo(f"{CLEAR}{shown if terminal.colours_allowed() else click.unstyle(shown)}", color=True)
+            lines = (shown if terminal.colours_allowed() else click.unstyle(shown)).splitlines()
+            click.echo(f"{HOME}{''.join(f'{line}{END_OF_LINE}' for line in lines)}{END}", nl=False, color=True)
             await asyncio.sleep(interval)
             report = await ask(TRAFFIC)
     finally:
