@@ -153,7 +153,6 @@ def main() -> None:
 
 
 def run(name: str | None = None) -> None:
-    """Runs the command of this process."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # see `lasthop.cli`
     try:

@@ -8,7 +8,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 INTERVAL: Final = 2.0
 TRAFFIC: Final = "/api/traffic"
+OPEN, HOME, END_OF_LINE, END, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[H", "\x1b[K\n", "\x1b[J", "\x1b[?25h\x1b[?1049l"
+"""A screen of its own, without a cursor: what was on the terminal before comes back."""
 
 
 @click.command("top")
@@ -74,30 +76,22 @@ def command(
 
 
 async def _show(ask: Callable[[str], Awaitable[Json]], output: str, interval: float | None) -> None:
-    """Prints once, unless there is an interval."""
-    from lasthop.cli.render.top_tables import drawn, plain
+    from lasthop.cli.render.top_tables import text
 
     report = await ask(TRAFFIC)
     if output == "json":
         click.echo(json.dumps(report, indent=2))
         return
     if interval is None:
-        click.echo(plain(report, time.time()))
+        click.echo(text(report, time.time()))
         return
-    with _screen():
+    click.echo(OPEN, nl=False, color=True)
+    try:
         while True:
-            lines = drawn(report, time.time(), *shutil.get_terminal_size())
-            shown = lines if terminal.colours_allowed() else map(click.unstyle, lines)
-            click.echo("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in shown) + "\x1b[J", nl=False, color=True)
+            shown = text(report, time.time(), *shutil.get_terminal_size())
+            lines = (shown if terminal.colours_allowed() else click.unstyle(shown)).splitlines()
+            click.echo(f"{HOME}{''.join(f'{line}{END_OF_LINE}' for line in lines)}{END}", nl=False, color=True)
             await asyncio.sleep(interval)
             report = await ask(TRAFFIC)
-
-
-@contextlib.contextmanager
-def _screen() -> Iterator[None]:
-    """Shows the terminal's second screen, without a cursor; what was on the first one comes back."""
-    click.echo("\x1b[?1049h\x1b[?25l", nl=False, color=True)
-    try:
-        yield
     finally:
-        click.echo("\x1b[?25h\x1b[?1049l", nl=False, color=True)
+        click.echo(CLOSE, nl=False, color=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +13,8 @@ from lasthop.cli.render.audit_observed import ago
 
 FIGURES: Final = ("REQ/S", "ERRORS", "P50", "P99", "ACTIVE")
 BAD: Final = ("failing", "partly failing")
+OTHERS: Final = 54
+"""Characters of the columns between the name and STATE."""
 
 
 class TableLine(NamedTuple):
@@ -26,7 +27,7 @@ class TableLine(NamedTuple):
 def route_lines(report: Json) -> list[TableLine]:
     return [
         TableLine(printable(each["route"]), _figures(each["figures"]), bad=_errors(each) > 0)
-        for each in _busiest(report["routes"])
+        for each in sorted(report["routes"], key=lambda each: (-_errors(each), -each["figures"]["per_second"], each["route"]))
     ]
 
 
@@ -76,10 +77,6 @@ def _one(several: list[Json]) -> Json:
     }
 
 
-def _busiest(routes: Iterable[Json]) -> list[Json]:
-    return sorted(routes, key=lambda each: (-_errors(each), -each["figures"]["per_second"], each["route"]))
-
-
 def _errors(each: Json) -> float:
     return float(each["figures"]["errors_per_second"])
 
@@ -96,55 +93,32 @@ def _latency(seconds: float | None) -> str:
     return f"{seconds * 1000:,.0f} ms" if seconds < 10 else f"{seconds:,.1f} s"
 
 
-# --- as text, and on a terminal --------------------------------------------------------------------------------------
+def text(report: Json, now: float, width: int = 0, height: int = 0) -> str:
+    """Returns the tables: whole, or as much of them as a terminal of this size shows, with its colours."""
+    tables = (("ROUTE", (), route_lines(report)), ("BACKEND", ("HANDSHAKES", "STATE"), backend_lines(report, now)))
+    room = max(3, (height - 8) // 2) if height else None
+    return "\n\n".join("\n".join(_table(title, more, lines, width, room)) for title, more, lines in tables)
 
 
-class TopTable(NamedTuple):
-    title: str
-    more: tuple[str, ...]
-    lines: list[TableLine]
-
-
-def _tables(report: Json, now: float) -> tuple[TopTable, TopTable]:
-    return (
-        TopTable("ROUTE", (), route_lines(report)),
-        TopTable("BACKEND", ("HANDSHAKES", "STATE"), backend_lines(report, now)),
+def _table(title: str, more: tuple[str, ...], lines: list[TableLine], width: int, room: int | None) -> Iterator[str]:
+    shown = lines[:room]
+    # Names and STATE share what the figures leave of a line.
+    most = (
+        max(16, (width - OTHERS) // (2 if more else 1))
+        if width
+        else len(max((line.name for line in shown), key=len, default=""))
     )
-
-
-def plain(report: Json, now: float) -> str:
-    return "\n\n".join("\n".join(_text(each, each.lines)) for each in _tables(report, now))
-
-
-def _text(table: TopTable, lines: Iterable[TableLine]) -> Iterator[str]:
-    rows = [(table.title, *FIGURES, *table.more), *((line.name, *line.figures, *line.more) for line in lines)]
+    names = [line.name if len(line.name) <= most else f"{line.name[: most - 1]}…" for line in shown]
+    rows = [(title, *FIGURES, *more), *((name, *line.figures, *line.more) for name, line in zip(names, shown, strict=True))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
+    for row, line in zip(rows, (None, *shown), strict=True):
         cells = [
             cell.rjust(width) if 0 < n <= len(FIGURES) else cell.ljust(width)
             for n, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        yield "  ".join(cells).rstrip()
-    if not table.lines:
+        text = "  ".join(cells).rstrip()
+        yield click.style(text[:width], bold=line is None, fg="red" if line and line.bad else None) if width else text
+    if len(lines) > len(shown):
+        yield f"and {len(lines) - len(shown)} more"
+    if not lines:
         yield "none yet"
-
-
-def drawn(report: Json, now: float, columns: int, height: int) -> list[str]:
-    """Returns both tables as lines that fit on a screen."""
-    room = max(3, (height - 6) // 2)
-    first, second = (_drawn(each, columns, room) for each in _tables(report, now))
-    return [*first, "", *second]
-
-
-def _drawn(table: TopTable, columns: int, room: int) -> Iterator[str]:
-    shown = table.lines[:room]
-    headline, *rows = _text(table, [line._replace(name=_cut(line.name, columns // 2)) for line in shown])
-    yield click.style(_cut(headline, columns), bold=True)
-    for row, line in itertools.zip_longest(rows, shown):
-        yield click.style(_cut(row, columns), fg="red" if line and line.bad else None)
-    if len(table.lines) > room:
-        yield f"and {len(table.lines) - room} more"
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
