@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fmt typecheck lint docs site stubs update-cases fuzz hunt promtool bench bench-quick import-traefik conformance cluster dist wheel-check image bare service helm upgrade release lock
+.PHONY: help setup run test fmt typecheck lint docs site stubs update-cases fuzz hunt promtool bench bench-quick import-traefik judge conformance cluster dist wheel-check image bare service helm upgrade release lock
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -78,7 +78,7 @@ promtool: setup ## Check metrics, alert rules and their tests with Prometheus' p
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r bench/requirements.lock
 	@touch $@
 
-bench: setup .venv/.plots ## Measure everything beside its competitors, and write bench/RESULTS.md: 40 minutes (root, Go)
+bench: setup .venv/.plots ## Measure everything beside its competitors, and write bench/RESULTS.md: 30 minutes (root, Go)
 	@$(BIN)/python -m bench.all
 
 bench-quick: setup ## Measure the same with few objects: 5 minutes (root, Go)
@@ -86,6 +86,9 @@ bench-quick: setup ## Measure the same with few objects: 5 minutes (root, Go)
 
 import-traefik: setup ## Compare a real Traefik with what the import says of it (needs Go; builds it once)
 	@$(BIN)/python -m bench.import_traefik
+
+judge: setup ## Judge Lasthop and Envoy Gateway on a real API server, and write docs/judged.md: CASES (root, Go)
+	@$(BIN)/python -m bench.judged $(if $(CASES),--cases '$(CASES)')
 
 # A whole run begins with the checks of the node that it runs on.
 IMAGE := $(if $(SHIPPED),--shipped)

@@ -21,13 +21,14 @@ class Part:
 
 
 PARTS = (
-    Part("bench.data", (), ("--quick", "--rows", "1k-h1,connect")),
-    Part("bench.storm", ("--seconds", "60"), ("--policies", "100", "--seconds", "5")),
+    Part("bench.commands", (), ("--times", "1")),
+    Part("bench.data", ("--quick",), ("--quick", "--rows", "1k-h1,connect")),
+    Part("bench.storm", ("--seconds", "30"), ("--policies", "100", "--seconds", "5")),
     Part("bench", ("--sizes", "100,5000", "--edits", "10"), ("--sizes", "20", "--edits", "2")),
     Part("bench.folder_start", ("--policies", "5000"), ("--policies", "100")),
     Part(
         "bench.control",
-        ("--sizes", "100,1000,5000"),
+        ("--sizes", "100,1000,5000", "--peer-edits", "1"),
         ("--sizes", "20", "--edits", "2", "--peer-edits", "1", "--gateways", "3x5"),
     ),
 )

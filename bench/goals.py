@@ -36,42 +36,52 @@ class Goal:
         return f"{sign} 1/{round(1 / self.limit)}" if self.limit <= 1 / 3 else f"{sign} {self.limit:.4g}"
 
 
-def _ours(limit: float, to_n: int = sys.maxsize) -> Goal:
-    return Goal("ours", limit, to_n=to_n)
+def _ours(limit: float, to_n: int = sys.maxsize, from_n: int = 0) -> Goal:
+    return Goal("ours", limit, from_n, to_n)
 
 
 def _ratio(limit: float, from_n: int = 0) -> Goal:
     return Goal("ratio", limit, from_n)
 
 
-FLAT: Final = Goal("growth", 1.5)
+FLAT: Final = Goal("growth", 1.2)
+GENTLE: Final = Goal("growth", 1.5)
+FEW: Final = 100
+"""A small installation: what a process costs before it has anything to do."""
+SOME: Final = 1_000
 MANY: Final = 5_000
 """The size that goals in multiples of a peer are about: what a peer does with few objects is quick anyway. And the largest
 for goals of what must grow with the size."""
 
 GOALS: Final[Mapping[tuple[str, str], tuple[Goal, ...]]] = {
-    ("control", "first start: controller CPU"): (_ratio(1 / 8, MANY),),
-    ("control", "restart: controller CPU"): (_ratio(1 / 8, MANY),),
-    ("control", "restart: serves proxies after"): (_ours(3, MANY),),
-    ("control", "controller RSS after all edits"): (_ratio(1 / 3, MANY),),
-    ("control", "policy edit: controller CPU"): (_ratio(1 / 300, MANY), FLAT),
-    ("control", "policy edit: effective"): (_ours(30), FLAT),
-    ("control", "CA edit: effective"): (_ours(30), FLAT),
+    ("control", "first start: controller CPU"): (_ours(0.4, FEW), _ratio(0.4, MANY)),
+    ("control", "first start: controller RSS"): (_ours(80, FEW),),
+    ("control", "first start: effective"): (_ours(8, MANY),),
+    ("control", "restart: controller CPU"): (_ours(0.4, FEW), _ours(0.9, SOME, SOME), _ratio(1 / 4, MANY)),
+    ("control", "restart: serves proxies after"): (_ours(4, MANY),),
+    ("control", "controller RSS after all edits"): (_ratio(0.5, MANY),),
+    ("control", "policy edit: controller CPU"): (_ours(6), FLAT),
+    ("control", "policy edit: effective"): (_ours(15), FLAT),
+    ("control", "CA edit: effective"): (_ours(30), GENTLE),
+    ("control", "wrong CA of 100 policies put right: effective"): (_ours(0.06, FEW), _ours(0.1, SOME, SOME)),
     ("control", "CA of 100 policies: effective"): (_ours(0.2),),
     ("control", "CA of 100 policies: failed requests"): (_ours(0),),
     ("control", "CA of all policies: effective"): (_ours(5, MANY),),
     ("control", "CA of all policies: failed requests"): (_ours(0),),
     ("control", "burst of 100 policy edits: all effective"): (_ours(1),),
     ("control", "endpoint edit: xDS bytes that are not endpoints"): (_ours(0),),
-    ("control", "endpoint edit: effective"): (_ours(30), FLAT),
+    ("control", "endpoint edit: effective"): (_ours(30), GENTLE),
     ("control", "unreferenced ConfigMap: xDS bytes"): (_ours(0),),
     ("control", "100 proxies: policy edit received by all"): (_ours(100),),
     ("storm", "endpoint changes a second"): (Goal("ours", 950, at_least=True),),
     ("storm", "policy edit effective, meanwhile"): (_ours(50),),
     ("storm", "last change effective after"): (_ours(1),),
-    ("files", "policy hostname: effective"): (_ours(30), FLAT),
-    ("files", "policy hostname: controller CPU"): (FLAT,),
+    ("files", "policy hostname: effective"): (_ours(30), GENTLE),
+    ("files", "policy hostname: controller CPU"): (GENTLE,),
     ("files", "failed requests"): (_ours(0),),
     ("folder", "first start: own share"): (_ours(6, MANY),),
     ("folder", "unchanged folder: own share"): (_ours(3, MANY),),
+    **{("commands", f"lasthop {name}"): (_ours(0.3),) for name in ("check", "status", "explain", "probe")},
+    ("commands", "lasthop --help"): (_ours(0.06),),
+    ("commands", "completion"): (_ours(0.06),),
 }

@@ -25,6 +25,7 @@ TITLES = {
     "control": "Control plane, on a Kubernetes API server",
     "data": "Data plane",
     "storm": "Control plane, endpoints changing all the time",
+    "commands": "Commands: CPU of the process",
     "files": "Control plane, on a folder of files",
     "folder": "Start on a folder of files: CPU of the control plane alone",
 }

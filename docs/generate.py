@@ -1,4 +1,5 @@
-"""Writes the generated parts of docs/reference.md and docs/not-here.md, docs/audit.schema.json and the pictures (`make docs`).
+"""Writes the generated parts of docs/reference.md and docs/not-here.md, docs/audit.schema.json, the pictures, and the schemas
+that admission reads (`make docs`).
 
 A test fails if they are out of date.
 """
@@ -13,6 +14,7 @@ from pathlib import Path
 import click
 
 from docs import pictures
+from lasthop.base.api import crds
 from lasthop.base.api.kinds import KINDS
 from lasthop.base.api.profiles import PREFIX
 from lasthop.base.api.unserved import FIELDS as UNSERVED_FIELDS
@@ -27,6 +29,7 @@ from lasthop.engine.plan.tls_options import OPTIONS
 REFERENCE = Path(__file__).with_name("reference.md")
 AUDIT_SCHEMA = Path(__file__).with_name("audit.schema.json")
 NOT_HERE = Path(__file__).with_name("not-here.md")
+SCHEMAS = Path(crds.__file__).with_name(crds.COMPACT)
 WIDTH = 120
 
 
@@ -131,3 +134,4 @@ if __name__ == "__main__":
     AUDIT_SCHEMA.write_text(audit_schema())
     for picture, text in pictures.drawn().items():
         picture.write_text(text)
+    SCHEMAS.write_bytes(crds.compacted())

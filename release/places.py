@@ -21,7 +21,7 @@ def differing(source: Path, root: Path) -> list[Path]:
     names = {
         file.relative_to(folder)
         for folder in (source, packages)
-        for package in ("lasthop", "lasthop_import")
+        for package in ("lasthop", "lasthop_import", "lasthop_judge")
         for file in (folder / package).rglob("*")
         if file.is_file() and file.suffix != ".pyc"
     }

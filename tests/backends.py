@@ -232,8 +232,9 @@ def backend(context: ssl.SSLContext | None = None, *, name: str = "backend", **s
 
 
 def until(condition: Callable[[], T | None], what: str = "") -> T:
-    """Polls until the condition holds, and returns what it gave. A failing assertion or connection in it means "not yet"."""
-    deadline = time.monotonic() + PATIENCE
+    """Polls until the condition holds, and returns what it gave. A failing assertion or connection in it means "not yet".
+    Pauses grow, because questions keep from working whoever is waited for."""
+    deadline, pause = time.monotonic() + PATIENCE, 0.005
     while True:
         last = time.monotonic() >= deadline
         try:
@@ -243,4 +244,5 @@ def until(condition: Callable[[], T | None], what: str = "") -> T:
         except (AssertionError, OSError):
             if last:
                 raise
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(pause * 1.3, 0.04)

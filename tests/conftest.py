@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -10,14 +12,19 @@ from hypothesis import settings
 from tests.absence import absent
 from tools import programs
 
-# The same examples every time, and no deadline on a busy machine: a test that fails by chance is a defect. To look for what
-# these examples do not show: pytest --hypothesis-profile explore.
+# The same examples every time, and no deadline on a busy machine: a test that fails by chance is a defect. "full" has more of
+# those that take long (tests/examples.py). To look for what these examples do not show: pytest --hypothesis-profile explore.
 settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.register_profile("full", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("fixed")
 
 
-LONGEST = ("properties", "web", "proxy", "importers", "docs")
+# Collection makes thousands of objects that stay: the garbage collector would take a third of its time and find nothing.
+gc.disable()
+
+
+LONGEST = ("properties", "web", "judge", "proxy", "importers", "docs")
 """Rooms whose files take long, in the order in which they begin."""
 
 
@@ -46,6 +53,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank.get(item.nodeid.split("/")[1], len(rank)))
 
 
-@pytest.fixture
-def chromium() -> str:
-    return programs.path("chromium")
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[str]:
+    """The address of a browser; each test opens a page of its own."""
+    from tests.web import browser
+
+    with browser.running(programs.path("chromium")) as address:
+        yield address
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()

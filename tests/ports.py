@@ -12,6 +12,7 @@ import os
 import random
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,13 +30,16 @@ def _candidates() -> Iterator[int]:
 
 
 _ports = _candidates()
+_turn = threading.Lock()
+"""Threads may not share a generator otherwise."""
 
 
 def free_port() -> int:
     """Reserves a port on which nothing listens, TCP or UDP, until this process ends."""
-    for port in _ports:
-        if _locked(port) and _unused(port):
-            return port
+    with _turn:
+        for port in _ports:
+            if _locked(port) and _unused(port):
+                return port
     raise RuntimeError("every port outside the kernel's own range is taken")
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -20,7 +23,9 @@ from lasthop.engine.plan.tls import SystemStore
 from lasthop.engine.resolve.gateways.gateways import gateway
 from lasthop.engine.resolve.gateways.ports import PROBE, Probe
 from lasthop.engine.resolve.settings import PROXY, SYSTEM_STORE, Settings
-from lasthop.engine.store.node import Crash
+from lasthop.engine.store import sources
+from lasthop.engine.store.graph import Query
+from lasthop.engine.store.node import Crash, Node
 from tests.world import NOW
 
 
@@ -91,6 +96,77 @@ def settled(
     engine.apply(objects)
     settle(engine, snapshot)
     return engine, snapshot
+
+
+class Prepared:
+    """A world that is worked out once, because that takes longer than most edits. Each call returns a copy to edit."""
+
+    def __init__(self, objects: Mapping[Key, Object | None], store: SystemStore) -> None:
+        self.objects = objects
+        self._store = store
+        self._settled: tuple[Engine, Snapshot] | None = None
+
+    def __call__(self) -> tuple[Engine, Snapshot]:
+        self._settled = self._settled or settled(self.objects, store=self._store)
+        engine, snapshot = self._settled
+        made = Snapshot()
+        made.xds, made.status = dict(snapshot.xds), dict(snapshot.status)
+        return _copied(engine), made
+
+    def edited(self, objects: Mapping[Key, Object | None]) -> tuple[Engine, Snapshot]:
+        """Returns a copy that has become the world of these objects."""
+        engine, snapshot = self()
+        engine.apply({**dict.fromkeys(self.objects), **objects})
+        settle(engine, snapshot)
+        return engine, snapshot
+
+
+def _copied(engine: Engine) -> Engine:
+    """Copies everything that changes. Values are frozen, and keys of dicts are values."""
+    nodes = engine.graph.nodes.values()
+    memo: dict[int, Any] = {id(node): Node.__new__(Node) for node in nodes}
+
+    def copy(value: Any) -> Any:
+        made: Any
+        kind = value.__class__
+        if kind is tuple:
+            return tuple([copy(each) for each in value]) if any([_changes(each.__class__) for each in value]) else value
+        if not _changes(kind):
+            return value
+        if (known := memo.get(id(value))) is not None:
+            return known
+        if kind is dict:
+            made = memo[id(value)] = {}
+            made.update({key: copy(held) for key, held in value.items()})
+        elif kind is defaultdict:
+            made = memo[id(value)] = defaultdict(value.default_factory, {key: copy(held) for key, held in value.items()})
+        elif kind is list:
+            made = memo[id(value)] = [copy(each) for each in value]
+        elif kind is set:
+            made = memo[id(value)] = set(value)
+        else:
+            made = memo[id(value)] = kind.__new__(kind)
+            for name in getattr(kind, "__slots__", None) or vars(value):
+                setattr(made, name, copy(getattr(value, name)))
+        return made
+
+    found: Engine = copy(engine)
+    for node in nodes:
+        made = memo[id(node)]
+        made.id, made.value, made.state, made.marked = node.id, node.value, node.state, node.marked
+        made.changed, made.verified = node.changed, node.verified
+        made.deps = tuple([memo[id(each)] for each in node.deps])
+        made.readers = node.readers.__class__([memo[id(each)] for each in node.readers])
+        made.pinned = tuple([memo[id(each)] for each in node.pinned])
+    return found
+
+
+@functools.cache
+def _changes(kind: type) -> bool:
+    """Returns whether objects of this class are containers, or have parts that change. A tuple of tuples is a value."""
+    if kind.__module__ in ("builtins", sources.__name__):
+        return kind in (dict, list, set)
+    return not issubclass(kind, msgspec.Struct | tuple | Enum | Query | Exception)
 
 
 def said(statuses: Mapping[Key, Status]) -> dict[Key, str]:

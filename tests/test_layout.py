@@ -1,8 +1,11 @@
-"""How the tests are laid out: packages, in which no test module is imported by another module."""
+"""How code and tests are laid out: tests import no test module, and the program imports its own dependencies only."""
 
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -24,3 +27,22 @@ def test_no_module_imports_a_test_module() -> None:
     tests = {".".join(path.relative_to(HERE.parent).with_suffix("").parts) for path in HERE.rglob("test_*.py")}
     found = {(path.name, name) for path in MODULES for name in imported(path)}
     assert {(path, name) for path, name in found if tests & {name, name.rpartition(".")[0]}} == set()
+
+
+def test_the_program_imports_only_what_an_installation_has() -> None:
+    """A development tool such as rich is there in every test, and missing in a wheel."""
+    project = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[<>=\[]", each)[0].lower().replace("_", "-") for each in project["dependencies"]}
+    needed = declared | {
+        re.split(r"[ <>=!~;\[(]", each)[0].lower().replace("_", "-")
+        for name in declared
+        for each in metadata.requires(name) or ()
+        if "extra ==" not in each
+    }
+    provided = metadata.packages_distributions()
+    imports = {(path.name, name.partition(".")[0]) for path in (HERE.parent / "src").rglob("*.py") for name in imported(path)}
+    foreign = {(path, name) for path, name in imports if name in provided and not name.startswith("lasthop")}
+    assert len({name for _, name in foreign}) > 10
+    assert {
+        (path, name) for path, name in foreign if not {each.lower().replace("_", "-") for each in provided[name]} & needed
+    } == set()

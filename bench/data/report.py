@@ -46,8 +46,8 @@ def figure(row: Row, other: str, ours: list[float], others: list[float]) -> Figu
 
 
 def met(figure: Figure) -> bool:
-    """A goal is missed where the ratio is above it with 95 % confidence."""
-    return figure.goal is None or figure.low <= figure.goal
+    """A goal is met by the median, and not by the edge of its interval."""
+    return figure.goal is None or figure.ratio <= figure.goal
 
 
 def result(figure: Figure) -> dict[str, Any]:

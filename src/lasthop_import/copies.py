@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from lasthop.base.api.documents import Json
 from lasthop.edge.admission.chain import admit
-from lasthop.edge.admission.problem import Path, field
+from lasthop.edge.admission.problem import FieldProblem, Path, field
 from lasthop.engine.plan import reasons
-from lasthop_import.documents import Document
+from lasthop_import.documents import Document, mapping
 from lasthop_import.inputs import Inputs
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.reader import IGNORED_ANNOTATIONS
@@ -33,11 +34,36 @@ def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
         inputs.notes.append(Note(Category.UNKNOWN, "unread-field", text, SourceRef(document, each.path)))
         found = _without(found, each.path)
     refused = admit(found)[1] if unknown else problems
+    fewer = without_listeners(found, refused)
+    for each in fewer.refused:
+        text = f"the listener is left out, because Gateway API refuses it: {field(each.path)}: {each.message}"
+        inputs.notes.append(
+            Note(Category.CANNOT, "listener-refused", text, SourceRef(document, each.path), severity=NoteSeverity.HIGH)
+        )
+    if fewer.refused:
+        found, refused = fewer.gateway, admit(fewer.gateway)[1]
     for each in refused:
         text = f"the object is not copied, because Gateway API refuses it: {field(each.path)}: {each.message}"
         note = Note(Category.CANNOT, "rule-refused", text, SourceRef(document, each.path), severity=NoteSeverity.HIGH)
         inputs.notes.append(note)
     return None if refused else found
+
+
+class FewerListeners(NamedTuple):
+    gateway: Json
+    refused: tuple[FieldProblem, ...]
+    """Why listeners are left out."""
+
+
+def without_listeners(gateway: Json, problems: Sequence[FieldProblem]) -> FewerListeners:
+    """Returns a Gateway without the listeners that are refused by themselves; all of them if no other is left."""
+    bad = [each for each in problems if each.path[:2] == ("spec", "listeners") and len(each.path) > 2]
+    numbers = {each.path[2] for each in bad}
+    listeners = mapping(gateway.get("spec")).get("listeners")
+    if gateway.get("kind") != "Gateway" or not isinstance(listeners, list) or not bad or len(numbers) == len(listeners):
+        return FewerListeners(gateway, ())
+    kept = [each for number, each in enumerate(listeners) if number not in numbers]
+    return FewerListeners({**gateway, "spec": {**gateway["spec"], "listeners": kept}}, tuple(bad))
 
 
 def _annotations(document: Document) -> dict[str, str]:

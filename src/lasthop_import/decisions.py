@@ -39,6 +39,8 @@ HEADER: Final = """\
 #   merge: true                             where routes disagree: accept what either of them did
 #   split: true                             where routes disagree: a second Service for the other ones
 #   plaintext: true                         only where it was plaintext before; needs reason: TEXT
+# An entry with route: instead of port: is about a route that answers 500 because its access control is lost:
+#   open: true                              it is served without that; needs reason: TEXT
 backends:
 """
 
@@ -86,6 +88,8 @@ class Decision(msgspec.Struct, frozen=True):
 
 class Decisions(msgspec.Struct, frozen=True):
     by_port: Mapping[str, Decision] = {}
+    opened: Mapping[str, str] = {}
+    """Why each of these routes is served without the access control that it had, by `Ingress obs/grafana`."""
     client_certificate: ObjectName | None = None
     no_client_certificate: bool = False
     files: Mapping[str, bytes] = {}
@@ -108,6 +112,8 @@ class Question(msgspec.Struct, frozen=True, order=True):
     """A guess, or what is known."""
     answers: tuple[tuple[str, ...], ...]
     """Lines of YAML for each possible answer; the first is proposed."""
+    key: str = "port"
+    """Or route; then `port` holds the name of an object."""
 
 
 def read_decisions(name: str, content: bytes) -> Decisions:
@@ -123,7 +129,11 @@ def read_decisions(name: str, content: bytes) -> Decisions:
     account = Account(Document(value, SourceText(name, content), parsed.spans[0]), [])
     reader = FieldReader(account, value)
     decisions: dict[str, Decision] = {}
+    opened: dict[str, str] = {}
     for entry in reader.children("backends"):
+        if "route" in entry:
+            opened |= _opened(entry)
+            continue
         decision = _decision(entry)
         if decision.port in decisions:
             _fail(entry, "port", f"there are two decisions for {decision.port}; remove one")
@@ -131,7 +141,16 @@ def read_decisions(name: str, content: bytes) -> Decisions:
     client = reader.text("clientCertificate")
     chosen = _client_certificate(reader, client) if client not in ("", "none") else None
     _check_account(account)
-    return Decisions(decisions, chosen, client == "none")
+    return Decisions(decisions, opened, chosen, client == "none")
+
+
+def _opened(entry: FieldReader) -> dict[str, str]:
+    route, reason = entry.text("route"), entry.text("reason")
+    if not entry.boolean("open"):
+        return {}
+    if not reason.strip():
+        _fail(entry, "open", "needs a reason; write reason: TEXT")
+    return {route: reason}
 
 
 def _client_certificate(reader: FieldReader, client: str) -> ObjectName:
@@ -264,7 +283,7 @@ def appended(
     what was seen at a port."""
     added = [*decided]
     for question in sorted(questions):
-        if f"port: {question.port} " not in text.replace("\n", " \n"):
+        if f"{question.key}: {question.port} " not in text.replace("\n", " \n"):
             added.append(_commented(question, default_expiry(now, days), (probed or {}).get(question.port, ())))
     if not added:
         return text
@@ -274,7 +293,7 @@ def appended(
 
 def _commented(question: Question, expires: str, probed: tuple[str, ...]) -> str:
     proposed, *others = question.answers
-    lines = [f"- port: {question.port}  # {question.reason}; was {printable(question.was)}"]
+    lines = [f"- {question.key}: {question.port}  # {question.reason}; was {printable(question.was)}"]
     lines += [f"  # {line}" for line in probed]
     lines += [f"  {line}" for line in proposed]
     for first, *rest in others:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from lasthop.base.api.documents import Json
 from lasthop.edge.admission.problem import Path
 from lasthop.edge.admission.yaml import Span, field_lines, parse
+from lasthop_import.versions import converted
 
 MAX_VALUES: Final = 10_000_000
 """Mappings, lists and scalars in a text: 100,000 objects. More than files mode takes, because nobody else waits for it."""
@@ -47,8 +48,8 @@ class Document:
     def __init__(
         self, value: Json, text: SourceText, span: Span = NOWHERE, base: Path = (), namespace: str = "default"
     ) -> None:
-        """`namespace`: what it is in if it does not say."""
-        self.value = value
+        """`namespace`: what it is in if it does not say. An older version is converted if its shape is known."""
+        self.value = value = converted(value)
         self.text = text
         self.span = span
         self.base = base

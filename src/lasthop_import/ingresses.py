@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import Enum, auto
 from typing import Final
 
 import msgspec
@@ -10,12 +11,21 @@ import msgspec
 from lasthop_import.documents import Document
 from lasthop_import.inputs import INGRESS, INGRESS_CLASS, Inputs
 from lasthop_import.model import ServiceBackend
-from lasthop_import.notes import Category, NoteSeverity, SourceRef
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
 from lasthop_import.settings import ImportSettings, System
 
 CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
 DEFAULT_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
+WELL_KNOWN: Final = frozenset(
+    (
+        *("alb", "azure-application-gateway", "azure/application-gateway", "ambassador", "apisix", "cilium", "contour"),
+        *("gce", "gce-internal", "gce-regional-external", "haproxy", "higress", "istio", "kong", "openshift-default"),
+        *("tailscale", "traefik", "traefik-internal", "voyager"),
+    )
+)
+"""Classes whose names say whose they are. `nginx` is none of them: two controllers call theirs so."""
+CLASS_UNKNOWN: Final = "class-unknown"
 TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
 """As Go's strconv.ParseBool, which most controllers use."""
@@ -134,33 +144,71 @@ def note_namesake(ingress: FieldReader, own: tuple[str, ...], other: tuple[str, 
 
 def ingresses_of(inputs: Inputs, settings: ImportSettings, *controllers: str, known: tuple[str, ...] = ()) -> list[Document]:
     """Returns the Ingresses of a controller, oldest first, and skips all others. `known`: classes that are its own without an
-    IngressClass; "" among them means that an Ingress without a class is its own, too."""
-    classes = _classes(inputs, settings, controllers, known)
-    found = []
-    for document in inputs.of(INGRESS):
+    IngressClass; "" among them means that an Ingress without a class is its own, too.
+
+    A class of which nothing says whose it is counts if it is the only one; several of them are a question."""
+    judge = _Classes(inputs, settings, controllers, known)
+    documents = inputs.of(INGRESS)
+    owners = {name: judge.owner(name) for name in map(class_of, documents)}
+    unknown = sorted(name for name, owner in owners.items() if owner is _Owner.UNKNOWN)
+    if len(unknown) == 1 and not judge.has_own:
+        owners[unknown[0]] = _Owner.OURS
+    for document in documents:
         name = class_of(document)
-        if classes is not None and name not in classes:
-            what = f"its class is {name}" if name else "it has no class"
-            wanted = ", ".join(sorted(each for each in classes if each)) or "none"
-            inputs.skip(document, "other-class", f"{what}, not {wanted}; see --ingress-class")
-        else:
-            found.append(document)
-    return found
+        if owners[name] is _Owner.OTHER:
+            inputs.skip(document, "other-class", f"{_class_text(name)}, which is not this controller's; see --ingress-class")
+        elif owners[name] is _Owner.UNKNOWN:
+            inputs.notes.append(class_unknown(document, owners))
+    return [document for document in documents if owners[class_of(document)] is _Owner.OURS]
 
 
-def _classes(
-    inputs: Inputs, settings: ImportSettings, controllers: tuple[str, ...], known: tuple[str, ...]
-) -> set[str] | None:
-    """Returns the names of a controller's classes; None: all. An Ingress without a class has the name ""."""
-    if settings.ingress_classes:
-        return None if "all" in settings.ingress_classes else set(settings.ingress_classes)
-    ours = set(known)
-    for document in inputs.of(INGRESS_CLASS):
-        if document.spec.get("controller") in controllers:
-            ours.add(document.bare_name)
-            if document.annotations.get(DEFAULT_CLASS) == "true":
-                ours.add("")
-    return ours or None
+def class_unknown(document: Document, classes: Iterable[str]) -> Note:
+    """Returns the question whose an Ingress is."""
+    others = ", ".join(sorted(name or "none" for name in classes))
+    text = f"{_class_text(class_of(document))}, and nothing in the input says whose that is; classes: {others}; not imported"
+    remedy = "Choose with --ingress-class NAME, or all; or add the IngressClasses to the input."
+    return Note(Category.TODO, CLASS_UNKNOWN, text, SourceRef(document), remedy=remedy)
+
+
+def _class_text(name: str) -> str:
+    return f"its class is {name}" if name else "it has no class"
+
+
+class _Owner(Enum):
+    OURS = auto()
+    OTHER = auto()
+    UNKNOWN = auto()
+
+
+class _Classes:
+    """Says whose an Ingress class is: by --ingress-class, by its IngressClass, or by a name that is well known."""
+
+    def __init__(self, inputs: Inputs, settings: ImportSettings, controllers: tuple[str, ...], known: tuple[str, ...]) -> None:
+        self._chosen = settings.ingress_classes
+        self._known = known
+        documents = inputs.of(INGRESS_CLASS)
+        self._owners = {
+            each.bare_name: _Owner.OURS if each.spec.get("controller") in controllers else _Owner.OTHER for each in documents
+        }
+        for each in documents:
+            if each.annotations.get(DEFAULT_CLASS) == "true":
+                self._owners[""] = self._owners[each.bare_name]
+
+    @property
+    def has_own(self) -> bool:
+        return _Owner.OURS in self._owners.values()
+
+    def owner(self, name: str) -> _Owner:
+        if self._chosen:
+            return _Owner.OURS if name in self._chosen or "all" in self._chosen else _Owner.OTHER
+        if name in self._owners:
+            return self._owners[name]
+        if name in self._known:
+            return _Owner.OURS
+        # Without a class, and with none that is the default, no controller is asked to serve it.
+        if name in WELL_KNOWN or self._known or (not name and self._owners):
+            return _Owner.OTHER
+        return _Owner.UNKNOWN
 
 
 def read_ingress(inputs: Inputs, document: Document) -> IngressObject:

@@ -52,6 +52,10 @@ class Inputs:
         """Returns the objects of a kind, oldest first, in the versions that are read."""
         return [each for each in self._by_kind.get((kind.group, kind.kind), ()) if each.api_version in kind.api_versions]
 
+    def unread_versions(self, kind: Kind) -> list[Document]:
+        """Returns the objects of a kind in versions that are not read: what they say is unknown."""
+        return [each for each in self._by_kind.get((kind.group, kind.kind), ()) if each.api_version not in kind.api_versions]
+
     def open(self, document: Document) -> FieldReader:
         """Returns a reader of an object. All of its fields must be read, ignored or listed: what is not, is unknown."""
         account = self._accounts.get(document)
@@ -113,8 +117,8 @@ class Inputs:
         if note not in self.notes:
             self.notes.append(note)
 
-    def ports(self, namespace: str, name: str) -> tuple[PortOfService, ...] | None:
-        """Returns the TCP ports of a Service; None if it is not there."""
+    def ports(self, namespace: str, name: str, protocol: str = "TCP") -> tuple[PortOfService, ...] | None:
+        """Returns the ports of a Service; None if it is not there."""
         found = self.find("Service", namespace, name)
         if found is None:
             return None
@@ -126,7 +130,7 @@ class Inputs:
                 each.get("targetPort") or each["port"],
             )
             for each in mappings(found.spec.get("ports"))
-            if isinstance(each.get("port"), int) and each.get("protocol", "TCP") == "TCP"
+            if isinstance(each.get("port"), int) and each.get("protocol", "TCP") == protocol
         )
 
     def slices(self, namespace: str, service: str) -> list[Document]:
@@ -134,9 +138,9 @@ class Inputs:
         found = (each for each in self.documents if each.kind == "EndpointSlice" and each.namespace == namespace)
         return [each for each in found if service_of(each) == service]
 
-    def port(self, namespace: str, name: str, port: int | str | None) -> PortOfService | None:
+    def port(self, namespace: str, name: str, port: int | str | None, protocol: str = "TCP") -> PortOfService | None:
         """Returns a port of a Service by number or name, or its only one. Without the Service, only a number is known."""
-        ports = self.ports(namespace, name)
+        ports = self.ports(namespace, name, protocol)
         if ports is None:
             return PortOfService(port) if isinstance(port, int) and is_port(port) else None
         if port is None:

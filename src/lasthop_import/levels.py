@@ -29,7 +29,9 @@ class OldLevel(StrEnum):
     PASSTHROUGH = "passthrough"
     """The client's own TLS."""
     BROKEN = "broken"
-    """It cannot have worked, or nobody can know how."""
+    """It cannot have worked."""
+    UNKNOWN = "unknown"
+    """What decides it is not in the input, or cannot be read."""
 
 
 class HopOutcome(StrEnum):
@@ -39,6 +41,11 @@ class HopOutcome(StrEnum):
     """The TLS is the client's own."""
     TODO = "TODO"
     """It fails closed until a decision is made. Readers of the report search for this word."""
+    KEPT = "policy kept"
+    """Policies for ports by name are written as they were; which port has the name is in a Service that is not in the
+    input."""
+    CLOSED = "closed"
+    """The route answers 500, because its access control is lost, until a decision opens it."""
     DROPPED = "dropped"
     """No written object refers to it, so nothing is sent there."""
 
@@ -77,6 +84,7 @@ STRENGTH = {
     OldLevel.PLAINTEXT: 0,
     OldLevel.UNVERIFIED: 1,
     OldLevel.BROKEN: 1,
+    OldLevel.UNKNOWN: 1,
     OldLevel.CHAIN: 2,
     OldLevel.MESH: 3,
     OldLevel.IP_NAME: 3,

@@ -83,6 +83,8 @@ class ServiceBackend(msgspec.Struct, frozen=True):
     name: str
     port: int | str | None
     """As it is written: a number, or the name of a port; None: the only one."""
+    protocol: str = "TCP"
+    """Or UDP, which has no TLS."""
 
 
 class HostBackend(msgspec.Struct, frozen=True):
@@ -150,12 +152,14 @@ class HopTLS(msgspec.Struct, frozen=True):
     """Revocation lists that certificates were looked up in."""
     shown_to_all: bool = False
     """Of the client certificate: the old gateway showed it to all of its TLS backends, as a Gateway does."""
+    by_section: tuple[tuple[str, HopTLS], ...] = ()
+    """Of a Service that is not in the input: the TLS of its ports by their names, as policies say it."""
 
     @property
     def meaning(self) -> tuple[object, ...]:
         """Equal for hops of which one policy can be made."""
         names = tuple(sorted(self.names))
-        return (self.level, names, self.sni, self.trust, self.revocation, self.options)
+        return (self.level, names, self.sni, self.trust, self.revocation, self.options, self.by_section)
 
 
 class ImportedRetryBudget(msgspec.Struct, frozen=True, order=True):
@@ -268,6 +272,9 @@ class ImportedRule(msgspec.Struct, frozen=True):
     name: str = ""
     refused: str = ""
     """Why it cannot be written, as `the condition is negated`: its hops are listed, and nothing leads there."""
+
+    closed: bool = False
+    """Its access control is lost, and nothing is sent until a decision opens it."""
 
     @property
     def all_hops(self) -> tuple[ImportedHop, ...]:

@@ -12,13 +12,13 @@ from lasthop.edge.admission.chain import AdmittedObject
 from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Question
 from lasthop_import.documents import Unparsable
-from lasthop_import.levels import NewState, OldLevel, over_believed
+from lasthop_import.levels import HopOutcome, NewState, OldLevel, over_believed
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.writer.objects import OutputFile, Written
 
 OPEN: Final = 3
-"""The exit code if something needs a decision; 1: not everything could be read or written."""
-OPEN_CATEGORIES: Final = (Category.DECISION, Category.TODO, Category.BELIEVED, Category.ACCESS_CONTROL)
+"""The exit code if something is left to decide, or something that was served is lost; 1: not everything could be read or
+written."""
 SERIOUS: Final = (NoteSeverity.ERROR, NoteSeverity.HIGH)
 
 
@@ -49,6 +49,10 @@ class ReportRow(msgspec.Struct, frozen=True):
         return (*urgency, self.backend, *self.source.order, self.role)
 
 
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
 class ImportResult(msgspec.Struct, frozen=True):
     systems: tuple[str, ...]
     objects: tuple[Written, ...]
@@ -60,8 +64,12 @@ class ImportResult(msgspec.Struct, frozen=True):
     rows: tuple[ReportRow, ...]
     notes: tuple[Note, ...]
     questions: tuple[Question, ...]
+    closed: tuple[Question, ...]
+    """Routes that are closed because their access control is lost."""
     entries: tuple[str, ...]
     """Decisions that the command line has made, as they go into decisions.yaml."""
+    missing: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Kinds, each with the names of objects that the input refers to and does not have."""
     problems: tuple[Unparsable, ...] = ()
     inadmissible: int = 0
     """Objects that were left out because our own admission refuses them."""
@@ -71,6 +79,27 @@ class ImportResult(msgspec.Struct, frozen=True):
 
     def with_notes(self, notes: Iterable[Note]) -> ImportResult:
         return msgspec.structs.replace(self, notes=tuple(sorted(notes, key=lambda note: note.order)))
+
+    @property
+    def headline(self) -> str:
+        """One sentence for readers who see nothing else."""
+        levels = {row.backend: row.old for row in self.rows if row.old not in (OldLevel.PLAINTEXT, OldLevel.PASSTHROUGH)}
+        count = Counter(levels.values())
+        known = len(levels) - count[OldLevel.UNKNOWN]
+        parts = [f"{count[OldLevel.UNVERIFIED]} of {known} TLS backends {_were(count[OldLevel.UNVERIFIED])} never verified"]
+        if count[OldLevel.CHAIN]:
+            parts.append(f"{count[OldLevel.CHAIN]} without a check of the name")
+        if count[OldLevel.BROKEN]:
+            parts.append(f"{count[OldLevel.BROKEN]} cannot have worked as configured")
+        parts = parts if known else ["no backend had TLS"]
+        if count[OldLevel.UNKNOWN]:
+            parts.append(f"of {count[OldLevel.UNKNOWN]} the input does not say whether TLS was used")
+        if self.closed:
+            parts.append(f"{len(self.closed)} would lose their access control, and answer 500 until that is decided")
+        dropped = sum(row.new.how is HopOutcome.DROPPED for row in self.rows)
+        if dropped:
+            parts.append(f"{dropped} {'hop is' if dropped == 1 else 'hops are'} left out")
+        return f"{'; '.join(parts)}."
 
     @property
     def summary(self) -> dict[str, int]:
@@ -85,11 +114,11 @@ class ImportResult(msgspec.Struct, frozen=True):
         return [
             note
             for note in self.notes
-            if (note.category in OPEN_CATEGORIES and note.level in SERIOUS) or note.category in more
+            if note.level in SERIOUS or note.category in more
             if note.category not in accepted and note.reason not in accepted
         ]
 
     def exit_code(self, accepted: Collection[str] = (), *, strict: bool = False) -> int:
         if self.problems or self.inadmissible:
             return 1
-        return OPEN if self.open(accepted, strict=strict) else 0
+        return OPEN if self.open(accepted, strict=strict) or not self.objects else 0

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+import msgspec
+
 from lasthop.base.api.addresses import is_ip
+from lasthop.base.api.kinds import KINDS
 from lasthop.base.api.names import is_dns_label, is_dns_subdomain
+from lasthop_import.documents import mappings
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
@@ -40,10 +44,12 @@ class HopPort(NamedTuple):
     known: bool = True
     """The Service is in the input. If it is not, a policy can only name all of it."""
     app_protocol: str = ""
+    protocol: str = "TCP"
 
     @property
     def group(self) -> PortGroup:
-        return (self.kind, self.namespace, self.name, self.number if self.known else 0)
+        kind = self.kind if self.protocol == "TCP" else f"{self.kind} ({self.protocol})"
+        return (kind, self.namespace, self.name, self.number if self.known else 0)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}:{self.number}"
@@ -76,13 +82,16 @@ class RuleHop(NamedTuple):
         return self.hop.source
 
 
-def rule_hops(inputs: Inputs, imported: Imported) -> tuple[RuleHop, ...]:
+def rule_hops(inputs: Inputs, imported: Imported, *, experimental: bool = True) -> tuple[RuleHop, ...]:
     """Returns every hop with its port, in the order of the rules. Where two backends would be written under one name, the
-    first is; nothing is sent to the other."""
+    first is; nothing is sent to the other. `experimental`: whether XBackends may be written."""
     names: dict[tuple[str, str, str], tuple[object, ...]] = {}
     found = []
     for rule_hop in _unchecked(inputs, imported):
         backend = rule_hop.hop.backend
+        if rule_hop.port is not None and rule_hop.port.kind == "XBackend" and not experimental:
+            text = f"{backend.namespace}/{backend.name} is a host outside, and an XBackend needs the experimental channel"
+            rule_hop = rule_hop._replace(port=None, problem=text, remedy="Leave out --standard.")
         if rule_hop.port is not None and not isinstance(backend, ServiceBackend):
             taken = isinstance(backend, AddressBackend) and inputs.ports(backend.namespace, backend.name) is not None
             own = _identity(backend)
@@ -119,12 +128,39 @@ def _rule_hop(inputs: Inputs, hop: ImportedHop, rule: ImportedRule | None, role:
 def resolve(inputs: Inputs, hop: ImportedHop) -> HopPort | Unresolved:
     """Returns the port that a hop leads to, or why none can be written."""
     match hop.backend:
-        case ServiceBackend(namespace, name, port):
-            return _service_port(inputs, namespace, name, port)
+        case ServiceBackend() as service:
+            return _service_port(inputs, service)
         case HostBackend() as host:
             return _host_port(host)
         case AddressBackend() as backend:
             return _address_port(backend)
+
+
+def unseen_service(inputs: Inputs, backend: ServiceBackend, decides: str) -> HopTLS | None:
+    """Returns the TLS of a hop to a Service that is not in the input, for a system in which the Service may ask for TLS; None
+    if it is there. `decides`: what of the Service is missing, as `its annotations`."""
+    if inputs.ports(backend.namespace, backend.name) is not None:
+        return None
+    name = f"{backend.namespace}/{backend.name}"
+    why = f"Service {name} {inputs.absence('Service', *name.split('/'))}, and {decides} would say whether TLS was used"
+    return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)
+
+
+def unseen_policies(inputs: Inputs, backend: ServiceBackend, by_section: tuple[tuple[str, HopTLS], ...]) -> HopTLS | None:
+    """Returns the TLS of a hop to a Service that is not in the input and whose policies name ports; else None."""
+    unseen = unseen_service(inputs, backend, "the names of its ports") if any(section for section, _ in by_section) else None
+    return msgspec.structs.replace(unseen, by_section=by_section) if unseen else None
+
+
+def unread_policy(inputs: Inputs, backend: ServiceBackend) -> HopTLS | None:
+    """Returns the TLS of a hop to a Service that a BackendTLSPolicy may be about whose version is not read; else None."""
+    for document in inputs.unread_versions(KINDS["BackendTLSPolicy"]):
+        targets = [*mappings(document.spec.get("targetRefs")), *mappings([document.spec.get("targetRef")])]
+        named = not targets or any(each.get("name") == backend.name for each in targets)
+        if document.namespace == backend.namespace and named:
+            why = f"{document.name} is of version {document.api_version}, which is not read"
+            return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)
+    return None
 
 
 def _host_port(host: HostBackend) -> HopPort | Unresolved:
@@ -143,15 +179,16 @@ def _address_port(backend: AddressBackend) -> HopPort | Unresolved:
     return HopPort("Service", *place, app_protocol=backend.app_protocol)
 
 
-def _service_port(inputs: Inputs, namespace: str, name: str, port: int | str | None) -> HopPort | Unresolved:
+def _service_port(inputs: Inputs, service: ServiceBackend) -> HopPort | Unresolved:
+    namespace, name, port, protocol = service.namespace, service.name, service.port, service.protocol
     if not is_dns_label(namespace) or not is_dns_label(name):
         return Unresolved(f"{namespace}/{name} cannot be the name of a Service")
-    found = inputs.port(namespace, name, port)
+    found = inputs.port(namespace, name, port, protocol)
     known = inputs.ports(namespace, name) is not None
     if found is not None and is_port(found.number):
-        return HopPort("Service", namespace, name, found.number, found.name, known, found.app_protocol)
+        return HopPort("Service", namespace, name, found.number, found.name, known, found.app_protocol, protocol)
     if known:
-        wanted = "no port is given, and it has not exactly one" if port is None else f"it has no TCP port {port}"
+        wanted = "no port is given, and it has not exactly one" if port is None else f"it has no {protocol} port {port}"
         return Unresolved(f"Service {namespace}/{name}: {wanted}")
     if isinstance(port, str) or port is None:
         what = f"the number of port {port or 'of the hop'} is not known"
@@ -169,7 +206,7 @@ def h2c_notes(hop: ImportedHop, port: HopPort | None) -> Iterator[Note]:
     if hop.h2c and port is not None and port.kind == "Service" and port.app_protocol != H2C:
         text = f"{port} was sent HTTP/2 without TLS; without appProtocol: kubernetes.io/h2c it is sent HTTP/1.1 now"
         remedy = "Set appProtocol: kubernetes.io/h2c on the Service's port."
-        yield Note(Category.CHANGED, "h2c", text, hop.source, remedy=remedy)
+        yield Note(Category.TODO, "h2c", text, hop.source, remedy=remedy)
 
 
 def groups(rule_hops: Iterable[RuleHop]) -> dict[PortGroup, list[RuleHop]]:
@@ -201,7 +238,7 @@ def _unresolved(rule_hop: RuleHop) -> Note:
 
 
 def _missing_service(rule_hop: RuleHop, port: HopPort) -> Note:
-    policed = rule_hop.tls is not None and rule_hop.tls.level is not OldLevel.PASSTHROUGH
+    policed = rule_hop.tls is not None and rule_hop.tls.level is not OldLevel.PASSTHROUGH and not rule_hop.tls.by_section
     effect = "; its policy applies to all of its ports" if policed else ""
     text = f"Service {port.namespace}/{port.name} is not in the input, so its ports have no names{effect}"
     severity = NoteSeverity.WARNING if policed else NoteSeverity.INFO

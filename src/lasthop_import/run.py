@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import msgspec
 
+from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
-from lasthop_import.documents import Document, SourceText, Unparsable
-from lasthop_import.ingresses import claims, controllers_of
+from lasthop_import.documents import Document, SourceText, Unparsable, mappings
+from lasthop_import.ingresses import CLASS_UNKNOWN, WELL_KNOWN, claims, class_of, class_unknown, controllers_of
 from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.levels import HopOutcome, NewState, OldLevel
-from lasthop_import.model import Backend, HostBackend, Imported, ImportedRule
+from lasthop_import.model import Backend, HostBackend, Imported, ImportedRule, ServiceBackend
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.result import ImportResult, ReportRow
 from lasthop_import.rule_hops import PortGroup, RuleHop, rule_hop_notes, rule_hops
 from lasthop_import.settings import ImportSettings, Progress, System
+from lasthop_import.writer.access import AccessLoss, access_loss, closed_copy, closed_rule
 from lasthop_import.writer.admission import admit_all
-from lasthop_import.writer.backends import keep_referenced, write_backends
+from lasthop_import.writer.backends import keep_referenced, referenced, write_backends
 from lasthop_import.writer.client_certificates import of_gateways
 from lasthop_import.writer.gateways import place_listeners, write_gateways
 from lasthop_import.writer.grants import write_grants
-from lasthop_import.writer.objects import OutputFile
+from lasthop_import.writer.objects import OutputFile, Written
 from lasthop_import.writer.operator import external_hostnames, write_copies, write_profiles
 from lasthop_import.writer.policies import PortVerdict, write_policies
 from lasthop_import.writer.ports import shared_ports
-from lasthop_import.writer.routes import write_routes
+from lasthop_import.writer.routes import auth_notes, write_routes
 from lasthop_import.writer.split import split_conflicts
 from lasthop_import.writer.stage import StageOutput, WriterContext
 from lasthop_import.writer.traffic import write_budgets
 
 READ_ALONG: Final = ("Service", "EndpointSlice", "IngressClass", "ConfigMap", "Secret", "Namespace", "ClusterTrustBundle")
+
+NORMALIZED: Final = Note(
+    Category.CHANGED,
+    "paths-normalized",
+    "paths are normalized before they are compared and passed on: // becomes /, and %2F and %5C get a 307 to the path without",
+    remedy="For backends that need escaped slashes (GitLab, RabbitMQ), set escapedSlashes: KeepUnchanged in a GatewayProfile.",
+    severity=NoteSeverity.INFO,
+)
+"""Holds for every system: the old gateways passed such paths on."""
 
 
 class SystemsRead(msgspec.Struct, frozen=True):
@@ -68,15 +81,16 @@ def read(
 
 def _seen(inputs: Inputs) -> set[Document]:
     """Returns the objects that a system has read, or listed as ones that it does not read."""
-    skipped = {note.source.document for note in inputs.notes if note.source and note.category is Category.SKIPPED}
-    return skipped | {each for each in inputs.documents if inputs.opened(each)}
+    answers = (note for note in inputs.notes if note.category is Category.SKIPPED or note.reason == CLASS_UNKNOWN)
+    listed = {note.source.document for note in answers if note.source}
+    return listed | {each for each in inputs.documents if inputs.opened(each)}
 
 
 def _may_read(system: System, systems: Sequence[System], document: Document, controllers: Mapping[str, str]) -> bool:
-    """Returns whether an object is a system's to read: it belongs to the one that claims it; what nobody claims, all may look
-    at."""
+    """Returns whether an object is a system's to read: it belongs to the one that claims it. At other objects all may look,
+    but an Ingress is imported once, or not at all."""
     owner = next((each for each in systems if _is_of(each, document) and claims(each, document, controllers)), None)
-    return owner is None or owner is system
+    return owner is system if owner or document.kind == INGRESS.kind else True
 
 
 def _is_of(system: System, document: Document) -> bool:
@@ -93,7 +107,7 @@ def _only(documents: Sequence[Document], settings: ImportSettings) -> list[Docum
     return [d for d in documents if d.kind in READ_ALONG or d.path in settings.only or d.namespace in settings.only]
 
 
-def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note]:
+def _left(systems: Sequence[System], documents: Sequence[Document]) -> list[Note]:
     """Lists the objects that no system has looked at: those of another version, and the kinds of all others."""
     notes: list[Note] = []
     others: dict[str, list[Document]] = {}
@@ -101,6 +115,8 @@ def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note
         if text := _other_version(systems, document):
             source = SourceRef(document, ("apiVersion",))
             notes.append(Note(Category.CANNOT, "other-version", text, source, severity=NoteSeverity.HIGH))
+        elif document.kind == INGRESS.kind and class_of(document) not in WELL_KNOWN:
+            notes.append(class_unknown(document, {class_of(each) for each in documents if each.kind == INGRESS.kind}))
         elif document.kind not in READ_ALONG:
             others.setdefault(document.kind, []).append(document)
     for kind, found in sorted(others.items()):
@@ -116,8 +132,6 @@ def _other_version(systems: Sequence[System], document: Document) -> str:
     versions = [each for kind in kinds if _is_kind(kind, document) for each in kind.api_versions]
     if versions and document.api_version not in versions:
         return f"{document.api_version} is not read; convert it to {versions[0]}"
-    if not versions and document.kind == INGRESS.kind and document.group == "extensions":
-        return f"{document.api_version} is no longer served by any Kubernetes; convert it to networking.k8s.io/v1"
     return ""
 
 
@@ -145,6 +159,7 @@ def write(
     context, imported, hops, split = _resolved(
         WriterContext(inputs, settings, decisions, reading.origins, systems[0]), reading
     )
+    lost = access_loss(imported, (*reading.notes, *auth_notes(hops, settings)), documents, decisions, settings)
     placement = place_listeners(imported.listeners, settings)
     clients = of_gateways(hops, placement.gateways, decisions)
     policies = write_policies(context, hops, clients, progress)
@@ -152,7 +167,8 @@ def write(
     gateways = write_gateways(
         context, placement, imported.rules, clients.chosen, policies.copied, profile=waivers and not settings.parent
     )
-    routes = write_routes(context, imported.rules, hops, gateways.parents)
+    rules = tuple(closed_rule(each) if id(each) in lost.rules else each for each in imported.rules)
+    routes = write_routes(context, rules, hops, gateways.parents)
     stages = (
         policies,
         gateways,
@@ -160,7 +176,7 @@ def write(
         write_backends(context, hops, policies.xbackend_tls, policies.plaintext_ports),
         write_budgets(context, hops),
         write_grants(context, policies.grants | gateways.grants | routes.grants),
-        write_copies(context, imported.objects, profile=waivers),
+        write_copies(context, [(source, _kept(source, each, lost)) for source, each in imported.objects], profile=waivers),
         write_profiles(context, (*placement.listeners, *imported.gateways), waivers=waivers),
         split,
     )
@@ -170,12 +186,14 @@ def write(
     # A rule that is written in several parts, or in several places, may be refused in one and stand in another.
     dropped = _hops((*admitted.dropped, *routes.refused)) - _hops(rule for each in admitted.written for rule in each.rules)
     notes = [
-        *reading.notes,
+        *lost.notes,
         *rule_hop_notes(hops),
         *placement.notes,
         *clients.notes,
         *(note for stage in stages for note in stage.notes),
         *external_hostnames(hops, policies.verdicts),
+        *_unused_decisions(hops, imported, decisions),
+        *((NORMALIZED,) if imported.rules or imported.objects else ()),
         *admitted.notes,
         *(() if settings.in_cluster else shared_ports(admitted.written)),
     ]
@@ -184,13 +202,44 @@ def write(
         objects=admitted.written,
         admitted=admitted.objects,
         context=admitted.context,
-        rows=tuple(sorted((_row(each, policies.verdicts, dropped) for each in hops), key=lambda row: row.order)),
+        rows=tuple(sorted((_row(each, policies.verdicts, dropped, lost) for each in hops), key=lambda row: row.order)),
         notes=tuple(sorted(dict.fromkeys(notes), key=lambda note: note.order)),
         questions=policies.questions,
+        closed=lost.questions,
         entries=policies.entries,
+        missing=_missing(inputs, hops, admitted.written, settings),
         problems=tuple(problems),
         inadmissible=admitted.inadmissible,
     )
+
+
+def _missing(
+    inputs: Inputs, hops: Sequence[RuleHop], written: Sequence[Written], settings: ImportSettings
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Returns what the written objects refer to and neither they nor the input have."""
+    backends = [each.hop.backend for each in hops]
+    found = {("Service", each.namespace, each.name) for each in backends if isinstance(each, ServiceBackend)}
+    found |= {each for each in referenced(written) if not each[2].endswith("-todo")}
+    for route in written:
+        for each in mappings(route.document.get("spec", {}).get("parentRefs")):
+            place = (each.get("namespace", route.key[0]), each["name"])
+            if each.get("kind", "Gateway") == "Gateway" and place != settings.parent:
+                found.add(("Gateway", *place))
+    known = {(each.kind, each.key[0], each.key[2]) for each in written}
+    known |= {(each.kind, each.namespace, each.bare_name) for each in inputs.documents}
+    absent = sorted(found - known)
+    return tuple(
+        (kind, tuple(f"{place[1]}/{place[2]}" for place in places)) for kind, places in groupby(absent, itemgetter(0))
+    )
+
+
+def _unused_decisions(hops: Sequence[RuleHop], imported: Imported, decisions: Decisions) -> Iterator[Note]:
+    """Yields decisions about ports and routes that the input does not have."""
+    ports = {str(each.port) for each in hops}
+    routes = {source.document.name for source in (*(rule.source for rule in imported.rules), *dict(imported.objects))}
+    for name in (*(each for each in decisions.by_port if each not in ports), *sorted(decisions.opened.keys() - routes)):
+        text = f"decisions.yaml decides on {name}, to which nothing in the input leads"
+        yield Note(Category.CHANGED, "decision-unused", text, remedy="Remove the entry, or correct its name.", target=name)
 
 
 def _services(imported: Imported) -> list[Document]:
@@ -201,7 +250,7 @@ def _services(imported: Imported) -> list[Document]:
 def _resolved(context: WriterContext, reading: SystemsRead) -> ResolvedHops:
     """Finds the port of each hop, and writes a second Service where somebody has decided to split a conflict."""
     inputs = context.inputs
-    found = rule_hops(inputs, reading.imported)
+    found = rule_hops(inputs, reading.imported, experimental=context.settings.experimental)
     split = split_conflicts(inputs, reading.imported, found, context.decisions, context.settings)
     if not split.services:
         return ResolvedHops(context, split.imported, found, StageOutput(notes=split.notes))
@@ -211,7 +260,9 @@ def _resolved(context: WriterContext, reading: SystemsRead) -> ResolvedHops:
     for service in split.services:
         objects.add(OutputFile.BACKENDS, service.value, (SourceRef(service),))
     output = StageOutput(objects=tuple(objects.objects), notes=split.notes)
-    return ResolvedHops(context, split.imported, rule_hops(inputs, split.imported), output)
+    return ResolvedHops(
+        context, split.imported, rule_hops(inputs, split.imported, experimental=context.settings.experimental), output
+    )
 
 
 def _hops(rules: Iterable[ImportedRule]) -> set[int]:
@@ -219,10 +270,24 @@ def _hops(rules: Iterable[ImportedRule]) -> set[int]:
     return {id(hop) for rule in rules for hop in rule.all_hops}
 
 
-def _row(rule_hop: RuleHop, verdicts: Mapping[PortGroup, PortVerdict | None], dropped: set[int]) -> ReportRow:
+def _kept(source: SourceRef, document: Json, lost: AccessLoss) -> Json:
+    closed = source.document in lost.documents and document["kind"].endswith("Route")
+    return closed_copy(document) if closed else document
+
+
+def _is_closed(rule_hop: RuleHop, lost: AccessLoss) -> bool:
+    return id(rule_hop.hop) in lost.hops if rule_hop.rule else rule_hop.source.document in lost.documents
+
+
+def _row(
+    rule_hop: RuleHop, verdicts: Mapping[PortGroup, PortVerdict | None], dropped: set[int], lost: AccessLoss
+) -> ReportRow:
     port, level = rule_hop.port, rule_hop.hop.level
     if port is None or id(rule_hop.hop) in dropped:
         verdict = PortVerdict(NewState(HopOutcome.DROPPED), detail=rule_hop.problem)
+    elif _is_closed(rule_hop, lost):
+        written = verdicts.get(port.group)
+        verdict = PortVerdict(NewState(HopOutcome.CLOSED), written.target if written else "")
     elif level is OldLevel.PASSTHROUGH:
         verdict = PortVerdict(NewState(HopOutcome.PASSTHROUGH))
     else:

@@ -43,6 +43,8 @@ class ImportSettings(msgspec.Struct, frozen=True):
     split_conflicts: bool = False
     with_secrets: bool = False
     experimental: bool = True
+    accepted: tuple[str, ...] = ()
+    """Categories or reasons of losses that are accepted for all routes."""
     in_cluster: bool = False
     """The input is a cluster: what is in it need not be written again."""
     only: tuple[str, ...] = ()

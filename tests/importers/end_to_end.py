@@ -72,13 +72,18 @@ def surroundings(rows: Iterable[str], upstream: int) -> list[Json]:
 def imported(
     system: str, documents: Sequence[Json], undecided: Iterable[str], lasthop: Lasthop, *options: str | Path
 ) -> Mapping[str, Json]:
-    """Imports with a CA and a name for each row that is undecided, and gives Lasthop the objects, on a port of the test's.
+    """Imports with a CA and a name for each row that is undecided. Returns the report's line of each row."""
+    decided = [{"port": f"shop/{row}:443", "ca": {"secret": "ca"}, "hostname": NAME} for row in undecided]
+    hops = import_report(system, documents, decided, lasthop, *options)["hops"]
+    return {each["backend"].partition("/")[2].partition(":")[0]: each for each in hops}
 
-    Returns the report's line of each row.
-    """
+
+def import_report(
+    system: str, documents: Sequence[Json], decided: Sequence[Json], lasthop: Lasthop, *options: str | Path
+) -> Json:
+    """Imports, and gives Lasthop the objects, on a port of the test's. Returns the report."""
     root = lasthop.root
     (root / "in.yaml").write_text(yaml.safe_dump_all(documents))
-    decided = [{"port": f"shop/{row}:443", "ca": {"secret": "ca"}, "hostname": NAME} for row in undecided]
     (root / "decisions.yaml").write_text(yaml.safe_dump({"backends": decided}))
     files: list[str | Path] = ["--decisions", root / "decisions.yaml", "--to", root / "new", "--with-secrets", "-o", "json"]
     command: list[str | Path] = [EXECUTABLE, "import", system, root / "in.yaml", *files, *options]
@@ -89,9 +94,11 @@ def imported(
         for each in found:
             if each["kind"] == "Gateway":
                 each["spec"]["addresses"] = [{"type": "IPAddress", "value": ADDRESS}]
+                # One port is enough, and it cannot have TLS and plaintext.
+                each["spec"]["listeners"] = [one for one in each["spec"]["listeners"] if one["protocol"] == "HTTP"]
                 for listener in each["spec"]["listeners"]:
                     listener["port"] = lasthop.port
         lasthop.write(file.name, *found)
     lasthop.write("namespaces.yaml", docs.namespace("shop"), docs.namespace("gateways"))
-    hops = json.loads(done.stdout)["hops"]
-    return {each["backend"].partition("/")[2].partition(":")[0]: each for each in hops}
+    report: Json = json.loads(done.stdout)
+    return report

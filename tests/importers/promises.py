@@ -22,16 +22,23 @@ from lasthop_import.levels import HopOutcome, NewState, OldLevel
 from lasthop_import.model import SystemTrust
 from lasthop_import.notes import Category
 from lasthop_import.registry import SYSTEMS
+from lasthop_import.run import READ_ALONG
+from lasthop_import.writer.access import NO_BACKEND
 from lasthop_import.writer.text import render
 from tests.importers.harness import Outcome, run_documents
 
 ADDRESSES = Settings(host_network=False)
+NAMING = ("name", "host", "service", "serviceName")
+"""Fields in which the systems name a Service."""
+NO_HOPS = {"upstreams", "listeners", "targetRefs", "defaultBackend"}
+"""Fields that describe a Service to which no request need lead."""
 PLAIN = (OldLevel.PLAINTEXT, OldLevel.PASSTHROUGH)
 
 
 def assert_promises(system: str, outcome: Outcome) -> None:
     """Checks everything that holds without a second import."""
     every_hop_is_a_row(outcome)
+    every_service_that_is_named_is_a_row_or_a_note(outcome)
     every_rule_is_written_or_refused(outcome)
     every_tls_hop_has_a_policy(outcome)
     no_waiver_without_a_decision(outcome)
@@ -46,6 +53,28 @@ def every_hop_is_a_row(outcome: Outcome) -> None:
     imported = outcome.reading.imported
     hops = sum(len(rule.all_hops) for rule in imported.rules) + len(imported.hops)
     assert len(outcome.result.rows) == hops == sum(outcome.result.summary.values())
+
+
+def every_service_that_is_named_is_a_row_or_a_note(outcome: Outcome) -> None:
+    """Looks for the Services in the text of the objects, without the importers: where one is named, a row leads there or a
+    note is about the object."""
+    services = {each.bare_name for each in outcome.documents if each.kind == "Service"}
+    leads = {row.backend.partition("/")[2].rpartition(":")[0] for row in outcome.result.rows}
+    about = {note.source.document for note in outcome.result.notes if note.source}
+    for document in outcome.documents:
+        if document.kind in READ_ALONG or document in about:
+            continue
+        for path in leaves(document.spec):
+            if path and path[-1] in NAMING and not {*path} & NO_HOPS:
+                value = str(value_at(document.spec, path))
+                name = (value.partition("://")[2] or value).partition(".")[0].partition(":")[0]
+                assert name not in services or any(each.startswith(name) for each in leads), (document, path)
+
+
+def value_at(value: Any, path: tuple[str | int, ...]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
 
 
 def every_rule_is_written_or_refused(outcome: Outcome) -> None:
@@ -66,7 +95,7 @@ def every_tls_hop_has_a_policy(outcome: Outcome) -> None:
     services = [Document(each.document, SourceText("")) for each in written if each.kind == "Service"]
     inputs = Inputs([*outcome.documents, *services])
     for row in outcome.result.rows:
-        if row.old in PLAIN or row.new.how is HopOutcome.DROPPED or "decided" in row.detail:
+        if row.old in PLAIN or row.new.how in (HopOutcome.DROPPED, HopOutcome.CLOSED) or "decided" in row.detail:
             continue
         kind, _, place = row.backend.partition(" ")
         path, _, number = place.rpartition(":")
@@ -76,7 +105,8 @@ def every_tls_hop_has_a_policy(outcome: Outcome) -> None:
             continue
         port = inputs.port(namespace, name, int(number))
         section = port.name if port else ""
-        assert {(namespace, name, ""), (namespace, name, section)} & targets, row
+        kept = row.new.how is HopOutcome.KEPT and any(each[:2] == (namespace, name) for each in targets)
+        assert kept or {(namespace, name, ""), (namespace, name, section)} & targets, row
         assert row.new.strength is not Strength.PLAINTEXT, row
 
 
@@ -168,10 +198,10 @@ def assert_decisions_close_all_questions(system: str, outcome: Outcome) -> None:
         each.port: Decision(each.port, waive="All", reason="for the test", expires="2027-01-31T00:00:00Z")
         for each in outcome.result.questions
     }
-    decisions = Decisions(answers)
+    decisions = Decisions(answers, {each.port: "for the test" for each in outcome.result.closed})
     wanted = msgspec.structs.replace(outcome.settings, allow_waivers=True)
     second = run_documents(system, outcome.documents, wanted, decisions)
-    assert second.result.questions == ()
+    assert second.result.questions == second.result.closed == ()
     assert not any(row.new.todo for row in second.result.rows)
     third = run_documents(system, outcome.documents, wanted, decisions)
     assert render(third.result.objects) == render(second.result.objects)
@@ -206,11 +236,13 @@ def assert_audit_agrees(outcome: Outcome) -> ImportCheck:
     found = check(outcome.result, outcome.settings.now, ADDRESSES if shared_ports(outcome) else ON_A_HOST)
     by_backend: dict[str, set[NewState]] = {}
     for row in outcome.result.rows:
-        if row.new.how is not HopOutcome.DROPPED:
+        if row.new.how not in (HopOutcome.DROPPED, HopOutcome.CLOSED):
             by_backend.setdefault(row.backend, set()).add(row.new)
     audited = set()
     reasons = {note.reason for note in outcome.result.notes}
     for hop in found.hops:
+        if hop.backend.name == NO_BACKEND["backendRefs"][0]["name"]:
+            continue
         backend = f"{hop.backend}:{hop.port}"
         audited.add(backend)
         allowed = {manner(new, outcome.settings.allow_waivers) for new in by_backend[backend]}
@@ -235,5 +267,6 @@ def assert_check_has_only_todos(outcome: Outcome) -> None:
     for mistake in errors:
         finding = mistake.finding
         certificate = finding.object is not None and finding.object.kind == "Gateway" and "default-certificate" in todo
-        expected = str(finding.object) in told | waiting or lacking(outcome, finding.missing) or certificate
+        closed = any(each.name == NO_BACKEND["backendRefs"][0]["name"] for each in finding.missing)
+        expected = closed or str(finding.object) in told | waiting or lacking(outcome, finding.missing) or certificate
         assert expected, str(finding)

@@ -54,7 +54,7 @@ ROUTE: dict[str, tuple[Any, ...]] = {
     ),
     "fault": ({"abort": {"httpStatus": 500}},),
     "directResponse": ({"status": 404},),
-    "delegate": ({"name": "x"},),
+    "delegate": ({"name": "x"}, {"name": "team", "namespace": "bank"}, {"name": "team"}),
 }
 
 
@@ -188,8 +188,13 @@ def documents(draw: st.DrawFn) -> list[Json]:
         draw(_gateway("edge")),
         draw(_gateway("raw")),
     ]
-    if draw(st.integers(0, 3)) == 0:
-        labels = {"istio-injection": "enabled"}
+    if draw(st.integers(0, 3)):
+        labels = draw(st.sampled_from(({"istio-injection": "enabled"}, {})))
         found.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bank", "labels": labels}})
     found += [draw(_rule(number)) for number in range(draw(st.integers(0, 4)))]
-    return [*found, *(draw(_virtual_service(number)) for number in range(draw(st.integers(1, 3))))]
+    found += [draw(_virtual_service(number)) for number in range(draw(st.integers(1, 3)))]
+    if draw(st.booleans()):
+        team = draw(_virtual_service(9))
+        rest = {key: value for key, value in team["spec"].items() if key in ("http", "exportTo")}
+        found.append({**team, "metadata": {"name": "team", "namespace": "bank"}, "spec": rest})
+    return found

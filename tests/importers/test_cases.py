@@ -1,11 +1,14 @@
 """Each case is one readable file: the objects of another gateway, perhaps decisions, a line, and what comes of them.
 
 What all cases of a system share (a Service, its endpoints, Secrets) is in its `_base.yaml`. The first line may have options:
-`# options: {chain_only: strict}`. `pytest tests/importers --update` writes the second half anew; the diff is the review.
+`# options: {chain_only: strict}`. The second half has the exit code, the hops, the notes and the names of what is
+written. A case that is about objects names their kinds, as `=== what comes of it: HTTPRoute, Gateway`, and shows those whole.
+`pytest tests/importers --update` writes the second half anew; the diff is the review.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from tests.importers.harness import run_text, shown
 from tests.importers.promises import assert_promises, assert_repeatable
 
 HERE = Path(__file__).parent / "cases"
-LINE = "\n=== what comes of it\n"
+LINE = re.compile(r"\n=== what comes of it(?:: (?P<kinds>\w+(?:, \w+)*))?\n")
 DECISIONS = "\n=== decisions\n"
 CASES = sorted(path for path in HERE.glob("*/*.yaml") if not path.name.startswith("_"))
 
@@ -31,7 +34,10 @@ def options_of(documents: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: str(path.relative_to(HERE).with_suffix("")))
 def test_case(case: Path, request: pytest.FixtureRequest) -> None:
-    given, _, expected = case.read_text().partition(LINE)
+    whole = case.read_text()
+    line = LINE.search(whole)
+    assert line, "there is no line between the objects and what comes of them"
+    given, expected = whole[: line.start()], whole[line.end() :]
     documents, _, decisions = given.partition(DECISIONS)
     base = case.parent / "_base.yaml"
     # The case comes first, so that the lines in its notes are its own.
@@ -39,9 +45,9 @@ def test_case(case: Path, request: pytest.FixtureRequest) -> None:
     outcome = run_text(case.parent.name, text, decisions, **options_of(documents))
     assert_promises(case.parent.name, outcome)
     assert_repeatable(case.parent.name, outcome, seed=1)
-    found = shown(outcome)
+    found = shown(outcome, line["kinds"].split(", ") if line["kinds"] else ())
     if request.config.getoption("--update"):
-        case.write_text(f"{given}{LINE}{found}")
+        case.write_text(f"{given}{line[0]}{found}")
     else:
         assert found == expected
 

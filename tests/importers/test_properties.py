@@ -9,10 +9,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from lasthop.engine.plan.strength import Strength
 from lasthop_import.decisions import Decisions
 from lasthop_import.documents import Document, SourceText
+from lasthop_import.levels import NewState
 from lasthop_import.notes import Category
 from lasthop_import.registry import SYSTEMS
+from lasthop_import.result import SERIOUS
 from tests.importers import promises
 from tests.importers.harness import Outcome, run_values
 from tests.importers.harness import settings as import_settings
@@ -92,3 +95,36 @@ def test_a_field_that_nobody_knows_is_listed_wherever_it_is(system: str, data: s
     listed = [note.source for note in outcome.result.notes if note.source and note.source.object == name]
     skipped = any(note.category is Category.SKIPPED and note.source in listed for note in outcome.result.notes)
     assert skipped or any(source.path and wanted[: len(source.path)] == source.path for source in listed), (name, wanted)
+
+
+REMOVABLE = ("Service", "Secret", "ConfigMap", "Namespace", "IngressClass", "Gateway", "EndpointSlice")
+SECURITY = (Category.DECISION, Category.BELIEVED, Category.ACCESS_CONTROL)
+
+
+def states(outcome: Outcome) -> dict[tuple[str, str, str], set[NewState]]:
+    """Returns what becomes of the hops of each field, by the backend without its port."""
+    found: dict[tuple[str, str, str], set[NewState]] = {}
+    for row in outcome.result.rows:
+        backend = row.backend.partition(" ")[2].rpartition(":")[0]
+        found.setdefault((row.source.object, row.source.field, backend), set()).add(row.new)
+    return found
+
+
+@each_system
+@some
+@given(data=st.data())
+def test_removing_an_object_weakens_no_hop_and_hides_no_decision(system: str, data: st.DataObject) -> None:
+    world = WORLDS[system]
+    documents = [*data.draw(world.documents), *world.around]
+    removable = [number for number, each in enumerate(documents) if each["kind"] in REMOVABLE]
+    assume(removable)
+    gone = data.draw(st.sampled_from(removable))
+    whole = run_values(system, documents, Decisions(), import_settings())
+    half = run_values(system, [*documents[:gone], *documents[gone + 1 :]], Decisions(), import_settings())
+    before, after = states(whole), states(half)
+    for place, now in after.items():
+        was = before.get(place, set())
+        if Strength.PLAINTEXT in {each.strength for each in now}:
+            assert not was or Strength.PLAINTEXT in {each.strength for each in was}, (documents[gone], place, was, now)
+    if any(note.category in SECURITY and note.level in SERIOUS for note in whole.result.notes):
+        assert half.result.exit_code() != 0, documents[gone]

@@ -6,6 +6,7 @@ The oracle reads the objects by itself and naively; it shares no code with `reso
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import ssl
 from datetime import datetime, timedelta
@@ -34,7 +35,7 @@ from tests.properties.gateway_promises import (
     secrets_of,
 )
 from tests.random_world import APP_PROTOCOLS, BASE, WEAK_CA, Edit
-from tests.snapshot import Snapshot, settle, settled, tls_context
+from tests.snapshot import Prepared, Snapshot, settle, tls_context
 from tests.world import NOW, STORE, key
 
 Text = BackendTLSPolicy | RejectedPolicy
@@ -302,10 +303,19 @@ def _ca_of(objects: Objects, policy: Object, ref: Any) -> str:
     return str(obj.spec.trust_bundle) if ref.kind == "ClusterTrustBundle" else str(dict(obj.data).get("ca.crt", ""))
 
 
-def walk(edits: list[Edit], base: dict[Key, Object | None] = BASE) -> tuple[Objects, Engine, Snapshot]:
-    objects: Objects = {k: v for k, v in base.items() if v is not None}
-    engine, snapshot = settled(base, store=STORE)
-    check(objects, snapshot)
+PREPARED = Prepared(BASE, STORE)
+
+
+@functools.cache
+def _checked(base: Prepared) -> Objects:
+    objects: Objects = {k: v for k, v in base.objects.items() if v is not None}
+    check(objects, base()[1])
+    return objects
+
+
+def walk(edits: list[Edit], base: Prepared = PREPARED) -> tuple[Objects, Engine, Snapshot]:
+    objects = dict(_checked(base))
+    engine, snapshot = base()
     for obj, delete, look in edits:
         engine.apply({key(obj): None if delete else obj})
         objects.pop(key(obj), None)

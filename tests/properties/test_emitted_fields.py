@@ -14,9 +14,10 @@ from google.protobuf.descriptor_pool import Default
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from lasthop.engine.outputs.envoy.retries import BUDGET_INTERVAL
+from tests.examples import slow
 from tests.properties.promises import walk
 from tests.random_world import EDITS, Edit
 
@@ -26,7 +27,7 @@ KEPT = {"envoy.config.cluster.v3.Cluster.respect_dns_ttl"}
 """Of STRICT_DNS. What Envoy has instead is another type of cluster, which is no field to be exchanged."""
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@slow(50)
 @given(EDITS)
 def test_no_deprecated_or_unknown_field_is_sent(edits: list[Edit]) -> None:
     _, _, snapshot = walk(edits)

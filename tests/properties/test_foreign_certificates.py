@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.base.api.meta import Key, Object
@@ -15,6 +15,7 @@ from lasthop.base.api.status import GatewayStatus
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, SECRET, Resource
 from lasthop.engine.outputs.explain.explain import explain
+from tests.examples import slow
 from tests.odd_certificates import ODD_PEMS, odd_ders, odd_keys, pem, valid
 from tests.snapshot import Snapshot, settle
 from tests.world import (
@@ -143,7 +144,7 @@ def test_an_odd_certificate_harms_nobody_else(odd: str) -> None:
     check(pem(odd_ders()[odd]), valid().key_pem.encode(), edited=True)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@slow(60)
 @given(ODD_PEMS, odd_keys(), st.booleans())
 def test_odd_bytes_harm_nobody_else(certificate: bytes, key: bytes, edited: bool) -> None:
     check(certificate, key, edited=edited)

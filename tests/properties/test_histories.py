@@ -33,12 +33,10 @@ from lasthop.engine.plan.tls import SystemStore
 from lasthop.engine.resolve.gateways.ports import PROBE, Probe
 from lasthop.engine.resolve.settings import CRD_VERSIONS, PROXY, SYSTEM_STORE
 from lasthop.run.controller import Controller
+from tests.examples import slow
 from tests.random_world import BASE, EDIT
 from tests.snapshot import Snapshot, said, settle, told
 from tests.world import NOW, STORE, UNREAD, key
-
-slow = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-
 
 # --- the engine -------------------------------------------------------------------------------------------------------
 
@@ -85,7 +83,7 @@ class Inputs:
         SYSTEM_STORE.set(engine.graph, self.store)
 
 
-@settings(slow, max_examples=35)
+@settings(slow(35), suppress_health_check=list(HealthCheck))
 @given(st.lists(STEPS, min_size=5, max_size=25))
 def test_an_engine_with_a_history_ends_as_a_fresh_one(steps: list[tuple[str, Any]]) -> None:
     inputs, engine, snapshot = Inputs(), Engine(now=NOW.timestamp()), Snapshot()
@@ -261,7 +259,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(slow, max_examples=35)
+@settings(slow(35), suppress_health_check=list(HealthCheck))
 @given(st.lists(EVENTS, min_size=5, max_size=25))
 def test_a_controller_with_a_history_ends_as_a_fresh_one(events: list[tuple[str, Any]]) -> None:
     site, objects, known = Site(), dict(BASE), True

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.base.api.meta import Key, Object
 from lasthop.engine.engine import Engine
 from lasthop.engine.resolve.settings import HELD, SYSTEM_STORE
+from tests.examples import slow
+from tests.properties.promises import PREPARED
 from tests.random_world import BASE, EDITS, OBJECTS, Edit
 from tests.snapshot import Snapshot, said, settle, settled, told
 from tests.world import NOW, STORE, key
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@slow(100)
 @given(EDITS)
 def test_incremental_equals_from_scratch(edits: list[Edit]) -> None:
     objects: dict[Key, Object | None] = dict(BASE)
-    engine, snapshot = settled(objects, store=STORE)
+    engine, snapshot = PREPARED()
     for obj, delete, look in edits:
         change = None if delete else obj
         engine.apply({key(obj): change})
@@ -34,11 +36,11 @@ def test_incremental_equals_from_scratch(edits: list[Edit]) -> None:
     assert told(engine.findings()) == told(other.findings())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@slow(60)
 @given(EDITS, st.integers(1, 5))
 def test_settling_in_slices_comes_to_the_same_end(edits: list[Edit], limit: int) -> None:
     objects: dict[Key, Object | None] = dict(BASE)
-    engine, snapshot = settled(objects, store=STORE)
+    engine, snapshot = PREPARED()
     for obj, delete, _ in edits:
         objects[key(obj)] = None if delete else obj
         engine.apply({key(obj): objects[key(obj)]})
@@ -51,7 +53,7 @@ def test_settling_in_slices_comes_to_the_same_end(edits: list[Edit], limit: int)
     assert said(snapshot.status) == said(expected.status)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@slow(40)
 @given(st.lists(OBJECTS, max_size=15), st.randoms())
 def test_the_order_in_which_objects_arrive_does_not_matter(objects: list[Object], random: object) -> None:
     world = {**BASE, **{key(obj): obj for obj in objects}}
@@ -67,11 +69,11 @@ def test_the_order_in_which_objects_arrive_does_not_matter(objects: list[Object]
     assert said(snapshot.status) == said(expected.status)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@slow(60)
 @given(EDITS, st.sampled_from([1, 5, 30, 400]))
 def test_time_that_passes_is_an_edit_like_any_other(edits: list[Edit], days: int) -> None:
     objects: dict[Key, Object | None] = dict(BASE)
-    engine, snapshot = settled(objects, store=STORE)
+    engine, snapshot = PREPARED()
     for obj, delete, _ in edits:
         objects[key(obj)] = None if delete else obj
     engine.apply(objects)
@@ -87,7 +89,7 @@ def test_time_that_passes_is_an_edit_like_any_other(edits: list[Edit], days: int
 
 
 def test_nothing_is_kept_of_objects_that_are_gone() -> None:
-    engine, snapshot = settled(dict(BASE), store=STORE)
+    engine, snapshot = PREPARED()
     engine.apply(dict.fromkeys(BASE))
     settle(engine, snapshot)
     assert snapshot.xds == {}

@@ -21,20 +21,16 @@ from msgspec.structs import replace
 from lasthop.base.api.kinds import decode, document
 from lasthop.base.api.meta import BytesMap, Key, Object, StringMap
 from lasthop.base.api.routes import HTTPRoute
-from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy.resource import ROUTES
 from lasthop.engine.outputs.explain.explain import tree
 from lasthop.engine.plan.reasons import INTERNAL_ERROR
-from tests.snapshot import Snapshot, settle, settled
+from tests.snapshot import Prepared, Snapshot, settle
 from tests.tenants import TENANT, VICTIMS, of_others, world
 from tests.world import STORE, ca_pem, key_pair
 
 WORLD = world()
 OWN = sorted(key for key in WORLD if key.namespace == TENANT)
-
-
-def fresh() -> tuple[Engine, Snapshot]:
-    return settled(WORLD, store=STORE)
+fresh = Prepared(WORLD, STORE)
 
 
 # --- what can be written ----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.base.api.core import Namespace
@@ -18,6 +18,8 @@ from lasthop.base.api.meta import Key, Object
 from lasthop.base.api.status import GatewayStatus, ListenerSetStatus
 from lasthop.engine.outputs.envoy.resource import LISTENER, ROUTES
 from lasthop.engine.resolve.gateways.gateways import gateway as resolved_gateway
+from tests.examples import slow
+from tests.properties.promises import PREPARED
 from tests.random_world import BASE, EDITS, FRONTEND, Edit
 from tests.snapshot import settled
 from tests.world import STORE, key, key_pair, keyed, mk_class, mk_gateway, mk_listener_set, mk_route, mk_secret
@@ -56,16 +58,13 @@ def sets(objects: Objects) -> dict[Key, ListenerSet]:
     return {k: v for k, v in objects.items() if isinstance(v, ListenerSet)}
 
 
-slow = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-
-
-@slow
+@slow(60)
 @given(EDITS)
 def test_a_listener_set_that_is_not_let_in_changes_nothing_that_envoy_is_told(edits: list[Edit]) -> None:
     objects = world_after(edits)
     shut_out = {k for k, v in sets(objects).items() if not allowed(objects, v)}
-    _, found = settled(dict(objects), store=STORE)
-    _, without = settled({k: v for k, v in objects.items() if k not in shut_out}, store=STORE)
+    _, found = PREPARED.edited(objects)
+    _, without = PREPARED.edited({k: v for k, v in objects.items() if k not in shut_out})
     assert found.xds == without.xds
     for each in shut_out & found.status.keys():
         status = found.status[each]
@@ -74,12 +73,12 @@ def test_a_listener_set_that_is_not_let_in_changes_nothing_that_envoy_is_told(ed
         assert status.listeners == ()
 
 
-@slow
+@slow(60)
 @given(EDITS)
 def test_listener_sets_take_nothing_from_the_gateway_they_join(edits: list[Edit]) -> None:
     objects = world_after(edits)
-    _, found = settled(dict(objects), store=STORE)
-    _, without = settled({k: v for k, v in objects.items() if not isinstance(v, ListenerSet)}, store=STORE)
+    _, found = PREPARED.edited(objects)
+    _, without = PREPARED.edited({k: v for k, v in objects.items() if not isinstance(v, ListenerSet)})
     for each, status in without.status.items():
         if isinstance(status, GatewayStatus):
             now = found.status[each]
@@ -95,11 +94,11 @@ def _judged(listener: object) -> object:
     return (listener.name, listener.attached_routes, conditions)  # type: ignore[attr-defined]
 
 
-@slow
+@slow(60)
 @given(EDITS)
 def test_of_listeners_that_want_the_same_only_the_first_is_accepted(edits: list[Edit]) -> None:
     objects = world_after(edits)
-    _, found = settled(dict(objects), store=STORE)
+    _, found = PREPARED.edited(objects)
     for gateway_key, gateway in objects.items():
         if not isinstance(gateway, Gateway) or gateway_key not in found.status:
             continue
@@ -122,7 +121,7 @@ def clash(a: Listener, b: Listener) -> bool:
 
 
 def test_the_world_has_a_set_that_is_served() -> None:
-    _, found = settled(dict(BASE), store=STORE)
+    _, found = PREPARED()
     status = found.status[Key("ListenerSet", "a", "l0")]
     assert isinstance(status, ListenerSetStatus)
     assert [(x.name, x.attached_routes) for x in status.listeners] == [("one", 1)]
@@ -157,7 +156,7 @@ _FRONTENDS = st.sampled_from([{}, {}, {"tls": {"frontend": FRONTEND}}])
 """Of which one asks for certificates of clients, whose CA is missing."""
 
 
-@settings(slow, max_examples=300)
+@slow(300)
 @given(_listeners(), _listeners(), _listeners(), _FRONTENDS)
 def test_a_name_never_falls_to_a_wider_listener_whether_its_own_serves_or_not(
     own: list[dict[str, Any]], of_a: list[dict[str, Any]], of_b: list[dict[str, Any]], spec: dict[str, Any]

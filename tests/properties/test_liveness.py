@@ -12,13 +12,14 @@ from typing import Any
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from lasthop.base.api.core import AnyService
 from lasthop.base.api.kinds import MULTICLUSTER_API
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import BackendTLSPolicy
 from lasthop.engine.outputs.envoy.resource import LISTENER, ROUTES
+from tests.examples import slow
 from tests.properties.gateway_promises import Objects
 from tests.properties.promises import profiles_of, texts, walk
 from tests.random_world import EDITS, Edit
@@ -143,7 +144,7 @@ def unserved(objects: Objects, snapshot: Snapshot) -> tuple[int, list[str]]:
     return known, missing
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@slow(150)
 @given(EDITS)
 def test_whatever_is_valid_and_permitted_is_served(edits: list[Edit]) -> None:
     objects, _, snapshot = walk(edits)

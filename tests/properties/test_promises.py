@@ -11,7 +11,7 @@ from envoy.config.route.v3 import route_components_pb2, route_pb2
 from envoy.extensions.common.matching.v3 import extension_matcher_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from lasthop.engine.outputs.envoy.clusters import CLUSTERS
 from lasthop.engine.outputs.envoy.resource import ENDPOINTS, LISTENER, ROUTES, SECRET
 from lasthop.engine.outputs.explain.explain import explain
 from lasthop.engine.plan.upstream import Hop, Protocol
+from tests.examples import slow
 from tests.properties.gateway_promises import Objects, check_keys
 from tests.properties.promises import EXEMPT, check, named_by_policy, walk
 from tests.random_world import (
@@ -43,7 +44,7 @@ from tests.random_world import (
     rejected_policies,
     telemetry_policies,
 )
-from tests.snapshot import Snapshot, settle, settled, tls_context
+from tests.snapshot import Prepared, Snapshot, settle, settled, tls_context
 from tests.summary_routes import ext_authz
 from tests.world import (
     CLIENTS,
@@ -61,10 +62,9 @@ from tests.world import (
 )
 
 _IMPORT = {"group": MULTICLUSTER_API, "kind": "ServiceImport", "name": "s0"}
-slow = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
-@slow
+@slow(150)
 @given(EDITS)
 def test_no_plaintext_to_a_targeted_port_and_never_a_weaker_check_than_asked(edits: list[Edit]) -> None:
     """And what else must hold of all that Envoy is told."""
@@ -99,7 +99,7 @@ CLAIMS = st.lists(
 """Edits of policies only, so that they often meet at the same port, or miss it."""
 
 
-@settings(slow, max_examples=60)
+@slow(60)
 @given(CLAIMS)
 def test_whatever_policies_meet_at_a_port_or_miss_it_nothing_weaker_is_served(edits: list[Edit]) -> None:
     objects, _, snapshot = walk(edits)
@@ -116,22 +116,25 @@ _SIDE = st.lists(
 """Edits of what Gateways tell and ask besides serving routes, and of policies."""
 
 
-@settings(slow, max_examples=60)
+_BESIDE_ROUTES = Prepared(BESIDE_ROUTES, STORE)
+
+
+@slow(60)
 @given(_SIDE)
 def test_collectors_and_servers_that_listeners_ask_are_verified_like_every_backend(edits: list[Edit]) -> None:
-    objects, _, snapshot = walk(edits, BESIDE_ROUTES)
+    objects, _, snapshot = walk(edits, _BESIDE_ROUTES)
     check(objects, snapshot)
 
 
 def test_the_world_without_routes_has_a_collector_and_a_server_that_a_listener_asks() -> None:
-    _, _, snapshot = walk([], BESIDE_ROUTES)
+    _, _, snapshot = walk([], _BESIDE_ROUTES)
     assert {(name, tls_context(cluster) is not None) for (_, name), cluster in snapshot.clusters().items()} == {
         ("b/g1/a/s0/443/h2", True),
         ("b/g1/a/s0/443/auto", True),
     }
 
 
-@settings(slow, max_examples=60)
+@slow(60)
 @given(EDITS)
 def test_retries_and_ejection_change_nothing_of_how_backends_are_verified(edits: list[Edit]) -> None:
     """Whatever operators say of them: the same clusters with the same TLS, and routes that lead to the same clusters."""
@@ -204,7 +207,7 @@ EPISODES = st.lists(st.tuples(st.booleans(), st.lists(_EDIT, max_size=4)), min_s
 """(whether every policy is known, edits in the meantime): unreadable input comes and goes."""
 
 
-@settings(slow, max_examples=50)
+@slow(50)
 @given(EPISODES)
 def test_nothing_becomes_plaintext_while_not_every_policy_is_known(
     episodes: list[tuple[bool, list[Edit]]],
@@ -290,7 +293,7 @@ BEHIND_THE_NAME = frozenset(
 )
 
 
-@slow
+@slow(150)
 @given(EDITS)
 def test_a_policy_or_ca_or_endpoint_edit_changes_neither_routes_nor_listeners(edits: list[Edit]) -> None:
     """Policies only decide what a stable cluster name means (docs/internals.md#names-that-never-change)."""
@@ -410,7 +413,7 @@ def _clusters(chain: Any) -> list[str]:
     return []
 
 
-@settings(slow, max_examples=40)
+@slow(40)
 @given(EDITS)
 def test_every_object_can_be_explained(edits: list[Edit]) -> None:
     objects, engine, _ = walk(edits)
@@ -421,7 +424,7 @@ def test_every_object_can_be_explained(edits: list[Edit]) -> None:
 MANNERS = {"Plaintext": "plaintext", "Passthrough": "passthrough", "Udp": "udp", "FailingClosed": "nothing"}
 
 
-@settings(slow, max_examples=60)
+@slow(60)
 @given(EDITS)
 def test_the_audit_says_what_envoy_has(edits: list[Edit]) -> None:
     _, engine, snapshot = walk(edits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.base.api.meta import Key
@@ -16,6 +16,7 @@ from lasthop.engine.resolve.routing.attachment import in_order, rank
 from lasthop.engine.resolve.routing.budgets import VIRTUAL_HOSTS, RouteCost
 from lasthop.engine.resolve.routing.routes import routes
 from lasthop.engine.store.graph import Graph, query
+from tests.examples import slow
 from tests.route_oracle import HOST, Document, Request, chosen, match_documents, matches, requests, route_documents
 from tests.world import keyed, mk, mk_class, mk_gateway
 
@@ -89,7 +90,7 @@ def by_the_tree(listed: list[Match], request: Request) -> int | None:
     return scan(listed, tree[max((key for key in tree if request.seen.startswith(key)), key=len)], request)
 
 
-@settings(max_examples=60, deadline=None)
+@slow(60)
 @given(route_documents(), st.sampled_from(sorted(LISTENERS)), st.lists(requests(), min_size=15, max_size=15))
 def test_the_list_and_the_tree_choose_the_route_that_the_spec_chooses(
     documents: list[Document], hostname: str, asked: list[Request]
@@ -128,7 +129,7 @@ def plain(document: Document) -> Match:
     return Match(value, kind, values["headers"], values["queryParams"], document.get("method", ""))
 
 
-@settings(max_examples=100, deadline=None)
+@slow(100)
 @given(st.lists(match_documents(), max_size=60), st.lists(requests(), min_size=10, max_size=10))
 def test_the_tree_chooses_as_the_list_does_in_whatever_order_it_is(documents: list[Document], asked: list[Request]) -> None:
     listed = [plain(document) for document in documents]

@@ -9,9 +9,10 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import slow
 from tests.fake_api import FakeApi, Refusal, serving, until
 from tests.unit.proving import POLICIES, Site, base, controlling, put_policy, put_route, put_service
 
@@ -119,7 +120,7 @@ def world() -> Iterator[World]:
     found.close()
 
 
-@settings(max_examples=40, deadline=None)
+@slow(40)
 @given(
     lives=st.lists(st.sampled_from(sorted(LIVES)), min_size=1, max_size=3),
     steps=st.lists(STEPS, max_size=12),

@@ -3,7 +3,7 @@ and one that never was anything else is none."""
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from lasthop.base.api.core import Service
 from lasthop.base.api.meta import Key
@@ -11,9 +11,11 @@ from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.resolve.backends.app_protocols import says_plaintext
-from tests.random_world import BASE, EDITS, Edit
-from tests.snapshot import settle, settled
-from tests.world import STORE, key
+from tests.examples import slow
+from tests.properties.promises import PREPARED
+from tests.random_world import EDITS, Edit
+from tests.snapshot import settle
+from tests.world import key
 
 Address = tuple[Key, int]
 
@@ -54,10 +56,10 @@ def acknowledged(engine: Engine, hop: HopReport) -> bool:
     return bool(port and says_plaintext(port.app_protocol))
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@slow(120)
 @given(EDITS)
 def test_a_backend_that_was_verified_and_is_plaintext_is_an_error_of_its_routes(edits: list[Edit]) -> None:
-    engine, snapshot = settled(dict(BASE), store=STORE)
+    engine, snapshot = PREPARED()
     history = History()
     history.look(engine)
     for obj, delete, _ in edits:

@@ -157,10 +157,10 @@ def test_a_backend_without_http_2_is_said_to_lack_it_by_the_log_and_by_probe(gat
         assert call(gateway, "grpc-h1.test").code is UNAVAILABLE
         (entry, *_) = until(partial(gateway.entries, "grpc-h1"), "the failure is in the log")
         assert entry["why"] == "backend does not answer in HTTP/2, which gRPC needs"
-        calls_alone = gateway.cli("probe", "shop/grpc-h1")
+        calls_alone = gateway.command("probe", "shop/grpc-h1")
         assert "✗ alpn" in calls_alone.stdout and "which gRPC needs" in calls_alone.stdout, calls_alone.stdout
         gateway.load("grpc-h1.yaml", *documents, docs.route("grpc-h1", docs.to("grpc-h1")))
-        with_requests = gateway.cli("probe", "shop/grpc-h1")
+        with_requests = gateway.command("probe", "shop/grpc-h1")
         assert "! alpn" in with_requests.stdout and "calls of GRPCRoutes fail" in with_requests.stdout, with_requests.stdout
-        by_route = gateway.cli("probe", "grpcroute/grpc-h1", "-n", "shop")
+        by_route = gateway.command("probe", "grpcroute/grpc-h1", "-n", "shop")
         assert "✗ alpn" in by_route.stdout, by_route.stdout + by_route.stderr

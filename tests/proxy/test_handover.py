@@ -156,17 +156,17 @@ def test_what_was_left_is_drained_when_nobody_comes_in_time(
     until(lambda: lasthop.envoys() == [], "the caretaker has ended it")
     until(lambda: not left(lasthop), "and has said so")
     nothing = f"Nothing runs on {lasthop.folder.resolve()}\n"
-    until(lambda: lasthop.cli("stop", str(lasthop.folder)).stdout == nothing, "the caretaker has let go of the folder")
+    until(lambda: lasthop.command("stop", str(lasthop.folder)).stdout == nothing, "the caretaker has let go of the folder")
 
 
 def test_stop_ends_what_a_killed_one_left(lasthop: Lasthop) -> None:
     lasthop.kill()
     assert lasthop.get("api") == OK
-    ended = lasthop.cli("stop", str(lasthop.folder))
+    ended = lasthop.command("stop", str(lasthop.folder))
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == f"Ended 1 Envoy that nobody supervised on {lasthop.folder.resolve()}\n"
     assert lasthop.envoys() == []
-    assert lasthop.cli("stop").stdout == "No gateway runs on this machine\n"
+    assert lasthop.command("stop").stdout == "No gateway runs on this machine\n"
 
 
 def test_stop_drains_a_gateway_that_would_leave_its_proxies(lasthop: Lasthop) -> None:
@@ -219,6 +219,6 @@ def test_a_stranger_is_not_signalled_because_of_what_a_lock_says(own: Callable[.
     with subprocess.Popen(["sleep", "60"]) as innocent:
         for lock in (made.root / "r").glob("*/lock"):
             lock.write_text(str(innocent.pid))
-        assert made.cli("stop", str(made.folder)).returncode == 0
+        assert made.command("stop", str(made.folder)).returncode == 0
         assert innocent.poll() is None
         os.kill(innocent.pid, signal.SIGKILL)

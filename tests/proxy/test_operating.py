@@ -58,9 +58,9 @@ def test_a_folder_with_other_kinds_is_served_and_they_are_named_once(gateway: La
 
 
 def test_a_gateway_is_named_as_anywhere_and_a_typo_is_answered(gateway: Lasthop) -> None:
-    whole = gateway.cli("config", "clusters", "--gateway", "shop/web").stdout
-    assert gateway.cli("config", "clusters", "--gateway", "web").stdout == whole
-    typo = gateway.cli("config", "clusters", "--gateway", "wbe")
+    whole = gateway.command("config", "clusters", "--gateway", "shop/web").stdout
+    assert gateway.command("config", "clusters", "--gateway", "web").stdout == whole
+    typo = gateway.command("config", "clusters", "--gateway", "wbe")
     assert (typo.returncode, "did you mean shop/web?" in typo.stderr) == (1, True)
 
 
@@ -77,7 +77,7 @@ def test_ps_lists_the_gateway_by_its_folder(gateway: Lasthop) -> None:
 
 
 def test_clusters_say_what_envoy_verifies(gateway: Lasthop) -> None:
-    lines = gateway.cli("config", "clusters", "--gateway", "shop/web", "--no-headers").stdout.splitlines()
+    lines = gateway.command("config", "clusters", "--gateway", "shop/web", "--no-headers").stdout.splitlines()
     found = {line.split()[0]: line.split()[1:] for line in lines}
     assert found["shop/web/shop/api/443/auto"][0] == "CA"
     assert found["shop/web/shop/api/443/auto"][-2:] == ["api.example", "127.0.0.1:9"]
@@ -85,10 +85,10 @@ def test_clusters_say_what_envoy_verifies(gateway: Lasthop) -> None:
 
 
 def test_routes_listeners_and_secrets_are_shown_by_gateway(gateway: Lasthop) -> None:
-    assert "shop/web/shop/api/443/auto" in gateway.cli("config", "routes").stdout
-    listeners = gateway.cli("config", "listeners", "-o", "json")
+    assert "shop/web/shop/api/443/auto" in gateway.command("config", "routes").stdout
+    listeners = gateway.command("config", "listeners", "-o", "json")
     assert {len(found) for found in json.loads(listeners.stdout).values()} == {1}
-    secrets = gateway.cli("config", "secrets", "--gateway", "shop/secure", "-o", "yaml").stdout
+    secrets = gateway.command("config", "secrets", "--gateway", "shop/secure", "-o", "yaml").stdout
     (secret,) = yaml.safe_load(secrets)["shop/secure"]
     assert "tls_certificate" in secret
 
@@ -103,11 +103,11 @@ def test_certificates_are_listed_with_their_dates_inline_ones_too(gateway: Lasth
 
 
 def test_no_output_has_a_private_key_or_a_credential(gateway: Lasthop, tmp_path: Path) -> None:
-    dump = gateway.cli("config", "dump", "-o", "json").stdout
+    dump = gateway.command("config", "dump", "-o", "json").stdout
     assert "[redacted]" in dump
     assert "initial_metadata" in dump
     archive = tmp_path / "bundle.tar.gz"
-    made = gateway.cli("bundle", "-o", str(archive))
+    made = gateway.command("bundle", "-o", str(archive))
     assert made.returncode == 0, made.stderr
     with tarfile.open(archive) as opened:
         contents = {member.name: opened.extractfile(member) for member in opened}
@@ -122,7 +122,7 @@ def test_no_output_has_a_private_key_or_a_credential(gateway: Lasthop, tmp_path:
         assert TOKEN not in text
         assert not any(line in text for line in key_lines)
     assert archive.stat().st_mode & 0o777 == 0o600
-    assert "exists" in gateway.cli("bundle", "-o", str(archive)).stderr
+    assert "exists" in gateway.command("bundle", "-o", str(archive)).stderr
 
 
 def test_other_users_of_the_machine_are_not_told_what_envoy_holds(gateway: Lasthop) -> None:
@@ -130,18 +130,18 @@ def test_other_users_of_the_machine_are_not_told_what_envoy_holds(gateway: Lasth
 
 
 def test_a_gateway_is_named_by_its_admin_address_or_its_folder(gateway: Lasthop) -> None:
-    by_address = gateway.cli("status", "gateway", "-o", "name", "--admin", f"127.0.0.1:{gateway.admin}")
-    assert by_address.stdout == gateway.cli("status", "gateway", "-o", "name", "--dir", str(gateway.folder)).stdout
-    assert "in the running gateway: 1 plaintext" in gateway.cli("audit", "--dir", str(gateway.folder)).stdout
-    envoys = gateway.cli("config", "listeners", "--admin", f"localhost:{gateway.admin}")
-    assert envoys.stdout == gateway.cli("config", "listeners", "--dir", str(gateway.folder)).stdout
-    assert "does not answer" in gateway.cli("config", "listeners", "--admin", f"127.0.0.1:{free_port()}").stderr
-    both = gateway.cli("audit", str(gateway.folder), "--admin", f"127.0.0.1:{gateway.admin}")
+    by_address = gateway.command("status", "gateway", "-o", "name", "--admin", f"127.0.0.1:{gateway.admin}")
+    assert by_address.stdout == gateway.command("status", "gateway", "-o", "name", "--dir", str(gateway.folder)).stdout
+    assert "in the running gateway: 1 plaintext" in gateway.command("audit", "--dir", str(gateway.folder)).stdout
+    envoys = gateway.command("config", "listeners", "--admin", f"localhost:{gateway.admin}")
+    assert envoys.stdout == gateway.command("config", "listeners", "--dir", str(gateway.folder)).stdout
+    assert "does not answer" in gateway.command("config", "listeners", "--admin", f"127.0.0.1:{free_port()}").stderr
+    both = gateway.command("audit", str(gateway.folder), "--admin", f"127.0.0.1:{gateway.admin}")
     assert (both.returncode, "remove all but one" in both.stderr) == (2, True)
 
 
 def test_doctor_knows_the_ports_that_the_gateway_itself_serves(gateway: Lasthop) -> None:
-    found = json.loads(gateway.cli("doctor", str(gateway.folder), "-o", "json").stdout)
+    found = json.loads(gateway.command("doctor", str(gateway.folder), "-o", "json").stdout)
     ports = {each["what"]: each["found"] for each in found if each["what"].startswith("port ")}
     assert ports[f"port 127.0.0.1:{gateway.port}"] == "served by this gateway"
 
@@ -151,9 +151,9 @@ def test_a_killed_gateway_is_orphaned_until_somebody_stops_it(own: Callable[...,
     made.standard()
     made.start()
     made.kill()
-    assert [each["state"] for each in json.loads(made.cli("ps", "-o", "json").stdout)] == ["orphaned"]
-    made.cli("stop")
-    assert made.cli("ps").stdout == "No gateway runs on this machine\n"
+    assert [each["state"] for each in json.loads(made.command("ps", "-o", "json").stdout)] == ["orphaned"]
+    made.command("stop")
+    assert made.command("ps").stdout == "No gateway runs on this machine\n"
 
 
 def _root_collects_nothing_that_a_link_leads_to(made: Lasthop, run_dir: Path) -> None:
@@ -164,7 +164,7 @@ def _root_collects_nothing_that_a_link_leads_to(made: Lasthop, run_dir: Path) ->
     (run_dir / "link" / "envoy.log").symlink_to(secret)
     os.mkfifo(run_dir / "pipe" / "envoy.log")
     archive = made.root / "bundle.tar.gz"
-    assert made.cli("bundle", "--dir", str(made.folder), "-o", str(archive)).returncode == 0
+    assert made.command("bundle", "--dir", str(made.folder), "-o", str(archive)).returncode == 0
     with tarfile.open(archive) as opened:
         texts = {each.name: opened.extractfile(each).read() for each in opened}  # type: ignore[union-attr]
     assert b"of root" not in b"".join(texts.values())
@@ -189,16 +189,16 @@ def test_root_finds_the_gateway_of_another_user_and_does_not_end_it(own: Callabl
     made.executable = [*enter, "setpriv", "--reuid=4003", "--regid=4003", "--clear-groups", EXECUTABLE]
     try:
         made.start()
-        listed = made.cli("ps", "-o", "json")
+        listed = made.command("ps", "-o", "json")
         (found,) = [each for each in json.loads(listed.stdout) if each["folder"] == str(made.folder.resolve())]
         assert (found["user"], found["state"]) == ("uid 4003", "running")
-        shown = made.cli("status", "--dir", str(made.folder))
+        shown = made.command("status", "--dir", str(made.folder))
         assert "gateway/shop/web" in shown.stdout, shown.stderr
-        refused = made.cli("stop", str(made.folder))
+        refused = made.command("stop", str(made.folder))
         assert (refused.returncode, "sudo -u" in refused.stderr) == (1, True)
-        (line,) = [each for each in made.cli("ps").stdout.splitlines() if str(made.folder.resolve()) in each]
+        (line,) = [each for each in made.command("ps").stdout.splitlines() if str(made.folder.resolve()) in each]
         assert line.endswith("uid 4003")
-        checked = json.loads(made.cli("doctor", str(made.folder), "-o", "json").stdout)
+        checked = json.loads(made.command("doctor", str(made.folder), "-o", "json").stdout)
         assert "served by the gateway of uid 4003" in [each["found"] for each in checked]
         _root_collects_nothing_that_a_link_leads_to(made, next(place.glob("*/admin.sock")).parent)
     finally:

@@ -341,7 +341,7 @@ def test_while_not_everything_has_been_read_nothing_is_new(tmp_path: Path) -> No
     assert [each.effect for each in found.record.record.entries] == ["Began"]
     later = [mk_service("a/later"), mk_route("a/s", GATEWAY.path, [{"name": "later", "port": 443}], ["two.example"])]
     edited(found, Batch(keyed(*later)))
-    assert [each.effect for each in found.record.record.entries] == ["Began", "New"]
+    assert [each.effect for each in found.record.record.entries] == ["Began", "NewReduced"]
 
 
 def test_where_proxies_run_elsewhere_each_change_is_one_line_of_the_log() -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import re
+import subprocess
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from tests.backends import PATIENCE
+from tests.backends import PATIENCE, until
 
 FLAGS = (
     "--headless",
@@ -39,7 +40,7 @@ class Page:
         self._number = 0
 
     async def evaluate(self, script: str) -> Any:
-        answer = await self._call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        answer = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
@@ -49,6 +50,7 @@ class Page:
         deadline = loop.time() + seconds
         while not await self._true(script):
             assert loop.time() < deadline, f"not within {seconds} s: {script}"
+            await asyncio.sleep(0.02)
 
     async def _true(self, script: str) -> bool:
         try:
@@ -60,41 +62,41 @@ class Page:
         """Notes, from the next page on, what its Content-Security-Policy has kept from happening."""
         event = "event => kept.push(`${event.violatedDirective} ${event.sample}`)"
         noted = f"window.kept = []; addEventListener('securitypolicyviolation', {event});"
-        await self._call("Page.enable")
-        await self._call("Page.addScriptToEvaluateOnNewDocument", source=noted)
+        await self.call("Page.enable")
+        await self.call("Page.addScriptToEvaluateOnNewDocument", source=noted)
 
     async def open(self, url: str) -> None:
-        await self._call("Page.navigate", url=url)
+        await self.call("Page.navigate", url=url)
         await self.until(f"location.href === {url!r} && document.readyState === 'complete'")
 
     async def click(self, x: float, y: float) -> None:
         for kind in ("mousePressed", "mouseReleased"):
-            await self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            await self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     async def resize(self, width: int, height: int, *, dark: bool = False, mobile: bool = False) -> None:
-        await self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+        await self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        await self._call("Emulation.setEmulatedMedia", features=[scheme])
+        await self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     async def press(self, key: str, code: int = 0) -> None:
         """Presses and releases a key, as `ArrowDown` or `/`."""
         text = key if len(key) == 1 else "\r" if key == "Enter" else ""
         codes = {"windowsVirtualKeyCode": code or KEY_CODES.get(key, 0)}
-        await self._call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, **codes)
-        await self._call("Input.dispatchKeyEvent", type="keyUp", key=key, **codes)
+        await self.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, **codes)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", key=key, **codes)
 
     async def type(self, text: str) -> None:
-        await self._call("Input.insertText", text=text)
+        await self.call("Input.insertText", text=text)
 
     async def screenshot(self, *, whole: bool = False) -> bytes:
-        answer = await self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        answer = await self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         return base64.b64decode(answer["data"])
 
     async def reduce_colours(self, deficiency: str) -> None:
         """Shows colours as somebody sees them who is colour-blind, as `deuteranopia`."""
-        await self._call("Emulation.setEmulatedVisionDeficiency", type=deficiency)
+        await self.call("Emulation.setEmulatedVisionDeficiency", type=deficiency)
 
-    async def _call(self, method: str, **params: Any) -> dict[str, Any]:
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": params})
         while True:
@@ -107,21 +109,31 @@ class Page:
                 return result
 
 
-@contextlib.asynccontextmanager
-async def opened(browser: str, url: str) -> AsyncIterator[Page]:
+@contextlib.contextmanager
+def running(program: str) -> Iterator[str]:
+    """Yields the address at which a browser takes commands."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        command = (browser, *FLAGS, f"--user-data-dir={profile}", url)
-        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-        assert process.stderr
+        command = (program, *FLAGS, f"--user-data-dir={profile}", "about:blank")
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
-            async with asyncio.timeout(30):
-                while not (found := re.search(rb"ws://([\d.:]+)/", await process.stderr.readline())):
-                    assert process.returncode is None, "the browser ended"
-            async with aiohttp.ClientSession() as session:
-                async with session.get(f"http://{found[1].decode()}/json") as answer:
-                    target = next(t for t in await answer.json(content_type=None) if t["type"] == "page")
-                async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
-                    yield Page(socket)
+            port, _ = until(lambda: (Path(profile) / "DevToolsActivePort").read_text().splitlines(), "the browser listens")
+            yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            await process.wait()
+            process.wait()
+
+
+@contextlib.asynccontextmanager
+async def opened(browser: str, url: str) -> AsyncIterator[Page]:
+    """Yields a page of its own, without the cookies and the storage of others."""
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"{browser}/json/version") as answer:
+            version = await answer.json(content_type=None)
+        async with session.ws_connect(version["webSocketDebuggerUrl"], max_msg_size=0) as control:
+            whole = Page(control)
+            context = (await whole.call("Target.createBrowserContext", disposeOnDetach=True))["browserContextId"]
+            target = (await whole.call("Target.createTarget", url=url, browserContextId=context))["targetId"]
+            socket = f"{browser.replace('http', 'ws', 1)}/devtools/page/{target}"
+            async with session.ws_connect(socket, max_msg_size=0) as own:
+                yield Page(own)
+            await whole.call("Target.disposeBrowserContext", browserContextId=context)

@@ -18,11 +18,11 @@ READ = "[...document.querySelectorAll('time[data-unix]')].every(each => each.tex
 async def main(folder: Path) -> None:
     wire = shop.Wire()
     shop.traffic(wire)
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, browser.running(programs.path("chromium")) as chromium:
         async with shop.opened(shop.shop(), Path(name) / "s") as (view, port):
             wire.tell(view.controller)
             shop.failing(view)
-            async with browser.opened(programs.path("chromium"), f"http://127.0.0.1:{port}/") as page:
+            async with browser.opened(chromium, f"http://127.0.0.1:{port}/") as page:
                 await page.until(LOADED)
                 await take(page, folder / "dashboard.png", 1280, 860)
                 await take(page, folder / "dashboard-dark.png", 1280, 860, dark=True)

@@ -19,6 +19,7 @@ from lasthop.base.text.suggestions import closest
 COMMANDS: Final = {
     "init": "Create a folder with a minimal working configuration.",
     "import": "Import the configuration of another gateway.",
+    "judge": "Judge what any Gateway API implementation verifies of its backends.",
     "check": "Find problems in a folder or a cluster.",
     "run": "Run a gateway for a backend (--to URL), or on a folder of YAML files.",
     "stop": "End a gateway of this machine, or what a killed one has left.",
@@ -44,8 +45,8 @@ COMMANDS: Final = {
 }
 
 
-IMPORT: Final = "lasthop_import.command.cli"
-"""The module of `lasthop import`, which is a package of its own: nothing else of Lasthop needs it."""
+PACKAGES: Final = {"import": "lasthop_import.command.cli", "judge": "lasthop_judge.command.cli"}
+"""The modules of commands that are packages of their own: nothing else of Lasthop needs them."""
 HABITS: Final = {
     "get": "status",
     "list": "status",
@@ -94,7 +95,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module = IMPORT if name == "import" else f"lasthop.cli.commands.{name.replace('-', '_')}"
+        module = PACKAGES.get(name, f"lasthop.cli.commands.{name.replace('-', '_')}")
         with gc_pause.frozen():  # what is imported stays, and is a lot to look through
             command: click.Command = importlib.import_module(module).command
         return command
@@ -164,7 +165,6 @@ def main() -> None:
 
 
 def run(name: str | None = None) -> None:
-    """Runs the command of this process."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # see `lasthop.cli`
     try:

@@ -228,7 +228,6 @@ class Engine:
         return {place: weakest(filter(None, found)) for place, found in ports.items() if None not in found}
 
     def has_hop(self, hop: Hop) -> bool:
-        """Returns whether a route still leads there."""
         return self.stages.is_member(CLUSTERS, hop)
 
     def addresses(self, hop: Hop) -> Container[str] | None:

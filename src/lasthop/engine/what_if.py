@@ -58,8 +58,6 @@ Steps = Generator[None, None, None]
 
 
 class Consequences(msgspec.Struct, frozen=True):
-    """What an edit would change."""
-
     introduced: tuple[Finding, ...]
     """What would be wrong that is not now, without what only follows from it."""
     weaker: tuple[HopChange, ...]

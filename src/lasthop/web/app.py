@@ -138,35 +138,35 @@ async def _metrics(request: web.Request) -> web.Response:
     return web.Response(body=await request.app[METRICS].get(), content_type="text/plain", charset="utf-8")
 
 
-async def _objects(request: web.Request) -> web.Response:
+def _shared_answer(make: Callable[[web.Request], Awaitable[object]]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(request: web.Request) -> web.Response:
+        return await _answer(request, lambda: make(request))
+
+    return answer
+
+
+@_shared_answer
+async def _objects(request: web.Request) -> object:
     """Returns objects. Any user of this machine can ask by TCP, and is told nothing secret, and of ConfigMaps only what is
     public by nature."""
-
-    async def make() -> object:
-        found = await request.app[VIEW].objects(request.query.get("kind"))
-        return found if _by_socket(request) else await in_slices(without_secrets(document) for document in found)
-
-    return await _answer(request, make)
+    found = await request.app[VIEW].objects(request.query.get("kind"))
+    return found if _by_socket(request) else await in_slices(without_secrets(document) for document in found)
 
 
-async def _count(request: web.Request) -> web.Response:
-    async def make() -> object:
-        return {"objects": await request.app[VIEW].count(request.query.get("namespace", ""))}
-
-    return await _answer(request, make)
+@_shared_answer
+async def _count(request: web.Request) -> object:
+    return {"objects": await request.app[VIEW].count(request.query.get("namespace", ""))}
 
 
-async def _findings(request: web.Request) -> web.Response:
+@_shared_answer
+async def _findings(request: web.Request) -> object:
     view = request.app[VIEW]
 
     def written(finding: Finding) -> Json:
         found = located(finding, view.locate)
         return {**msgspec.to_builtins(found), "object": str(found.object) if found.object else None}
 
-    async def make() -> object:
-        return await in_slices(map(written, await view.findings()))
-
-    return await _answer(request, make)
+    return await in_slices(map(written, await view.findings()))
 
 
 async def _not_applied(request: web.Request) -> web.Response:
@@ -174,17 +174,13 @@ async def _not_applied(request: web.Request) -> web.Response:
     return _json([{**msgspec.to_builtins(each), "objects": [str(key) for key in each.objects]} for each in found])
 
 
-async def _explain(request: web.Request) -> web.Response:
-    query = request.query
-    key = Key(query.get("kind", ""), query.get("namespace", ""), query.get("name", ""))
-
-    async def make() -> object:
-        found = await request.app[VIEW].explain(key)
-        if found is None:
-            raise web.HTTPNotFound(text=f"there is no {key}\n")
-        return found
-
-    return await _answer(request, make)
+@_shared_answer
+async def _explain(request: web.Request) -> object:
+    key = Key(*(request.query.get(part, "") for part in Key._fields))
+    found = await request.app[VIEW].explain(key)
+    if found is None:
+        raise web.HTTPNotFound(text=f"there is no {key}\n")
+    return found
 
 
 async def _explain_request(request: web.Request) -> web.Response:
@@ -195,22 +191,19 @@ async def _explain_request(request: web.Request) -> web.Response:
     return await _answer(request, lambda: request.app[VIEW].explain_request(asked, request.query.get("gateway", "")))
 
 
-async def _audit(request: web.Request) -> web.Response:
-    async def make() -> object:
-        return await asyncio.to_thread(audit.document, await request.app[VIEW].audit())
-
-    return await _answer(request, make)
+@_shared_answer
+async def _audit(request: web.Request) -> object:
+    return await asyncio.to_thread(audit.document, await request.app[VIEW].audit())
 
 
-async def _changes(request: web.Request) -> web.Response:
-    async def make() -> object:
-        return request.app[VIEW].controller.record.record
-
-    return await _answer(request, make)
+@_shared_answer
+async def _changes(request: web.Request) -> object:
+    return request.app[VIEW].controller.record.record
 
 
-async def _traffic(request: web.Request) -> web.Response:
-    return await _answer(request, request.app[TRAFFIC].get)
+@_shared_answer
+async def _traffic(request: web.Request) -> object:
+    return await request.app[TRAFFIC].get()
 
 
 async def _tap(request: web.Request) -> web.StreamResponse:
@@ -321,7 +314,6 @@ def _html(text: str, **headers: str) -> web.Response:
 
 
 async def _about(request: web.Request) -> web.Response:
-    """Returns what this process is, for `lasthop dashboard`."""
     return _json({"version": version("lasthop"), "where": request.app[VIEW].where, "admin": request.app[ADMIN]})
 
 

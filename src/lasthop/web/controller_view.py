@@ -52,8 +52,6 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 class Runtime(Protocol):
-    """A controller with what runs its proxies."""
-
     controller: Controller
 
     @property
@@ -121,7 +119,6 @@ class ControllerView(EngineView):
         return await self.log_levels()
 
     def failed(self, entry: AccessLogEntry) -> None:
-        """Takes in a failed request."""
         self.failures.add(entry, time.time())
 
     @property
@@ -150,7 +147,6 @@ class ControllerView(EngineView):
         return msgspec.structs.replace(found, hops=tuple(await in_slices(observed(graph, hop, seen) for hop in found.hops)))
 
     async def traffic(self) -> TrafficReport:
-        """Returns what happens on the wire, in figures."""
         seen, graph = self.controller.observations, self.engine.graph
         hops = await in_slices(traffic.each_hop(graph, seen, sorted(seen.hops())))
         routes = await in_slices(traffic.each_route(seen))

@@ -58,7 +58,6 @@ class RecentFailures:
             del self._failed[next(iter(self._failed))]
 
     def last(self) -> list[Failed]:
-        """Returns them, the last to fail first."""
         return list(reversed(self._failed.values()))
 
 

@@ -64,7 +64,6 @@ def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
 
 
 def _sent(controller: Controller) -> Iterator[Metric]:
-    """Yields how much was sent to proxies."""
     for name in ("responses", "resources", "removals", "bytes", "acks", "nacks"):
         by_type = ((type_name(type_url), each) for type_url, each in controller.server.traffic.items())
         samples = (((type,), getattr(each, name)) for type, each in by_type)
@@ -72,7 +71,6 @@ def _sent(controller: Controller) -> Iterator[Metric]:
 
 
 def _gateways(controller: Controller) -> Iterator[Metric]:
-    """Yields how each Gateway and its proxies are doing."""
     gateways = sorted(controller.fleet.gateways.items())
     states = [((key.path,), controller.server.state(key)) for key, _ in gateways]
     clients = ((name, state.proxies) for name, state in states)

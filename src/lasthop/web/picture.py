@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from lasthop.base.api.meta import Key
+from lasthop.base.text.printable import some
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.plan.observation import EndpointSeen, Failure, Health, HopSeen, LeafCertificate, Traffic
 from lasthop.engine.plan.strength import Strength
@@ -124,7 +125,6 @@ def line_id(gateway: Key, backend: Key, port: int, own: str = "") -> str:
 
 
 def state_of(report: HopReport, health: Health) -> LineState:
-    """Returns how a hop is drawn."""
     if report.refused or health is Health.FAILING:
         return LineState.FAILING
     if health is Health.PARTLY_FAILING:
@@ -155,14 +155,11 @@ def _failure(failure: Failure, tried: int) -> str:
     by = f" from {', '.join(failure.proxies)}" if failure.proxies else ""
     if not endpoints or (len(endpoints) >= tried and not by):
         return failure.words
-    more = f" and {len(endpoints) - NAMED_ENDPOINTS} more" if len(endpoints) > NAMED_ENDPOINTS else ""
-    named = f"{', '.join(endpoints[:NAMED_ENDPOINTS])}{more}"
+    named = some(endpoints, NAMED_ENDPOINTS)
     return f"{len(endpoints)} of {max(tried, len(endpoints))} endpoints{by}: {failure.words} ({named})"
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """What the reader asks to see."""
-
     text: str = ""
     namespace: str = ""
     gateway: str = ""

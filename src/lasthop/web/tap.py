@@ -65,5 +65,4 @@ def wanted(entry: AccessLogEntry, *, failed: bool, route: str, backend: str) -> 
 
 
 def _named(key: Key | None, given: str) -> bool:
-    """Returns whether an object may be called `given`."""
     return key is not None and given.lower() in (str(key).lower(), key.argument, key.path, key.name)

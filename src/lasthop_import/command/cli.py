@@ -103,7 +103,8 @@ def _flag_option(flag: Flag) -> Callable[..., Any]:
     "accepted",
     multiple=True,
     metavar="NAME",
-    help="Do not exit with 3 because of this category or reason (access-control, limit-rps).  [may be repeated]",
+    help="Do not exit with 3, and close no route, because of this category or reason (access-control, limit-rps).  "
+    "[may be repeated]",
 )
 @click.option("--strict", is_flag=True, help="Exit with 3 also if something changed, is unknown or has no equivalent.")
 @click.option("--gateway", default="imported", show_default=True, metavar="NAME", help="Name of the Gateway to write.")
@@ -145,10 +146,11 @@ def command(
     Objects go to standard output, or to DIR/objects; the report to standard error. For each backend it says what the old
     gateway checked, what its configuration seems to say, and what is checked now. A backend that had TLS always gets a
     BackendTLSPolicy. If its certificate was not verified, the policy fails closed until you decide, in decisions.yaml:
-    a CA and a name, a pin, or a waiver with a reason. Keep that file in git; the next import reads it.
+    a CA and a name, a pin, or a waiver with a reason. A route whose login, IP list or other access control is lost answers
+    500 until you open it there. Keep that file in git; the next import reads it.
 
-    Exits with 0 if nothing is left to do, with 3 if decisions are open, something is not as it seems or access control is
-    lost, with 1 if not everything could be read.
+    Exits with 0 if nothing is left to decide and nothing that was served is lost, with 3 if the report has a line of severity
+    error or high that --accept does not name, or nothing is written, with 1 if not everything could be read.
 
     \b
     Examples:
@@ -160,10 +162,11 @@ def command(
     from lasthop_import.check import with_check
     from lasthop_import.command import folder as import_folder
     from lasthop_import.command import report as import_report
+    from lasthop_import.result import OPEN
     from lasthop_import.run import write
     from lasthop_import.writer.text import render
 
-    settings = _settings(options, in_cluster=not paths)
+    settings = _settings(options, accepted, in_cluster=not paths)
     decisions = import_folder.load_decisions(decisions_file, folder)
     with ProgressLine() as progress, gc_pause.paused():
         systems, found = _read(system, paths, settings, cluster, progress)
@@ -182,8 +185,7 @@ def command(
         result = with_check(result, settings)
     code = result.exit_code(accepted, strict=strict)
     report = import_report.ImportReport.of(result, code, accepted)
-    if folder:
-        import_folder.write_folder(folder, result, report, decisions_file, settings, seen)
+    edited = import_folder.write_folder(folder, result, report, decisions_file, settings, seen) if folder else []
     if output == "text":
         if not folder:
             click.echo(render(result.objects), nl=False)
@@ -191,10 +193,14 @@ def command(
     else:
         renderers = {"json": import_report.as_json, "markdown": import_report.markdown, "sarif": import_report.as_sarif}
         click.echo(renderers[output](report))
+    for path in edited:
+        note(
+            f"{path} was edited by hand and is kept; the import wrote {path.name}.new beside it: compare them, and remove one"
+        )
     for line in _next(result, folder, paths):
         note(line)
-    if code:
-        raise click.exceptions.Exit(code)
+    if code or edited:
+        raise click.exceptions.Exit(code or OPEN)
 
 
 def _read(
@@ -253,7 +259,7 @@ def _check_detected(chosen: list[System], found: ImportInput) -> None:
         raise click.ClickException(f"no object is of a known system; if you know which it is, name it: {known}")
 
 
-def _settings(options: dict[str, Any], *, in_cluster: bool) -> ImportSettings:
+def _settings(options: dict[str, Any], accepted: tuple[str, ...], *, in_cluster: bool) -> ImportSettings:
     flags = {flag.key: _flag_value(flag, options.pop(flag.key.replace("-", "_"))) for flag in FLAGS}
     waives = "waive" in (options["unverified"], options["chain_only"])
     if waives and not options["reason"].strip():
@@ -267,6 +273,7 @@ def _settings(options: dict[str, Any], *, in_cluster: bool) -> ImportSettings:
         parent_listener=listener,
         ingress_classes=options.pop("ingress_class"),
         ca_files=dict(map(_ca_file, options.pop("cas"))),
+        accepted=accepted,
         in_cluster=in_cluster,
         flags=flags,
         **options,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from lasthop_import.writer.text import render
 DECISIONS: Final = "decisions.yaml"
 REPORT: Final = "REPORT.md"
 OBJECTS: Final = "objects"
+DIGEST: Final = "# sha256 of what follows: "
 
 
 def load_decisions(file: Path | None, folder: Path | None) -> Decisions:
@@ -53,23 +55,47 @@ def write_folder(
     decisions_file: Path | None,
     settings: ImportSettings,
     seen: Mapping[str, tuple[str, ...]],
-) -> None:
-    """Writes objects, decisions and the report. Files of an earlier import that are empty now are removed."""
+) -> list[Path]:
+    """Writes objects, decisions and the report. Files of an earlier import that are empty now are removed. A file that was
+    edited by hand is kept, and the new text is written beside it; returns these files."""
+    edited = []
     try:
         (folder / OBJECTS).mkdir(parents=True, exist_ok=True)
         for file in OutputFile:
             path = folder / OBJECTS / file
             if found := result.of_file(file):
-                heading = f"# Imported from {', '.join(result.systems)} by lasthop import; see ../{REPORT}.\n"
+                text = _with_heading(render(found), result.systems)
+                if _is_edited(path) and path.read_text() != text:
+                    edited.append(path)
+                    path = path.with_name(f"{path.name}.new")
                 path.touch(mode=0o600 if file is OutputFile.SECRETS else 0o644)
-                path.write_text(heading + render(found))
+                path.write_text(text)
+            elif _is_edited(path):
+                edited.append(path)
             else:
                 path.unlink(missing_ok=True)
         (folder / REPORT).write_text(f"{markdown(report)}\n")
         path = decisions_file or folder / DECISIONS
         before = path.read_text() if path.exists() else ""
-        after = appended(before, result.questions, result.entries, settings.now, settings.waiver_days, seen)
+        after = appended(before, (*result.questions, *result.closed), result.entries, settings.now, settings.waiver_days, seen)
         if after != before:
             path.write_text(after)
     except OSError as error:
         raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}") from None
+    return edited
+
+
+def _with_heading(body: str, systems: Sequence[str]) -> str:
+    origin = (
+        f"# Generated from {', '.join(systems)} by lasthop import; do not edit: decide in ../{DECISIONS}. See ../{REPORT}.\n"
+    )
+    return f"{origin}{DIGEST}{hashlib.sha256(body.encode()).hexdigest()}\n{body}"
+
+
+def _is_edited(path: Path) -> bool:
+    """Returns whether a file has a digest of an earlier import that does not fit its text."""
+    if not path.exists():
+        return False
+    _, _, rest = path.read_text().partition("\n")
+    digest, _, body = rest.partition("\n")
+    return digest != f"{DIGEST}{hashlib.sha256(body.encode()).hexdigest()}"

@@ -15,7 +15,7 @@ from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import wrapped
 from lasthop.engine.plan.finding import with_remedy
 from lasthop_import.notes import SEVERITIES, Category, Note, NoteSeverity, SourceRef
-from lasthop_import.result import ImportResult, ReportRow
+from lasthop_import.result import SERIOUS, ImportResult, ReportRow
 
 MEANING: Final = {
     Category.DECISION: "Decisions needed: these backends fail closed until decisions.yaml says more",
@@ -29,6 +29,8 @@ MEANING: Final = {
     Category.CHANGED: "Changed: the same purpose, another behaviour",
     Category.SKIPPED: "Skipped: not of this gateway",
 }
+FOLDED: Final = 3
+"""Notes of one reason that are still shown one by one."""
 COLOURS: Final = {NoteSeverity.ERROR: "red", NoteSeverity.HIGH: "red", NoteSeverity.WARNING: "yellow"}
 SARIF_LEVELS: Final = {
     NoteSeverity.ERROR: "error",
@@ -70,6 +72,15 @@ class ImportReport(NamedTuple):
         return self.places[source] if source else FileLine("", 0)
 
     @property
+    def missing(self) -> list[str]:
+        """What the input lacks, as one line."""
+        found = [(kind, names) for kind, names in self.result.missing]
+        listed = [
+            f"{count(len(names), kind)} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" for kind, names in found
+        ]
+        return [f"Not in the input: {', '.join(listed)}."] if listed else []
+
+    @property
     def conclusion(self) -> str:
         hops = ", ".join(f"{key} {number}" for key, number in self.result.summary.items())
         written = count(len(self.result.objects), "object")
@@ -80,9 +91,10 @@ class ImportReport(NamedTuple):
 
 
 def text(report: ImportReport) -> str:
-    blocks = [*_problem_block(report), *_note_blocks(report)]
+    blocks = [[click.style(report.result.headline, bold=True), *report.missing]]
     if report.result.rows:
         blocks.append(list(_table(report)))
+    blocks += [*_problem_block(report), *_note_blocks(report)]
     blocks.append([click.style(report.conclusion, bold=True, fg="red" if report.exit_code else None)])
     return "\n\n".join("\n".join(lines) for lines in blocks)
 
@@ -96,13 +108,26 @@ def _problem_block(report: ImportReport) -> Iterator[list[str]]:
 
 def _note_blocks(report: ImportReport) -> Iterator[list[str]]:
     for category, notes in itertools.groupby(report.result.notes, key=lambda note: note.category):
-        yield [click.style(MEANING[category], bold=True), *(line for note in notes for line in _note_lines(report, note))]
+        lines = (line for folded in _folded(notes) for line in _note_lines(report, *folded))
+        yield [click.style(MEANING[category], bold=True), *lines]
 
 
-def _note_lines(report: ImportReport, note: Note) -> Iterator[str]:
+def _folded(notes: Iterable[Note]) -> Iterator[tuple[Note, int]]:
+    """Yields notes, and how many others each stands for: those of one reason that nobody must act on are one line."""
+    found: dict[tuple[object, ...], list[Note]] = {}
+    for note in notes:
+        key = (note.level, note.reason) if note.level not in SERIOUS else (id(note),)
+        found.setdefault(key, []).append(note)
+    for same in found.values():
+        shown = same[:1] if len(same) > FOLDED else same
+        yield from ((note, len(same) - len(shown)) for note in shown)
+
+
+def _note_lines(report: ImportReport, note: Note, others: int) -> Iterator[str]:
     place = str(report.place(note.source))
     severity = click.style(f"{note.level:7}", fg=COLOURS.get(note.level))
-    yield f"  {severity} {printable(_where(note))}{f'  ({place})' if place else ''}"
+    more = f", and {count(others, 'other')}" if others else ""
+    yield f"  {severity} {printable(_where(note))}{f'  ({place})' if place else ''}{more}"
     said = f"{note.reason}: {with_remedy(printable(note.text), note.remedy)}"
     target = f" -> {note.target}" if note.target else ""
     yield from wrapped(f"{said}{target}", " " * 10, " " * 10)
@@ -148,10 +173,13 @@ def as_json(report: ImportReport) -> str:
         "systems": result.systems,
         "exitCode": report.exit_code,
         "accepted": report.accepted,
+        "headline": result.headline,
+        "missing": dict(result.missing),
         "summary": result.summary,
         "hops": [_row_json(report, row) for row in result.rows],
         "notes": [_note_json(report, note) for note in result.notes],
         "decisions": [{"port": each.port, "reason": each.reason, "was": each.was} for each in result.questions],
+        "closed": [{"route": each.port, "was": each.was} for each in result.closed],
         "objects": [each.name for each in result.objects],
         "problems": [each._asdict() for each in result.problems],
     }
@@ -194,7 +222,8 @@ def _note_json(report: ImportReport, note: Note) -> dict[str, Any]:
 
 def markdown(report: ImportReport) -> str:
     result = report.result
-    lines = [f"# Import from {', '.join(result.systems)}", "", f"{report.conclusion}.", ""]
+    lines = [f"# Import from {', '.join(result.systems)}", "", f"**{result.headline}**", ""]
+    lines += [f"{each}\n" for each in report.missing] + [f"{report.conclusion}.", ""]
     if result.problems:
         lines += ["## Could not be read", ""]
         lines += [f"- `{each.file}:{each.line}` {_escaped(each.message)}" for each in result.problems] + [""]
@@ -202,11 +231,14 @@ def markdown(report: ImportReport) -> str:
     lines += [f"| {' | '.join(_escaped(cell) for cell in _cells(row))} |" for row in result.rows] + [""]
     for category, notes in itertools.groupby(result.notes, key=lambda note: note.category):
         lines += [f"## {MEANING[category]}", ""]
-        for note in notes:
+        for note, others in _folded(notes):
             place = str(report.place(note.source))
+            more = f", and {count(others, 'other')}" if others else ""
             where = f"{_escaped(_where(note))}{f' ({place})' if place else ''}"
             said = with_remedy(_escaped(note.text), _escaped(note.remedy))
-            lines.append(f"- **{note.reason}** ({note.level}) {where}: {said}{f' → {note.target}' if note.target else ''}")
+            lines.append(
+                f"- **{note.reason}** ({note.level}) {where}{more}: {said}{f' → {note.target}' if note.target else ''}"
+            )
         lines.append("")
     return "\n".join(lines)
 

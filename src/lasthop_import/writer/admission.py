@@ -10,6 +10,7 @@ import msgspec
 from lasthop.base.api.meta import Key
 from lasthop.edge.admission.chain import AdmittedObject, admit, admitted
 from lasthop.edge.admission.problem import field
+from lasthop_import.copies import without_listeners
 from lasthop_import.model import ImportedRule
 from lasthop_import.notes import Category, Note, NoteSeverity
 from lasthop_import.settings import Progress
@@ -80,8 +81,17 @@ class Admission:
                 return None
             self.objects[found.key] = found
             return written
-        if written.rules and (fewer := self._without_bad_rules(written)):
-            return self.admit(fewer) if fewer.rules else None
+        if written.rules and (rest := self._without_bad_rules(written)):
+            return self.admit(rest) if rest.rules else None
+        fewer = without_listeners(written.document, problems)
+        for each in fewer.refused:
+            text = f"a listener is left out, because Gateway API refuses it: {field(each.path)}: {each.message}"
+            source = written.sources[0] if written.sources else None
+            self.notes.append(
+                Note(Category.CANNOT, "listener-refused", text, source, target=written.name, severity=NoteSeverity.HIGH)
+            )
+        if fewer.refused:
+            return self.admit(written._replace(document=fewer.gateway))
         self._note(written, "; ".join(f"{field(each.path)}: {each.message}" for each in problems[:3]))
         return None
 

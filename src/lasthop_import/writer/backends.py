@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from lasthop.base.api.core import CRL_KEY
 from lasthop.base.api.documents import Json
 from lasthop.base.api.profiles import PREFIX
 from lasthop_import.inputs import service_of
@@ -18,6 +19,8 @@ from lasthop_import.writer.stage import StageOutput, WriterContext
 XAPI: Final = "gateway.networking.x-k8s.io/v1alpha1"
 REFERENCES: Final = ("certificateRefs", "clientCertificateRef", "caCertificateRefs")
 CLIENT_CERTIFICATE: Final = f"{PREFIX}client-certificate"
+ALLOCATED: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort", "loadBalancerIP")
+"""Fields of a Service that belong to one cluster; `None`, of a headless Service, stays."""
 COPIED_TO: Final = {"Secret": OutputFile.SECRETS, "Service": OutputFile.BACKENDS}
 
 
@@ -100,7 +103,7 @@ def keep_referenced(
     settings = context.settings
     present = {(each.kind, each.key[0], each.key[2]) for each in written}
     wanted = referenced(written) - present
-    secrets = {each for each in wanted if each[0] == "Secret"}
+    secrets = {each for each in wanted if each[0] == "Secret" and not _is_public(context, each)}
     services = _services(rule_hops)
     public = _copied(context, {*(("Service", *each) for each in services), *(wanted - secrets)}, services, plaintext)
     private = _copied(context, secrets, (), ())
@@ -125,7 +128,7 @@ def _copied(
     for kind, namespace, name in sorted(wanted):
         if found := context.inputs.find(kind, namespace, name):
             kept = _cleaned(found.value)
-            kept = _saying_plaintext(kept, plaintext) if kind == "Service" else kept
+            kept = _saying_plaintext(_of_no_cluster(kept), plaintext) if kind == "Service" else kept
             objects.add(COPIED_TO.get(kind, OutputFile.TRUST), kept, ())
     for document in context.inputs.documents:
         if document.kind == "EndpointSlice" and (document.namespace, service_of(document)) in services:
@@ -155,6 +158,26 @@ def _references(value: object, namespace: str, inside: str) -> Iterator[tuple[st
     elif isinstance(value, list):
         for below in value:
             yield from _references(below, namespace, inside)
+
+
+def _is_public(context: WriterContext, secret: tuple[str, str, str]) -> bool:
+    """Returns whether a Secret of the input holds nothing but CA certificates and revocation lists."""
+    content = context.inputs.data(*secret)
+    return bool(content) and content is not None and content.keys() <= {"ca.crt", CRL_KEY}
+
+
+def _of_no_cluster(service: Json) -> Json:
+    """Returns a Service without what the API server of the old cluster has given it."""
+    spec = service.get("spec")
+    if not isinstance(spec, dict):
+        return service
+    kept = {key: value for key, value in spec.items() if key not in ALLOCATED or value == "None"}
+    if isinstance(ports := spec.get("ports"), list):
+        kept["ports"] = [
+            {key: value for key, value in each.items() if key != "nodePort"} if isinstance(each, dict) else each
+            for each in ports
+        ]
+    return {**service, "spec": kept}
 
 
 def _saying_plaintext(service: Json, ports: Container[tuple[str, str, int]]) -> Json:

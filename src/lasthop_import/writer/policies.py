@@ -17,7 +17,7 @@ from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls_options import OPTIONS, TLSOptions
 from lasthop.engine.resolve.backends.app_protocols import says_tls
 from lasthop_import.decisions import CA, Decision, Question, default_expiry, entry
-from lasthop_import.levels import NewState, OldLevel, over_believed
+from lasthop_import.levels import HopOutcome, NewState, OldLevel, over_believed
 from lasthop_import.model import HopTLS, HostBackend, Name, NameKind
 from lasthop_import.names import shortened
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
@@ -28,7 +28,7 @@ from lasthop_import.writer.conflicts import Settled, difference_notes, merged, p
 from lasthop_import.writer.objects import ObjectWriter, OutputFile
 from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
 from lasthop_import.writer.trust import SYSTEM_REF, CopiedCAs, PolicyAnchors, TrustWriter
-from lasthop_import.writer.verification import PortVerification, as_before, as_decided, question, todo
+from lasthop_import.writer.verification import REASONS, PortVerification, as_before, as_decided, question, todo
 
 API: Final = "gateway.networking.k8s.io/v1"
 LASTHOP: Final = "lasthop.dev/v1alpha1"
@@ -120,6 +120,8 @@ class PolicyWriter:
         tls = merged(found.conflict) if found.conflict and decision and decision.merge else found.tls
         if decision and decision.plaintext and all(each.was_plaintext for _, each in wanted):
             return self._plaintext(port, decision, source)
+        if tls.by_section and decision is None:
+            return self._sections(port, tls, [rule_hop.source for rule_hop, _ in wanted])
         verification = self._verification(port, tls, found, decision, source)
         shown = of_port(port, wanted, self._decisions, self._gateways)
         tls = msgspec.structs.replace(tls, client_certificate=shown.certificate)
@@ -129,6 +131,21 @@ class PolicyWriter:
         if verification.open:
             self._ask(port, tls, verification, source, target)
         return PortVerdict(verification.new, target, verification.text)
+
+    def _sections(self, port: HopPort, tls: HopTLS, sources: Sequence[SourceRef]) -> PortVerdict:
+        """Writes the policies that name ports of a Service that is not in the input, for the same ports."""
+        targets = []
+        for section, each in tls.by_section:
+            named = port._replace(section=section)
+            anchors = self._trust.anchors(each.trust, port.namespace, port.name, sources[0], each.revocation)
+            found = as_before(named, each, anchors)
+            targets.append(self._target(named, each, found, None, sources))
+            if found.open:
+                self._note(Category.TODO, found.reason, found.text, sources[0], targets[-1], "Correct it in the source.")
+        sections = ", ".join(section or "all others" for section, _ in tls.by_section)
+        text = f"{tls.why}; its policies are kept for the ports {sections}, and one of another name uses plaintext, as before"
+        self._note(Category.TODO, REASONS[tls.level], text, sources[0], targets[0], "Add the Service to the input.")
+        return PortVerdict(NewState(HopOutcome.KEPT), ", ".join(targets), tls.why)
 
     def _plaintext(self, port: HopPort, decision: Decision, source: SourceRef) -> PortVerdict:
         self._note(Category.CHANGED, "plaintext-decided", f"stays plaintext: {decision.reason}", source)
@@ -238,7 +255,8 @@ class PolicyWriter:
 
     def _policy_name(self, port: HopPort) -> str:
         ports = self._inputs.ports(port.namespace, port.name) or ()
-        return f"{port.name}-{port.section}" if len(ports) > 1 and port.section else port.name
+        alone = port.known and len(ports) < 2
+        return f"{port.name}-{port.section}" if port.section and not alone else port.name
 
     def _refs(
         self,
@@ -315,13 +333,14 @@ class PolicyWriter:
         decided = str(found.rule_hop.port) in self._decisions.by_port
         notes = [
             *difference_notes(rule_hops, found, target),
-            *believed_notes(rule_hops, target, NoteSeverity.WARNING if decided else None),
+            *believed_notes(rule_hops, target),
         ]
         if not now.open:
             outside = isinstance(found.rule_hop.hop.backend, HostBackend)
             notes += _sni_notes(tls, now, found.rule_hop.source, target, outside=outside)
             notes += _name_notes(tls, now, found.rule_hop.source, target)
-        return notes
+        accepted = [msgspec.structs.replace(each, severity=NoteSeverity.WARNING) for each in notes]
+        return accepted if decided else notes
 
     def _note(self, category: Category, reason: str, text: str, source: SourceRef, target: str = "", remedy: str = "") -> None:
         self.notes.append(Note(category, reason, text, source, remedy=remedy, target=target))
@@ -349,7 +368,7 @@ def _name_notes(tls: HopTLS, now: PortVerification, source: SourceRef, target: s
         yield Note(Category.LOOSENED, "leaf-as-ca", text, source, target=target)
 
 
-def believed_notes(rule_hops: Sequence[RuleHop], target: str = "", severity: NoteSeverity | None = None) -> list[Note]:
+def believed_notes(rule_hops: Sequence[RuleHop], target: str = "") -> list[Note]:
     """Returns where a configuration seems to say more than the old gateway did."""
     return [
         Note(
@@ -358,7 +377,6 @@ def believed_notes(rule_hops: Sequence[RuleHop], target: str = "", severity: Not
             f"looks like {rule_hop.tls.believed}, but was {rule_hop.tls.level}: {rule_hop.tls.why}",
             rule_hop.source,
             target=target,
-            severity=severity,
         )
         for rule_hop in rule_hops
         if rule_hop.tls and over_believed(rule_hop.tls.level, rule_hop.tls.believed)

@@ -27,13 +27,15 @@ from lasthop_import.model import (
 from lasthop_import.names import slug
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.rule_hops import HopPort, RuleHop, h2c_notes
+from lasthop_import.settings import ImportSettings
+from lasthop_import.writer.access import NO_BACKEND
 from lasthop_import.writer.objects import ObjectWriter, OutputFile
 from lasthop_import.writer.stage import Grant, StageOutput, WriterContext
 
 API: Final = "gateway.networking.k8s.io/v1"
 MAX_RULES, MAX_MATCHES, MAX_ALL_MATCHES, MAX_HOSTNAMES, MAX_BACKENDS = 16, 64, 128, 16, 16
 GRPC_FILTERS: Final = ("RequestHeaderModifier", "ResponseHeaderModifier")
-_METHOD: Final = re.compile(r"/([A-Za-z_][A-Za-z0-9_.]*)/(?:([A-Za-z_][A-Za-z0-9_]*)/?)?")
+_METHOD: Final = re.compile(r"/(?P<service>[A-Za-z_][A-Za-z0-9_.]*)(?P<slash>/(?:(?P<method>[A-Za-z_][A-Za-z0-9_]*)/?)?)?")
 RULE_REFUSED: Final = "rule-refused"
 STREAMS: Final = (RouteKind.TLS, RouteKind.TCP, RouteKind.UDP)
 
@@ -103,6 +105,7 @@ class RouteWriter:
         if rule.kind is not RouteKind.GRPC:
             return rule
         if _fits_grpc(rule):
+            self.notes += _grpc_notes(rule)
             return rule
         text = "matches or filters that a GRPCRoute cannot have; an HTTPRoute is written instead"
         self.notes.append(Note(Category.CHANGED, "grpc-as-http", text, rule.source))
@@ -150,7 +153,7 @@ class RouteWriter:
     def _rules(self, kind: RouteKind, rule: ImportedRule) -> Iterator[Json]:
         written: Json = {"name": rule.name} if rule.name else {}
         if kind in STREAMS:
-            yield {**written, **self._backends(rule, weights_only=True)}
+            yield {**written, **(NO_BACKEND if rule.closed else self._backends(rule, weights_only=True))}
             return
         filters = [_filter(each) for each in rule.filters] + list(self._hop_filters(rule))
         rest: Json = {"filters": filters} if filters else {}
@@ -233,12 +236,17 @@ class RouteWriter:
         if rule.auth is None:
             return
         port = self._ports.get(id(rule.auth.hop))
-        if port is None or not self._experimental:
-            text = "the server that authorizes requests cannot be referred to, so nothing would be authorized"
-            self.notes.append(Note(Category.ACCESS_CONTROL, "external-auth", text, rule.auth.hop.source))
-        else:
+        if port is not None and self._experimental:
             external = _external_auth(rule.auth, self._reference(rule.auth.hop, port, rule))
             yield {"type": "ExternalAuth", "externalAuth": external}
+
+
+def auth_notes(rule_hops: Sequence[RuleHop], settings: ImportSettings) -> Iterator[Note]:
+    """Yields the servers that authorize requests and that nothing written can refer to."""
+    for each in rule_hops:
+        if each.role == "auth" and (each.port is None or not settings.experimental):
+            text = "the server that authorizes requests cannot be referred to, so nothing would be authorized"
+            yield Note(Category.ACCESS_CONTROL, "external-auth", text, each.rule.source if each.rule else each.source)
 
 
 def _external_auth(auth: Auth, reference: Json) -> Json:
@@ -353,11 +361,25 @@ def _grpc_match(match: ImportedMatch) -> Json | None:
 
 
 def _grpc_method(path: PathMatch) -> Json | None:
-    """Returns the service, and the method, that a path names."""
+    """Returns the service, and the method, that a path names. A prefix of characters without a slash after the service is a
+    whole name only if it has a package: `/api` also matched the service `api.v1.Users`."""
     found = _METHOD.fullmatch(path.value)
-    if found is None or path.kind is PathKind.REGEX or (path.kind is PathKind.EXACT) != bool(found[2]):
+    if found is None or path.kind is PathKind.REGEX or (path.kind is PathKind.EXACT and not found["method"]):
         return None
-    return {"type": "Exact", "service": found[1], **({"method": found[2]} if found[2] else {})}
+    if path.kind is PathKind.STRING and not found["slash"] and "." not in found["service"]:
+        return None
+    return {"type": "Exact", "service": found["service"], **({"method": found["method"]} if found["method"] else {})}
+
+
+def _grpc_notes(rule: ImportedRule) -> Iterator[Note]:
+    """Yields the prefixes of characters that are whole names of services or methods now."""
+    for match in rule.matches:
+        path = match.path
+        if path is not None and path.kind is PathKind.STRING and not path.value.endswith("/"):
+            text = (
+                f"the prefix {path.value} also matched {path.value}Bar; it is the whole name of a gRPC service or method now"
+            )
+            yield Note(Category.CHANGED, "prefix-narrowed", text, rule.source)
 
 
 def _patterns(rule: ImportedRule) -> Iterator[str]:

@@ -35,6 +35,7 @@ REASONS = {
     OldLevel.URI: "name-unknown",
     OldLevel.MESH: "mesh-before",
     OldLevel.BROKEN: "broken-before",
+    OldLevel.UNKNOWN: "unknown-before",
 }
 
 

@@ -271,3 +271,24 @@ async def test_what_may_not_be_read_is_named(api: FakeApi) -> None:
     result = await run("import", SYSTEM, "--context", "dev", "-o", "json")
     assert result.exit_code == 1
     assert "you may not list ingresses" in json.loads(result.stdout)["problems"][0]["message"]
+
+
+def test_a_file_that_was_edited_by_hand_is_kept(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    lasthop("import", SYSTEM, folder, "--to", out)
+    routes = out / "objects" / "routes.yaml"
+    assert "do not edit" in routes.read_text().partition("\n")[0]
+    generated = routes.read_text()
+    routes.write_text(f"{generated}# mine\n")
+    result = lasthop("import", SYSTEM, folder, "--to", out, "--accept", "decision", "--accept", "believed")
+    assert result.exit_code == 3
+    assert "edited by hand" in result.stderr
+    assert routes.read_text() == f"{generated}# mine\n"
+    assert routes.with_name("routes.yaml.new").read_text() == generated
+
+
+def test_a_report_begins_with_a_sentence_and_what_the_input_lacks(folder: Path) -> None:
+    (folder / "ingress.yaml").write_text(INGRESS.rstrip().removesuffix("---"))
+    lines = lasthop("import", SYSTEM, folder).stderr.splitlines()
+    assert lines[0] == "1 of 1 TLS backends was never verified."
+    assert lines[1] == "Not in the input: 1 Service (obs/grafana)."

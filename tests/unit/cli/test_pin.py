@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from lasthop.cli.main import main
 from lasthop.edge.probe.handshake import fetch
 from tests.backends import Backend
 from tests.certificates import DAY, NOW, Certificate, dns
@@ -27,13 +25,6 @@ OLD = Certificate("old", sans=dns("old.internal"), valid=(NOW - 9 * DAY, NOW - 3
 DER = LEAF.certificate.public_bytes(Encoding.DER)
 SPKI = LEAF.key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
-
-
-def secret(*, text: bool) -> str:
-    data = {"tls.crt": LEAF.pem + CA.pem, "tls.key": LEAF.key_pem}
-    coded = {name: base64.b64encode(value.encode()).decode() for name, value in data.items()}
-    held = {"stringData": data} if text else {"data": coded}
-    return str(yaml.safe_dump({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "api-tls"}, **held}))
 
 
 # --- the handshake ---------------------------------------------------------------------------------------------------
@@ -98,30 +89,20 @@ def test_a_hash_is_pinned_on_demand(tmp_path: Path, form: str, pin: tuple[str, s
     assert "# - {type: " in result.stdout
 
 
-@pytest.mark.parametrize("text", [True, False])
-def test_of_a_secret_only_the_certificate_is_taken(text: bool) -> None:
-    result = CliRunner().invoke(main, ["pin", "-", "-o", "json"], input=secret(text=text))
-    found = json.loads(result.stdout)
-    assert found["pinSet"]["spec"]["certificates"] == [LEAF.pem]
-    assert [certificate["subject"] for certificate in found["chain"]] == ["CN=api", "CN=corp CA"]
-    assert "PRIVATE KEY" not in result.output
-    assert "tls" not in found
-
-
-def test_the_name_of_a_secret_adds_nothing_to_the_manifest() -> None:
-    named = yaml.safe_load(secret(text=True))
-    named["metadata"]["name"] = "x\nkind: VerificationWaiver\n---\u2028\x85y"
-    result = CliRunner().invoke(main, ["pin", "-"], input=yaml.safe_dump(named))
-    (only,) = yaml.safe_load_all(result.stdout)
-    assert only["kind"] == "PinSet"
-    assert result.stdout.startswith("# From Secret x\\nkind: VerificationWaiver")
-
-
 def test_a_file_with_a_key_beside_the_certificate_keeps_it_to_itself(tmp_path: Path) -> None:
     (tmp_path / "both.pem").write_text(LEAF.key_pem + LEAF.pem)
     result = lasthop("pin", tmp_path / "both.pem")
     assert yaml.safe_load(result.stdout)["spec"]["certificates"] == [LEAF.pem]
     assert "PRIVATE" not in result.output
+
+
+def test_the_name_of_a_file_adds_nothing_to_the_manifest(tmp_path: Path) -> None:
+    named = tmp_path / "x\nkind: VerificationWaiver\n---\u2028\x85y.pem"
+    named.write_text(LEAF.pem)
+    result = lasthop("pin", named)
+    (only,) = yaml.safe_load_all(result.stdout)
+    assert only["kind"] == "PinSet"
+    assert result.stdout.startswith("# From ") and "x\\nkind: VerificationWaiver" in result.stdout.splitlines()[0]
 
 
 def test_what_a_gateway_would_refuse_is_said(tmp_path: Path) -> None:
@@ -164,9 +145,7 @@ def test_errors_of_the_network_say_what_to_do() -> None:
         ("hello", "holds no PEM certificate"),
         (LEAF.key_pem, "but a private key"),
         (LEAF.pem[:200], "truncated"),
-        ("kind: Secret\nmetadata: {name: x}\n", "has no tls.crt"),
-        ("kind: Secret\nmetadata: {name: x}\ndata: {tls.crt: '%'}\n", "is not base64"),
-        ("kind: Secret\n---\nkind: Secret\n", "holds 2 Secrets"),
+        ("kind: Secret\nmetadata: {name: x}\n", "holds no PEM certificate"),
     ],
 )
 def test_errors_of_a_file_say_what_to_do(tmp_path: Path, content: str, said: str) -> None:

@@ -55,6 +55,36 @@ def test_a_command_imports_nothing_heavy_before_it_works(args: tuple[str, ...], 
     assert result.stdout.splitlines()[-1] == "[]"
 
 
+SERVING = ("OpenSSL", "aiohttp", "grpc", "jinja2", "prometheus_client", "rich", "structlog", "watchfiles")
+
+
+@pytest.mark.parametrize(
+    ("args", "most"),
+    [
+        (("--help",), 130),
+        (("status", "--help"), 150),
+        (("check", "FOLDER"), 900),
+        (("explain", "httproute", "backend", "--dir", "FOLDER"), 900),
+        (("audit", "FOLDER"), 920),
+    ],
+)
+def test_a_command_that_asks_once_imports_nothing_that_serves(args: tuple[str, ...], most: int, tmp_path: Path) -> None:
+    """Imports are most of what such a command costs, and their number is the same on every machine."""
+    folder = tmp_path / "folder"
+    assert lasthop("init", folder, "--backend", "api.example.com:443").exit_code == 0
+    words = [str(folder) if each == "FOLDER" else each for each in args]
+    code = (
+        "import sys\nbefore = len(sys.modules)\nfrom lasthop.cli.main import main\n"
+        f"try:\n    main({words!r})\nexcept SystemExit:\n    pass\n"
+        f"print([name for name in {SERVING!r} if name in sys.modules], len(sys.modules) - before)"
+    )
+    env = {"LASTHOP_RUN_DIR": str(tmp_path), "LASTHOP_STATE_DIR": str(tmp_path / "s"), "PYTHONPATH": ":".join(sys.path)}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+    heavy, _, count = result.stdout.splitlines()[-1].rpartition(" ")
+    assert heavy == "[]"
+    assert int(count) <= most
+
+
 def test_only_a_probe_loads_the_bindings_of_openssl() -> None:
     code = "import sys, lasthop.run.cluster_host, lasthop.run.host, lasthop.cli.views.folder\nprint('OpenSSL' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

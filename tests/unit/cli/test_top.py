@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
+import click
 import pytest
-from rich.console import Console
 
-from lasthop.cli.render.top_tables import drawn, plain
+from lasthop.cli.render.top_tables import text
 
 
 def figures(per_second: float, errors: float = 0.0, p99: float | None = 0.25) -> dict[str, Any]:
@@ -46,7 +45,7 @@ REPORT = {
 
 
 def test_what_fails_is_first_then_what_has_most_requests() -> None:
-    routes, backends = (part.splitlines() for part in plain(REPORT, 1000.0).split("\n\n"))
+    routes, backends = (part.splitlines() for part in text(REPORT, 1000.0).split("\n\n"))
     assert [line.split()[1] for line in routes[1:]] == ["shop/bad", "shop/busy", "shop/quiet"]
     assert routes[1].split()[2:] == ["10.0", "50.0%", "3", "ms", "250", "ms", "2"]
     assert routes[3].split()[2:4] == ["0.0", "-"]
@@ -67,16 +66,22 @@ def test_what_fails_is_first_then_what_has_most_requests() -> None:
 def test_a_handshake_and_the_answers_to_requests_are_two_facts(handshakes: int, errors: float, said: str) -> None:
     found = hop("shop/api", 4.0, handshakes=handshakes)
     found["figures"]["errors_per_second"] = errors
-    assert plain({"routes": [], "hops": [found]}, 1000.0).splitlines()[-1].endswith(f"  {said}")
+    assert text({"routes": [], "hops": [found]}, 1000.0).splitlines()[-1].endswith(f"  {said}")
 
 
 def test_nothing_yet_is_said() -> None:
-    assert plain({"routes": [], "hops": []}, 0.0).count("none yet") == 2
+    assert text({"routes": [], "hops": []}, 0.0).count("none yet") == 2
 
 
-def test_a_terminal_gets_as_many_rows_as_fit_and_no_control_characters() -> None:
-    many = {**REPORT, "routes": [{"route": f"HTTPRoute shop/r{n}", "figures": figures(n)} for n in range(100)]}
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(drawn(many, 1000.0, height=24))
-    shown = console.export_text()
-    assert "and 92 more" in shown and "\x1b" not in shown
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_a_terminal_gets_as_many_rows_and_columns_as_fit_and_no_control_characters(columns: int) -> None:
+    many = {**REPORT, "routes": [{"route": f"HTTPRoute shop/r{n}{'x' * n}", "figures": figures(n)} for n in range(100)]}
+    lines = [click.unstyle(line) for line in text(many, 1000.0, columns, 24).splitlines()]
+    assert "and 92 more" in lines and len(lines) < 24
+    assert max(map(len, lines)) <= columns and not any("\x1b" in line for line in lines)
+
+
+def test_what_fails_is_red_on_a_terminal() -> None:
+    lines = text(REPORT, 1000.0, 120, 24).splitlines()
+    red = [click.unstyle(line).split()[0:2] for line in lines if line.startswith("\x1b[31m")]
+    assert red == [["HTTPRoute", "shop/bad"], ["shop/web", "->"]]

@@ -9,17 +9,14 @@ from pathlib import Path
 
 import pytest
 
-import lasthop
-import lasthop_import
 from lasthop.base.api.kinds import KINDS as API_KINDS
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Severity, make_finding
 from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.reasons import Cause, Kind, kind
+from tests.source_nodes import ROOTS, source_nodes
 
-ROOTS = [Path(module.__path__[0]) for module in (lasthop, lasthop_import)]
-SOURCES = {path: ast.parse(path.read_text()) for root in ROOTS for path in sorted(root.rglob("*.py"))}
 SERVICE = Key("Service", "shop", "api")
 
 
@@ -60,9 +57,9 @@ DISTINCT = {reason for reason in reasons.KINDS if len(re.findall("[A-Z][a-z]", r
 def test_no_reason_is_written_as_text() -> None:
     found = [
         f"{path.name}:{node.lineno}: {node.value}"
-        for path, tree in SOURCES.items()
+        for path, nodes in source_nodes().items()
         if path != Path(reasons.__file__)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in DISTINCT
     ]
     assert not found
@@ -71,9 +68,9 @@ def test_no_reason_is_written_as_text() -> None:
 def test_no_reason_is_compared_with_text() -> None:
     found = [
         f"{path.name}:{node.lineno}"
-        for path, tree in SOURCES.items()
+        for path, nodes in source_nodes().items()
         if "lasthop_import" not in path.parts  # whose notes have reasons of their own
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Compare) and _is_reason(node.left)
         for each in node.comparators
         if any(isinstance(part, ast.Constant) and part.value in reasons.KINDS for part in ast.walk(each))
@@ -101,9 +98,9 @@ def test_no_sentence_of_ours_is_read_back() -> None:
     """What a program needs later is a field. See `Finding.missing`, `AccessLogEntry.advice`, `BindProblem.remedy`."""
     found = [
         f"{name}: {ast.unparse(node)}"
-        for path, tree in SOURCES.items()
+        for path, nodes in source_nodes().items()
         if (name := path.relative_to(ROOTS[0]).as_posix() if ROOTS[0] in path.parents else path.name) not in FOREIGN
-        for node in ast.walk(tree)
+        for node in nodes
         if any(_reads(node))
     ]
     assert not found

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
 
-import lasthop
-import lasthop_import
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.audit.audit import Audit, document, read
 from lasthop.engine.outputs.audit.hops import HopReport
@@ -19,14 +16,14 @@ from lasthop.engine.plan.tls import Anchors, BackendTLS, Pins, Plaintext, San, S
 from lasthop.engine.plan.upstream import Protocol
 from lasthop.engine.plan.verdict import verification_of
 from lasthop_import.levels import HopOutcome, NewState
+from tests.source_nodes import ROOTS, source_nodes
 
 POLICY = Key("BackendTLSPolicy", "a", "p")
 TRUSTS = (None, Anchors(b"pem"), SystemStore("/ca.pem", "d"))
 PINS = (Pins(), Pins(keys=frozenset({b"k"})), Pins(certificates=frozenset({b"c"})))
 WAIVED = (Strength.WAIVED_ALL, Strength.WAIVED_NAMES, Strength.WAIVED_EXPIRY)
 WAIVERS = (None, *(Waiver(Key("VerificationWaiver", "a", "w"), each, "why") for each in WAIVED))
-SOURCES = [Path(each.__path__[0]) for each in (lasthop, lasthop_import)]
-PLAN = SOURCES[0] / "engine" / "plan"
+PLAN = ROOTS[0] / "engine" / "plan"
 LABELS = ("Plaintext", "TLS", "WaivedAll", "WaivedNames", "WaivedExpiry", "PinnedOnly", "Verified")
 """Users write them in profiles, annotations and alerts."""
 
@@ -79,11 +76,8 @@ def test_a_row_of_the_audit_is_named_by_its_strength(strength: Strength, refused
 # --- nothing else classifies a connection -----------------------------------------------------------------------------
 
 
-def modules(*, plan: bool = False) -> Iterator[tuple[Path, ast.Module]]:
-    for source in SOURCES:
-        for path in sorted(source.rglob("*.py")):
-            if plan or PLAN not in path.parents:
-                yield path, ast.parse(path.read_text())
+def modules(*, plan: bool = False) -> list[tuple[Path, list[ast.AST]]]:
+    return [(path, nodes) for path, nodes in source_nodes().items() if plan or PLAN not in path.parents]
 
 
 def is_strength(node: ast.AST) -> bool:
@@ -100,24 +94,26 @@ def test_no_function_outside_plan_derives_a_strength_from_trust_pins_or_a_waiver
     parts = {"trust", "pins", "waiver", "pinned_only"}
     assert made(ast.parse("Strength.VERIFIED if tls.trust else Strength.PINNED_ONLY"))
     assert not made(ast.parse("tls.waiver and tls.strength is Strength.WAIVED_ALL"))
-    for path, tree in modules():
-        for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+    for path, nodes in modules():
+        if "Strength" not in path.read_text():
+            continue
+        for function in (node for node in nodes if isinstance(node, ast.FunctionDef)):
             read = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)} & parts
             assert not (read and made(function)), f"{path}:{function.lineno} classifies by {read}; use BackendTLS.strength"
 
 
 def test_no_module_outside_plan_asks_a_connection_whether_it_has_trust() -> None:
     """The prober alone does: OpenSSL loads no CAs where there are none."""
-    for path, tree in modules():
-        for node in (node for node in ast.walk(tree) if isinstance(node, ast.Compare)):
+    for path, nodes in modules():
+        for node in (node for node in nodes if isinstance(node, ast.Compare)):
             asks = isinstance(node.left, ast.Attribute) and node.left.attr == "trust" and isinstance(node.ops[0], ast.Is)
             assert not asks, f"{path}:{node.lineno}"
 
 
 def test_strengths_are_ordered_and_named_in_one_module() -> None:
     """A second table, keyed by the labels, once let weakenings through unnoticed."""
-    for path, tree in modules(plan=True):
-        for node in ast.walk(tree):
+    for path, nodes in modules(plan=True):
+        for node in nodes:
             if isinstance(node, ast.Dict):
                 keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
                 assert len(keys & set(LABELS) - {"TLS"}) < 2, f"{path}:{node.lineno}"
@@ -135,4 +131,4 @@ def test_a_state_in_the_report_of_an_import_is_a_strength_or_has_none() -> None:
     assert [str(each) for each in states if each.todo] == ["TODO"]
     assert not {each.name.lower() for each in Strength} & {each.name.lower() for each in HopOutcome}
     shown = [str(each) for each in sorted(states, key=lambda each: each.order)]
-    assert (shown[0], shown[-3:]) == ("plaintext", ["TODO", "dropped", "passthrough"])
+    assert (shown[0], shown[-5:]) == ("plaintext", ["TODO", "closed", "dropped", "passthrough", "policy kept"])

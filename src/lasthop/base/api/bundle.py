@@ -135,7 +135,6 @@ def supported_features(versions: CrdVersions) -> tuple[str, ...]:
 
 
 def known(version: str) -> bool:
-    """Returns whether we know a release."""
     release = _release(version)
     return release is not None and release[0] == 1 and release[1] in KNOWN_MINORS
 

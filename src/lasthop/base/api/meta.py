@@ -34,7 +34,6 @@ class Key(NamedTuple):
 
     @classmethod
     def read(cls, kind: str, path: str) -> Key:
-        """Returns the key with that `path`."""
         namespace, _, name = path.rpartition("/")
         return cls(kind, namespace, name)
 

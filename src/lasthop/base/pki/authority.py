@@ -50,7 +50,6 @@ class Authority(msgspec.Struct, frozen=True):
 
     @property
     def bundle(self) -> bytes:
-        """Returns the certificates to trust."""
         return b"".join(issuer.certificate for issuer in self.issuers)
 
     def signer(self, now: float) -> PemKeyPair:
@@ -108,7 +107,6 @@ def server_pair(authority: Authority, names: tuple[str, ...], now: float) -> Pem
 
 
 def replica_pair(authority: Authority, replica: str, now: float) -> PemKeyPair:
-    """Issues the certificate that a replica presents to the leader."""
     identity = x509.UniformResourceIdentifier(REPLICA + quote(replica, safe=""))
     return certificates.issue(
         authority.signer(now), "Lasthop controller", (identity,), server=False, now=now, life=SERVER_LIFE

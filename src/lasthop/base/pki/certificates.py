@@ -23,8 +23,6 @@ KIND: Final = "EC secp256r1"
 
 
 class PemKeyPair(msgspec.Struct, frozen=True):
-    """A certificate and its private key, in PEM."""
-
     certificate: bytes
     private_key: bytes
 

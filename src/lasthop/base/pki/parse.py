@@ -106,8 +106,6 @@ class Extensions(msgspec.Struct, frozen=True):
 
 
 class PrivateKey(msgspec.Struct, frozen=True):
-    """What is known of a private key besides its bytes."""
-
     key: str
     """As a Certificate's."""
     spki: bytes

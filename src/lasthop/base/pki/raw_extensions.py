@@ -17,7 +17,6 @@ STATUS_REQUEST: Final = bytes.fromhex("020105")
 
 
 def raw_extensions(tbs: bytes) -> dict[bytes, bytes]:
-    """Returns the value of each extension by its OID."""
     ((_, body),) = _elements(tbs)
     explicit = next((content for tag, content in _elements(body) if tag == 0xA3), b"")
     found: dict[bytes, bytes] = {}

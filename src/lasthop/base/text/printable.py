@@ -6,6 +6,7 @@ One place for all commands and for the log: `clean` is applied to whatever is sh
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -19,6 +20,12 @@ def printable(text: str, limit: int = LIMIT, cut: str = "") -> str:
     if len(text) > limit:
         text = f"{text[:limit]}{cut or f'... ({len(text) - limit} more characters)'}"
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def some(texts: Sequence[str], most: int) -> str:
+    """Returns `a, b and 3 more`."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return f"{', '.join(texts[:most])}{more}"
 
 
 def clean(value: T) -> T:

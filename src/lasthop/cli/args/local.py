@@ -172,7 +172,6 @@ def _ended(pidfd: int, limit: float | None) -> bool:
 
 
 def at_address(host: str, port: int) -> list[LocalGateway]:
-    """Returns the gateways whose admin address that is."""
     from lasthop.base.api.addresses import split_port
 
     names = LOOPBACK if host in LOOPBACK else (host,)
@@ -224,7 +223,6 @@ def note_others() -> None:
 
 
 def with_address(host: str, port: int) -> list[LocalGateway]:
-    """Returns the gateway that a command is to end, by its admin address."""
     found = [each for each in at_address(host, port) if state(each) != "ended"]
     if not found:
         others = f"; {hint}" if (hint := paths.of_others()) else ""

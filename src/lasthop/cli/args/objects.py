@@ -136,7 +136,6 @@ async def one(view: View, want: Wanted) -> Key:
 
 
 async def every(view: View, want: Wanted) -> list[Key]:
-    """Returns all objects of the kind and namespace that are meant."""
     from lasthop.base.api.meta import Key
 
     return [Key(want.kind, *each) for each in sorted(await view.names(want.kind)) if _scope(view, want) in ("", each[0])]

@@ -199,7 +199,6 @@ def _socket_of(host: str, port: int) -> Path | None:
 
 
 def admin_address() -> tuple[str, int] | None:
-    """Returns what --admin names."""
     address: tuple[str, int] | None = click.get_current_context().meta.get(_ADMIN)
     return address
 
@@ -232,7 +231,6 @@ class _Format(click.Choice[str]):
 
 
 def _takes_cluster() -> bool:
-    """Returns whether the command that runs can ask a cluster."""
     context = click.get_current_context(silent=True)
     return context is None or any("--context" in parameter.opts for parameter in context.command.params)
 

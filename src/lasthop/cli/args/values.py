@@ -38,15 +38,12 @@ def is_name(text: str) -> bool:
 
 
 def ip_address(_: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Checks an option that is an IP address."""
     if not is_ip(value):
         raise click.BadParameter(f"{value} is not an IP address")
     return value
 
 
 class Since(click.ParamType[float]):
-    """Becomes a Unix time."""
-
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:

@@ -41,8 +41,6 @@ ASK: Final = "Ask for the ClusterRole lasthop-tenant, which the installation has
 
 
 class FailOn(click.ParamType[tuple[str, ...]]):
-    """A comma-separated list of `CAUSES`."""
-
     name = "what"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:

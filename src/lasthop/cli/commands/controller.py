@@ -168,7 +168,6 @@ async def _run(
 def _judging(
     runtime: ClusterRuntime | ClusterHostRuntime, address: str, namespaces: tuple[str, ...]
 ) -> contextlib.AbstractAsyncContextManager[None]:
-    """Serves the webhook, if it is asked for."""
     if not address or not isinstance(runtime, ClusterRuntime) or runtime.rehearsal is None:
         return contextlib.nullcontext()
     reviews = Reviews(runtime.rehearsal, runtime.controller.engine.graph, namespaces)

@@ -99,7 +99,6 @@ async def forward(client: Client, namespace: str, port: int, *, browser: bool) -
 
 
 async def _answers(port: int) -> bool:
-    """Returns whether the controller answers through the forwarded port."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         async with asyncio.timeout(ANSWER_WITHIN):

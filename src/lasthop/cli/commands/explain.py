@@ -141,7 +141,6 @@ def request_command(
 
 
 def drawn(fact: Json, first: str = "", rest: str = "") -> Iterator[str]:
-    """Renders an explanation as a tree."""
     mark, colour = MARKS.get(fact.get("state", ""), ("", None))
     shown = f"{click.style(mark, fg=colour, bold=True)} {fact['text']}" if mark else fact["text"]
     place = click.style(f"  {fact['place']}", dim=True) if fact.get("place") else ""

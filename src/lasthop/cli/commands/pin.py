@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from lasthop.base.api.addresses import is_ip
-from lasthop.base.api.documents import Json, nested
 from lasthop.cli.args import jsonpath
 from lasthop.cli.args.target import output as output_format
 from lasthop.cli.args.values import host_port, is_name
@@ -46,16 +44,15 @@ def command(
     """Show the certificate of a backend, and print a PinSet that trusts only this certificate.
 
     From HOST:PORT it is fetched by a TLS handshake without verification; anyone could have answered, so compare the SHA-256
-    with what the backend's owner tells you. From a FILE (PEM, or the manifest of a Secret; - is standard input) it is read
-    without network access, and of a Secret only tls.crt is read. The chain is printed to standard error, the manifest to
-    standard output.
+    with what the backend's owner tells you. From a FILE (PEM; - is standard input) it is read without network access. The
+    chain is printed to standard error, the manifest to standard output.
 
     \b
     Examples:
       lasthop pin api.internal:8443 > pins.yaml
       lasthop pin 10.0.0.7:8443 --server-name api.internal
       lasthop pin next.pem --by key                            pin a key before it is in use
-      kubectl get secret api-tls -o yaml | lasthop pin -
+      kubectl get secret api-tls -o jsonpath='{.data.tls\\.crt}' | base64 -d | lasthop pin -
     """
     from lasthop.cli.render import pin_set
 
@@ -104,11 +101,7 @@ def _from_file(target: str) -> _Found:
         content = read_stdin() if target == "-" else Path(target).read_bytes()
     except OSError as error:
         raise click.ClickException(f"{target} cannot be read: {error.strerror}") from None
-    pem, origin = _of_secret(content, where) if _SECRET.search(content) else (content, where)
-    return _Found(_chain(_ders(pem, origin), origin), f"From {origin}.")
-
-
-_SECRET = re.compile(rb"""^[ \t{,-]*["']?kind["']?[ \t]*:[ \t]*["']?Secret\b""", re.MULTILINE)
+    return _Found(_chain(_ders(content, where), where), f"From {where}.")
 
 
 def _ders(pem: bytes, origin: str) -> list[bytes]:
@@ -118,42 +111,6 @@ def _ders(pem: bytes, origin: str) -> list[bytes]:
     if isinstance(found, parse.Unreadable):
         raise click.ClickException(f"{origin} {found.message}; give the certificate that the backend shows, as PEM")
     return [certificate.der for certificate in found]
-
-
-def _of_secret(content: bytes, where: str) -> tuple[bytes, str]:
-    """Returns `tls.crt` of the only Secret in a manifest. Its private key is not read."""
-    import base64
-    import binascii
-
-    secret = _only_secret(content, where)
-    origin = f"Secret {nested(secret, 'metadata', 'name') or ''} in {where}"
-    text, coded = nested(secret, "stringData", "tls.crt"), nested(secret, "data", "tls.crt")
-    try:
-        found = text.encode() if isinstance(text, str) else base64.b64decode(coded or "", validate=True)
-    except (binascii.Error, ValueError, TypeError):
-        raise click.ClickException(f"{origin}: tls.crt is not base64") from None
-    if not found:
-        raise click.ClickException(f"{origin} has no tls.crt; give the Secret that the backend takes its certificate from")
-    return found, origin
-
-
-def _only_secret(content: bytes, where: str) -> Json:
-    secrets = [item for item in _items(content) if isinstance(item, dict) and item.get("kind") == "Secret"]
-    if len(secrets) == 1:
-        return secrets[0]
-    what = f"{len(secrets)} Secrets" if secrets else "a Secret that is not YAML"
-    raise click.ClickException(f"{where} holds {what}; give a PEM file, or a manifest with one Secret")
-
-
-def _items(content: bytes) -> list[Any]:
-    """Returns the objects in a manifest, those of lists included; none if it is not YAML."""
-    import yaml
-
-    try:
-        documents = [document for document in yaml.safe_load_all(content) if isinstance(document, dict)]
-    except (yaml.YAMLError, UnicodeDecodeError):
-        return []
-    return [item for document in documents for item in (document.get("items") or [document])]
 
 
 def _chain(ders: list[bytes], origin: str) -> tuple[CertificateInfo, ...]:

@@ -158,7 +158,6 @@ class _StatusPrinter:
             click.echo("no objects")
 
     def again(self, documents: list[Json]) -> None:
-        """Prints the rows or documents that have changed."""
         rows, known = self.rows, self._documents
         self._take(documents)
         for name, document in self._documents.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 INTERVAL: Final = 2.0
 TRAFFIC: Final = "/api/traffic"
+OPEN, HOME, END_OF_LINE, END, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[H", "\x1b[K\n", "\x1b[J", "\x1b[?25h\x1b[?1049l"
+"""A screen of its own, without a cursor: what was on the terminal before comes back."""
 
 
 @click.command("top")
@@ -73,21 +76,22 @@ def command(
 
 
 async def _show(ask: Callable[[str], Awaitable[Json]], output: str, interval: float | None) -> None:
-    """Prints once, unless there is an interval."""
-    from lasthop.cli.render.top_tables import drawn, plain
+    from lasthop.cli.render.top_tables import text
 
     report = await ask(TRAFFIC)
     if output == "json":
         jsonpath.echo_json(json.dumps(report, indent=2))
         return
     if interval is None:
-        click.echo(plain(report, time.time()))
+        click.echo(text(report, time.time()))
         return
-    from rich.console import Console
-    from rich.live import Live
-
-    with Live(console=Console(no_color=not terminal.colours_allowed()), screen=True, auto_refresh=False) as screen:
+    click.echo(OPEN, nl=False, color=True)
+    try:
         while True:
-            screen.update(drawn(report, time.time(), screen.console.height), refresh=True)
+            shown = text(report, time.time(), *shutil.get_terminal_size())
+            lines = (shown if terminal.colours_allowed() else click.unstyle(shown)).splitlines()
+            click.echo(f"{HOME}{''.join(f'{line}{END_OF_LINE}' for line in lines)}{END}", nl=False, color=True)
             await asyncio.sleep(interval)
             report = await ask(TRAFFIC)
+    finally:
+        click.echo(CLOSE, nl=False, color=True)

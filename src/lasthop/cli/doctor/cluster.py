@@ -72,7 +72,6 @@ async def _crds(client: Client) -> AsyncIterator[CheckResult]:
 
 
 def _releases(found: dict[str, Json]) -> Iterator[CheckResult]:
-    """Checks the releases that the installed CRDs of Gateway API belong to."""
     from lasthop.base.api.bundle import BUNDLE_VERSION, CHANNEL, KNOWN, known
 
     what = "CRDs of Gateway API"
@@ -97,7 +96,6 @@ def _of_gateway_api(found: dict[str, Json]) -> list[Json]:
 
 
 def _lacking_kinds(found: dict[str, Json]) -> Iterator[CheckResult]:
-    """Checks which kinds of Gateway API the cluster serves in a version that Lasthop reads."""
     from lasthop.base.api.kinds import GATEWAY_API, KINDS
 
     if not _of_gateway_api(found):
@@ -146,7 +144,6 @@ def _class(item: Json, namespace: str) -> CheckResult:
 
 
 async def _if_found(client: Client, path: str) -> Json | None:
-    """Returns what the API server has at a path; None if it has nothing there."""
     try:
         return await client.get(path)
     except ApiError as error:

@@ -8,6 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lasthop.base.api.documents import nested
+from lasthop.base.text.printable import some
 from lasthop.cli.doctor.result import CheckResult, ok, warning
 from lasthop.edge.kubernetes.errors import ApiError
 
@@ -67,11 +68,8 @@ async def controllers_rights(client: Client, namespace: str, deployment: list[di
             yield warning("rights of the controller", "you may not ask for them", remedy)
             return
         if missing:
-            some = (
-                f"{', '.join(map(str, missing[:SHOWN]))}{f' and {len(missing) - SHOWN} more' if len(missing) > SHOWN else ''}"
-            )
             remedy = "lasthop install, or helm upgrade, renews its roles."
-            yield warning("rights of the controller", f"{account} may not {some}", remedy)
+            yield warning("rights of the controller", f"{account} may not {some(list(map(str, missing)), SHOWN)}", remedy)
         else:
             yield ok("rights of the controller", "it has all that an installation grants")
 

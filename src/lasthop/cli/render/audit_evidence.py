@@ -197,7 +197,6 @@ def as_json(report: AuditReport) -> str:
 
 
 def schema() -> dict[str, Any]:
-    """Returns the JSON Schema of the report."""
     return {"title": f"Report of lasthop audit, version {VERSION}", **msgspec.json.schema(ReportDocument)}
 
 

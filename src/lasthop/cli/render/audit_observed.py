@@ -73,14 +73,11 @@ def _failing(seen: Observed, now: float) -> str:
 
 
 def shown_certificates(hop: HopReport, now: float) -> Iterator[str]:
-    """Yields the certificates that the backend has shown, with the days that they have left."""
     for leaf in leaves_of(hop):
         yield f"shows {name(leaf)}, {days_left(leaf.not_after, now)}"
 
 
 def document(seen: Observed) -> dict[str, object]:
-    """Returns what was seen as JSON, with times that people can read."""
-
     def when(moment: float) -> str | None:
         return rfc3339(moment) if moment else None
 

@@ -58,8 +58,6 @@ UNREAD: Final = "not read"
 
 
 class History(msgspec.Struct, frozen=True):
-    """The record of changes, as far as an audit shows it."""
-
     last: Mapping[RecordedHop, Entry]
     """The last change of each hop, where it is known."""
     since: float | None
@@ -164,7 +162,6 @@ class AuditReport(msgspec.Struct, frozen=True):
 
     @property
     def header(self) -> dict[str, str]:
-        """Returns who made the report, when, and from what."""
         history, inputs = self.history, self.found.inputs
         return {
             "Made": rfc3339(self.now),
@@ -287,5 +284,4 @@ def _expiring(report: AuditReport) -> Iterator[str]:
 
 
 def place(report: HopReport | CertificateReport) -> str:
-    """Returns the file and line of the object that decides."""
     return f"{report.file}:{report.line}" if report.file else ""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from lasthop.base.api.documents import Json, nested
+from lasthop.base.text.printable import some
 
 Rows = list[tuple[str, ...]]
 _CONTEXT: Final = "UpstreamTlsContext"
@@ -41,7 +42,6 @@ def resources(dump: Json, what: str) -> list[Json]:
 
 
 def rows(dump: Json, what: str) -> Rows:
-    """Returns the lines of a table, see `HEADS`."""
     if what == "clusters":
         endpoints = {each["cluster_name"]: each for each in resources(dump, "endpoints") if "cluster_name" in each}
         return sorted(_cluster(cluster, endpoints) for cluster in resources(dump, what))
@@ -126,7 +126,7 @@ def _cluster(cluster: Json, endpoints: dict[str, Json]) -> tuple[str, ...]:
     context = next(_find(cluster.get("transport_socket", cluster.get("transport_socket_matches", {})), _CONTEXT), None)
     name = cluster.get("name", "")
     assigned = endpoints.get(str(nested(cluster, "eds_cluster_config", "service_name") or name))
-    shown = _some(list(_addresses(assigned or cluster.get("load_assignment"))))
+    shown = some(list(_addresses(assigned or cluster.get("load_assignment"))), 3)
     if context is None:
         return name, "plaintext", "", "", shown
     validation = nested(context, "common_tls_context", "validation_context") or {}
@@ -136,10 +136,6 @@ def _cluster(cluster: Json, endpoints: dict[str, Json]) -> tuple[str, ...]:
     ]
     checks = " + ".join(word for field, word in _CHECKS.items() if validation.get(field))
     return name, checks or "encrypted only", ", ".join(names), context.get("sni", ""), shown
-
-
-def _some(addresses: list[str]) -> str:
-    return f"{', '.join(addresses[:3])}{f' and {len(addresses) - 3} more' if len(addresses) > 3 else ''}"
 
 
 def _text(matcher: Json) -> str:
@@ -211,7 +207,6 @@ def _find(value: Any, kind: str) -> Iterator[Json]:
 
 
 def _addresses(value: Any) -> Iterator[str]:
-    """Yields the addresses of endpoints, wherever they are."""
     if isinstance(value, dict):
         if "socket_address" in value or "pipe" in value:
             yield _address(value)

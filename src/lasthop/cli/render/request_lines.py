@@ -21,9 +21,7 @@ PATH: Final = 80
 
 
 class RequestLines(Protocol):
-    def lines(self, entry: AccessLogEntry, now: float) -> list[str]:
-        """Returns what is to be printed of a request, now."""
-        ...
+    def lines(self, entry: AccessLogEntry, now: float) -> list[str]: ...
 
     def due(self, now: float, *, last: bool = False) -> list[str]:
         """Returns what is to be printed because time has passed; `last`: because nothing follows."""
@@ -133,7 +131,6 @@ def _backend(entry: AccessLogEntry) -> str:
 
 
 def _clock(time: str | None) -> str:
-    """Returns the local time, as the log has it."""
     try:
         return datetime.fromisoformat(time or "").astimezone().strftime("%H:%M:%S")
     except ValueError:

@@ -38,7 +38,6 @@ class Row(NamedTuple):
 
 
 def row(document: Json) -> Row:
-    """Returns the row of an object, as the view has judged it."""
     ready = document["ready"]
     metadata = document["metadata"]
     path = "/".join(filter(None, (metadata.get("namespace", ""), metadata["name"])))
@@ -152,6 +151,5 @@ class Columns(NamedTuple):
 
 
 def _cut(row: Row, room: int) -> str:
-    """Returns as much of WHY as fits."""
     text = row.why if len(row.why) <= room else row.brief or row.why
     return text if len(text) <= room else f"{text[: room - 1]}…"

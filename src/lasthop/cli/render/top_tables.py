@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
+import click
 
 from lasthop.base.api.documents import Json
 from lasthop.base.text.printable import printable
@@ -15,8 +13,8 @@ from lasthop.cli.render.audit_observed import ago
 
 FIGURES: Final = ("REQ/S", "ERRORS", "P50", "P99", "ACTIVE")
 BAD: Final = ("failing", "partly failing")
-ROWS: Final = 20
-"""Of each table, on a terminal whose height is not known."""
+OTHERS: Final = 54
+"""Characters of the columns between the name and STATE."""
 
 
 class TableLine(NamedTuple):
@@ -29,7 +27,7 @@ class TableLine(NamedTuple):
 def route_lines(report: Json) -> list[TableLine]:
     return [
         TableLine(printable(each["route"]), _figures(each["figures"]), bad=_errors(each) > 0)
-        for each in _busiest(report["routes"])
+        for each in sorted(report["routes"], key=lambda each: (-_errors(each), -each["figures"]["per_second"], each["route"]))
     ]
 
 
@@ -79,10 +77,6 @@ def _one(several: list[Json]) -> Json:
     }
 
 
-def _busiest(routes: Iterable[Json]) -> list[Json]:
-    return sorted(routes, key=lambda each: (-_errors(each), -each["figures"]["per_second"], each["route"]))
-
-
 def _errors(each: Json) -> float:
     return float(each["figures"]["errors_per_second"])
 
@@ -99,42 +93,32 @@ def _latency(seconds: float | None) -> str:
     return f"{seconds * 1000:,.0f} ms" if seconds < 10 else f"{seconds:,.1f} s"
 
 
-# --- as text, and on a terminal --------------------------------------------------------------------------------------
-
-
-def plain(report: Json, now: float) -> str:
+def text(report: Json, now: float, width: int = 0, height: int = 0) -> str:
+    """Returns the tables: whole, or as much of them as a terminal of this size shows, with its colours."""
     tables = (("ROUTE", (), route_lines(report)), ("BACKEND", ("HANDSHAKES", "STATE"), backend_lines(report, now)))
-    return "\n\n".join("\n".join(_text(title, more, lines)) for title, more, lines in tables)
+    room = max(3, (height - 8) // 2) if height else None
+    return "\n\n".join("\n".join(_table(title, more, lines, width, room)) for title, more, lines in tables)
 
 
-def _text(title: str, more: tuple[str, ...], lines: list[TableLine]) -> Iterator[str]:
-    rows = [(title, *FIGURES, *more), *((line.name, *line.figures, *line.more) for line in lines)]
+def _table(title: str, more: tuple[str, ...], lines: list[TableLine], width: int, room: int | None) -> Iterator[str]:
+    shown = lines[:room]
+    # Names and STATE share what the figures leave of a line.
+    most = (
+        max(16, (width - OTHERS) // (2 if more else 1))
+        if width
+        else len(max((line.name for line in shown), key=len, default=""))
+    )
+    names = [line.name if len(line.name) <= most else f"{line.name[: most - 1]}…" for line in shown]
+    rows = [(title, *FIGURES, *more), *((name, *line.figures, *line.more) for name, line in zip(names, shown, strict=True))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
+    for row, line in zip(rows, (None, *shown), strict=True):
         cells = [
             cell.rjust(width) if 0 < n <= len(FIGURES) else cell.ljust(width)
             for n, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        yield "  ".join(cells).rstrip()
+        text = "  ".join(cells).rstrip()
+        yield click.style(text[:width], bold=line is None, fg="red" if line and line.bad else None) if width else text
+    if len(lines) > len(shown):
+        yield f"and {len(lines) - len(shown)} more"
     if not lines:
         yield "none yet"
-
-
-def drawn(report: Json, now: float, height: int = 0) -> Group:
-    room = max(3, (height - 8) // 2) if height else ROWS
-    routes, backends = route_lines(report), backend_lines(report, now)
-    return Group(_table("ROUTE", (), routes, room), Text(), _table("BACKEND", ("HANDSHAKES", "STATE"), backends, room))
-
-
-def _table(title: str, more: tuple[str, ...], lines: list[TableLine], room: int) -> Table:
-    table = Table(box=None, expand=True, header_style="bold", pad_edge=False)
-    table.add_column(title, no_wrap=True, ratio=3)
-    for name in FIGURES:
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in more:
-        table.add_column(name, no_wrap=True, **({"ratio": 3} if name == "STATE" else {"justify": "right"}))
-    for line in lines[:room]:
-        table.add_row(*map(Text, (line.name, *line.figures, *line.more)), style="red" if line.bad else "")
-    if len(lines) > room:
-        table.add_row(Text(f"and {len(lines) - room} more", style="dim"))
-    return table

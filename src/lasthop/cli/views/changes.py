@@ -66,7 +66,6 @@ def _readable(stored: Memory | Damaged, place: str) -> Record:
 
 
 async def of_cluster(client: Client, namespace: str) -> Record:
-    """Returns the record that the controller writes in its namespace."""
     from lasthop.edge.kubernetes.errors import ApiError
     from lasthop.engine.memory.codec import Damaged
     from lasthop.run.infra.kubernetes.verification_memory import CONFIG_MAP, config_map, content

@@ -72,7 +72,6 @@ def run(options: ClusterOptions, work: Callable[[Client, str], Awaitable[T]]) ->
 
 
 def explained(error: ApiError, cluster: str) -> tuple[str, str]:
-    """Returns what happened and what to do."""
     match error.status:
         case 0 if "CERTIFICATE_VERIFY_FAILED" in error.message:
             found = f"the certificate of the API server of {cluster} is not to be trusted: {error.message}"
@@ -90,7 +89,6 @@ def explained(error: ApiError, cluster: str) -> tuple[str, str]:
 
 
 def require_crds(listed: dict[str, ListResult]) -> dict[str, ListResult]:
-    """Raises if the cluster has no kind of Gateway API."""
     if not any(each.kind.group == GATEWAY_API for each in listed.values()):
         raise click.ClickException(INSTALL_CRDS)
     return listed

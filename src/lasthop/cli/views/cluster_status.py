@@ -67,7 +67,6 @@ class ClusterStatusView:
         return list(found.values())
 
     async def follow(self, changed: Callable[[], Awaitable[None]]) -> None:
-        """Watches from where the lists ended."""
         self._changed.clear()
         async with asyncio.TaskGroup() as tasks:
             for each in self._listed:

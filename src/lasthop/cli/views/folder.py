@@ -131,7 +131,6 @@ class FolderView(EngineView):
         return None
 
     def unknown(self) -> tuple[NotCompared, ...]:
-        """Returns what could not be read or computed."""
         crashes = (NotCompared(f"Lasthop failed in {query_name(each)}") for each in self.engine.graph.crashes)
         return (*self._unread, *crashes)
 

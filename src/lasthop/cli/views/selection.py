@@ -71,7 +71,6 @@ def _name(path: Path) -> str:
 
 
 def _require(path: Path) -> None:
-    """Raises why a file or folder cannot be read."""
     try:
         if path != STDIN:
             path.stat()
@@ -175,7 +174,6 @@ def _git(folder: Path, *args: str) -> bytes:
 
 
 def read_stdin(limit: int = -1) -> bytes:
-    """Returns its content, or that many bytes of it."""
     # Python has no object for a stream that was closed when it started.
     if sys.stdin is None:
         raise click.ClickException("standard input is closed")

@@ -101,7 +101,6 @@ def _escaped(node: SchemaNode, value: Any) -> Any:
 
 @cache
 def program(rule: str) -> Any:
-    """Compiles a rule. Raises if that fails."""
     return _environment().compile(_FORMAT_CALL.sub(r'!isFormat("\1", \2)', rule))
 
 

@@ -60,7 +60,7 @@ class Schema(msgspec.Struct, frozen=True):
 
 @cache
 def schema_of(kind: str, version: str) -> Schema:
-    raw = crds.schema(KINDS[kind], version)
+    raw = crds.compact_schema(KINDS[kind], version)
     own = {k: v for k, v in raw["properties"].items() if k not in ("apiVersion", "kind", "metadata", "status")}
     # metadata has its own checks; users do not write status.
     stripped = {**raw, "properties": own, "required": [r for r in raw.get("required", ()) if r in own]}

@@ -42,8 +42,6 @@ UNLIMITED: Final = float("inf")
 
 
 class YamlMistake(NamedTuple):
-    """Describes an error in the text itself."""
-
     line: int
     message: str
     limit: bool = False
@@ -219,8 +217,6 @@ class _Pieces:
 
 
 class _Reader:
-    """Builds the documents of one text from its events."""
-
     def __init__(self, text: str, max_values: float, record: bool = False) -> None:
         self.text = text
         self._max_values = max_values

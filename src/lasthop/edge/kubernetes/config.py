@@ -27,8 +27,6 @@ RENEW_INTERVAL: Final = 1.0
 
 
 class Access:
-    """Holds the API server's address and our current credentials."""
-
     def __init__(self, load: Callable[[], Credentials], namespace: str, name: str, clock: Clock = time.monotonic) -> None:
         """`load` may take a while and raise `ConfigError`."""
         self._load = load

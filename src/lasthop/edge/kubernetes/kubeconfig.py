@@ -15,7 +15,6 @@ from typing import Final
 from urllib.parse import quote
 
 import msgspec
-import yaml
 
 from lasthop.base.api.documents import Json
 from lasthop.edge.kubernetes.credentials import ALWAYS, Credentials, Headers, Tls, bearer
@@ -168,6 +167,8 @@ def _login(user: User, folder: Path, cluster: Json) -> tuple[Headers, tuple[byte
 
 
 def _file(path: Path) -> KubeconfigFile:
+    import yaml  # not where the credentials are those of a Pod
+
     try:
         document = yaml.load(path.read_text(), yaml.CSafeLoader)
         return msgspec.convert({} if document is None else document, KubeconfigFile)

@@ -99,7 +99,6 @@ _WITH_STATUS: Final = frozenset(name for name, kind in READ_KINDS.items() if has
 
 
 def selector(kind: str) -> dict[str, str]:
-    """Returns the parameters that select the objects of a kind which are needed."""
     fields = _FIELD_SELECTORS.get(kind)
     return {"fieldSelector": fields} if fields else {}
 

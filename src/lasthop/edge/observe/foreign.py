@@ -22,8 +22,6 @@ _MAX_KINDS: Final = 30
 
 
 class GatewayParts(Protocol):
-    """Tells what exists of a Gateway."""
-
     def addresses(self, hop: Hop) -> Container[str] | None:
         """Returns the addresses of a hop's endpoints; None if there is no such hop."""
 

@@ -99,11 +99,9 @@ class Observations:
         return True
 
     def reports(self, gateway: Key, proxy: str) -> bool:
-        """Returns whether a proxy has reported lately."""
         return (gateway, proxy) in self._proxies
 
     def forget(self, gateway: Key) -> None:
-        """Forgets a Gateway that is gone."""
         for key in [key for key in self._proxies if key[0] == gateway]:
             self._drop(key)
 
@@ -225,7 +223,6 @@ class Observations:
         return self._states.get(hop, {}).get(config, HopState())
 
     def hops(self) -> set[Hop]:
-        """Returns every hop that some proxy has used."""
         return {hop for proxy in self._proxies.values() for hop in proxy.hops}
 
     def seen(self, hop: Hop) -> HopSeen | None:
@@ -241,7 +238,6 @@ class Observations:
         return {key for proxy in self._proxies.values() for key in proxy.routes}
 
     def proxies(self, gateway: Key) -> tuple[ProxyReport, ...]:
-        """Returns the last report of each proxy of a Gateway."""
         return tuple(proxy.report for proxy in self._of(gateway).values() if proxy.report)
 
     def rate(self, *parts: Hop | Key) -> Rate:

@@ -73,7 +73,6 @@ class Tally:
             self._routes.setdefault(request.route, _Requests()).take(request)
 
     def count(self, counts: Counts, now: float) -> None:
-        """Takes in what Envoy has counted until now."""
         for key, counted in counts.items():
             if hop := self._of(key.hop):
                 hop.count(key.config, counted, now, first=not self._counted)
@@ -301,7 +300,6 @@ class _Wire:
             self._none_fails(grown, now)
 
     def _grown(self, counted: HopCounts) -> _Grown:
-        """Takes the counters, and returns by how much they have grown."""
         self._handshakes.take(counted.handshakes)
         return _Grown(
             self._connections.take(counted.connections),

@@ -134,7 +134,6 @@ class Totals:
                 del gone[next(iter(gone))]
 
     def forget(self, gateway: Key) -> None:
-        """Forgets a Gateway that is gone."""
         self.hops = {hop: each for hop, each in self.hops.items() if hop.gateway != gateway}
         self.routes = {key: each for key, each in self.routes.items() if key[0] != gateway}
         self._gone.pop(gateway, None)

@@ -9,7 +9,6 @@ from lasthop.engine.plan.observation import MAX_NAMES, MAX_WORDS, LeafCertificat
 
 
 def cut(text: str) -> str:
-    """Returns the text printable and at most `MAX_WORDS` long."""
     text = printable(text[: MAX_WORDS + 1])
     return text if len(text) <= MAX_WORDS else f"{text[: MAX_WORDS - 1]}…"
 

@@ -67,7 +67,6 @@ class Cache:
         return list(self._entries.get(type_url, ()))
 
     def count(self, type_url: str) -> int:
-        """Returns how many names are current or withdrawn."""
         return len(self._entries.get(type_url, ()))
 
     @property

@@ -42,7 +42,6 @@ def peer_uid(context: grpc.aio.ServicerContext[Any, Any]) -> str:
 
 
 def peer_replica(context: grpc.aio.ServicerContext[Any, Any]) -> str:
-    """Returns the controller replica named in the client's certificate."""
     return replica_name(_identities(context))
 
 

@@ -38,7 +38,7 @@ from lasthop.edge.xds.budget import (
 from lasthop.edge.xds.cache import Cache
 from lasthop.edge.xds.credentials import MutualTls, peer_uid, server_credentials
 from lasthop.edge.xds.response import Response, encode
-from lasthop.edge.xds.session import Acked, Nacked, XdsSession
+from lasthop.edge.xds.session import Acked, Nacked, XdsSession, names_in
 from lasthop.edge.xds.unix_socket import claim, release
 from lasthop.engine.outputs.envoy.resource import CLUSTER, TYPES, Changes
 
@@ -367,11 +367,12 @@ class XdsServer:
             self.heard += 1
             async with stream.in_use:
                 known.unsure.add(stream)
-                events = await step_by_step(stream.session.receiving(_decoded(message), self._clock()))
+                request = _decoded(message)
+                events = await step_by_step(stream.session.receiving(request, self._clock()))
         finally:
             known.allotment.pending -= len(message)
         known.unsure.add(stream)
-        if stream.session.excess:
+        if names_in(request) and stream.session.excess:
             check_excess(sum(each.session.excess for each in known.streams))
         for event in events:
             match event:

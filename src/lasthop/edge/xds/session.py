@@ -163,7 +163,8 @@ class XdsSession:
             events = self._verdict(sub, request, now)
             yield from sub.unsubscribe(dropped)
             yield from sub.subscribe(added)
-        sub.check()
+        if names_in(request):
+            sub.check()
         return events
 
     def poll(self, now: float) -> Response | None:
@@ -299,6 +300,11 @@ class XdsSession:
             for name in self._cache.changed_since(ENDPOINTS, self._seen):
                 if not endpoints.wants(name):
                     clusters.promote(cluster_of(name))
+
+
+def names_in(request: DeltaDiscoveryRequest) -> bool:
+    """Returns whether a request names anything; most only confirm. One that a wildcard client drops has to be answered."""
+    return bool(request.resource_names_subscribe or request.initial_resource_versions or request.resource_names_unsubscribe)
 
 
 def _recent(moment: float, now: float) -> bool:

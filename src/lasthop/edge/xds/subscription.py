@@ -66,12 +66,14 @@ class Subscription:
     @property
     def excess(self) -> int:
         """Returns how many names are held for the client beyond those that the cache has."""
-        return max(0, max(len(self.names), len(self.has), len(self.asked)) - self._cache.count(self.type_url))
+        known, held = self._cache.count(self.type_url), max(len(self.names), len(self.has), len(self.asked))
+        return held - known if held > known else 0
 
     def check(self) -> None:
         """Raises OverBudget if more is held for the client than the Gateway can need."""
-        known = self._cache.count(self.type_url)
-        check_names(known + self.excess, known)
+        if excess := self.excess:
+            known = self._cache.count(self.type_url)
+            check_names(known + excess, known)
 
     def open(self, names: Iterable[str], versions: Mapping[str, str]) -> Generator[None, None, dict[str, Resource]]:
         """Takes the first request of a stream, and returns what the client has and should keep. Yields after each name, as do

@@ -33,22 +33,16 @@ from lasthop.engine.store.stages import Changes, Gone
 
 
 class Port(NamedTuple):
-    """Of a Service or an XBackend."""
-
     backend: Key
     number: int
 
 
 class HopsMemory(msgspec.Struct, frozen=True, array_like=True):
-    """How some Gateways verify a port."""
-
     now: HopVerification
     gateways: tuple[Key, ...]
 
 
 class PortMemory(msgspec.Struct, frozen=True, array_like=True):
-    """What is remembered of a port."""
-
     hops: tuple[HopsMemory, ...]
     """Each Gateway once."""
     held: tuple[HopVerification, ...]
@@ -107,7 +101,6 @@ class VerificationMemory:
                 self._forget(port)
 
     def settled(self, outputs: Changes) -> None:
-        """Looks at what has been computed."""
         touched: dict[Port, dict[Key, HopVerification | None]] = {}
         for (gateway, backend, number), found in changed_ports(self._graph, outputs).items():
             if isinstance(found, HopVerification):

@@ -33,5 +33,4 @@ def failed(type: Reason, problem: Problem) -> Condition:
 
 
 def unknown(type: Reason, reason: Reason, message: str = "") -> Condition:
-    """Returns a condition of which nothing is known yet."""
     return Condition(type, False, reason, message, unknown=True)

@@ -23,8 +23,6 @@ class Severity(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, order=True):
-    """What is wrong, where, and what to do about it."""
-
     object: Key | None
     reason: Reason
     """An entry of engine/plan/reasons.py; that of the condition where there is one."""
@@ -69,8 +67,6 @@ def make_finding(
 
 
 class FindingChanges(msgspec.Struct, frozen=True):
-    """Findings that have appeared and gone since somebody last asked."""
-
     new: tuple[Finding, ...] = ()
     gone: tuple[Finding, ...] = ()
 

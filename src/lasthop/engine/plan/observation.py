@@ -38,8 +38,6 @@ LatencyBound = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class LeafCertificate(msgspec.Struct, frozen=True, order=True, gc=False):
-    """The certificate that a backend has shown."""
-
     subject: str
     issuer: str
     names: tuple[str, ...]
@@ -169,8 +167,6 @@ class Health(StrEnum):
 
 
 class Failure(msgspec.Struct, frozen=True, order=True):
-    """One reason for which connections fail, and where."""
-
     words: str
     endpoints: tuple[str, ...]
     """Those concerned; in a status only the first few are named. None where there is no endpoint at all."""

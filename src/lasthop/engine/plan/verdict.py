@@ -102,7 +102,6 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def verification_of(tls: BackendTLS, refs: tuple[str, ...], port_name: str) -> HopVerification:
-    """Describes a connection with TLS."""
     return HopVerification(
         tls.strength,
         tls.source,

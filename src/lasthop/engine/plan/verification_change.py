@@ -38,8 +38,6 @@ class ChangeKind(StrEnum):
 
 
 class Subject(StrEnum):
-    """What a fact is about."""
-
     STRENGTH = "strength"
     CA = "ca"
     NAME = "name"
@@ -54,8 +52,6 @@ class Subject(StrEnum):
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """One difference."""
-
     subject: Subject
     kind: ChangeKind
     """What it amounts to by itself."""

@@ -202,6 +202,8 @@ class Stages:
             introducing: frozenset[str] = frozenset()
             reported = Counter[str]()
             for state in self._states:
+                if not state.turns.dirty:
+                    continue  # of most stages, at most times
                 stage = state.stage
                 if isinstance(stage, Indexer):
                     for member in self._taken(state, limit if stage.patient else None, enough):
@@ -243,7 +245,10 @@ class Stages:
 
     @property
     def unsettled(self) -> bool:
-        return any(state.turns.dirty for state in self._states)
+        for state in self._states:  # noqa: SIM110 - asked several times for each edit
+            if state.turns.dirty:
+                return True
+        return False
 
     def unsettled_but(self, hold: Hold) -> bool:
         """Returns whether there is anything to do besides what is held."""

@@ -64,9 +64,13 @@ class Turns:
 
     def drop(self, member: Member) -> bool:
         """Takes one member, whoever's turn it is; returns whether it was to be looked at."""
-        marked = member in self.dirty
-        self.dirty.pop(member, None)
-        return marked
+        if member not in self.dirty:
+            return False
+        del self.dirty[member]
+        if not self.dirty:  # stages that have nothing to look at are not asked for their turns
+            self._queues.clear()
+            self._new.clear()
+        return True
 
     def owners_of_new(self) -> frozenset[str]:
         """Returns those by whose changes there are members that are not known yet."""

@@ -184,4 +184,4 @@ def _unserved(spoken: str, base: HopTLS) -> HopTLS:
 
 def _unknown() -> HopTLS:
     why = "the Service is not in the input, and its annotations and appProtocol decide whether TLS was used"
-    return HopTLS(OldLevel.BROKEN, why, was_plaintext=True)
+    return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)

@@ -43,8 +43,8 @@ ACCESS: Final = {
     "rateLimitPolicy": "requests were limited; they are not any more",
     "jwtProviders": "requests needed a token (JWT); they need none now",
     "jwtVerificationPolicy": "requests needed a token (JWT); they need none now",
-    "ipAllowPolicy": "only these addresses were let in; everybody is now",
-    "ipDenyPolicy": "these addresses were refused; they are let in now",
+    "ipAllowPolicy": "only these addresses were let in, and Gateway API has no IP lists",
+    "ipDenyPolicy": "these addresses were refused, and Gateway API has no IP lists",
 }
 CANNOT: Final = {
     "healthCheckPolicy": "endpoints are not probed",
@@ -115,6 +115,8 @@ class ProxyReader:
             self._auth(host),
             filters.cors_filter(host),
         )
+        if not any(key in spec for key in ("routes", "includes", "tcpproxy")):
+            spec.note(Category.SKIPPED, "no-routes", f"{fqdn} has no routes, so nothing was served")
         if "tcpproxy" in spec:
             self._stream(spec, root)
         self._proxy(spec, root, RouteConditions(), (spec.document,))

@@ -5,8 +5,10 @@ Read at emissary-ingress/emissary 3ebe0f46.
     kinds.py         kinds, which instance an object is of, what is only listed
     services.py      `service: https://name.namespace:port` as a backend
     backend_tls.py   TLSContexts, and what Envoy verifies of a backend
-    hosts.py         Hosts and Listeners as listeners
-    mappings.py      Mappings and TCPMappings as rules
+    hosts.py         Hosts, and which Mappings they take
+    listeners.py     Listeners, and what each does for each Host
+    groups.py        what Mappings match, and which of them are one group
+    mappings.py      groups of Mappings, and TCPMappings, as rules
     filters.py       what is done to requests
 """
 
@@ -19,8 +21,9 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.model import Imported
 from lasthop_import.settings import Flag, ImportSettings, System
 from lasthop_import.systems.emissary.backend_tls import read_contexts
-from lasthop_import.systems.emissary.hosts import HostListeners
+from lasthop_import.systems.emissary.hosts import read_hosts
 from lasthop_import.systems.emissary.kinds import GROUPS, KINDS, EmissaryObjects
+from lasthop_import.systems.emissary.listeners import OFFLOADED, Front
 from lasthop_import.systems.emissary.mappings import MappingReader
 from lasthop_import.systems.emissary.services import EmissaryServices
 
@@ -29,12 +32,12 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     """Reads the objects of one instance."""
     objects = EmissaryObjects(inputs, str(settings.flags.get("emissary-id") or "default"))
     contexts = read_contexts(inputs, objects)
-    front = HostListeners(inputs, objects)
-    reader = MappingReader(inputs, objects, contexts, front, EmissaryServices(inputs, objects.module_namespace()))
+    offloaded = bool(settings.flags.get(OFFLOADED))
+    front = Front(inputs, objects, read_hosts(objects), offloaded=offloaded, complete=settings.in_cluster)
+    reader = MappingReader(inputs, objects, contexts, front, EmissaryServices(objects.module()))
     reader.read()
     objects.list_others()
     contexts.note_unused()
-    front.note_unused()
     return Imported(tuple(front.listeners), tuple((*front.redirects, *reader.rules)))
 
 
@@ -48,5 +51,8 @@ SYSTEM: Final = System(
     kinds=KINDS,
     read=read,
     claims=_claims,
-    flags=(Flag("--emissary-id", "The instance: AMBASSADOR_ID.", "ID", default="default"),),
+    flags=(
+        Flag("--emissary-id", "The instance: AMBASSADOR_ID.", "ID", default="default"),
+        Flag(f"--{OFFLOADED}", "A balancer in front ends TLS: route Hosts without a certificate on plaintext listeners."),
+    ),
 )

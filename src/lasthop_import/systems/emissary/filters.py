@@ -66,41 +66,63 @@ def _texts(spec: FieldReader, key: str) -> tuple[str, ...]:
     return (spec.text(key),) if isinstance(value, str) else spec.texts(key)
 
 
-def rewrite(spec: FieldReader, path: PathMatch, hostname: str) -> tuple[HTTPRouteFilter, ...]:
-    """Returns the rewrite of path and Host. Without `rewrite`, the prefix is replaced by a slash."""
-    modifier = _path_rewrite(spec, path)
+def rewrite(spec: FieldReader, path: PathMatch, hostname: str) -> tuple[PathMatch, tuple[HTTPRouteFilter, ...]]:
+    """Returns what is matched, and the rewrite of path and Host. Without `rewrite`, the prefix is replaced by a slash."""
+    path, modifier = _path_rewrite(spec, path)
     host = spec.text("host_rewrite").lower() or hostname
     if host and not is_host(host):
         spec.note(Category.CANNOT, "host-rewrite", "cannot be a Host, and is not set", "host_rewrite")
         host = ""
-    return url_rewrite(host, modifier)
+    return path, url_rewrite(host, modifier)
 
 
-def _path_rewrite(spec: FieldReader, path: PathMatch) -> HTTPPathModifier | None:
+def _path_rewrite(spec: FieldReader, path: PathMatch) -> tuple[PathMatch, HTTPPathModifier | None]:
     target = spec.text("rewrite", "/")
     if "regex_rewrite" in spec:
         text = "paths cannot be rewritten by a regular expression; the path stays as it is"
         spec.note(Category.CANNOT, "regex-rewrite", text, "regex_rewrite", severity=NoteSeverity.HIGH)
-        return None
-    if path.kind is PathKind.REGEX and target and not spec.value.get("prefix_regex"):
-        spec.note(Category.CANNOT, "rewrite", "a prefix without case cannot be rewritten; the path stays as it is", "prefix")
-    if not target or target == path.value:
-        return None
-    return {PathKind.EXACT: full_path(target), PathKind.STRING: prefix_path(target)}.get(path.kind)
+        return path, None
+    prefix = spec.text("prefix")
+    if not target or (target == prefix and path.kind is not PathKind.REGEX):
+        return path, None
+    if path.kind is PathKind.REGEX and not spec.boolean("prefix_regex") and not spec.boolean("prefix_exact"):
+        text = f"was matched without case; only so can it be replaced by {target[:100]}, and not in other case now"
+        spec.note(Category.CHANGED, "case-sensitive-now", text, "prefix")
+        path = PathMatch(PathKind.STRING, prefix)
+    if path.kind is not PathKind.STRING:
+        return path, full_path(target)
+    return path, _replaced(spec, "rewrite", prefix, target)
+
+
+def _replaced(spec: FieldReader, key: str, prefix: str, target: str) -> HTTPPathModifier:
+    """Returns that a prefix is replaced. Emissary puts what follows it behind the target, character by character; Gateway API
+    puts exactly one slash between them."""
+    if prefix.endswith("/") is not target.endswith("/"):
+        after = f"{prefix}x" if prefix.endswith("/") else f"{prefix}/x"
+        before, now = target + after.removeprefix(prefix), f"{target.rstrip('/')}/x"
+        spec.note(Category.CHANGED, "rewrite-joined", f"{after} became {before}; it becomes {now}", key)
+    return prefix_path(target)
 
 
 def redirect_filter(spec: FieldReader, path: PathMatch) -> HTTPRouteFilter:
-    """Returns the redirect of a Mapping with host_redirect, whose service is the new host."""
+    """Returns the redirect of a Mapping with host_redirect, whose service is the new host. `path_redirect` counts before
+    `prefix_redirect`, and that before `regex_redirect`."""
     code = spec.integer("redirect_response_code") or 301
     whole, prefix = spec.text("path_redirect"), spec.text("prefix_redirect")
-    spec.cannot("regex_redirect", "paths cannot be redirected by a regular expression")
+    if "regex_redirect" in spec and not whole and not prefix:
+        text = "paths cannot be redirected by a regular expression; the path stays as it is"
+        spec.note(Category.CANNOT, "regex-redirect", text, "regex_redirect", severity=NoteSeverity.HIGH)
+    spec.ignore("regex_redirect")
     target = spec.text("service")
     host, _, port = target.partition("://")[2].partition(":") if "://" in target else target.partition(":")
     modifier = None
-    if prefix and path.kind is PathKind.STRING:
-        modifier = prefix_path(prefix)
+    if prefix and not whole and path.kind is PathKind.STRING:
+        modifier = _replaced(spec, "prefix_redirect", path.value, prefix)
     elif whole or prefix:
         modifier = full_path(whole or prefix)
+    if scheme(target):
+        text = "Emissary wrote the service with its scheme after the scheme of the request; it is the new address now"
+        spec.note(Category.CHANGED, "redirect-scheme", text, "service", severity=NoteSeverity.INFO)
     return redirect(scheme(target), host.lower(), modifier, port_number(port), code, usual=301)
 
 
@@ -123,8 +145,9 @@ def _split(reader: FieldReader, key: str) -> tuple[str, ...]:
     return tuple(reader.text(key).split(",")) if isinstance(value, str) else reader.texts(key)
 
 
-def timeouts(spec: FieldReader) -> HTTPRouteTimeouts:
-    wanted = spec.integer("timeout_ms")
+def timeouts(spec: FieldReader, usual: int | None) -> HTTPRouteTimeouts:
+    """Returns the timeout of a Mapping; `usual`: that of the Module."""
+    wanted = spec.integer("timeout_ms", usual)
     if wanted is None:
         text = "a request may take 3 s, which is Emissary's default"
         spec.note(Category.CHANGED, "default-timeout", text, severity=NoteSeverity.INFO)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Object
@@ -43,36 +43,54 @@ _SKIPPED: Final = {
 }
 
 
+AUTOMATIC: Final = "_automatic_"
+"""The ambassador_id of objects that are of every instance."""
+_INSTANCE: Final = ("ambassadorId", "ambassador_id")
+_READ: Final = ("use_ambassador_namespace_for_service_resolution", "cluster_request_timeout_ms")
+
+
+class ModuleSettings(NamedTuple):
+    """What the Module says of the whole instance."""
+
+    own_namespace: bool = False
+    """Services without a namespace are in Emissary's own, not the Mapping's."""
+    timeout: int | None = None
+    """Of requests, in milliseconds."""
+
+
 class EmissaryObjects:
     def __init__(self, inputs: Inputs, instance: str) -> None:
         self._inputs = inputs
         self._instance = instance
 
     def of(self, name: str) -> Iterator[FieldReader]:
-        """Yields the objects of a kind, oldest first, that are of this instance."""
+        """Yields the objects of a kind that are of this instance, in Emissary's order: by name, then namespace."""
         kinds = [kind for kind in KINDS if kind.kind in (name, f"Ambassador{name}")]
-        for document in sorted((each for kind in kinds for each in self._inputs.of(kind)), key=lambda each: each.age):
+        for document in sorted((each for kind in kinds for each in self._inputs.of(kind)), key=_order):
             wanted = _instances(document)
-            if self._instance in wanted:
+            if self._instance in wanted or wanted == (AUTOMATIC,):
                 reader = self._inputs.open(document)
-                reader.child("spec").ignore("ambassador_id")
+                reader.child("spec").ignore(*_INSTANCE)
                 yield reader
             else:
                 self._inputs.skip(document, "other-instance", f"ambassador_id is {', '.join(wanted)}, not {self._instance}")
 
-    def module_namespace(self) -> bool:
-        """Reads the Module; returns whether Services without a namespace are in Emissary's own, not the Mapping's."""
-        found = False
+    def module(self) -> ModuleSettings:
+        """Reads the Module, and lists its other settings."""
+        found = ModuleSettings()
         for reader in self.of("Module"):
             config = reader.child("spec").child("config")
-            key = "use_ambassador_namespace_for_service_resolution"
-            found = config.boolean(key) or found
-            for each in sorted(config.value):
-                if each != key:
-                    text = "a setting of the whole instance that is not carried over"
-                    config.note(
-                        Category.CANNOT, "module", text, each, severity=NoteSeverity.HIGH if each == "defaults" else None
-                    )
+            found = ModuleSettings(
+                config.boolean("use_ambassador_namespace_for_service_resolution") or found.own_namespace,
+                config.integer("cluster_request_timeout_ms") or found.timeout,
+            )
+            for each in sorted({*config.value} - {*_READ}):
+                if each in ("ip_allow", "ip_deny"):
+                    config.access_control(each, "addresses of clients were compared; all clients are let in now")
+                    continue
+                text = "a setting of the whole instance that is not carried over"
+                severity = NoteSeverity.HIGH if each == "defaults" else None
+                config.note(Category.CANNOT, "module", text, each, severity=severity)
         return found
 
     def list_others(self) -> None:
@@ -86,6 +104,10 @@ class EmissaryObjects:
                 reader.note(Category.SKIPPED, "not-needed", text, "spec")
 
 
+def _order(document: Document) -> str:
+    return f"{document.bare_name}.{document.namespace}"
+
+
 def _instances(document: Document) -> tuple[str, ...]:
-    value = document.spec.get("ambassador_id")
+    value = next((found for key in _INSTANCE if (found := document.spec.get(key)) is not None), None)
     return texts([value] if isinstance(value, str) else value) or ("default",)

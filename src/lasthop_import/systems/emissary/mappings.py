@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
+from lasthop.engine.resolve.routing.hostnames import covers, intersection
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import (
     Auth,
     HostBackend,
     ImportedHop,
-    ImportedMatch,
+    ImportedListener,
     ImportedMirror,
     ImportedRule,
-    ImportedValueMatch,
     Name,
-    PathKind,
-    PathMatch,
     RouteKind,
 )
-from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.notes import Category, Note, NoteSeverity
+from lasthop_import.order import order_notes
 from lasthop_import.reader import FieldReader
 from lasthop_import.systems.emissary import filters
 from lasthop_import.systems.emissary.backend_tls import Contexts
-from lasthop_import.systems.emissary.hosts import HostListeners
+from lasthop_import.systems.emissary.groups import MappingGroup, Matched, grouped, read_match
+from lasthop_import.systems.emissary.hosts import ROUTE, EmissaryHost
 from lasthop_import.systems.emissary.kinds import EmissaryObjects
+from lasthop_import.systems.emissary.listeners import Front
 from lasthop_import.systems.emissary.services import EmissaryServices
-from lasthop_import.values import TOKEN, exact_path, is_host, is_port, methods, string_prefix, value_match
+from lasthop_import.values import TOKEN, is_host, is_port
 
 CANNOT: Final = {
     "circuit_breakers": "limits of connections are the new gateway's own",
@@ -54,21 +55,19 @@ IGNORED: Final = (
 """Whose absence nobody notices: upgrades to WebSocket always work."""
 
 
-class Matched(msgspec.Struct, frozen=True):
-    """A Mapping with what it matches."""
+class Placed(NamedTuple):
+    """A group of Mappings at one of the Hosts that take it."""
 
-    spec: FieldReader
-    hostname: str
-    """Empty: any."""
-    path: PathMatch
-    matches: tuple[ImportedMatch, ...]
-    precedence: int
-    key: tuple[object, ...]
+    group: MappingGroup
+    host: EmissaryHost
+    name: str
+    """What both ask for; empty: any."""
+    listeners: tuple[ImportedListener, ...]
 
 
 class MappingReader:
     def __init__(
-        self, inputs: Inputs, objects: EmissaryObjects, contexts: Contexts, front: HostListeners, services: EmissaryServices
+        self, inputs: Inputs, objects: EmissaryObjects, contexts: Contexts, front: Front, services: EmissaryServices
     ) -> None:
         self._inputs = inputs
         self._objects = objects
@@ -79,41 +78,81 @@ class MappingReader:
 
     def read(self) -> None:
         auth = self._auth()
-        groups: dict[tuple[object, ...], list[Matched]] = {}
-        for reader in self._objects.of("Mapping"):
-            if (matched := _matched(reader.child("spec"))) is not None:
-                groups.setdefault(matched.key, []).append(matched)
-        for group in groups.values():
-            self._rule(group, auth)
+        found = [matched for each in self._objects.of("Mapping") if (matched := read_match(each.child("spec")))]
+        if found:
+            self._front.assume(found[0].spec.source())
+        placed = [each for group in grouped(found, self._front.hosts) for each in self._place(group)]
+        by_group: dict[int, list[Placed]] = {}
+        for each in placed:
+            by_group.setdefault(id(each.group), []).append(each)
+        for at in by_group.values():
+            self._rule(at, placed, auth)
+        self._inputs.notes += _order_changed(placed)
+        self._front.redirect([(each.host, each.name) for each in placed if each.group.first.for_acme])
         for reader in self._objects.of("TCPMapping"):
             self._stream(reader.child("spec"))
 
+    # --- where a group is served -------------------------------------------------------------------------------------
+
+    def _place(self, group: MappingGroup) -> list[Placed]:
+        asked = group.first.asked
+        takers = self._front.takers(asked, group.labels)
+        found = []
+        for host in takers:
+            name = intersection(host.hostname, asked.hostname or "") or ""
+            listeners = tuple(
+                listener
+                for listener, action in self._front.served(host)
+                if action == ROUTE or group.first.for_acme
+                if self._front.reaches(listener, name)
+            )
+            if listeners:
+                found.append(Placed(group, host, name, listeners))
+        if not found:
+            for each in group.members:
+                self._not_served(each, takers)
+        return found
+
+    def _not_served(self, matched: Matched, takers: Sequence[EmissaryHost]) -> None:
+        """Lists a Mapping that no Host served. Without the Hosts in the input nobody can know that."""
+        spec, asked, front = matched.spec, matched.asked, self._front
+        spec.ignore(*spec.value)
+        near = [host for host in front.hosts if asked.named and host.takes(asked, host.selector or {})]
+        if takers:
+            names = ", ".join(host.source.object for host in takers)
+            text = f"{names} takes it, but does not route its requests, or another Host has them; it was not used"
+            spec.note(Category.SKIPPED, "not-routed", text)
+        elif not asked.named and not front.unknown:
+            text = "names no host, and no Host selects it by its labels, so that it was never served"
+            spec.note(Category.SKIPPED, "no-hostname", text)
+        elif near or front.complete:
+            text = "no Host takes its hostname and labels, so that it was not used"
+            spec.note(Category.SKIPPED, "no-host", text)
+        else:
+            text = "no Host in the input takes it, so that nothing leads to it"
+            remedy = "Add its Host to the input, or pass --accept host-missing."
+            spec.note(Category.TODO, "host-missing", text, remedy=remedy)
+
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _rule(self, group: Sequence[Matched], auth: Auth | None) -> None:
-        first = next((each for each in group if not each.spec.value.get("shadow")), group[0])
-        spec = first.spec
-        listeners = self._front.http(spec.source(), first.hostname, spec.document.labels)
-        redirected, bypassed, grpc = spec.boolean("host_redirect"), spec.boolean("bypass_auth"), spec.boolean("grpc")
+    def _rule(self, at: Sequence[Placed], placed: Sequence[Placed], auth: Auth | None) -> None:
+        group = at[0].group
+        first, spec = group.first, group.first.spec
+        bypassed, grpc = spec.boolean("bypass_auth"), spec.boolean("grpc")
         steps = (*filters.headers(spec), *filters.cors_filter(spec))
-        base = ImportedRule(
-            source=spec.source(),
-            namespace=spec.namespace,
-            route=spec.document.bare_name,
-            listeners=tuple(dict.fromkeys(each.key for each in listeners)),
-            hostnames=(first.hostname,) if first.hostname else (),
-            matches=first.matches,
-        )
-        timeouts, retry, sessions = filters.timeouts(spec), filters.retry(spec), filters.sessions(spec)
-        if redirected:
+        base = ImportedRule(spec.source(), spec.namespace, spec.document.bare_name, (), matches=first.matches)
+        timeouts, retry, sessions = filters.timeouts(spec, self._services.timeout), filters.retry(spec), filters.sessions(spec)
+        if group.redirect:
             rule = msgspec.structs.replace(base, filters=(*steps, filters.redirect_filter(spec, first.path)))
             spec.ignore("tls", "weight", "resolver", "grpc", "rewrite", "regex_rewrite", "host_rewrite", "auto_host_rewrite")
         else:
             hops, mirrors = self._hops(group)
+            path, rewrite = filters.rewrite(spec, first.path, self._auto_host(spec, hops))
             rule = msgspec.structs.replace(
                 base,
                 kind=RouteKind.GRPC if grpc else RouteKind.HTTP,
-                filters=(*steps, *filters.rewrite(spec, first.path, self._auto_host(spec, hops))),
+                matches=tuple(msgspec.structs.replace(each, path=path) for each in first.matches),
+                filters=(*steps, *rewrite),
                 hops=hops,
                 mirrors=mirrors,
                 auth=None if bypassed else auth,
@@ -122,30 +161,23 @@ class MappingReader:
                 persistence=sessions,
             )
             spec.ignore("redirect_response_code", "path_redirect", "prefix_redirect", "regex_redirect")
-        for other in group:
+        for other in group.members:
             _settle(other.spec, spec)
-        self._add(rule, first)
+        for hostnames, listeners in _attachments(at, placed).items():
+            keys = tuple(dict.fromkeys(each.key for each in listeners))
+            placed_rule = msgspec.structs.replace(rule, listeners=keys, hostnames=hostnames)
+            self.rules += _one_prefix_each(placed_rule)
 
-    def _add(self, rule: ImportedRule, first: Matched) -> None:
-        if not rule.listeners:
-            text = "no Host takes its hostname and labels, so that it was not used"
-            first.spec.note(Category.SKIPPED, "no-host", text)
-            return
-        if first.precedence:
-            text = "Mappings with a higher precedence were tried first; now the more specific match is"
-            first.spec.note(Category.CHANGED, "order-changed", text, "precedence")
-        self.rules.append(rule)
-
-    def _hops(self, group: Sequence[Matched]) -> tuple[tuple[ImportedHop, ...], tuple[ImportedMirror, ...]]:
+    def _hops(self, group: MappingGroup) -> tuple[tuple[ImportedHop, ...], tuple[ImportedMirror, ...]]:
         """Returns the hops of all Mappings of a rule; those without a weight share what the others leave of 100."""
-        real = [each.spec for each in group if not each.spec.boolean("shadow")]
-        shares = _shares([spec.integer("weight") for spec in real])
+        specs = [each.spec for each in group.mappings]
+        shares = _shares(specs)
         hops: list[ImportedHop] = []
-        for spec, share in zip(real, shares, strict=True):
+        for spec, share in zip(specs, shares, strict=True):
             if (hop := self._hop(spec, "service")) is not None:
-                hops.append(msgspec.structs.replace(hop, weight=1 if len(real) == 1 else share))
-        mirrors = (self._mirror(each.spec) for each in group if each.spec.boolean("shadow"))
-        return tuple(hops), tuple(each for each in mirrors if each is not None)
+                hops.append(msgspec.structs.replace(hop, weight=share))
+        mirror = self._mirror(group.shadow.spec) if group.shadow else None
+        return tuple(hops), (mirror,) if mirror else ()
 
     def _mirror(self, spec: FieldReader) -> ImportedMirror | None:
         weight, hop = spec.integer("weight"), self._hop(spec, "service")
@@ -249,93 +281,91 @@ def _settle(spec: FieldReader, first: FieldReader) -> None:
     spec.ignore(*IGNORED, "grpc", "resolver", "tls", "weight", "shadow", "host_redirect", "service", "auto_host_rewrite")
     if spec.document is first.document:
         return
-    text = f"another Mapping matches the same: what {first.document.name} says holds for both"
-    for key in sorted(_OF_FIRST & spec.value.keys()):
-        if spec.value.get(key) != first.value.get(key):
-            spec.note(Category.CHANGED, "first-mapping-decides", text, key)
-        else:
-            spec.ignore(key)
+    spec.ignore(*_OF_FIRST)
+    differing = [key for key in _OF_FIRST if spec.value.get(key) != first.value.get(key)]
+    if differing and not spec.value.get("shadow"):
+        text = f"{first.document.name} matches the same, and decides for both: {', '.join(differing)}"
+        spec.note(Category.CHANGED, "first-mapping-decides", text)
 
 
-_OF_FIRST: Final = {
+_OF_FIRST: Final = (
     *("add_request_headers", "add_response_headers", "remove_request_headers", "remove_response_headers", "cors", "rewrite"),
-    *("regex_rewrite", "host_rewrite", "timeout_ms", "retry_policy", "load_balancer", "bypass_auth", "path_redirect"),
-    *("prefix_redirect", "regex_redirect", "redirect_response_code"),
-}
+    *("regex_rewrite", "host_rewrite", "auto_host_rewrite", "timeout_ms", "retry_policy", "load_balancer", "bypass_auth"),
+    *("case_sensitive", "path_redirect", "prefix_redirect", "regex_redirect", "redirect_response_code"),
+)
 
 
-# --- matches ---------------------------------------------------------------------------------------------------------
+def _one_prefix_each(rule: ImportedRule) -> list[ImportedRule]:
+    """Returns a rule for each match, if a prefix is replaced: Gateway API allows that beside a single match only."""
+    modifiers = [part.path for each in rule.filters for part in (each.url_rewrite, each.request_redirect) if part]
+    if not any(each and each.replace_prefix_match for each in modifiers):
+        return [rule]
+    return [msgspec.structs.replace(rule, matches=(match,)) for match in rule.matches]
 
 
-def _matched(spec: FieldReader) -> Matched | None:
-    """Returns what a Mapping matches; None if that cannot be written, because it would match more."""
-    problems: list[str] = []
-    hostname, path = _hostname(spec, problems), _path(spec)
-    if not spec.text("prefix"):
-        problems.append("no prefix")
-    method = spec.text("method")
-    verbs = methods(method, regex=spec.boolean("method_regex")) if method else ("",)
-    if verbs is None:
-        problems.append("a method that cannot be listed")
-    headers = _values(spec, "headers", "regex_headers", problems)
-    query = _values(spec, "query_parameters", "regex_query_parameters", problems)
-    precedence = spec.integer("precedence") or 0
-    if problems or verbs is None:
-        text = f"the Mapping is left out, because it has {', and '.join(problems)}, for which there is no equivalent"
-        spec.note(Category.CANNOT, "mapping-left-out", text, severity=NoteSeverity.HIGH)
-        spec.ignore(*spec.value)
-        return None
-    matches = tuple(ImportedMatch(path, headers, query, verb) for verb in verbs)
-    redirected = spec.document.path if spec.value.get("host_redirect") else ""
-    return Matched(spec, hostname, path, matches, precedence, (hostname, matches, precedence, redirected))
+# --- several Mappings ------------------------------------------------------------------------------------------------
 
 
-def _path(spec: FieldReader) -> PathMatch:
-    prefix, insensitive = spec.text("prefix"), spec.value.get("case_sensitive") is False
-    regex, exact = spec.boolean("prefix_regex"), spec.boolean("prefix_exact")
-    spec.boolean("case_sensitive", True)
-    if regex:
-        return PathMatch(PathKind.REGEX, f"(?i){prefix}" if insensitive else prefix)
-    return exact_path(prefix, ignore_case=insensitive) if exact else string_prefix(prefix, ignore_case=insensitive)
+def _attachments(at: Iterable[Placed], placed: Iterable[Placed]) -> dict[tuple[str, ...], list[ImportedListener]]:
+    """Returns the listeners of a group by the hostnames of its route.
 
-
-def _hostname(spec: FieldReader, problems: list[str]) -> str:
-    pattern = spec.boolean("host_regex")
-    old, new = spec.text("host"), spec.text("hostname")
-    if not new and old and pattern:
-        problems.append("host_regex")
-    found = (new or old or _authority(spec)).lower()
-    if found in ("", "*"):
-        return ""
-    if not is_host(found) and (new or not pattern):
-        problems.append(f"the hostname {found[:100]}")
+    Emissary compares the Host's name first, then paths, and a Mapping's name last. Gateway API compares a route's hostnames
+    before paths, and a request for a name that some route has never gets to a route with a wider one. So a rule names every
+    hostname that another Mapping of its Host has and that is among its own.
+    """
+    names: dict[tuple[str, str], set[str]] = {}
+    for each in placed:
+        names.setdefault((each.host.namespace, each.host.name), set()).add(each.name)
+    found: dict[tuple[str, ...], list[ImportedListener]] = {}
+    exact: dict[str, None] = {}
+    at_exact: list[ImportedListener] = []
+    for each in at:
+        inside = sorted(other for other in names[each.host.namespace, each.host.name] if other != each.name)
+        inside = [other for other in inside if covers(each.name, other)]
+        if each.host.hostname and not each.host.hostname.startswith("*."):
+            exact |= dict.fromkeys((each.name, *inside))
+            at_exact += each.listeners
+        elif each.name:
+            found.setdefault((each.name, *inside), []).extend(each.listeners)
+        else:
+            found.setdefault((), []).extend(each.listeners)
+            if inside:
+                found.setdefault(tuple(inside), []).extend(each.listeners)
+    if exact:
+        found.setdefault(tuple(exact), []).extend(at_exact)
     return found
 
 
-def _authority(spec: FieldReader) -> str:
-    headers = spec.value.get("headers")
-    found = headers.get(":authority") if isinstance(headers, dict) else None
-    return found if isinstance(found, str) else ""
+def _order_changed(placed: Sequence[Placed]) -> list[Note]:
+    """Returns a note for each Mapping that another one overtakes, in the order of any Host and name."""
+    by_name: dict[tuple[str, str, str], list[ImportedRule]] = {}
+    for host, wanted in dict.fromkeys(((each.host.namespace, each.host.name), each.name) for each in placed):
+        here = [each for each in placed if (each.host.namespace, each.host.name) == host and covers(each.name, wanted)]
+        by_name[(*host, wanted)] = [
+            ImportedRule(first.spec.source(), "", "", (), (wanted,), matches=first.matches)
+            for first in (each.group.first for each in here)
+        ]
+    return list(dict.fromkeys(note for rules in by_name.values() for note in order_notes(rules)))
 
 
-def _values(spec: FieldReader, exact: str, regex: str, problems: list[str]) -> tuple[ImportedValueMatch, ...]:
-    found: list[ImportedValueMatch] = []
-    for key, kind in ((exact, "exact"), (regex, "regex")):
-        values: dict[str, Any] = spec.mapping(key)
-        for name, value in sorted(values.items()):
-            if key == "headers" and name == ":authority":
-                continue
-            match = value_match(name, "present", "") if value is True else None
-            if isinstance(value, str):
-                match = value_match(name, kind, value)
-            if match is None:
-                problems.append(f"{key}: {name[:60]}")
-            else:
-                found.append(match)
-    return tuple(found)
-
-
-def _shares(weights: Sequence[int | None]) -> list[int]:
-    """Returns the weights; those that are not given share what the others leave of 100."""
-    left = max(0, 100 - sum(max(0, each) for each in weights if each is not None))
-    return [left // weights.count(None) if each is None else max(0, each) for each in weights]
+def _shares(specs: Sequence[FieldReader]) -> list[int]:
+    """Returns the weights, in percent; those that are not given share what the others leave of 100."""
+    weights = [spec.integer("weight") for spec in specs]
+    if len(weights) == 1:
+        return [1]
+    given = [max(0, each) for each in weights if each is not None]
+    left, waiting = 100 - sum(given), weights.count(None)
+    if left < 0:
+        text = (
+            f"the weights of these requests add up to {sum(given)}, and Emissary takes no more than 100: it used none of them"
+        )
+        specs[0].note(Category.CANNOT, "weights", text, "weight", severity=NoteSeverity.HIGH)
+    if left > 0 and not waiting:
+        text = f"{left} % of the requests went to the next Mapping that fits; now these Mappings share them by weight"
+        specs[0].note(Category.CHANGED, "weights-scaled", text, "weight", severity=NoteSeverity.HIGH)
+    share = round(max(0, left) / waiting) if waiting else 0
+    last = len(weights) - 1 - weights[::-1].index(None) if waiting else -1
+    found = [share if each is None else max(0, each) for each in weights]
+    if waiting:
+        found[last] = max(0, left) - share * (waiting - 1)
+    return found

@@ -6,11 +6,11 @@ import re
 from typing import NamedTuple
 
 from lasthop.base.api.addresses import is_ip
-from lasthop_import.inputs import Inputs
 from lasthop_import.model import AddressBackend, Backend, HostBackend, ServiceBackend
 from lasthop_import.names import slug
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
+from lasthop_import.systems.emissary.kinds import ModuleSettings
 from lasthop_import.values import is_port
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
@@ -23,10 +23,9 @@ class ServiceTarget(NamedTuple):
 
 
 class EmissaryServices:
-    def __init__(self, inputs: Inputs, own_namespace: bool) -> None:
-        """`own_namespace`: names without a namespace are in Emissary's own."""
-        self._inputs = inputs
-        self._own_namespace = own_namespace
+    def __init__(self, module: ModuleSettings) -> None:
+        self._own_namespace = module.own_namespace
+        self.timeout = module.timeout
 
     def find(self, reader: FieldReader, key: str, tls: bool) -> ServiceTarget | None:
         """Returns where a service leads; the port is 443 with TLS, else 80, if it is not written."""

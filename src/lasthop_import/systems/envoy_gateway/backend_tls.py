@@ -76,6 +76,14 @@ class BackendTLSPolicies:
             self._used.add(found.label)
         return found
 
+    def sections(self, namespace: str, service: str) -> list[tuple[str, PolicyValidation]]:
+        """Returns the policies of a Service, by the name of the port; "": all of its ports."""
+        places = sorted(each for each in self._by_target if each[:3] == ("Service", namespace, service))
+        return [(place[3], self._by_target[place]) for place in places]
+
+    def use(self, namespace: str, service: str) -> None:
+        self._used |= {policy.label for _, policy in self.sections(namespace, service)}
+
     def skip_unused(self) -> None:
         """Lists the policies of ports to which no route leads: they are not written."""
         for document in self._inputs.of(KINDS["BackendTLSPolicy"]):

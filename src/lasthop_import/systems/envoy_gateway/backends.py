@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.model import AddressBackend, HopTLS, HostBackend, ImportedHop, ServiceBackend
 from lasthop_import.notes import Category, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
-from lasthop_import.rule_hops import Unresolved, resolve
+from lasthop_import.rule_hops import Unresolved, resolve, unread_policy, unseen_policies
 from lasthop_import.systems.envoy_gateway.backend_tls import (
     BackendTLSPolicies,
     BackendTLSSettings,
@@ -25,6 +26,9 @@ from lasthop_import.systems.envoy_gateway.backend_tls import (
 from lasthop_import.systems.envoy_gateway.kinds import GROUP, OWN
 
 XBACKEND = "gateway.networking.x-k8s.io"
+Part = HostBackend | AddressBackend | ServiceBackend
+"""What endpoints of a Backend become; a host in the cluster's own domain is a Service."""
+_SERVICE = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\.cluster\.local)?\.?")
 
 
 class BackendRefTarget(NamedTuple):
@@ -37,7 +41,7 @@ class BackendRefTarget(NamedTuple):
 
 class _Backend(msgspec.Struct, frozen=True):
     label: str
-    parts: tuple[HostBackend | AddressBackend, ...]
+    parts: tuple[Part, ...]
     tls: BackendTLSSettings | None
     policy: PolicyValidation | None
     h2c: bool
@@ -79,21 +83,29 @@ class EnvoyGatewayBackends:
 
     def _service(self, namespace: str, name: str, port: object, source: SourceRef) -> ImportedHop:
         number = port if isinstance(port, int) and not isinstance(port, bool) else None
+        backend = ServiceBackend(namespace, name, number)
+        by_section = tuple(
+            (section, by_policy(policy, self._options)) for section, policy in self._policies.sections(namespace, name)
+        )
+        if unseen := unseen_policies(self._inputs, backend, by_section):
+            self._policies.use(namespace, name)
+            return ImportedHop(source, backend, unseen)
         known = self._inputs.port(namespace, name, number)
         policy = self._policies.of("Service", namespace, name, known.name if known else "")
-        tls = by_policy(policy, self._options) if policy else None
-        return ImportedHop(source, ServiceBackend(namespace, name, number), tls)
+        tls = by_policy(policy, self._options) if policy else unread_policy(self._inputs, backend)
+        return ImportedHop(source, backend, tls)
 
-    def _target(
-        self, found: _Backend, part: HostBackend | AddressBackend, source: SourceRef, hosts: tuple[str, ...]
-    ) -> BackendRefTarget:
+    def _target(self, found: _Backend, part: Part, source: SourceRef, hosts: tuple[str, ...]) -> BackendRefTarget:
         endpoint = part.hostname if isinstance(part, HostBackend) else ""
+        if isinstance(part, ServiceBackend):
+            endpoint = f"{part.name}.{part.namespace}.svc.cluster.local"
         tls = by_backend(found.label, found.tls, found.policy, endpoint, hosts)
         if isinstance(part, HostBackend):
             return BackendRefTarget(ImportedHop(source, part, tls), {"group": XBACKEND, "kind": "XBackend", "name": part.name})
         if tls is not None:
             tls = _merged(tls, self._options)
-        return BackendRefTarget(ImportedHop(source, part, tls, h2c=found.h2c), {"name": part.name, "port": part.port})
+        hop = ImportedHop(source, part, tls, h2c=found.h2c and not isinstance(part, ServiceBackend))
+        return BackendRefTarget(hop, {"name": part.name, "port": part.port})
 
     def _backend(self, namespace: str, name: str) -> _Backend | None:
         if (namespace, name) not in self._known:
@@ -113,7 +125,7 @@ class EnvoyGatewayBackends:
         policy = self._policies.of("Backend", namespace, name, "")
         h2c = f"{GROUP}/h2c" in spec.texts("appProtocols") and tls is None and policy is None
         endpoints = _endpoints(spec)
-        parts: list[HostBackend | AddressBackend] = [
+        parts: list[Part] = [
             *_hosts(endpoints.hosts, namespace, name, h2c),
             *self._addresses(endpoints.addresses, namespace, name, h2c),
         ]
@@ -128,11 +140,9 @@ class EnvoyGatewayBackends:
             own, protocol = f"{name}-backend" if taken else name, "kubernetes.io/h2c" if h2c else ""
             yield AddressBackend(namespace, own, addresses[0][1], "backend", tuple(sorted(set(addresses))), protocol)
 
-    def _resolvable(
-        self, parts: Iterable[HostBackend | AddressBackend], spec: FieldReader
-    ) -> tuple[HostBackend | AddressBackend, ...]:
+    def _resolvable(self, parts: Iterable[Part], spec: FieldReader) -> tuple[Part, ...]:
         """Returns the parts that a route can lead to, and lists the others."""
-        kept: list[HostBackend | AddressBackend] = []
+        kept: list[Part] = []
         for part in parts:
             found = resolve(self._inputs, ImportedHop(spec.source(), part))
             if isinstance(found, Unresolved):
@@ -166,10 +176,15 @@ def _endpoints(spec: FieldReader) -> _Endpoints:
     return found
 
 
-def _hosts(hosts: Sequence[tuple[str, int]], namespace: str, name: str, h2c: bool) -> Iterator[HostBackend]:
+def _hosts(hosts: Sequence[tuple[str, int]], namespace: str, name: str, h2c: bool) -> Iterator[HostBackend | ServiceBackend]:
+    """Yields a backend for each host; one that names a Service beside the Backend is that Service."""
     for number, (host, port) in enumerate(hosts, 1):
         own = name if len(hosts) == 1 else f"{name}-{number}"
-        yield HostBackend(namespace, own, host, port, "H2C" if h2c else "")
+        service = _SERVICE.fullmatch(host)
+        if service and service["namespace"] == namespace:
+            yield ServiceBackend(namespace, service["name"], port)
+        else:
+            yield HostBackend(namespace, own, host, port, "H2C" if h2c else "")
 
 
 def _merged(tls: HopTLS, options: TLSOptions) -> HopTLS:

@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop_import.copies import copied
@@ -310,7 +312,9 @@ class Copies:
         reference = {"namespace": auth.namespace, **auth.reference} if auth.namespace != document.namespace else auth.reference
         found: list[Any] = []
         if document.kind == "HTTPRoute":
+            before = len(self.hops)
             found = self._references(document, [reference], auth.source, (), False, single=True)
+            self.hops[before:] = [_of_route(each, document) for each in self.hops[before:]]
         if not found:
             text = f"{document.name} cannot ask the authorization server; nobody is asked now"
             self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "extAuth", text, auth.source))
@@ -355,6 +359,11 @@ def _terminates(listener: Any, section: object) -> bool:
 def _hop(hop: ImportedHop, passthrough: bool) -> ImportedHop:
     tls = HopTLS(OldLevel.PASSTHROUGH, "the listener passes TLS through") if passthrough else hop.tls
     return ImportedHop(hop.source, hop.backend, tls, h2c=hop.h2c)
+
+
+def _of_route(hop: ImportedHop, route: Document) -> ImportedHop:
+    """Returns a hop as one of the route that it is for, not of the policy that asks for it."""
+    return msgspec.structs.replace(hop, source=SourceRef(route, ("spec", "rules")))
 
 
 def _scaled(written: list[tuple[Any, int]]) -> list[Any]:

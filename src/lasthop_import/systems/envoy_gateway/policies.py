@@ -9,6 +9,7 @@ import msgspec
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import plain
+from lasthop_import.documents import mappings
 from lasthop_import.inputs import Inputs
 from lasthop_import.notes import Category, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
@@ -39,28 +40,64 @@ class Effect(msgspec.Struct, frozen=True):
 class PolicyEffects:
     """The effects of all policies of one kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
         self._by_place: dict[Place, Effect] = {}
 
     def add(self, reader: FieldReader, effect: Effect) -> None:
         spec = reader.child("spec")
         targets = [*spec.children("targetRefs"), *([spec.child("targetRef")] if "targetRef" in spec else [])]
-        spec.cannot("targetSelectors", "targets by labels are not read; nothing of this policy is in force there")
+        places = [(each, self._place(each, reader.namespace)) for each in targets]
+        for each in spec.children("targetSelectors"):
+            places += [(each, place) for place in self._selected(each, reader.namespace)]
+        if reader.document.kind == "SecurityPolicy" and "mergeType" in spec:
+            text = "was merged with the policy of the Gateway, of which nothing holds for these routes any more"
+            spec.note(Category.ACCESS_CONTROL, "mergeType", text, "mergeType")
         spec.cannot("mergeType", "policies are not merged; the most specific one holds")
-        for each in targets:
-            each.ignore("group")
-            place = (each.text("kind"), reader.namespace, each.text("name"), each.text("sectionName"))
+        for each, place in places:
             if place in self._by_place:
                 each.note(Category.SKIPPED, "conflicted", "an older policy has the same target", None)
             self._by_place.setdefault(place, effect)
+
+    def _place(self, target: FieldReader, namespace: str) -> Place:
+        target.ignore("group")
+        return (target.text("kind"), namespace, target.text("name"), target.text("sectionName"))
+
+    def _selected(self, selector: FieldReader, namespace: str) -> list[Place]:
+        """Returns the objects whose labels a selector matches."""
+        kind, labels = selector.text("kind"), selector.text_map("matchLabels")
+        selector.ignore("group")
+        expressions = selector.raw("matchExpressions")
+        wanted = [each for each in self._inputs.documents if (each.kind, each.namespace) == (kind, namespace)]
+        return [
+            (kind, namespace, each.bare_name, "")
+            for each in wanted
+            if labels.items() <= each.labels.items() and all(_matches(one, each.labels) for one in mappings(expressions))
+        ]
 
     def find(self, places: Iterable[Place]) -> Effect | None:
         """Returns the effect at the first place that has one."""
         return next((self._by_place[each] for each in places if each in self._by_place), None)
 
 
+def _matches(expression: Json, labels: Json) -> bool:
+    """Returns whether labels match an expression; one that is not known matches, so that a policy is not left out."""
+    key, values = str(expression.get("key")), expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "DoesNotExist":
+            return key not in labels
+        case "Exists":
+            return key in labels
+        case _:
+            return True
+
+
 def read_traffic(inputs: Inputs) -> PolicyEffects:
-    found = PolicyEffects()
+    found = PolicyEffects(inputs)
     for document in inputs.of(OWN["BackendTrafficPolicy"]):
         reader = inputs.open(document)
         spec = reader.child("spec")
@@ -132,7 +169,7 @@ def _session(balancer: FieldReader) -> Json | None:
 
 
 def read_security(inputs: Inputs) -> PolicyEffects:
-    found = PolicyEffects()
+    found = PolicyEffects(inputs)
     for document in inputs.of(OWN["SecurityPolicy"]):
         reader = inputs.open(document)
         spec = reader.child("spec")
@@ -200,7 +237,7 @@ def _tokens(reader: FieldReader, key: str) -> list[str]:
 
 
 def read_clients(inputs: Inputs) -> PolicyEffects:
-    found = PolicyEffects()
+    found = PolicyEffects(inputs)
     for document in inputs.of(OWN["ClientTrafficPolicy"]):
         reader = inputs.open(document)
         spec = reader.child("spec")

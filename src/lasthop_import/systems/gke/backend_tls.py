@@ -9,6 +9,7 @@ from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.inputs import Inputs, PortOfService
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, ServiceBackend
+from lasthop_import.rule_hops import unseen_service
 
 APP_PROTOCOLS: Final = ("service.alpha.kubernetes.io/app-protocols", "cloud.google.com/app-protocols")
 """The first that is there counts [ingress-gce pkg/annotations/service.go]."""
@@ -17,6 +18,8 @@ H2: Final = TLSOptions(alpn=("h2",))
 
 def ingress_tls(inputs: Inputs, backend: ServiceBackend) -> HopTLS | None:
     """Returns the TLS from an Ingress to a Service, which goes by an annotation of the Service."""
+    if unseen := unseen_service(inputs, backend, "its annotations"):
+        return unseen
     annotations = inputs.annotations("Service", backend.namespace, backend.name)
     port = inputs.port(backend.namespace, backend.name, backend.port) or PortOfService(0)
     key = next((each for each in APP_PROTOCOLS if annotations.get(each)), "")
@@ -54,8 +57,11 @@ def _protocols(text: str) -> dict[str, str] | None:
     return found if valid else None
 
 
-def gateway_tls(port: PortOfService | None) -> HopTLS | None:
+def gateway_tls(inputs: Inputs, backend: ServiceBackend) -> HopTLS | None:
     """Returns the TLS from a Gateway to a Service's port without a policy, which goes by its appProtocol."""
+    if unseen := unseen_service(inputs, backend, "its appProtocol"):
+        return unseen
+    port = inputs.port(backend.namespace, backend.name, backend.port)
     spoken = port.app_protocol if port else ""
     if spoken.upper() not in ("HTTPS", "HTTP2"):
         return None

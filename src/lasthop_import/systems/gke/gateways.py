@@ -13,6 +13,7 @@ from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import HopTLS, Imported, ImportedHop, ObjectName, ServiceBackend
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.rule_hops import unread_policy
 from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.gke.backend_tls import gateway_tls
 from lasthop_import.systems.gke.kinds import GATEWAY, GRANT, ROUTES
@@ -170,12 +171,11 @@ class _Copier:
             return
         number = ref.get("port")
         backend = ServiceBackend(namespace, name, number if isinstance(number, int) else None)
-        port = self._inputs.port(namespace, name, backend.port)
         if document.kind == "TLSRoute":
             yield ImportedHop(source, backend, HopTLS(OldLevel.PASSTHROUGH, "a TLSRoute"))
             return
-        tls = self._policies.tls(namespace, name, port.name if port else "")
-        yield ImportedHop(source, backend, tls or gateway_tls(port))
+        tls = self._policies.tls(self._inputs, backend)
+        yield ImportedHop(source, backend, tls or unread_policy(self._inputs, backend) or gateway_tls(self._inputs, backend))
 
     def _is_granted(self, route: Document, namespace: str, name: str) -> bool:
         return any(_grants(grant, route, name) for grant in self._grants if grant.namespace == namespace)

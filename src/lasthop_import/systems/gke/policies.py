@@ -7,13 +7,14 @@ import msgspec
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
-from lasthop_import.model import HopTLS, MissingTrust, Name, NameKind, SystemTrust, Trust, TrustRef
+from lasthop_import.model import HopTLS, MissingTrust, Name, NameKind, ServiceBackend, SystemTrust, Trust, TrustRef
 from lasthop_import.notes import Category
 from lasthop_import.reader import FieldReader
+from lasthop_import.rule_hops import unseen_policies
 from lasthop_import.systems.gke.kinds import AUTHZ_POLICY, BACKEND_POLICY, CLIENT_TLS, OTHER_POLICIES, TLS_POLICY
 
 
-class _Target(msgspec.Struct, frozen=True):
+class _Target(msgspec.Struct, frozen=True, order=True):
     namespace: str
     kind: str
     name: str
@@ -43,8 +44,18 @@ class GKEPolicies:
             for document in inputs.of(kind):
                 inputs.open(document).cannot("spec", f"a {kind.kind} has no equivalent")
 
-    def tls(self, namespace: str, service: str, port: str) -> HopTLS | None:
+    def tls(self, inputs: Inputs, backend: ServiceBackend) -> HopTLS | None:
         """Returns the TLS of a port by policy; None if there is none."""
+        namespace, service = backend.namespace, backend.name
+        found = inputs.port(namespace, service, backend.port)
+        port = found.name if found else ""
+        by_section = tuple(
+            (target.section, tls)
+            for target, tls in sorted(self._tls.items())
+            if (target.namespace, target.kind, target.name) == (namespace, "Service", service)
+        )
+        if unseen := unseen_policies(inputs, backend, by_section):
+            return unseen
         places = [_Target(namespace, "Service", service, section) for section in (port, "")]
         for target in places if port else places[1:]:
             if target in self._tls:

@@ -18,7 +18,7 @@ from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import Auth, HopTLS, ImportedHop, ImportedMirror
-from lasthop_import.notes import Category
+from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.systems.ingress_nginx.ingresses import Ingress
 from lasthop_import.urls import ServiceURL, redirect_to, service_url
 from lasthop_import.values import METHODS, ORIGIN, REDIRECT_CODES, cookie_sessions, url_rewrite
@@ -106,9 +106,16 @@ def redirect(annotations: Annotations) -> list[HTTPRouteFilter]:
         url = annotations.text(name)
         found = redirect_to(url, code if code in REDIRECT_CODES else default)
         if found is not None:
+            if found.path is not None:
+                note_query(annotations, name)
             return [HTTPRouteFilter("RequestRedirect", request_redirect=found)]
         annotations.note(Category.CANNOT, name, "the address has variables, a query or no host, and cannot be written", name)
     return []
+
+
+def note_query(annotations: Annotations, name: str) -> None:
+    text = "the query of a request was dropped from the new address; it is kept now"
+    annotations.note(Category.CHANGED, "redirect-keeps-query", text, name, severity=NoteSeverity.INFO)
 
 
 def retry(annotations: Annotations) -> HTTPRouteRetry | None:

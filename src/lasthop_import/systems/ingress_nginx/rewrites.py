@@ -7,24 +7,22 @@ become case-insensitive regular expressions that need only match the beginning [
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from lasthop.base.api.routes import HTTPPathModifier
 from lasthop_import.model import PathKind, PathMatch
 
-_STRIP: Final = re.compile(r"(?P<prefix>/[A-Za-z0-9/_.~%-]*?)/?\(/\|\$\)\(\.\*\)\$?")
-"""The idiom of the documentation: /x(/|$)(.*) with /$2."""
-_TAIL: Final = re.compile(r"(?P<prefix>/[A-Za-z0-9/_.~%-]*?)/?\??\(\.[*+]\)\$?")
-"""/x/(.*), or /x/?(.*), with /$1."""
+_REPLACED: Final = re.compile(r"(?P<prefix>/[A-Za-z0-9/_.~%-]*?)(?P<between>\(/\|\$\)|/\??(?=\()|)(?P<rest>\(\.[*+]\))\$?")
+"""A prefix, and the rest as a group: /x(/|$)(.*), the idiom of the documentation, /x/(.*), /x/?(.*) or /x(.*)."""
 _GROUP: Final = re.compile(r"\$\d")
 
 
 class IngressRewrite(NamedTuple):
     path: PathMatch
     modifier: HTTPPathModifier | None = None
-    reason: str = ""
-    """What is different, in kebab-case."""
-    text: str = ""
+    changes: tuple[tuple[str, str], ...] = ()
+    """What is different: a reason in kebab-case, and a text."""
     lost: str = ""
     """Why rewrite-target cannot be carried over."""
 
@@ -38,28 +36,41 @@ def location(path: str, path_type: str, regex: bool) -> IngressRewrite:
         return IngressRewrite(PathMatch(PathKind.SEGMENT, "/"))
     pattern = f"(?i){path}.*"
     text = f"the host uses regular expressions, so the path was ~* ^{path}: matched without case, at the beginning"
-    return IngressRewrite(PathMatch(PathKind.REGEX, pattern), reason="regex-rewritten", text=text)
+    return IngressRewrite(PathMatch(PathKind.REGEX, pattern), changes=(("regex-rewritten", text),))
 
 
 def rewritten(path: str, path_type: str, target: str) -> IngressRewrite:
     """Returns match and rewrite of a path with rewrite-target."""
-    for pattern, group in ((_STRIP, "$2"), (_TAIL, "$1")):
-        found = pattern.fullmatch(path)
-        if found and target.endswith(group) and not _GROUP.search(target[: -len(group)]):
-            return _prefix(found["prefix"] or "/", target[: -len(group)])
+    found = _REPLACED.fullmatch(path)
+    group = "$2" if found and found["between"].startswith("(") else "$1"
+    if found and target.endswith(group) and not _GROUP.search(target[: -len(group)]):
+        return _prefix(found["prefix"].rstrip("/"), found["between"], found["rest"], target[: -len(group)])
     plain = location(path, path_type, regex=True)
     if _GROUP.search(target):
         return plain._replace(lost=f"replaces parts of {path} by a regular expression, which a rewrite cannot")
     return plain._replace(modifier=HTTPPathModifier("ReplaceFullPath", replace_full_path=target))
 
 
-def _prefix(prefix: str, replacement: str) -> IngressRewrite:
-    """Returns that a prefix is replaced; nothing if it stays the same."""
+def _prefix(prefix: str, between: str, rest: str, replacement: str) -> IngressRewrite:
+    """Returns that a prefix is replaced, by whole segments and with one slash before the rest; nothing if it stays."""
     wanted = replacement.rstrip("/") or "/"
-    prefix = prefix.rstrip("/") or "/"
-    match = PathMatch(PathKind.SEGMENT, prefix)
-    text = f"the path was matched without case; it is the prefix {prefix} now"
-    if wanted == prefix:
-        return IngressRewrite(match, reason="case-sensitive-now" if prefix != "/" else "", text=text)
-    modifier = HTTPPathModifier("ReplacePrefixMatch", replace_prefix_match=wanted)
-    return IngressRewrite(match, modifier, "case-sensitive-now" if prefix != "/" else "", text)
+    match = PathMatch(PathKind.SEGMENT, prefix or "/")
+    modifier = None if wanted == match.value else HTTPPathModifier("ReplacePrefixMatch", replace_prefix_match=wanted)
+    return IngressRewrite(match, modifier, tuple(_changes(prefix, between, rest, replacement)))
+
+
+def _changes(prefix: str, between: str, rest: str, replacement: str) -> Iterator[tuple[str, str]]:
+    """Yields how a prefix of whole segments differs from the expression that nginx had."""
+    if prefix:
+        yield "case-sensitive-now", f"the path was matched without case; it is the prefix {prefix} now"
+    if prefix and between in ("/?", ""):
+        yield "prefix-narrowed", f"{prefix}bar was matched, too; it is not any more"
+    if prefix and (between == "/" or "+" in rest):
+        short = prefix if between == "/" else f"{prefix}/"
+        yield "prefix-widened", f"{short} was not matched, and is now"
+    after = replacement + ("/x" if between == "" and prefix else "x")
+    now = f"{replacement.rstrip('/')}/x"
+    if after != now:
+        yield "rewrite-joined", f"{prefix}/x became {after}; it becomes {now}"
+    elif prefix and between != "/" and replacement.endswith("/") and replacement != "/":
+        yield "rewrite-joined", f"{prefix} became {replacement}; it becomes {replacement.rstrip('/')}"

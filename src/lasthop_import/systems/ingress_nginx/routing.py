@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop_import.ingresses import Annotations
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
@@ -169,6 +168,11 @@ class _IngressImporter:
             annotations.note(Category.CHANGED, "paths-ignored", text, "ssl-passthrough")
         for each in host.locations:
             self._consume(each)
+            if each.ingress is not main.ingress:
+                text = (
+                    f"Ingress {main.ingress.namespace}/{main.ingress.name} passes {host.name} through; this path is not served"
+                )
+                each.ingress.annotations.reader.note(Category.CHANGED, "paths-ignored", text)
         if main.at.backend is None:
             return
         hop = ImportedHop(main.at.source, main.at.backend, HopTLS(OldLevel.PASSTHROUGH, "ssl-passthrough"))
@@ -211,8 +215,8 @@ class _IngressImporter:
     ) -> Iterator[ImportedRule]:
         ingress, annotations = each.ingress, each.ingress.annotations
         path = self._path(each, host)
-        if path.found.reason:
-            self._inputs.notes.append(Note(Category.CHANGED, path.found.reason, path.found.text, each.at.source))
+        for reason, text in path.found.changes:
+            self._inputs.notes.append(Note(Category.CHANGED, reason, text, each.at.source))
         if path.found.lost:
             annotations.note(Category.CANNOT, "rewrite-target", path.found.lost, "rewrite-target", severity=NoteSeverity.HIGH)
         spoken = protocol(annotations)
@@ -241,6 +245,9 @@ class _IngressImporter:
         )
         if root := annotations.text("app-root"):
             yield self._app_root(rule, annotations, root)
+        if path.match.path and path.match.path.kind is PathKind.STRING and path.match.path.value.endswith("/") and rule.hops:
+            yield from _slash_added(rule, path.match.path.value, host)
+            rule = msgspec.structs.replace(rule, matches=(ImportedMatch(PathMatch(PathKind.SEGMENT, path.match.path.value)),))
         yield from canary_rules(each, rule)
 
     def _hops(self, each: IngressLocation, host: IngressHost, spoken: str) -> tuple[ImportedHop, ...]:
@@ -261,6 +268,7 @@ class _IngressImporter:
     def _app_root(self, rule: ImportedRule, annotations: Annotations, root: str) -> ImportedRule:
         if not root.startswith("/"):
             annotations.note(Category.CANNOT, "app-root", "must begin with a slash", "app-root")
+        filters.note_query(annotations, "app-root")
         return msgspec.structs.replace(
             rule,
             source=annotations.source("app-root"),
@@ -291,7 +299,6 @@ class _IngressImporter:
             own = msgspec.structs.replace(secure[0], hostname=twin, source=source)
             self.listeners.append(own)
             listeners.append(own)
-        redirect = HTTPRequestRedirectFilter(hostname=host.name, status_code=self._config.redirect_code)
         self.rules.append(
             ImportedRule(
                 source=source,
@@ -300,8 +307,24 @@ class _IngressImporter:
                 listeners=keys_of(listeners),
                 hostnames=(twin,),
                 matches=(ROOT,),
-                filters=(HTTPRouteFilter("RequestRedirect", request_redirect=redirect),),
+                filters=(redirect(host=host.name, code=self._config.redirect_code),),
             )
+        )
+
+
+def _slash_added(rule: ImportedRule, path: str, host: IngressHost) -> Iterator[ImportedRule]:
+    """Yields the redirect that nginx itself makes from a location that ends with a slash, for the path without it."""
+    short = path.rstrip("/")
+    if short and not any(each.at.path == short for each in host.locations):
+        yield msgspec.structs.replace(
+            rule,
+            kind=RouteKind.HTTP,
+            matches=(ImportedMatch(PathMatch(PathKind.EXACT, short)),),
+            filters=(redirect(path=full_path(path), code=301),),
+            hops=(),
+            mirrors=(),
+            retry=None,
+            persistence=None,
         )
 
 

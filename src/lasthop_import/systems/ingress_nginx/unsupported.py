@@ -9,9 +9,9 @@ from lasthop_import.notes import Category
 from lasthop_import.systems.ingress_nginx.filters import retry
 
 ACCESS_CONTROL: Final = {
-    "whitelist-source-range": "only these addresses were let in; everybody is now",
-    "allowlist-source-range": "only these addresses were let in; everybody is now",
-    "denylist-source-range": "these addresses were refused; they are let in now",
+    "whitelist-source-range": "only these addresses were let in, and Gateway API has no IP lists",
+    "allowlist-source-range": "only these addresses were let in, and Gateway API has no IP lists",
+    "denylist-source-range": "these addresses were refused, and Gateway API has no IP lists",
     "auth-type": "users had to log in; nobody is asked now",
     "auth-secret": "held the users of basic or digest authentication, which is gone",
     "auth-secret-type": "belongs to basic authentication, which is gone",

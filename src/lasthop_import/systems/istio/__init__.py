@@ -8,6 +8,7 @@ Read at istio/istio 86c9f01f and istio/api b8f8791d. Sidecars are out of scope.
     destinations.py        hosts of destinations: Services and ServiceEntries
     backend_tls.py         what the proxy verifies of a backend
     virtual_services.py    routes as rules
+    delegates.py           rules that another VirtualService has
     hops.py                their destinations as hops
     matches.py             which requests
     filters.py             what is done to them
@@ -26,7 +27,7 @@ from lasthop_import.systems.istio.destination_rules import read_rules
 from lasthop_import.systems.istio.destinations import read_destinations
 from lasthop_import.systems.istio.gateways import read_gateways
 from lasthop_import.systems.istio.hops import HopReader
-from lasthop_import.systems.istio.kinds import GROUPS, READ_KINDS, list_others, read_mesh
+from lasthop_import.systems.istio.kinds import GROUPS, OUTSIDE_MESH, READ_KINDS, list_others, read_mesh
 from lasthop_import.systems.istio.virtual_services import VirtualServiceReader
 
 
@@ -35,11 +36,13 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     mesh = read_mesh(inputs, settings)
     gateways = read_gateways(inputs, settings, mesh)
     rules = read_rules(inputs)
-    hops = HopReader(inputs, mesh, rules, read_destinations(inputs))
+    destinations = read_destinations(inputs)
+    hops = HopReader(inputs, mesh, rules, destinations)
     reader = VirtualServiceReader(inputs, mesh, gateways, hops)
     reader.read()
     list_others(inputs)
     rules.note_unused(inputs)
+    destinations.skip_unused()
     inputs.notes += order_notes(reader.rules)
     return Imported(
         tuple((*gateways.listeners, *reader.listeners)),
@@ -62,5 +65,6 @@ SYSTEM: Final = System(
         Flag("--istio-version", "The version, as 1.20: before 1.21, SIMPLE without a CA verified nothing.", "VERSION"),
         Flag("--istio-namespace", "The root namespace of the mesh.", "NS", default="istio-system"),
         Flag("--istio-gateway-namespace", "Where the gateways' Pods run.  [default: that of their Service]", "NS"),
+        Flag(OUTSIDE_MESH, "A namespace whose Pods have no proxy of the mesh, or all.", "NS", multiple=True),
     ),
 )

@@ -76,6 +76,8 @@ def _by_port(tls: ClientTLS | None, context: HopContext, mesh: Mesh) -> HopTLS |
     if tls is None and not context.external and (reason := mesh.meshed(context.namespace)):
         why = f"no DestinationRule says otherwise, so it was mesh mTLS to Pods with a proxy, and {reason}"
         return HopTLS(OldLevel.MESH, why, was_plaintext=True)
+    if tls is None and not context.external and (why := mesh.unknown(context.namespace)):
+        return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)
     if context.http and context.tls_port:
         why = "the port says HTTPS or TLS, but only a DestinationRule makes a gateway start TLS, so it sent plaintext"
         level = OldLevel.BROKEN if context.external else OldLevel.PLAINTEXT

@@ -29,6 +29,7 @@ class DestinationTarget(NamedTuple):
     host: str
     """By which the DestinationRule is found."""
     port: int
+    """0: not known."""
     protocol: str
     """In lower case, as http, http2, grpc, https, tls, tcp; empty: not said."""
     external: bool = False
@@ -61,14 +62,22 @@ class Destinations:
     def __init__(self, inputs: Inputs, entries: tuple[ServiceEntry, ...]) -> None:
         self._inputs = inputs
         self._entries = entries
+        self._used: set[Document] = set()
+
+    def skip_unused(self) -> None:
+        for each in self._entries:
+            if each.document not in self._used:
+                self._inputs.skip(each.document, "unused", "no imported route leads to its hosts")
 
     def find(self, host: str, port: int | None, listener_port: int, gateway_namespace: str) -> DestinationTarget | str:
-        """Returns what a host leads to, or why nothing does. Without a port it is the only one, or the listener's."""
+        """Returns what a host leads to, or why nothing does. Without a port it is the only one, or the listener's; of a
+        Service that is not in the input it is not known."""
         entry = next(
             (e for e in self._entries if host in e.hosts and exported(e.export_to, e.document.namespace, gateway_namespace)),
             None,
         )
         if entry is not None:
+            self._used.add(entry.document)
             return self._entry(entry, host, port, listener_port)
         service = service_of(host)
         if service is not None:
@@ -79,6 +88,8 @@ class Destinations:
 
     def _service(self, namespace: str, name: str, host: str, port: int | None, listener_port: int) -> DestinationTarget:
         ports = self._inputs.ports(namespace, name)
+        if ports is None and not port:
+            return DestinationTarget(ServiceBackend(namespace, name, None), namespace, host, 0, "")
         number = port or (ports[0].number if ports and len(ports) == 1 else listener_port)
         protocol = _protocol(self._inputs.port(namespace, name, number))
         backend: Backend = ServiceBackend(namespace, name, number)

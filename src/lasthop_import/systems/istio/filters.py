@@ -57,7 +57,9 @@ class IstioRewrite(NamedTuple):
 
 
 def rewrite(reader: FieldReader) -> IstioRewrite:
-    reader.cannot("uriRegexRewrite", "paths cannot be rewritten by a regular expression; the path stays as it is")
+    if "uriRegexRewrite" in reader:
+        text = "Gateway API rewrites no path by a regular expression; the backend gets it as it is"
+        reader.note(Category.CANNOT, "regex-rewrite", text, "uriRegexRewrite", severity=NoteSeverity.HIGH)
     return IstioRewrite(reader.text("uri"), reader.text("authority"))
 
 

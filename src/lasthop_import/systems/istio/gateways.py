@@ -71,15 +71,24 @@ class Gateways:
     def __init__(self, found: Iterable[GatewayOf], redirects: Sequence[ImportedRule]) -> None:
         self._by_name = {each.document.path: each for each in found}
         self.redirects = redirects
+        self._used: set[str] = set()
 
     @property
     def listeners(self) -> list[ImportedListener]:
         return [server.listener for each in self._by_name.values() for server in each.servers]
 
-    def find(self, reference: str, namespace: str) -> GatewayOf | None:
-        """Returns the Gateway that a VirtualService names: `namespace/name`, `./name`, or one of its own namespace."""
-        owner, slash, name = reference.partition("/")
-        return self._by_name.get(f"{namespace}/{owner}" if not slash else f"{namespace if owner == '.' else owner}/{name}")
+    def use(self, name: str) -> GatewayOf | None:
+        """Returns the Gateway that a VirtualService names."""
+        found = self._by_name.get(name)
+        if found is not None:
+            self._used.add(name)
+        return found
+
+    def note_unused(self, inputs: Inputs) -> None:
+        for name, each in self._by_name.items():
+            if name not in self._used:
+                text = "no VirtualService names it; its listeners are written, and lead nowhere"
+                inputs.open(each.document).note(Category.CHANGED, "unused", text, severity=NoteSeverity.INFO)
 
 
 def read_gateways(inputs: Inputs, settings: ImportSettings, mesh: Mesh) -> Gateways:

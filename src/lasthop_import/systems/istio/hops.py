@@ -9,7 +9,6 @@ from typing import NamedTuple
 import msgspec
 
 from lasthop.base.api.documents import Json
-from lasthop.base.api.routes import HTTPRouteFilter, HTTPURLRewriteFilter
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import Backend, HopTLS, HostBackend, ImportedHop, ImportedMirror, ServiceBackend
@@ -22,7 +21,7 @@ from lasthop_import.systems.istio.destination_rules import DestinationRules, Eff
 from lasthop_import.systems.istio.destinations import HTTP2, TLS, Destinations, DestinationTarget
 from lasthop_import.systems.istio.gateways import GatewayOf
 from lasthop_import.systems.istio.kinds import Mesh, fqdn
-from lasthop_import.values import is_host
+from lasthop_import.values import is_host, url_rewrite
 
 HTTP, STREAM, PASSTHROUGH = "http", "stream", "passthrough"
 MIRRORS = ("mirror", "mirrors", "mirrorPercent", "mirrorPercentage")
@@ -59,7 +58,7 @@ class HopReader:
             host = filters.bare_host(edits.authority)
             steps = edits.filters
             if is_host(host):
-                steps = (*steps, HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(host)))
+                steps = (*steps, *url_rewrite(host))
             own = at._replace(hosts=(host,)) if host else at
             if hop := self._hop(each.child("destination"), own):
                 found.append((msgspec.structs.replace(hop[0], weight=share, filters=steps), hop[1]))
@@ -108,7 +107,7 @@ class HopReader:
         tls = hop_tls(self._inputs, effective, _context(target, at, effective.upgrade), self._mesh)
         h2c = (target.protocol in HTTP2 or effective.upgrade) and (tls is None or tls.level is OldLevel.PLAINTEXT)
         if tls is None and effective.tls is None and not target.external:
-            text = "plaintext; it was mesh mTLS if the Pods have a sidecar or are part of an ambient mesh"
+            text = "plaintext; it was mesh mTLS if labels of the Pods themselves ask for a sidecar"
             self._inputs.notes.append(Note(Category.CHANGED, "mesh-perhaps", text, source, severity=NoteSeverity.INFO))
         if isinstance(backend, HostBackend) and tls is not None:
             wire = "HTTP11" if tls.options.alpn == ("http/1.1",) else ""  # an XBackend has no option for ALPN

@@ -40,6 +40,7 @@ READ_KINDS: Final = (
 )
 DOMAIN: Final = "svc.cluster.local"
 _SERVICE: Final = re.compile(r"(?P<name>[^.*]+)\.(?P<namespace>[^.]+)\.svc\.cluster\.local")
+OUTSIDE_MESH: Final = "--istio-outside-mesh"
 SYSTEM_STORE_SINCE: Final = (1, 21)
 _LOST: Final = {
     "AuthorizationPolicy": "says who may send which requests, and is not carried over",
@@ -60,6 +61,12 @@ def service_of(host: str) -> tuple[str, str] | None:
     return (found["namespace"], found["name"]) if found else None
 
 
+def gateway_name(reference: str, namespace: str) -> str:
+    """Completes the name of a Gateway: `namespace/name`, `./name`, or one of the namespace."""
+    owner, slash, name = reference.partition("/")
+    return f"{namespace}/{owner}" if not slash else f"{namespace if owner == '.' else owner}/{name}"
+
+
 def exported(export_to: Sequence[str], own: str, to: str) -> bool:
     """Returns whether an object in namespace `own` is visible in namespace `to`."""
     return not export_to or "*" in export_to or to in export_to or ("." in export_to and own == to)
@@ -74,6 +81,8 @@ class Mesh(msgspec.Struct, frozen=True):
     strict: frozenset[str]
     """Namespaces whose Pods accept nothing but mesh mTLS."""
     options: TLSOptions
+    outside: frozenset[str] = frozenset()
+    """Namespaces that are known to have no labels that ask for proxies of the mesh; `*`: all."""
 
     @property
     def old(self) -> bool:
@@ -85,6 +94,15 @@ class Mesh(msgspec.Struct, frozen=True):
         if namespace in self.strict or self.root in self.strict:
             return "a PeerAuthentication is STRICT there"
         return "the Namespace's labels ask for proxies of the mesh" if namespace in self.sidecars else ""
+
+    def unknown(self, namespace: str) -> str:
+        """Returns why the input does not say whether connections to a namespace were mesh mTLS; empty: it does."""
+        if self.meshed(namespace) or {namespace, "*"} & self.outside:
+            return ""
+        return (
+            f"Namespace {namespace} is not in the input, and its labels decide whether this was mesh mTLS or plaintext; add "
+            f"it, or pass {OUTSIDE_MESH} {namespace} if its Pods have no proxy of the mesh"
+        )
 
 
 def read_mesh(inputs: Inputs, settings: ImportSettings) -> Mesh:
@@ -101,7 +119,10 @@ def read_mesh(inputs: Inputs, settings: ImportSettings) -> Mesh:
         text = "says how Pods with a sidecar accept connections; the new gateway is not part of the mesh"
         severity = NoteSeverity.HIGH if mode == "STRICT" else None
         inputs.open(document).note(Category.CHANGED, "peer-authentication", text, "spec", severity=severity)
-    return Mesh(root, version, frozenset(_sidecars(inputs)), frozenset(strict), _options(inputs, root))
+    sidecars = frozenset(_sidecars(inputs))
+    given = ("*" if each == "all" else each for each in settings.flags.get(OUTSIDE_MESH.lstrip("-")) or ())
+    outside = {each.bare_name for each in inputs.of(KINDS["Namespace"])} - sidecars | {*given}
+    return Mesh(root, version, sidecars, frozenset(strict), _options(inputs, root), frozenset(outside))
 
 
 def _sidecars(inputs: Inputs) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from lasthop_import.model import ImportedMatch, ImportedValueMatch, PathKind, PathMatch
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
+from lasthop_import.systems.istio.kinds import gateway_name
 from lasthop_import.values import exact_path, methods, string_prefix, value_match
 
 _NEVER: Final = {
@@ -41,13 +42,18 @@ def read_match(reader: FieldReader) -> HTTPMatch | None:
         problems.append("methods by a pattern")
     scheme, authority = _scheme(reader, problems), _authority(reader, problems)
     headers, query = (_values(reader, key, problems) for key in ("headers", "queryParams"))
-    port, gateways = reader.integer("port") or 0, reader.texts("gateways")
+    port, gateways = reader.integer("port") or 0, read_gateway_names(reader)
     if problems or verbs is None:
         text = f"the match is left out, because it has {', and '.join(problems)}, for which there is no equivalent"
         reader.note(Category.CANNOT, "match-left-out", text, severity=NoteSeverity.HIGH)
         return None
     matches = tuple(ImportedMatch(path, headers, query, method) for method in verbs or ("",))
     return HTTPMatch(matches, prefix, authority, port, scheme, gateways)
+
+
+def read_gateway_names(match: FieldReader) -> tuple[str, ...]:
+    """Returns the whole names of the gateways that a match is limited to; empty: those of the VirtualService."""
+    return tuple(gateway_name(each, match.namespace) for each in match.texts("gateways"))
 
 
 def _scheme(reader: FieldReader, problems: list[str]) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from lasthop.base.api.routes import HTTPRouteFilter
 from lasthop.engine.resolve.routing.hostnames import intersection
-from lasthop_import.documents import mapping, mappings
+from lasthop_import.documents import mappings, texts
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import (
     ForeignCertificate,
@@ -23,11 +23,12 @@ from lasthop_import.model import (
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
 from lasthop_import.systems.istio import filters
+from lasthop_import.systems.istio.delegates import Delegates, is_delegate
 from lasthop_import.systems.istio.gateways import GatewayOf, Gateways, GatewayServer
 from lasthop_import.systems.istio.hops import MIRRORS, PASSTHROUGH, STREAM, HopReader, RequestOrigin
-from lasthop_import.systems.istio.kinds import VIRTUAL_SERVICE, Mesh, exported, fqdn
-from lasthop_import.systems.istio.matches import HTTPMatch, read_match
-from lasthop_import.values import is_host
+from lasthop_import.systems.istio.kinds import VIRTUAL_SERVICE, Mesh, exported, fqdn, gateway_name
+from lasthop_import.systems.istio.matches import HTTPMatch, read_gateway_names, read_match
+from lasthop_import.values import is_host, is_port
 
 _LOST: Final = {"fault": "faults are not injected"}
 _ANSWERS: Final = ("directResponse", "delegate")
@@ -39,7 +40,8 @@ NOWHERE: Final = "invalid.invalid"
 class AttachedGateway(NamedTuple):
     """A Gateway that a VirtualService is bound to, with the servers that its hosts can reach."""
 
-    reference: str
+    name: str
+    """`namespace/name`."""
     gateway: GatewayOf
     servers: tuple[GatewayServer, ...]
 
@@ -61,7 +63,7 @@ class Bound(msgspec.Struct, frozen=True):
         return [
             server
             for each in self.attached
-            if not gateways or each.reference in gateways
+            if not gateways or each.name in gateways
             for server in each.servers
             if server.listener.protocol in protocols and not server.redirects
             if port in (0, server.listener.port)
@@ -74,25 +76,23 @@ class VirtualServiceReader:
         self._mesh = mesh
         self._gateways = gateways
         self._hops = hops
+        self._delegates = Delegates(inputs)
         self.rules: list[ImportedRule] = []
         self.listeners: list[ImportedListener] = []
         """Of Gateways that are not in the input."""
 
     def read(self) -> None:
-        delegates = _delegates(self._inputs)
         for document in self._inputs.of(VIRTUAL_SERVICE):
             gateways = document.spec.get("gateways")
+            if is_delegate(document):
+                continue
             if not isinstance(gateways, list) or all(each == "mesh" for each in gateways):
-                if document.path in delegates:
-                    text = (
-                        f"{delegates[document.path]} delegates to it, which is not imported, so its hops are not in the report"
-                    )
-                    self._inputs.skip(document, "delegate", text)
-                    continue
                 self._inputs.skip(document, "mesh-only", "names no gateway, so that it is for sidecars only")
                 continue
             for bound in self._bound(self._inputs.open(document).child("spec")):
                 self._read(bound)
+        self._delegates.skip_unused()
+        self._gateways.note_unused(self._inputs)
 
     # --- gateways and hosts ------------------------------------------------------------------------------------------
 
@@ -113,7 +113,8 @@ class VirtualServiceReader:
         self, spec: FieldReader, reference: str, hosts: tuple[str, ...], export_to: tuple[str, ...]
     ) -> AttachedGateway | None:
         """Returns a Gateway with the servers that the hosts can reach; None if it does not use the VirtualService."""
-        gateway = self._gateways.find(reference, spec.namespace) or self._assumed(spec, reference, hosts)
+        name = gateway_name(reference, spec.namespace)
+        gateway = self._gateways.use(name) or self._assumed(spec, name, hosts)
         if not exported(export_to, spec.namespace, gateway.namespace):
             text = f"is not exported to namespace {gateway.namespace}, where gateway {reference} runs"
             spec.note(Category.SKIPPED, "not-exported", text, "exportTo")
@@ -124,7 +125,7 @@ class VirtualServiceReader:
             text = f"no server of gateway {reference} has a host of this VirtualService, so that it was not used there"
             spec.note(Category.SKIPPED, "no-server", text, "gateways")
             return None
-        return AttachedGateway(reference, gateway, servers)
+        return AttachedGateway(name, gateway, servers)
 
     def _hosts(self, spec: FieldReader) -> tuple[str, ...]:
         found = tuple(fqdn(each, spec.namespace) if each != "*" else "" for each in spec.texts("hosts"))
@@ -133,27 +134,32 @@ class VirtualServiceReader:
                 spec.note(Category.CANNOT, "host", f"{each[:100]} cannot be the hostname of a route, and is left out", "hosts")
         return () if "" in found else tuple(each for each in found if is_host(each)) or (NOWHERE,)
 
-    def _assumed(self, spec: FieldReader, reference: str, hosts: tuple[str, ...]) -> GatewayOf:
-        """Returns listeners 80 and 443 for a Gateway that is not in the input."""
-        namespace, slash, name = reference.partition("/")
-        owner = ObjectName(namespace, name) if slash and namespace != "." else ObjectName(spec.namespace, name or namespace)
-        text = f"Gateway {owner} is not in the input; listeners on 80 and 443 are assumed"
+    def _assumed(self, spec: FieldReader, name: str, hosts: tuple[str, ...]) -> GatewayOf:
+        """Returns the listeners of a Gateway that is not in the input, as the kinds of routes imply them: requests come to 80
+        and 443, and TLS with a server name in `tls` is passed through."""
+        owner = ObjectName(*name.split("/", 1))
+        listeners = [*_passed_listeners(spec, owner)]
+        passed = {(each.port, each.hostname) for each in listeners}
+        if "http" in spec or not listeners:
+            source, missing = spec.source("gateways"), (ForeignCertificate(f"Gateway {owner} is not in the input"),)
+            secure = [each for each in hosts or ("",) if (443, each) not in passed]
+            listeners.append(ImportedListener(source, 80, "HTTP", gateway=owner))
+            listeners += [ImportedListener(source, 443, "HTTPS", each, missing, gateway=owner) for each in secure]
+        ports = ", ".join(str(each) for each in sorted({each.port for each in listeners}))
+        text = f"Gateway {owner} is not in the input; listeners on {ports} are assumed"
         remedy = "Add it to the input, or attach the routes to an existing Gateway with --parent."
         spec.note(Category.TODO, "gateway-missing", text, "gateways", remedy=remedy)
-        source = spec.source("gateways")
-        certificates = (ForeignCertificate(f"Gateway {owner} is not in the input"),)
-        listeners = [ImportedListener(source, 80, "HTTP", gateway=owner)]
-        listeners += [ImportedListener(source, 443, "HTTPS", each, certificates, gateway=owner) for each in hosts or ("",)]
         self.listeners += listeners
         return GatewayOf(
-            spec.document, {}, self._mesh.root, tuple(GatewayServer(each, "", False, False) for each in listeners)
+            spec.document, {}, self._mesh.root, tuple(GatewayServer(each, "", False, each.passthrough) for each in listeners)
         )
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
     def _read(self, bound: Bound) -> None:
         for route in bound.spec.children("http"):
-            self.rules += self._http(bound, route)
+            for rule in self._delegates.rules(route):
+                self.rules += self._http(bound, rule)
         for route in bound.spec.children("tls"):
             for match in route.children("match"):
                 self.rules += self._stream(bound, route, match, match.texts("sniHosts"))
@@ -216,7 +222,7 @@ class VirtualServiceReader:
         self, bound: Bound, route: FieldReader, match: FieldReader | None, names: Sequence[str]
     ) -> Iterator[ImportedRule]:
         """Yields the routes of connections: through to the backend by SNI, or after the gateway has ended their TLS."""
-        gateways, port = (match.texts("gateways"), match.integer("port") or 0) if match else ((), 0)
+        gateways, port = (read_gateway_names(match), match.integer("port") or 0) if match else ((), 0)
         if match and (unwritable := next((key for key in _STREAM_CONDITIONS if key in match), None)):
             text = "has no equivalent; the match is left out"
             match.note(Category.CANNOT, "match-left-out", text, unwritable, severity=NoteSeverity.HIGH)
@@ -274,14 +280,10 @@ def _rule_of(bound: Bound, route: FieldReader, listeners: Sequence[ImportedListe
 
 
 def _note_answers(route: FieldReader) -> None:
-    """Lists the answers that the gateway gave itself, or that another VirtualService has."""
+    """Lists the answers that the gateway gave itself."""
     if "directResponse" in route:
         text = "has no equivalent; these requests get 500"
         route.note(Category.CANNOT, "no-equivalent", text, "directResponse", severity=NoteSeverity.HIGH)
-    if "delegate" in route:
-        text = f"the rules of VirtualService {_delegate(route)} are not imported; these requests get 500"
-        remedy = "Write its rules into this VirtualService, and import again."
-        route.note(Category.CANNOT, "delegate", text, "delegate", remedy=remedy, severity=NoteSeverity.HIGH)
 
 
 def _note_unused(route: FieldReader) -> None:
@@ -312,18 +314,13 @@ def _reaches(hostname: str, hosts: Sequence[str]) -> bool:
     return not hosts or any(intersection(hostname, each) is not None for each in hosts)
 
 
-def _delegate(route: FieldReader) -> str:
-    """Returns the VirtualService that a rule delegates to."""
-    named = mapping(route.value.get("delegate"))
-    return f"{named.get('namespace') or route.namespace}/{named.get('name')}"
-
-
-def _delegates(inputs: Inputs) -> dict[str, str]:
-    """Returns the VirtualServices that others delegate to, and which does."""
-    found = {}
-    for document in inputs.of(VIRTUAL_SERVICE):
-        for rule in mappings(document.spec.get("http")):
-            named = rule.get("delegate")
-            if isinstance(named, dict):
-                found[f"{named.get('namespace') or document.namespace}/{named.get('name')}"] = document.name
-    return found
+def _passed_listeners(spec: FieldReader, owner: ObjectName) -> Iterator[ImportedListener]:
+    """Yields the listeners that pass the TLS of `tls` routes through."""
+    for route in mappings(spec.value.get("tls")):
+        for match in mappings(route.get("match")):
+            port = match.get("port")
+            for name in texts(match.get("sniHosts")):
+                host = "" if name == "*" else name.lower()
+                if not host or is_host(host):
+                    number = port if isinstance(port, int) and is_port(port) else 443
+                    yield ImportedListener(spec.source("gateways"), number, "TLS", host, passthrough=True, gateway=owner)

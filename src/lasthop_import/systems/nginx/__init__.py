@@ -44,6 +44,8 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     ingresses = Ingresses(inputs, policies, hosts)
     ingresses.read(documents)
     streams, stream_rules = read_transport_servers(inputs, named, hosts)
+    policies.note_unused()
+    named.note_unused()
     listeners = (*servers.listeners, *ingresses.listeners, *streams)
     return Imported(listeners, (*servers.rules, *ingresses.rules, *stream_rules))
 

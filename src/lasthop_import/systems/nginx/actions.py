@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter, SessionPersistence
+from lasthop.base.api.routes import HTTPRouteFilter, SessionPersistence
 from lasthop_import.model import ImportedHop, ImportedMatch, ImportedValueMatch, PathMatch
 from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
@@ -19,6 +19,7 @@ from lasthop_import.values import (
     RESPONSE_HEADERS,
     full_path,
     header_edits,
+    redirect,
     url_rewrite,
     value_match,
 )
@@ -113,9 +114,7 @@ def _redirect(reader: FieldReader) -> tuple[HTTPRouteFilter, ...]:
         reader.note(Category.CANNOT, "redirect-code", f"{code} cannot be written; it is 302 now", "code")
     path = None if found["tail"] else full_path(found["path"] or "/")
     scheme, host = ("" if "$" in part else part.lower() for part in (found["scheme"], found["host"]))
-    status = code if code in REDIRECT_CODES else 302
-    written = HTTPRequestRedirectFilter(scheme, host, path, int(found["port"] or 0), status)
-    return (HTTPRouteFilter("RequestRedirect", request_redirect=written),)
+    return (redirect(scheme, host, path, int(found["port"] or 0), code),)
 
 
 def _proxy_filters(proxy: FieldReader, path: PathMatch) -> tuple[HTTPRouteFilter, ...]:

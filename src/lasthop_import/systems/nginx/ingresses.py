@@ -38,7 +38,7 @@ from lasthop_import.systems.nginx.paths import regex, rewritten
 from lasthop_import.systems.nginx.policies import NginxPolicies, PolicyBook, hsts
 from lasthop_import.systems.nginx.upstreams import cookie
 from lasthop_import.systems.nginx.virtual_servers import WILDCARD
-from lasthop_import.values import full_path, header_edits, https_redirect_rule, is_port, redirect, url_rewrite
+from lasthop_import.values import REDIRECT_CODES, full_path, header_edits, https_redirect_rule, is_port, redirect, url_rewrite
 
 PREFIX: Final = "nginx.org"
 OWN_PREFIXES: Final = ("nginx.org/", "nginx.com/", "appprotect.f5.com/", "appprotectdos.f5.com/")
@@ -133,6 +133,13 @@ class Ingresses:
         secure = self._secure(server, host)
         plain = [ImportedListener(source, port, "HTTP") for port in _ports(server.annotations, "listen-ports", 80)]
         redirects = bool(secure) and self._redirects(server.annotations)
+        if not secure and server.annotations.boolean("redirect-to-https"):
+            text = (
+                "requests with X-Forwarded-Proto http, from a balancer that ends TLS, were redirected to HTTPS; the new "
+                "gateway does not trust that header, so they are served without TLS now"
+            )
+            remedy = "Let the balancer redirect, or end TLS here: add tls to the Ingress."
+            server.annotations.note(Category.TODO, "redirect-to-https", text, "redirect-to-https", remedy=remedy)
         self.listeners += [*plain, *secure]
         listeners = tuple(each.key for each in (*(() if redirects else plain), *secure))
         names = (host,) if host else ()
@@ -151,7 +158,7 @@ class Ingresses:
         self._app_root(server, names, listeners)
         if redirects:
             code, keys = server.annotations.number("http-redirect-code", 301), keys_of(plain)
-            code = code if code in (301, 302, 307, 308) else 301
+            code = code if code in REDIRECT_CODES else 301
             self.rules.append(https_redirect_rule(source, owner.namespace, owner.name, keys, names, code=code))
 
     def _secure(self, server: _Ingress, host: str) -> list[ImportedListener]:

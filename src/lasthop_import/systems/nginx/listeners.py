@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from lasthop_import.documents import mappings
 from lasthop_import.inputs import Inputs
 from lasthop_import.notes import Category
 from lasthop_import.reader import FieldReader
@@ -18,7 +19,9 @@ class NamedListener(msgspec.Struct, frozen=True):
 
 class CustomListeners:
     def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
         self.by_name: dict[str, NamedListener] = {}
+        self._used: set[str] = set()
         for document in inputs.of(GLOBAL_CONFIGURATION):
             for each in inputs.open(document).child("spec").children("listeners"):
                 name, protocol, port = each.text("name"), each.text("protocol"), each.integer("port", 0) or 0
@@ -27,12 +30,22 @@ class CustomListeners:
                     each.cannot(key, "a listener has no address of its own; write spec.addresses of the Gateway")
                 self.by_name.setdefault(name, NamedListener(protocol, port))
 
+    def find(self, name: str) -> NamedListener | None:
+        self._used.add(name)
+        return self.by_name.get(name)
+
+    def note_unused(self) -> None:
+        """Lists the GlobalConfigurations of which nothing imported names a listener."""
+        for document in self._inputs.of(GLOBAL_CONFIGURATION):
+            if not any(each.get("name") in self._used for each in mappings(document.spec.get("listeners"))):
+                self._inputs.skip(document, "unused", "no server that is imported names one of its listeners")
+
     def port(self, reader: FieldReader, key: str, usual: int) -> int:
         """Returns the port of the listener that a field names, or the usual one."""
         name = reader.text(key)
         if not name:
             return usual
-        found = self.by_name.get(name)
+        found = self.find(name)
         if found is None or not is_port(found.port):
             text = f"no GlobalConfiguration in the input has a listener {name}; port {usual} is written"
             reader.note(Category.TODO, "listener-unknown", text, key, remedy="Add the GlobalConfiguration to the input.")

@@ -38,7 +38,7 @@ TLS_TYPE: Final = "kubernetes.io/tls"
 PROTOCOLS: Final = "TLSv1 TLSv1.1 TLSv1.2"
 """What is offered if a policy does not say."""
 ACCESS_CONTROL: Final = {
-    "accessControl": "only some addresses were let in; everybody is now",
+    "accessControl": "only some addresses were let in, and Gateway API has no IP lists",
     "rateLimit": "requests were limited",
     "jwt": "requests needed a JSON Web Token; nobody is asked now",
     "basicAuth": "users had to log in; nobody is asked now",
@@ -46,6 +46,10 @@ ACCESS_CONTROL: Final = {
     "waf": "a web application firewall looked at requests",
     "apiKey": "requests needed an API key; nobody is asked now",
 }
+
+
+TYPES: Final = (*ACCESS_CONTROL, "cache", "cors", "egressMTLS", "externalAuth", "hsts", "ingressMTLS")
+"""A policy has exactly one of these; any other makes it invalid [pkg/apis/configuration/validation/policy.go]."""
 
 
 class Egress(msgspec.Struct, frozen=True):
@@ -74,6 +78,7 @@ class NginxPolicies(msgspec.Struct, frozen=True):
 class PolicyBook:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
+        self._used: set[tuple[str, str]] = set()
         self._read: dict[tuple[str, str], NginxPolicies] = {}
         for document in inputs.of(POLICY):
             self._read[document.namespace, document.bare_name] = self._policy(document)
@@ -83,6 +88,7 @@ class PolicyBook:
         found = NginxPolicies()
         for namespace, name, source in references:
             one = self._read.get((namespace, name))
+            self._used.add((namespace, name))
             if one is None:
                 text = f"Policy {namespace}/{name} is not in the input; whether it restricts access or verifies is not known"
                 self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "policy-missing", text, source))
@@ -99,16 +105,25 @@ class PolicyBook:
             )
         return found
 
+    def note_unused(self) -> None:
+        """Lists the policies that nothing imported names."""
+        for document in self._inputs.of(POLICY):
+            if (document.namespace, document.bare_name) not in self._used:
+                self._inputs.skip(document, "unused", "no server, route or Ingress that is imported names it")
+
     def _policy(self, document: Document) -> NginxPolicies:
         spec = self._inputs.open(document).child("spec")
         spec.ignore("ingressClassName")
         for key, text in ACCESS_CONTROL.items():
             spec.access_control(key, text)
         spec.cannot("cache", "responses are not cached")
+        types = [each for each in TYPES if each in spec]
         found = NginxPolicies()
+        if len(types) != 1:
+            found = NginxPolicies(broken=f"{document.name} is invalid: it must have exactly one of {', '.join(TYPES)}")
         if "egressMTLS" in spec:
             egress, broken = self._egress(spec.child("egressMTLS"), document)
-            found = msgspec.structs.replace(found, egress=egress, broken=broken)
+            found = msgspec.structs.replace(found, egress=egress, broken=found.broken or broken)
         if "ingressMTLS" in spec:
             found = msgspec.structs.replace(found, clients=self._clients(spec.child("ingressMTLS"), document))
         if "cors" in spec:

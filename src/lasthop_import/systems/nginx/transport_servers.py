@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
@@ -67,6 +69,8 @@ def _server(spec: FieldReader, document: Document, named: CustomListeners) -> li
     if listener is None:
         return []
     tls = HopTLS(OldLevel.PASSTHROUGH, "listener tls-passthrough") if listener.passthrough else None
+    if backend and listener.protocol == "UDP":
+        backend = msgspec.structs.replace(backend, protocol="UDP")
     hops = (ImportedHop(action.source("pass"), backend, tls),) if backend else ()
     kind = {"UDP": RouteKind.UDP, "TLS": RouteKind.TLS if host else RouteKind.TCP}.get(listener.protocol, RouteKind.TCP)
     names = (host,) if kind is RouteKind.TLS and host else ()
@@ -83,7 +87,7 @@ def _listener(spec: FieldReader, host: str, named: CustomListeners) -> ImportedL
             return ImportedListener(at.source(), 443, "TLS", host, passthrough=True)
         spec.note(Category.CANNOT, "no-host", "TLS is passed through by host, and there is none", "listener")
         return None
-    known = named.by_name.get(name)
+    known = named.find(name)
     if known is None or not is_port(known.port):
         text = f"no GlobalConfiguration in the input has a listener {name}, so its port is not known; nothing is written"
         at.note(Category.TODO, "listener-unknown", text, "name", remedy="Add the GlobalConfiguration to the input.")

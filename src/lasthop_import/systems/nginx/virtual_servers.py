@@ -18,8 +18,6 @@ from lasthop_import.model import (
     ImportedMatch,
     ImportedRule,
     ListenerKey,
-    PathKind,
-    PathMatch,
     RouteKind,
     SecretCertificate,
     keys_of,
@@ -37,7 +35,6 @@ from lasthop_import.systems.nginx.policies import NginxPolicies, PolicyBook
 from lasthop_import.systems.nginx.upstreams import Upstream, read_upstreams
 from lasthop_import.values import REDIRECT_CODES, https_redirect_rule
 
-ROOT: Final = ImportedMatch(PathMatch(PathKind.SEGMENT, "/"))
 SNIPPETS: Final = "nginx configuration, which may restrict access"
 WILDCARD: Final = "tls has no secret, so nginx used the controller's wildcard certificate"
 

@@ -6,13 +6,10 @@ import re
 from typing import Final, NamedTuple
 
 from lasthop.base.api.routes import (
-    CookieConfig,
     HTTPHeader,
     HTTPHeaderFilter,
-    HTTPPathModifier,
     HTTPRouteFilter,
     HTTPRouteTimeouts,
-    HTTPURLRewriteFilter,
     SessionPersistence,
 )
 from lasthop_import.filters import joined
@@ -20,13 +17,13 @@ from lasthop_import.notes import Category, NoteSeverity
 from lasthop_import.reader import FieldReader
 from lasthop_import.systems.openshift.backend_tls import PASSTHROUGH
 from lasthop_import.systems.openshift.routes import RouteOf
-from lasthop_import.values import TOKEN, duration, header_edits, milliseconds
+from lasthop_import.values import TOKEN, cookie_sessions, duration, header_edits, milliseconds, prefix_path, url_rewrite
 
 PREFIX: Final = "haproxy.router.openshift.io/"
 OWN: Final = "router.openshift.io/"
 ACCESS_CONTROL: Final = {
-    f"{PREFIX}ip_allowlist": "only these addresses were let in; everybody is now",
-    f"{PREFIX}ip_whitelist": "only these addresses were let in; everybody is now",
+    f"{PREFIX}ip_allowlist": "only these addresses were let in, and Gateway API has no IP lists",
+    f"{PREFIX}ip_whitelist": "only these addresses were let in, and Gateway API has no IP lists",
     f"{PREFIX}rate-limit-connections": "requests of one client were limited",
     f"{PREFIX}rate-limit-connections.concurrent-tcp": "belongs to rate-limit-connections",
     f"{PREFIX}rate-limit-connections.rate-http": "belongs to rate-limit-connections",
@@ -95,8 +92,7 @@ def _rewrite(route: RouteOf) -> list[HTTPRouteFilter]:
         route.annotations.note(Category.CHANGED, "rewrite-slash", text, key)
     if target == path:
         return []
-    modifier = HTTPPathModifier("ReplacePrefixMatch", replace_prefix_match=target)
-    return [HTTPRouteFilter("URLRewrite", url_rewrite=HTTPURLRewriteFilter(path=modifier))]
+    return [*url_rewrite(path=prefix_path(target))]
 
 
 def _timeouts(annotations: FieldReader) -> HTTPRouteTimeouts:
@@ -121,7 +117,7 @@ def _sessions(route: RouteOf) -> SessionPersistence | None:
     if disabled in _TRUE or route.termination == PASSTHROUGH:
         return None
     if name and TOKEN.fullmatch(name):
-        return SessionPersistence("Cookie", CookieConfig(name))
+        return cookie_sessions(name)
     text = "the router kept clients with their Pod by a cookie, as it does for all Routes; nothing does now"
     route.reader.note(
         Category.CHANGED,

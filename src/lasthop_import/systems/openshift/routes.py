@@ -165,10 +165,7 @@ class _RouteReader:
         if target is None or (ports is None and isinstance(target, str)):
             return target
         if ports is None:
-            text = f"port {target} is of the Pods; it is taken for that of Service {name}, which is not in the input"
-            remedy = "Add the Service to the input."
-            reader.note(Category.TODO, "target-port", text, None, remedy=remedy, severity=NoteSeverity.WARNING)
-            return target
+            return f"for {target}"
         found = [each for each in ports if target in (each.name, each.target)]
         names = self._named(namespace, name, target) if not found and isinstance(target, int) else set()
         found = found or [each for each in ports if each.name in names]

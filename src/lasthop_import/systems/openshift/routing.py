@@ -25,10 +25,17 @@ from lasthop_import.settings import ImportSettings
 from lasthop_import.systems.openshift.annotations import Done, read_annotations
 from lasthop_import.systems.openshift.backend_tls import PASSTHROUGH, REENCRYPT, hop_tls
 from lasthop_import.systems.openshift.routes import RouteOf, read_routes
-from lasthop_import.values import https_redirect_rule
+from lasthop_import.values import ROOT, https_redirect_rule
 
 NO_DEFAULT_CA: Final = "openshift-no-service-ca"
 H2C: Final = ("h2c", "kubernetes.io/h2c")
+
+UNMATCHED: Final = Note(
+    Category.CHANGED,
+    "unmatched-404",
+    "requests for a host or path that no Route has got 503 from the router; they get 404 now",
+    severity=NoteSeverity.INFO,
+)
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
@@ -36,6 +43,8 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     importer = _RouteImporter(inputs, default_ca=not settings.flags.get(NO_DEFAULT_CA))
     for route in sorted(read_routes(inputs, settings), key=_age):
         importer.route(route)
+    if importer.rules:
+        inputs.notes.append(UNMATCHED)
     return Imported(tuple(importer.listeners), tuple(importer.rules))
 
 
@@ -153,9 +162,7 @@ class _RouteImporter:
             )
         )
         if route.insecure == "Redirect" and not route.refused:
-            self._redirect(
-                route, ImportedListener(route.source, 80, "HTTP"), (ImportedMatch(PathMatch(PathKind.SEGMENT, "/")),)
-            )
+            self._redirect(route, ImportedListener(route.source, 80, "HTTP"), (ROOT,))
 
     def _redirect(self, route: RouteOf, plain: ImportedListener, matches: tuple[ImportedMatch, ...]) -> None:
         self.listeners.append(plain)

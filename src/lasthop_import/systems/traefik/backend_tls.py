@@ -240,7 +240,7 @@ def hop_tls(transport: Transport, dialled: str, *, known: bool = True) -> HopTLS
         return found(OldLevel.MESH, f"{label} uses SPIFFE")
     if not known:
         why = "no serversTransport, and only Traefik's static configuration says what the default one verifies"
-        return found(OldLevel.BROKEN, f"{why} (--traefik-static, --traefik-insecure-skip-verify)")
+        return found(OldLevel.UNKNOWN, f"{why} (--traefik-static, --traefik-insecure-skip-verify)")
     if unverified:
         return found(OldLevel.UNVERIFIED, f"{label} has insecureSkipVerify")
     if transport.lost:

@@ -15,7 +15,7 @@ from lasthop_import.model import (
     TrustRef,
     keys_of,
 )
-from lasthop_import.notes import Category, SourceRef
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
 from lasthop_import.systems.traefik.kinds import CRD, TraefikObjects
 from lasthop_import.systems.traefik.static import EntryPoint, Static
@@ -51,6 +51,8 @@ class EntryPointListeners:
         self._static = static
         self.listeners: list[ImportedListener] = []
         self._default: Certificate | None = None
+        self.plain_ports: frozenset[int] = frozenset()
+        """Ports with routes that are served without TLS."""
 
     # --- entry points ------------------------------------------------------------------------------------------------
 
@@ -58,12 +60,28 @@ class EntryPointListeners:
         """Returns the entry points of a route. One that nobody knows is listed, and left out."""
         if not names:
             return self._default_points(reader, tls=tls)
+        return self._named_points(reader, names, key)
+
+    def udp_points(self, reader: FieldReader) -> tuple[EntryPoint, ...]:
+        """Returns the entry points of a route for UDP: those that it names, or all for UDP."""
+        names = reader.texts("entryPoints")
+        if not names:
+            return tuple(each for each in self._static.entry_points.values() if each.udp)
+        points = self._named_points(reader, names, "entryPoints", "/udp")
+        for each in points:
+            if not each.udp:
+                text = f"the entry point {each.name} is not for UDP, so the route is not served there"
+                remedy = f"If it is, pass --traefik-entrypoint {each.name}={each.port}/udp."
+                reader.note(Category.TODO, "entrypoint-unknown", text, "entryPoints", remedy=remedy)
+        return tuple(each for each in points if each.udp)
+
+    def _named_points(self, reader: FieldReader, names: tuple[str, ...], key: str, mode: str = "") -> tuple[EntryPoint, ...]:
         points = []
         for name in dict.fromkeys(names):
             point = self._static.entry_points.get(name)
             if point is None:
                 text = f"the port of the entry point {name[:100]} is not in the input, so the route is not served there"
-                remedy = f"Pass --traefik-entrypoint {name[:100]}=PORT."
+                remedy = f"Pass --traefik-entrypoint {name[:100]}=PORT{mode}."
                 reader.note(Category.TODO, "entrypoint-unknown", text, key, remedy=remedy)
             else:
                 points.append(point)
@@ -72,7 +90,7 @@ class EntryPointListeners:
     def _default_points(self, reader: FieldReader, *, tls: bool) -> tuple[EntryPoint, ...]:
         found = self._static.defaults
         if tls:
-            return tuple(each for each in found if each.tls)
+            return tuple(each for each in found if each.tls) or found
         kept = tuple(each for each in found if not each.tls or each.known)
         if kept != found:
             text = "is served on all default entry points; the one with TLS is left out, because nobody says that it is one"
@@ -89,17 +107,26 @@ class EntryPointListeners:
         *,
         only_tls: bool,
     ) -> Keys | str:
-        """Adds the listeners of a route, and returns their keys; or why Traefik does not serve it."""
+        """Adds the listeners of a route, and returns their keys; or why they cannot be written. Traefik tells TLS from
+        plaintext by the first byte, so that an entry point may have both; a port of a Gateway has one protocol."""
         plain, secure = [], []
         for point in points:
-            if point.tls:
+            if not point.tls and only_tls and point.port not in self.plain_ports:
+                self._note_tls(source, point)
+            if point.tls or (only_tls and point.port not in self.plain_ports):
                 secure += self._secure(source, point.port, hosts, tls or Termination(self.default_certificate()))
             elif not only_tls:
                 plain.append(ImportedListener(source, point.port, "HTTP"))
         if points and not plain and not secure:
-            return f"it has tls, and its entry points ({', '.join(each.name for each in points)}) are without"
+            named = ", ".join(each.name for each in points)
+            return f"it has tls on {named}, where other routes have none, and a port of a Gateway has one protocol"
         self.listeners += [*plain, *secure]
         return Keys(keys_of(plain), keys_of(secure))
+
+    def _note_tls(self, source: SourceRef, point: EntryPoint) -> None:
+        text = f"tls makes Traefik serve it with TLS, not in plaintext, on entry point {point.name} too; so does the Gateway"
+        note = Note(Category.CHANGED, "tls-on-plain-entrypoint", text, source, severity=NoteSeverity.INFO)
+        self._inputs.notes.append(note)
 
     def _secure(self, source: SourceRef, port: int, hosts: tuple[str, ...], tls: Termination) -> list[ImportedListener]:
         return [

@@ -16,6 +16,7 @@ from lasthop_import.model import (
     ImportedListener,
     ImportedRule,
     RouteKind,
+    ServiceBackend,
     keys_of,
 )
 from lasthop_import.notes import Category, NoteSeverity
@@ -110,7 +111,7 @@ def _router(parts: Parts, reader: FieldReader, route: FieldReader) -> Router:
 
 
 def read_connections(parts: Parts) -> tuple[ImportedRule, ...]:
-    """Reads IngressRouteTCPs; lists IngressRouteUDPs."""
+    """Reads IngressRouteTCPs and IngressRouteUDPs."""
     rules: list[ImportedRule] = []
     for document in chosen(parts, "IngressRouteTCP"):
         spec = _opened(parts, document).child("spec")
@@ -122,9 +123,32 @@ def read_connections(parts: Parts) -> tuple[ImportedRule, ...]:
         for route in spec.children("routes"):
             rules.append(_connection(parts, route, points, certificates, tls=tls, passthrough=passthrough))
     for document in chosen(parts, "IngressRouteUDP"):
-        text = "UDP is not carried over; write a UDPRoute"
-        parts.inputs.open(document).note(Category.CANNOT, "udp", text, "spec", severity=NoteSeverity.HIGH)
+        spec = _opened(parts, document).child("spec")
+        points = parts.front.udp_points(spec)
+        rules += [_datagrams(parts, route, points) for route in spec.children("routes")]
     return tuple(rules)
+
+
+def _datagrams(parts: Parts, route: FieldReader, points: tuple[EntryPoint, ...]) -> ImportedRule:
+    """Returns the rule of a route for UDP, and adds its listeners; refused if it cannot be written."""
+    hops = _stream_hops(parts, route.children("services"), route.namespace, passthrough=False)
+    hops = tuple(
+        msgspec.structs.replace(each, backend=msgspec.structs.replace(each.backend, protocol="UDP"))
+        if isinstance(each.backend, ServiceBackend)
+        else each
+        for each in hops
+    )
+    rule = ImportedRule(route.source(), route.namespace, route.document.bare_name, (), kind=RouteKind.UDP, hops=hops)
+    refused = _foreign(parts, route.namespace, hops) or ("" if points else "none of its entry points is known")
+    if any(isinstance(each.backend, HostBackend) for each in hops):
+        refused = "a host outside cannot be the backend of a UDPRoute"
+    listeners = [ImportedListener(route.source(), each.port, "UDP") for each in points]
+    if any(known.key in keys_of(listeners) for known in parts.front.listeners):
+        refused = "another route has the same entry point, and packets cannot be told apart"
+    if refused:
+        return msgspec.structs.replace(rule, refused=refused)
+    parts.front.listeners += listeners
+    return msgspec.structs.replace(rule, listeners=keys_of(listeners))
 
 
 def _connection(
@@ -175,10 +199,15 @@ def _connection_problem(
         return "only TLS has names, and the route has none"
     if tls and not hosts:
         return "it takes all connections with TLS, and a route needs names"
+    return _foreign(parts, namespace, hops) or ("" if points else "none of its entry points is known")
+
+
+def _foreign(parts: Parts, namespace: str, hops: tuple[ImportedHop, ...]) -> str:
+    """Returns why Services of other namespaces were not served; empty: there are none, or they were."""
     foreign = [each.backend for each in hops if each.backend.namespace != namespace]
     if foreign and not parts.static.cross_namespace:
         return not_permitted(f"Service {foreign[0].namespace}/{foreign[0].name}")
-    return "" if points else "none of its entry points is known"
+    return ""
 
 
 def _stream_hops(parts: Parts, services: list[FieldReader], parent: str, passthrough: bool) -> tuple[ImportedHop, ...]:
@@ -207,7 +236,7 @@ def _stream_tls(parts: Parts, transport: str, parent: str, host: str, *, passthr
     if passthrough:
         return HopTLS(OldLevel.BROKEN, "the client's TLS was passed through within other TLS")
     if isinstance(found, str):
-        return HopTLS(OldLevel.BROKEN, found)
+        return HopTLS(OldLevel.UNKNOWN, found)
     return hop_tls(found, host, known=bool(transport) or parts.static.known)
 
 

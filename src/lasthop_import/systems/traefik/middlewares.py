@@ -19,8 +19,8 @@ from lasthop_import.values import TOKEN, duration, full_path, is_port, milliseco
 
 DEEPEST: Final = 10
 ACCESS_CONTROL: Final = {
-    "ipAllowList": "only these addresses were let in; everybody is now",
-    "ipWhiteList": "only these addresses were let in; everybody is now",
+    "ipAllowList": "only these addresses were let in, and Gateway API has no IP lists",
+    "ipWhiteList": "only these addresses were let in, and Gateway API has no IP lists",
     "basicAuth": "users had to log in; nobody is asked now",
     "digestAuth": "users had to log in; nobody is asked now",
     "rateLimit": "requests were limited",
@@ -28,9 +28,6 @@ ACCESS_CONTROL: Final = {
     "plugin": "a plugin, which may restrict access, has no equivalent",
 }
 CANNOT: Final = {
-    "stripPrefixRegex": "prefixes cannot be removed by a regular expression; the backend gets the whole path",
-    "replacePathRegex": "the path cannot be rewritten by a regular expression; the backend gets it as it is",
-    "redirectRegex": "a redirect by a regular expression has no equivalent; requests go to the backend",
     "errors": "the backend's own error pages are passed on",
     "compress": "responses are not compressed",
     "circuitBreaker": "requests are sent to failing backends, too",
@@ -39,6 +36,14 @@ CANNOT: Final = {
     "passTLSClientCert": "the backend is not told the client's certificate",
     "encodedCharacters": "encoded characters in paths are treated in the gateway's own way",
 }
+
+
+BY_REGEX: Final = {
+    "stripPrefixRegex": "Gateway API removes no prefix by a regular expression; the backend gets the whole path",
+    "replacePathRegex": "Gateway API rewrites no path by a regular expression; the backend gets it as it is",
+    "redirectRegex": "Gateway API redirects by no regular expression; requests go to the backend",
+}
+"""Without these a backend gets other requests than before."""
 
 
 class RedirectMiddleware(NamedTuple):
@@ -119,6 +124,9 @@ class Middlewares:
             spec.access_control(key, text)
         for key, text in CANNOT.items():
             spec.cannot(key, text)
+        for key, text in BY_REGEX.items():
+            if key in spec:
+                spec.note(Category.CANNOT, "regex-rewrite", text, key, severity=NoteSeverity.HIGH)
         if "buffering" in spec:
             text = "limits of bodies are gone: larger requests are passed on now"
             spec.note(Category.LOOSENED, "body-limit-dropped", text, "buffering")

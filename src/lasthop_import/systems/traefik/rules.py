@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lasthop.base.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
+from lasthop_import import values
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import ImportedListener, ImportedMatch, ImportedRule, ListenerKey, RouteKind
 from lasthop_import.notes import Category, Note, SourceRef
@@ -44,11 +44,15 @@ class TraefikRules:
     def __init__(self, inputs: Inputs, front: EntryPointListeners) -> None:
         self._inputs = inputs
         self._front = front
+        self._routers: list[Router] = []
         self._ranked: list[tuple[tuple[object, ...], ImportedRule]] = []
         self._redirected: dict[EntryPoint, tuple[SourceRef, str]] = {}
 
     def add(self, router: Router) -> None:
-        """Adds the rules of a router. What cannot be written is added all the same: its hops are rows of the report."""
+        self._routers.append(router)
+
+    def _write(self, router: Router) -> None:
+        """Writes the rules of a router. What cannot be written is added all the same: its hops are rows of the report."""
         groups = _groups(router.alternatives)
         points = tuple(each for each in router.points if not each.redirect or each.tls)
         for each in router.points:
@@ -88,6 +92,12 @@ class TraefikRules:
 
     def rules(self) -> tuple[ImportedRule, ...]:
         """Returns all rules in the order in which Traefik tries them, and lists where Gateway API has another."""
+        served = [each for each in self._routers if not each.refused]
+        self._front.plain_ports = frozenset(
+            point.port for each in served for point in each.points if not point.tls and (not each.only_tls or point.redirect)
+        )
+        for router in self._routers:
+            self._write(router)
         ranked = [rule for _, rule in sorted(self._ranked, key=lambda each: each[0])]
         self._inputs.notes += order_notes(each for each in ranked if not each.refused and each.kind is RouteKind.HTTP)
         self._note_catch_all(ranked)
@@ -151,7 +161,7 @@ class TraefikRules:
         listeners: tuple[ListenerKey, ...],
         redirect: RedirectMiddleware,
     ) -> ImportedRule:
-        filters = (_redirect_filter(redirect.scheme, redirect.port, redirect.code),)
+        filters = (values.redirect(redirect.scheme, port=redirect.port, code=redirect.code),)
         name = f"{router.route}-{redirect.scheme}-redirect"
         return ImportedRule(router.source, router.namespace, name, listeners, names, matches=matches, filters=filters)
 
@@ -159,13 +169,9 @@ class TraefikRules:
         for point, (source, namespace) in sorted(self._redirected.items(), key=lambda each: each[0].name):
             listener = ImportedListener(source, point.port, "HTTP")
             self._front.listeners.append(listener)
-            filters = (_redirect_filter(point.redirect, 0, 301),)
+            filters = (values.redirect(point.redirect, code=301),)
             name = f"{point.name}-redirect"
             yield ImportedRule(source, namespace, name, (listener.key,), matches=(ROOT,), filters=filters)
-
-
-def _redirect_filter(scheme: str, port: int, code: int) -> HTTPRouteFilter:
-    return HTTPRouteFilter("RequestRedirect", request_redirect=HTTPRequestRedirectFilter(scheme, port=port, status_code=code))
 
 
 def _hosts(groups: Groups) -> tuple[str, ...]:

@@ -8,17 +8,21 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from lasthop.base.api.routes import CookieConfig, HTTPRouteFilter, HTTPURLRewriteFilter, SessionPersistence
+from lasthop.base.api.routes import HTTPRouteFilter, SessionPersistence
 from lasthop_import.inputs import Inputs
 from lasthop_import.levels import OldLevel
 from lasthop_import.model import Backend, HopTLS, HostBackend, ImportedHop, ImportedMirror, ServiceBackend
 from lasthop_import.notes import Category, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
+from lasthop_import.rule_hops import unseen_service
 from lasthop_import.systems.traefik.backend_tls import Transport, default_transport, hop_tls, read_transport
 from lasthop_import.systems.traefik.kinds import CRD, OTHER_PROVIDER, PREFIX, TraefikObjects
 from lasthop_import.systems.traefik.static import Static
-from lasthop_import.values import TOKEN, is_host
+from lasthop_import.values import TOKEN, cookie_sessions, is_host, url_rewrite
 
+UNKNOWN: Final = "unknown"
+"""The scheme where the Service, which decides it, is not in the input."""
+SESSION: Final = "lasthop-session"
 DEEPEST: Final = 10
 MOST_WEIGHT: Final = 1_000_000
 _BALANCING: Final = {
@@ -80,8 +84,7 @@ class TraefikServices:
         scheme = self._scheme(place)
         filters: tuple[HTTPRouteFilter, ...] = ()
         if not place.pass_host and isinstance(backend, HostBackend) and is_host(backend.hostname):
-            rewrite = HTTPURLRewriteFilter(hostname=backend.hostname)
-            filters = (HTTPRouteFilter("URLRewrite", url_rewrite=rewrite),)
+            filters = url_rewrite(backend.hostname)
         tls = self._tls(place, backend, scheme)
         return ImportedHop(place.source, backend, tls, h2c=scheme == "h2c", filters=filters)
 
@@ -103,13 +106,15 @@ class TraefikServices:
         return place, own
 
     def _scheme(self, place: ServiceReference) -> str:
-        """Returns http, https or h2c; anything else is an error, and the route was not served."""
+        """Returns http, https, h2c or UNKNOWN; anything else is an error, and the route was not served."""
         if place.scheme:
             return place.scheme
         port = self._inputs.port(place.namespace, place.name, place.port)
         number = port.number if port else place.port
         name = port.name if port else place.port if isinstance(place.port, str) else ""
-        return "https" if number == 443 or str(name).startswith("https") else "http"
+        if number == 443 or str(name).startswith("https"):
+            return "https"
+        return "http" if self._inputs.ports(place.namespace, place.name) is not None else UNKNOWN
 
     def backend(self, place: ServiceReference) -> Backend:
         host = self.external_name(place)
@@ -135,11 +140,13 @@ class TraefikServices:
     def _tls(self, place: ServiceReference, backend: Backend, scheme: str) -> HopTLS | None:
         if scheme in ("http", "h2c"):
             return None
+        if isinstance(backend, ServiceBackend) and scheme == UNKNOWN:
+            return unseen_service(self._inputs, backend, "the name of its port, or its annotations,")
         if scheme != "https":
             return HopTLS(OldLevel.BROKEN, f"the scheme {scheme[:40]!r} is none of Traefik's, so the route was not served")
         transport = self.transport("ServersTransport", place.transport, place.namespace)
         if isinstance(transport, str):
-            return HopTLS(OldLevel.BROKEN, transport)
+            return HopTLS(OldLevel.UNKNOWN, transport)
         dialled = backend.hostname if isinstance(backend, HostBackend) else ""
         if dialled and not self.static.external_names:
             why = "Traefik serves Services of type ExternalName only with allowExternalNameServices"
@@ -288,10 +295,9 @@ class _ServiceReader:
         if not TOKEN.fullmatch(name) and name:
             cookie.cannot("name", "the cookie's name cannot be written", "affinity-dropped")
         elif age <= 0:
-            self.persistence = SessionPersistence("Cookie", CookieConfig(name or "lasthop-session", path))
+            self.persistence = cookie_sessions(name or SESSION, path)
         else:
-            config = CookieConfig(name or "lasthop-session", path, "Permanent")
-            self.persistence = SessionPersistence("Cookie", config, absolute_timeout=f"{min(age, 99999)}s")
+            self.persistence = cookie_sessions(name or SESSION, path, f"{min(age, 99999)}s")
 
 
 def not_permitted(what: str) -> str:

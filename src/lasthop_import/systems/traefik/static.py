@@ -17,7 +17,8 @@ FLAGS: Final = (
     Flag("--traefik-static", "Traefik's static configuration (traefik.yml).", "FILE", file=True),
     Flag(
         "--traefik-entrypoint",
-        "Port of an entry point; NAME=PORT/tls if it serves TLS by itself. Known without it: web=80 and websecure=443/tls.",
+        "Port of an entry point; NAME=PORT/tls if it serves TLS by itself, NAME=PORT/udp for UDP. Known without it: web=80 "
+        "and websecure=443/tls.",
         "NAME=PORT",
         multiple=True,
     ),
@@ -67,7 +68,7 @@ def read_static(inputs: Inputs, settings: ImportSettings) -> Static:
     for text in settings.flags.get("traefik-entrypoint") or ():
         point = _entry_point(str(text))
         if point is None:
-            message = f"{text!r} is not NAME=PORT, and is not used"
+            message = f"{text!r} is not NAME=PORT, NAME=PORT/tls or NAME=PORT/udp, and is not used"
             inputs.notes.append(Note(Category.TODO, "traefik-entrypoint", message, severity=NoteSeverity.HIGH))
         else:
             entry_points[point.name] = point
@@ -105,9 +106,10 @@ def _static_file(inputs: Inputs, content: object) -> dict[str, Any]:
 def _entry_point(text: str) -> EntryPoint | None:
     name, _, rest = text.partition("=")
     number, _, mode = rest.partition("/")
-    if not name or not number.isascii() or not number.isdigit() or not 0 < int(number) < 65536 or mode not in ("", "tls"):
+    port = port_number(number)
+    if not name or not port or mode not in ("", "tls", "udp"):
         return None
-    return EntryPoint(name, int(number), tls=mode == "tls" or name == "websecure")
+    return EntryPoint(name, port, tls=mode == "tls" or (name == "websecure" and not mode), udp=mode == "udp")
 
 
 def _entry_points(static: dict[str, Any]) -> dict[str, EntryPoint]:

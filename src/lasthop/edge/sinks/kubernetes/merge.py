@@ -89,7 +89,6 @@ def observations(status: Json) -> dict[str, str]:
 
 
 def without_observations(status: Json) -> Json:
-    """Returns the status without these conditions."""
     return {**status, **{field: [_unobserved(entry) for entry in status[field] or ()] for field in ENTRIES if field in status}}
 
 

@@ -121,10 +121,11 @@ def _repository(folder: Path) -> Path | None:
     """Returns the folder of the repository, if it and its data are ours: git reads its configuration from there."""
     for each in (folder, *folder.parents):
         try:
-            found = [each.stat().st_uid, (each / ".git").lstat().st_uid]
+            data = os.lstat(f"{each}/.git").st_uid
+            owners = [os.stat(each).st_uid, data]
         except OSError:
             continue
-        return each if found == [os.geteuid()] * 2 else None
+        return each if owners == [os.geteuid()] * 2 else None
     return None
 
 

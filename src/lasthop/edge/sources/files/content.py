@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from lasthop.base.api.documents import Json
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import RejectedPolicy
 from lasthop.edge.admission.chain import AdmittedObject, admit, admitted, admitted_again, kind_of
@@ -31,8 +30,6 @@ _Placed = tuple[Span, Path, Any, FieldProblem]
 
 
 class ObjectEntry(NamedTuple):
-    """Locates an object in a file."""
-
     admitted: AdmittedObject
     span: Span
     """The document it is in."""
@@ -110,8 +107,6 @@ def examine(file: str, text: bytes) -> tuple[FileContent | BrokenFile, tuple[Sto
 
 
 class _Admission:
-    """Admits the objects of one file, one after the other."""
-
     def __init__(self, hides: bool) -> None:
         """`hides`: some object may have a policy inside."""
         self._hides = hides
@@ -141,7 +136,7 @@ class _Admission:
         except msgspec.ValidationError as error:
             return [FieldProblem(str(error))]
         key = entry.admitted.key
-        self.stored.append(StoredDocument(span, base, key.kind, entry.admitted.digest, _raw(kept)))
+        self.stored.append(StoredDocument(span, base, key.kind, entry.admitted.digest, msgspec.Raw(msgspec.json.encode(kept))))
         self.entries.append(entry)
         if key in self._keys:
             return [FieldProblem("is already in this file", ("metadata", "name"), "Remove one.", reasons.DUPLICATE_OBJECT)]
@@ -174,10 +169,6 @@ def restore(text: bytes, stored: Iterable[StoredDocument]) -> FileContent | None
     except (msgspec.MsgspecError, KeyError):
         return None
     return FileContent(digest(text), text, tuple(entries))
-
-
-def _raw(value: Json) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(value))
 
 
 def _of_text(file: str, mistake: YamlMistake, lines: list[bytes]) -> Finding:

@@ -23,8 +23,6 @@ MAKE_READABLE: Final = "Make it readable for the user that runs Lasthop, or rena
 
 
 class FileReading(NamedTuple):
-    """Holds what was read from one file."""
-
     result: FileContent | BrokenFile | None
     """None: the file does not exist."""
     stamp: Stamp | None = None
@@ -160,7 +158,6 @@ class FileSet:
         return file.good is not None and not file.good.keys <= result.keys
 
     def loses(self, path: str, result: FileContent | BrokenFile | None) -> bool:
-        """Returns whether the result removes objects."""
         good = self.good(path)
         if good is None or isinstance(result, BrokenFile):
             return False

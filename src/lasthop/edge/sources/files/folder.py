@@ -145,7 +145,7 @@ class _Scanner:
     def _take_entry(self, path: str, entry: os.DirEntry[str]) -> None:
         if not is_text(path):
             if is_manifest(entry.name) or entry.is_dir():
-                self._closed[_escaped(path)] = "its name is not UTF-8"
+                self._closed[os.fsencode(path).decode("utf-8", "backslashreplace")] = "its name is not UTF-8"
         elif entry.is_dir():
             (self._links if entry.is_symlink() else self._subfolders).add(path, path.partition(os.sep)[0])
         elif is_manifest(entry.name):
@@ -168,10 +168,6 @@ def is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _escaped(name: str) -> str:
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def stamp_of(path: Path | str) -> Stamp | None:

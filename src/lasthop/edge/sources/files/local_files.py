@@ -90,8 +90,6 @@ class OlderPair(NamedTuple):
 
 
 class FilledObject(NamedTuple):
-    """Holds an object with the content of its local files."""
-
     admitted: AdmittedObject
     findings: tuple[Finding, ...] = ()
     """What is wrong with the files, without file and line."""

@@ -65,10 +65,7 @@ class Pair(NamedTuple):
 
 
 class NoState:
-    """Remembers nothing across restarts."""
-
     def paths(self) -> Iterable[str]:
-        """Returns the files that have a last good content."""
         return ()
 
     def last_good(self, path: str) -> SavedFile | None:

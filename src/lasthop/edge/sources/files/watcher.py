@@ -15,8 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import watchfiles
-
 from lasthop.edge.sources.files.folder import Identity
 
 DEBOUNCE_MS: Final = 50
@@ -55,6 +53,8 @@ class _StopEvent:
 
 class _Watch:
     def __init__(self, paths: Iterable[str], step: int, threads: ThreadPoolExecutor, poll: bool = False) -> None:
+        import watchfiles  # commands read a folder once, and watch none
+
         self._threads = threads
         self._stop = _StopEvent()
         self._changes = watchfiles.watch(
@@ -87,7 +87,7 @@ class _Watch:
     def stop(self) -> None:
         self._stop.stopped = True
 
-    def _wait(self) -> asyncio.Future[set[tuple[watchfiles.Change, str]]]:
+    def _wait(self) -> asyncio.Future[set[tuple[Any, str]]]:
         return asyncio.get_running_loop().run_in_executor(self._threads, next, self._changes, set())
 
 

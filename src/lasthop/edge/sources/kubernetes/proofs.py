@@ -60,7 +60,6 @@ class Prover:
         reading: Callable[[], Reading | None],
         changed: Callable[[], None],
         timing: WatchTiming,
-        catch_up: float = CATCH_UP,
     ) -> None:
         """`reading` returns how policies are read, None if their kind is absent; raises `ApiError` while neither is known.
         `changed` is called when there are proofs, or another error."""
@@ -69,7 +68,7 @@ class Prover:
         self.heard = asyncio.Event()
         """Is set when policies have been read."""
         self._client, self._reading, self._changed = client, reading, changed
-        self._backoff, self._sleep, self._catch_up = Backoff(timing.first_pause, timing.longest_pause), timing.sleep, catch_up
+        self._backoff, self._sleep = Backoff(timing.first_pause, timing.longest_pause), timing.sleep
         self._awaiting: Proofs = {}
         self._proven: dict[Port, int] = {}
         self._asked = asyncio.Event()
@@ -152,7 +151,7 @@ class Prover:
         missing = await self._list(path_of(KIND.group, version, KIND.plural, scope))
         await self._not_ending()
         try:
-            async with asyncio.timeout(self._catch_up):
+            async with asyncio.timeout(CATCH_UP):
                 while missing := [each for each in missing if not reflector.has(*each)]:
                     self.heard.clear()
                     await self.heard.wait()

@@ -109,7 +109,6 @@ class KubernetesSource:
         client: Client,
         *,
         namespaces: Iterable[str] = (),
-        kinds: Iterable[Kind] = KINDS.values(),
         timing: WatchTiming | None = None,
         discovery_interval: float = DISCOVERY_INTERVAL,
         settle: float = SETTLE,
@@ -118,7 +117,7 @@ class KubernetesSource:
         self.observed = ObservedStatuses()
         self.restarts = Counter("lasthop_watch_restarts", "Watches that were opened again.", ["kind", "reason"], registry=None)
         self._client, self._timing = client, timing or WatchTiming()
-        self._namespaces, self._kinds = tuple(namespaces) or ("",), tuple(kinds)
+        self._namespaces, self._kinds = tuple(namespaces) or ("",), tuple(KINDS.values())
         self._interval, self._settle = discovery_interval, settle
         self._log: Any = structlog.get_logger()
         self._watched: dict[str, _WatchedKind] = {}

@@ -9,6 +9,7 @@ import msgspec
 
 from lasthop.base.api.backends import KIND as XBACKEND
 from lasthop.base.api.meta import Key
+from lasthop.base.text.printable import some
 from lasthop.engine.outputs.envoy.clusters import cluster
 from lasthop.engine.plan.messages import CRASHED
 from lasthop.engine.plan.observation import Failure, Health, LeafCertificate
@@ -32,8 +33,6 @@ NAMED_CAS: Final = 2
 
 
 class Observed(msgspec.Struct, frozen=True, order=True):
-    """What has happened on a hop."""
-
     health: Health
     since: float
     """Unix time, as all times here; 0: never."""
@@ -157,7 +156,6 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def endless(self) -> bool:
-        """Whether it is waived without an end."""
         return bool(self.waiver) and not self.until
 
     @property
@@ -249,8 +247,7 @@ def _against(tls: BackendTLS) -> str:
 def _cas(tls: BackendTLS) -> str:
     """Returns the CAs as `CA corp`, the first few of them; `HopReport.basis` has their fingerprints."""
     cas = tls.trust.cas if isinstance(tls.trust, Anchors) else ()
-    more = f" and {len(cas) - NAMED_CAS} more" if len(cas) > NAMED_CAS else ""
-    return f"CA {', '.join(ca.subject for ca in cas[:NAMED_CAS])}{more}"
+    return f"CA {some([ca.subject for ca in cas], NAMED_CAS)}"
 
 
 def _plaintext(g: Graph, hop: Hop) -> tuple[str, Key | None]:

@@ -60,7 +60,6 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
 
 
 def _ejected(figures: Iterable[HopSeen], addresses: Iterable[str]) -> Iterator[tuple[str, float]]:
-    """Yields the endpoints that are left out, each with since when."""
     seen = [each for found in figures for each in found.endpoints if each.ejected_since]
     for address in addresses:
         if since := [each.ejected_since for each in seen if each.address == address]:

@@ -244,7 +244,6 @@ def _act(
     rewrite: routing.Rewrite | None,
     protocol: Protocol,
 ) -> None:
-    """Fills in what a route does with requests."""
     # Always there: without it the listener's, which is short (see HEADERS_TIMEOUT).
     idle = GRPC_IDLE if protocol is Protocol.H2 else IDLE
     if forward.timeout is not None and not 0 < forward.timeout <= IDLE:

@@ -95,7 +95,7 @@ def _any(count: int) -> str:
 def _by_time(share: int) -> cel.Expr:
     """Samples by the moment of the request: a trace that begins here has no id yet that an expression could look at."""
     if share in (0, SAMPLED):
-        return _bool(share == SAMPLED)
+        return cel.Expr(const_expr=cel.Constant(bool_value=(share == SAMPLED)))
     time = _select("request", "time")
     seconds, milliseconds = _call("getSeconds", time), _call("getMilliseconds", time)
     moment = _call("_+_", _call("_*_", seconds, _int(1_000)), milliseconds)
@@ -121,10 +121,6 @@ def _text(value: str) -> cel.Expr:
 
 def _int(value: int) -> cel.Expr:
     return cel.Expr(const_expr=cel.Constant(int64_value=value))
-
-
-def _bool(value: bool) -> cel.Expr:
-    return cel.Expr(const_expr=cel.Constant(bool_value=value))
 
 
 def _numbered(root: cel.Expr) -> cel.Expr:

@@ -49,7 +49,6 @@ COMMANDS: Final = {
 
 
 def trace(manager: hcm_pb2.HttpConnectionManager, wanted: TracingPlan) -> None:
-    """Adds tracing to a connection manager."""
     manager.tracing.CopyFrom(
         hcm_pb2.HttpConnectionManager.Tracing(
             provider=http_tracer_pb2.Tracing.Http(name="envoy.tracers.opentelemetry", typed_config=packed(_provider(wanted))),

@@ -24,7 +24,6 @@ OFFERED: Final = "envoy.network.application_protocols"
 
 
 def websocket(filters: Sequence[hcm_pb2.HttpFilter]) -> hcm_pb2.HttpConnectionManager.UpgradeConfig:
-    """Permits WebSocket, by these filters."""
     states = [_state(OFFERED, "http/1.1"), _state(UPGRADE_STATE, "true", factory="envoy.string")]
     config = set_filter_state_pb2.Config(on_request_headers=states)
     first = hcm_pb2.HttpFilter(name=FILTER, typed_config=packed(config))

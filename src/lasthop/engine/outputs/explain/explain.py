@@ -83,7 +83,6 @@ def request_answers(
 
 
 def _document(fact: Fact, locate: Locate) -> Steps:
-    """Returns a fact as JSON, with the place of the object it is about."""
     because = []
     for each in fact.because:
         because.append((yield from _document(each, locate)))

@@ -8,6 +8,7 @@ from lasthop.base.api.backends import KIND as XBACKEND
 from lasthop.base.api.core import AnyService
 from lasthop.base.api.meta import Key
 from lasthop.base.api.policies import LocalObjectReference
+from lasthop.base.text.printable import some
 from lasthop.engine.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.engine.outputs.explain.reads import below
 from lasthop.engine.outputs.findings.endpoints import fate
@@ -40,7 +41,6 @@ REFERS = "refers to {}"
 
 
 def hop_fact(g: Graph, hop: Hop, prefix: str) -> Fact:
-    """Explains how a Gateway connects to a backend, and why."""
     said, tls = f"{prefix}{hop.backend} port {hop.port}", verdict(g, *hop).connection
     if isinstance(tls, Refused) and tls.problem.reason == BACKEND_NOT_FOUND:
         return bad(f"{said}: refused, ", object=hop.backend, why=tls.problem)
@@ -163,14 +163,12 @@ def rivals(g: Graph, backend: Key, port: int) -> Iterator[Fact]:
 
 
 def context_facts(g: Graph, hop: Hop) -> tuple[Fact, ...]:
-    """Explains where requests are sent, and what happened there."""
     tls, found = verdict(g, *hop).connection, hop_context(g, hop)
     if found.no_endpoints:
         sent = bad(f"no endpoints, so {fate(hop.protocol)}: {found.no_endpoints}")
     else:
-        more = len(found.endpoints) - SHOWN_ENDPOINTS
-        shown = f"{', '.join(found.endpoints[:SHOWN_ENDPOINTS])}{f' and {more} more' if more > 0 else ''}"
-        sent = plain(f"{'would be sent' if isinstance(tls, Refused) else 'sent'} to {shown}")
+        to = some(found.endpoints, SHOWN_ENDPOINTS)
+        sent = plain(f"{'would be sent' if isinstance(tls, Refused) else 'sent'} to {to}")
     return sent, *_observed(found, tls)
 
 

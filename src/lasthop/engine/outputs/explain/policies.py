@@ -43,12 +43,7 @@ def explain_policy(g: Graph, key: Key) -> Fact:
         bad(f"its status has no room for {gateway}, so connections from there fail", object=gateway)
         for gateway in reached.without_room
     ]
-    return Fact(str(key), _overall(facts), tuple(facts), key)
-
-
-def _overall(facts: list[Fact]) -> FactState:
-    states = {fact.state for fact in facts}
-    return next((state for state in (FactState.BAD, FactState.WARNING) if state in states), FactState.GOOD)
+    return Fact(str(key), worst([good(""), *facts]), tuple(facts), key)
 
 
 def _validity(g: Graph, key: Key) -> Fact:

@@ -11,19 +11,19 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from lasthop.base.api import routes as api
 from lasthop.base.api.meta import Key
 from lasthop.engine.outputs.audit.hops import HopReport, hop_report
 from lasthop.engine.outputs.envoy.route_messages import INTERNAL_ERROR
 from lasthop.engine.outputs.explain.fact import Fact, bad, good
 from lasthop.engine.outputs.explain.hops import hop_fact
+from lasthop.engine.outputs.explain.request_routes import rules_of
 from lasthop.engine.outputs.explain.routes import reference_fact
 from lasthop.engine.plan.request import Request
 from lasthop.engine.plan.routing import Backend, Forward, Redirect, Refuse, Route
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backends import BackendTarget, endpoints, target
 from lasthop.engine.resolve.routing.route_references import filter_references
-from lasthop.engine.resolve.routing.routes import PROTOCOLS, read_route, request_rules, route_judgement
+from lasthop.engine.resolve.routing.routes import PROTOCOLS, route_judgement
 from lasthop.engine.store.graph import Graph
 
 UNAVAILABLE: Final = 503
@@ -85,8 +85,6 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RuleOutcome(NamedTuple):
-    """What a rule does with a request that it takes."""
-
     action: Action
     summary: str
     """Ends the sentence about the request."""
@@ -96,7 +94,6 @@ class RuleOutcome(NamedTuple):
 
 
 def outcome(g: Graph, key: Key, rule: int, route: Route, gateway: Key, request: Request) -> RuleOutcome:
-    """Returns what the rule does with a request that it takes."""
     if route.cors and _is_preflight(request):
         summary = "answered by the gateway, as a CORS preflight"
         return RuleOutcome(Action.RESPOND, summary, (good("the CORS filter answers preflights by itself"),), PREFLIGHT)
@@ -173,8 +170,7 @@ def _share_of_hop(hop: Hop, report: HopReport, part: float) -> BackendShare:
 
 def _unfollowed(g: Graph, key: Key, rule: int, number: int, words: str, request: Request) -> Fact:
     """Says why a reference is not followed: the refs with a weight are the plan's backends, in that order."""
-    obj = read_route(g, key)
-    rules = request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()
+    rules = rules_of(g, key)
     refs = [ref for ref in rules[rule].backend_refs if ref.weight] if rules else []
     why = target(g, key, refs[number]) if number < len(refs) else None
     said = f"{words}{refs[number].kind} {refs[number].name}: {_refusal(request)}, " if number < len(refs) else words
@@ -196,9 +192,7 @@ def _is_preflight(request: Request) -> bool:
 
 
 def _filter_references(g: Graph, key: Key, rule: int, gateway: Key) -> Iterator[Fact]:
-    """Yields the references of a rule's filters."""
-    obj = read_route(g, key)
-    rules = request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()
+    rules = rules_of(g, key)
     for filter in rules[rule].filters if rules else ():
         for lead in filter_references(filter):
             protocol = lead.protocol or PROTOCOLS[key.kind]
@@ -206,7 +200,6 @@ def _filter_references(g: Graph, key: Key, rule: int, gateway: Key) -> Iterator[
 
 
 def stream_shares(g: Graph, backends: tuple[Backend, ...]) -> tuple[tuple[BackendShare, ...], tuple[Fact, ...]]:
-    """Returns the backends of a connection that is forwarded."""
     total = sum(backend.weight for backend in backends)
     shares, facts = [], []
     for backend in backends:

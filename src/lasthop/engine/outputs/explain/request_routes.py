@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.base.api import routes as api
 from lasthop.base.api.meta import Key
+from lasthop.base.text.printable import some
 from lasthop.base.text.suggestions import closest
 from lasthop.engine.outputs.envoy.encoded_routes import ServedLevel, served_route
 from lasthop.engine.outputs.explain.fact import Fact, bad, plain, warning
@@ -39,8 +40,6 @@ SHOWN: Final = 5
 
 
 class CandidateMatch(NamedTuple):
-    """One match of a route under a hostname."""
-
     key: Key
     place: MatchPlace
     route: Route
@@ -111,25 +110,15 @@ def choose(found: Iterable[CandidateMatch], request: Request) -> CandidateMatch 
 
 def described(g: Graph, candidate: CandidateMatch) -> str:
     """Returns `HTTPRoute shop/web rule 1 (name): GET /path/*`."""
-    return f"{candidate.key} rule {candidate.place.rule}{_name(g, candidate)}: {_written(g, candidate)}"
+    rule = rules_of(g, candidate.key)[candidate.place.rule]
+    written = matched(written_matches(rule)[candidate.place.match])
+    return f"{candidate.key} rule {candidate.place.rule}{f' ({rule.name})' if rule.name else ''}: {written}"
 
 
-def rule_name(g: Graph, candidate: CandidateMatch) -> str:
-    obj = read_route(g, candidate.key)
-    if obj is None or isinstance(obj, api.StreamRoute):
-        return ""
-    return request_rules(obj)[candidate.place.rule].name
-
-
-def _name(g: Graph, candidate: CandidateMatch) -> str:
-    name = rule_name(g, candidate)
-    return f" ({name})" if name else ""
-
-
-def _written(g: Graph, candidate: CandidateMatch) -> str:
-    obj = read_route(g, candidate.key)
-    assert obj is not None and not isinstance(obj, api.StreamRoute)
-    return matched(written_matches(request_rules(obj)[candidate.place.rule])[candidate.place.match])
+def rules_of(g: Graph, key: Key) -> Sequence[api.RequestRouteRule]:
+    """Returns none of a route of connections."""
+    obj = read_route(g, key)
+    return () if obj is None or isinstance(obj, api.StreamRoute) else request_rules(obj)
 
 
 def passed_over(g: Graph, found: Iterable[CandidateMatch], winner: CandidateMatch, request: Request) -> Iterator[Fact]:
@@ -172,8 +161,7 @@ def other_hostnames(g: Graph, gateway: Key, listeners: Iterable[ListenerPlan], h
     if close:
         yield plain(f"did you mean {close}? It is a hostname of {names[close]}", object=names[close])
     known = sorted(names)
-    more = f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
-    yield plain(f"hostnames there: {', '.join(known[:SHOWN])}{more}" if known else "no route is attached there")
+    yield plain(f"hostnames there: {some(known, SHOWN)}" if known else "no route is attached there")
 
 
 def wider_hosts(g: Graph, gateway: Key, listener: ListenerPlan, host: VirtualHost, request: Request) -> Iterator[Fact]:

@@ -299,6 +299,6 @@ def _routed(
         route=str(winner.key),
         rule=winner.place.rule,
         match=winner.place.match,
-        rule_name=choice.rule_name(g, winner),
+        rule_name=choice.rules_of(g, winner.key)[winner.place.rule].name,
         backends=done.backends,
     )

@@ -41,7 +41,6 @@ def endpoint_findings(g: Graph, key: Key, service: AnyService, port: int, protoc
 
 
 def fate(protocol: Protocol) -> str:
-    """Says what happens to traffic without an endpoint."""
     if protocol.http:
         return "requests get 503"
     return "datagrams are dropped" if protocol is Protocol.UDP else "connections are closed"

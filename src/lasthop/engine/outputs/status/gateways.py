@@ -8,6 +8,7 @@ from lasthop.base.api import gateway as api
 from lasthop.base.api.gateway import GatewayAddress, RouteGroupKind
 from lasthop.base.api.meta import Key, Object
 from lasthop.base.api.status import GatewayClassStatus, GatewayStatus, ListenerSetStatus, ListenerStatus, SupportedFeature
+from lasthop.base.text.printable import some
 from lasthop.engine.outputs.status.conditions import stated
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import Condition, failed, true
@@ -214,8 +215,7 @@ def _without_room(g: Graph, key: Key) -> tuple[Condition, ...]:
     full = sorted(set(WITHOUT_ROOM.of(g, key)))
     if not full:
         return ()
-    more = f" and {len(full) - SHOWN} more" if len(full) > SHOWN else ""
-    message = f"no room for this Gateway in the status of {', '.join(map(str, full[:SHOWN]))}{more}, so their backends get 500"
+    message = f"no room for this Gateway in the status of {some(list(map(str, full)), SHOWN)}, so their backends get 500"
     return (true(reasons.POLICY_STATUS_FULL, message, reasons.NO_ROOM),)
 
 

@@ -26,7 +26,6 @@ from lasthop.engine.store.store import Store
 
 
 def class_owners(store: Store) -> dict[str, str]:
-    """Returns the controller of each GatewayClass."""
     found = ((key.name, store.get(key)) for key in store.keys("GatewayClass"))
     return {name: obj.spec.controller_name for name, obj in found if isinstance(obj, GatewayClass)}
 

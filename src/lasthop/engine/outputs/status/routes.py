@@ -67,7 +67,6 @@ def unserved_at(g: Graph, parent: Parent) -> tuple[Condition, ...]:
 
 
 def _troubled(g: Graph, key: Key, parent: Parent) -> tuple[Condition, ...]:
-    """Returns what is wrong with the hops that a route leads over."""
     weaker, failing = [], []
     for hop, used in route_hops(g, key, parent):
         found = hop_trouble.attempt(g, *hop)

@@ -1,0 +1,169 @@
+"""docs/judged.md, from what `make judge` has kept in bench/judged.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+ROOT: Final = Path(__file__).parent.parent
+KEPT: Final = Path(__file__).parent / "judged.json"
+PAGE: Final = ROOT / "docs" / "judged.md"
+SEVERITIES: Final = ("plaintext", "open", "closed", "status")
+OUTCOMES: Final = ("pass", "fail", "not claimed", "not run")
+ABOUT: Final = {
+    "lasthop": (
+        "Lasthop",
+        "Of this commit, installed by `deploy/lasthop.yaml`, Envoy 1.40.0, features as its GatewayClass claims them.",
+    ),
+    "envoy-gateway": (
+        "Envoy Gateway v1.9.1",
+        "Unmodified, Kubernetes provider with proxies on the host, Envoy 1.40.0 in place of its default 1.39.1, "
+        "`extensionApis.enableBackend: true`, leader election off and its limit of API requests raised; else as shipped. "
+        "Its GatewayClass publishes no features; judged are those of its own conformance report of v1.9.",
+    ),
+}
+INTRODUCTION: Final = """# Judged
+
+What gateways verify on the last hop, measured by [`lasthop judge`](judge.md) with the same cases for each: on one machine, a
+real API server (Kubernetes 1.36.3), Gateway API v1.7.0, experimental channel. `make judge` writes this page.
+
+A fault is listed only where the specification, an API comment or an RFC demands otherwise in words, and those words stand
+beside it. Where support is left to implementations, a refusal counts as *not claimed*. Changes at run time have 60 seconds to
+take effect. Severities: *plaintext*: bytes without TLS reached a backend that a policy targets. *open*: a request reached a
+backend whose certificate must be refused. *closed*: a request failed that must succeed. *status*: a condition, or the code
+that a client received, differs. Names are matched by RFC 9525, which obsoletes RFC 6125; the older one let clients accept a
+wildcard that is only a part of a label.
+"""
+NOT_JUDGED: Final = """
+## Not judged
+
+Nothing is said here of other implementations. NGINX Gateway Fabric, agentgateway, Istio, Cilium and kgateway are installed
+from container images, which the machine of these runs cannot run. Traefik and the HAProxy-based ones read the Gateway API
+only from a cluster; as processes beside this API server they have not been tried. `lasthop judge --context C --gateway-class
+NAME` judges each where it runs.
+"""
+
+
+def keep(system: str, documents: list[dict[str, Any]]) -> None:
+    """Keeps what a run has found, without what differs between two equal runs."""
+    cases = [case for document in documents for case in document["cases"]]
+    for case in cases:
+        case["objects"] = _without_certificates(case.get("objects", []))
+    seconds = sum(document["judged"]["seconds"] for document in documents)
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    kept[system] = {
+        "date": documents[0]["judged"]["date"],
+        "seconds": round(seconds),
+        "cases": [_kept(case) for case in cases],
+    }
+    KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+
+
+def _kept(case: dict[str, Any]) -> dict[str, Any]:
+    """Of a fault everything that the page shows, of the rest the outcome."""
+    always = ("id", "area", "outcome", "severity", "why")
+    of_faults = ("title", "demands", "faults", "objects") if case["outcome"] == "fail" else ()
+    return {name: case[name] for name in (*always, *of_faults) if name in case}
+
+
+def write() -> None:
+    kept = json.loads(KEPT.read_text())
+    PAGE.write_text("\n".join(lines({system: kept[system] for system in ABOUT if system in kept})) + "\n")
+
+
+def lines(kept: dict[str, Any]) -> Iterator[str]:
+    yield INTRODUCTION
+    yield from _table(kept)
+    for system, found in kept.items():
+        yield from _system(*ABOUT[system], found)
+    yield NOT_JUDGED.rstrip()
+
+
+def _table(kept: dict[str, Any]) -> Iterator[str]:
+    yield "| Area | Cases | " + " | ".join(ABOUT[system][0] for system in kept) + " |"
+    yield "|---" * (len(kept) + 2) + "|"
+    areas = list(dict.fromkeys(case["area"] for found in kept.values() for case in found["cases"]))
+    for area in areas:
+        each = [[case for case in found["cases"] if case["area"] == area] for found in kept.values()]
+        yield f"| {area} | {max(map(len, each))} | " + " | ".join(map(_cell, each)) + " |"
+    whole = [found["cases"] for found in kept.values()]
+    yield f"| **all** | **{max(map(len, whole))}** | " + " | ".join(map(_cell, whole)) + " |"
+
+
+def _cell(cases: list[dict[str, Any]]) -> str:
+    """Counts by outcome; faults by severity, in bold."""
+    counts = [(outcome, sum(case["outcome"] == outcome for case in cases)) for outcome in OUTCOMES]
+    severities = [case["severity"] for case in cases if case["severity"]]
+    faults = ", ".join(f"{severities.count(each)} {each}" for each in SEVERITIES if each in severities)
+    words = {"fail": f"**fail** ({faults})"}
+    return ", ".join(f"{number} {words.get(outcome, outcome)}" for outcome, number in counts if number)
+
+
+def _system(title: str, configuration: str, found: dict[str, Any]) -> Iterator[str]:
+    yield ""
+    yield f"## {title}"
+    yield ""
+    yield f"{configuration} Judged on {found['date']}, {len(found['cases'])} cases in {found['seconds']} s."
+    failed = [case for case in found["cases"] if case["outcome"] == "fail"]
+    if not failed:
+        yield ""
+        yield "No fault was found."
+    for severity in SEVERITIES:
+        by_demand: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for case in failed:
+            if case["severity"] == severity:
+                by_demand.setdefault((case["demands"]["sentence"], case["demands"]["source"]), []).append(case)
+        if by_demand:
+            yield ""
+            yield f"### {severity.capitalize()}"
+        for (sentence, source), cases in by_demand.items():
+            yield from _faults(sentence, source, cases)
+    left_out: dict[str, list[str]] = {}
+    for case in found["cases"]:
+        if case["outcome"] in ("not claimed", "not run"):
+            left_out.setdefault(f"{case['outcome'].capitalize()}: {case['why'].partition(';')[0]}", []).append(case["id"])
+    if left_out:
+        yield ""
+        for why, ids in left_out.items():
+            yield f"- {why}: {', '.join(f'`{id}`' for id in ids)}"
+
+
+def _faults(sentence: str, source: str, cases: list[dict[str, Any]]) -> Iterator[str]:
+    yield ""
+    yield f"Demanded: “{sentence}” ({source}). Seen:"
+    yield ""
+    for case in cases:
+        for fault in case["faults"]:
+            yield f"- `{case['id']}`, {case['title']}: {_escaped(fault['seen'])}."
+    yield ""
+    yield "<details><summary>Policies and CAs of these cases</summary>"
+    yield ""
+    yield "```"
+    yield yaml.safe_dump_all(_told(cases), sort_keys=False, width=120, allow_unicode=True).rstrip()
+    yield "```"
+    yield ""
+    yield "</details>"
+
+
+def _told(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What differs between cases; Services and routes are alike, and `lasthop judge --write` writes them all."""
+    kinds = ("BackendTLSPolicy", "ConfigMap", "Secret")
+    found = [each for case in cases for each in case["objects"] if each["kind"] in kinds]
+    return [{name: each[name] for name in ("kind", "metadata", "spec", "data") if name in each} for each in found]
+
+
+def _without_certificates(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    for each in objects:
+        if "data" in each:
+            each["data"] = {
+                key: "…" if "CERTIFICATE" in value or len(value) > 80 else value for key, value in each["data"].items()
+            }
+    return objects
+
+
+def _escaped(text: str) -> str:
+    return text.replace("<", "&lt;").replace("|", "\\|").rstrip(".")

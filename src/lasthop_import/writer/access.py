@@ -1,0 +1,239 @@
+"""Closes routes whose access control is lost: they answer 500 until a decision, or --accept, opens them.
+
+A closed rule keeps its matches, so that no wider rule takes its requests, and has no backend: Gateway API answers 500 then.
+
+A loss concerns the rules of its own object, or those below its field. The loss of another object (a policy, a middleware, a
+setting of the controller) concerns the routes that lead there by name, else those of its namespace, else all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from lasthop.base.api.documents import Json
+from lasthop.base.api.routes import HTTPRouteTimeouts
+from lasthop_import.decisions import Decisions, Question
+from lasthop_import.documents import Document
+from lasthop_import.model import Imported, ImportedRule
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
+from lasthop_import.settings import ImportSettings
+
+AMOUNTS: Final = frozenset(
+    (
+        *("limit-connections", "limit-rps", "limit-rpm", "limit-rate", "limit-rate-after", "limit-burst-multiplier"),
+        *("limit-whitelist", "limit-allowlist", "rateLimit", "rateLimitPolicy", "globalRateLimitPolicy", "rate-limits"),
+        *("inFlightReq", "inFlightConn", "labels", "dos", "app-protect-dos-resource", "rateLimitService"),
+        *("rate-limit-connections", "rate-limit-connections.concurrent-tcp"),
+        *("rate-limit-connections.rate-http", "rate-limit-connections.rate-tcp"),
+        *(f"limit-req-{each}" for each in ("rate", "key", "zone-size", "delay", "no-delay", "burst", "dry-run")),
+        *("limit-req-log-level", "limit-req-reject-code", "limit-req-scale"),
+    )
+)
+"""Reasons of losses that limited how much was let in, not who: they close nothing."""
+INCLUDING: Final = frozenset(("includes", "route", "delegate", "targetRef", "targetRefs"))
+"""Fields by which an object names routes that its restrictions hold for."""
+CLOSED: Final = "closed"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+
+
+class AccessLoss(NamedTuple):
+    rules: frozenset[int]
+    """Ids of the rules that are closed."""
+    hops: frozenset[int]
+    """Ids of their hops."""
+    documents: frozenset[Document]
+    """Copied routes that are closed."""
+    notes: tuple[Note, ...]
+    """All notes, those about losses that were accepted with a lower severity."""
+    questions: tuple[Question, ...]
+
+
+def access_loss(
+    imported: Imported,
+    notes: Sequence[Note],
+    documents: Sequence[Document],
+    decisions: Decisions,
+    settings: ImportSettings,
+) -> AccessLoss:
+    """Returns what is closed, by the notes about access control that is lost."""
+    lost = [each for each in notes if each.category is Category.ACCESS_CONTROL]
+    if not lost:
+        return AccessLoss(frozenset(), frozenset(), frozenset(), tuple(notes), ())
+    finder = _Finder(imported, documents)
+    rules: set[int] = set()
+    reasons: dict[Document, list[str]] = {}
+    accepted: set[int] = set()
+    for note in lost:
+        concerned = finder.concerned(note.source)
+        shut = [each for each in concerned if each.document.name not in decisions.opened]
+        if note.category in settings.accepted or note.reason in settings.accepted or (concerned and not shut):
+            accepted.add(id(note))
+            continue
+        for each in shut if note.reason not in AMOUNTS else ():
+            rules |= each.rules
+            reasons.setdefault(each.document, []).append(note.reason)
+    closed = sorted(reasons, key=lambda each: each.name)
+    questions = tuple(_question(each, reasons[each]) for each in closed)
+    told = [msgspec.structs.replace(each, severity=NoteSeverity.WARNING) if id(each) in accepted else each for each in notes]
+    hops = frozenset(id(hop) for rule in imported.rules if id(rule) in rules for hop in rule.all_hops)
+    notes = (*told, *(_note(each, reasons[each]) for each in closed))
+    return AccessLoss(frozenset(rules), hops, frozenset(reasons), notes, questions)
+
+
+def _note(document: Document, reasons: Sequence[str]) -> Note:
+    text = f"answers 500 until its opening is decided, because {_listed(reasons)} is not carried over"
+    remedy = f"Replace what is lost, then decide on {document.name} in decisions.yaml."
+    return Note(Category.ACCESS_CONTROL, CLOSED, text, SourceRef(document), remedy=remedy)
+
+
+def _question(document: Document, reasons: Sequence[str]) -> Question:
+    answer = ("open: true", 'reason: "what restricts access now"')
+    return Question(document.name, CLOSED, f"restricted by {_listed(reasons)}", "", (answer,), "route")
+
+
+def _listed(reasons: Iterable[str]) -> str:
+    return ", ".join(sorted(set(reasons)))
+
+
+def closed_rule(rule: ImportedRule) -> ImportedRule:
+    """Returns a rule with its matches alone."""
+    return msgspec.structs.replace(
+        rule,
+        filters=(),
+        hops=(),
+        mirrors=(),
+        auth=None,
+        timeouts=HTTPRouteTimeouts(),
+        retry=None,
+        persistence=None,
+        closed=True,
+    )
+
+
+def closed_copy(route: Json) -> Json:
+    """Returns a copied route whose rules have their matches alone."""
+    rules = route["spec"].get("rules") or [{}]
+    streams = route["kind"] in ("TLSRoute", "TCPRoute", "UDPRoute")
+    kept = [
+        {**{key: each[key] for key in ("name", "matches") if key in each}, **(NO_BACKEND if streams else {})} for each in rules
+    ]
+    return {**route, "spec": {**route["spec"], "rules": kept}}
+
+
+NO_BACKEND: Final = {"backendRefs": [{"name": "closed-todo", "port": 1}]}
+"""What a rule of a TLSRoute or TCPRoute has in place of a backend: it must have one, and this does not exist."""
+
+
+class _Concerned(NamedTuple):
+    document: Document
+    rules: frozenset[int]
+
+
+class _Finder:
+    """Finds the routes that an object of the input is about."""
+
+    def __init__(self, imported: Imported, documents: Sequence[Document]) -> None:
+        self._rules: dict[Document, list[ImportedRule]] = {}
+        for rule in imported.rules:
+            if rule.all_hops:
+                self._rules.setdefault(rule.source.document, []).append(rule)
+        self._copied = {source.document for source, each in imported.objects if each["kind"].endswith("Route")}
+        self._routes = [*self._rules, *(each for each in self._copied if each not in self._rules)]
+        self._namers: dict[str, list[Document]] = {}
+        for document in documents:
+            content = [document.spec, document.annotations, document.value.get("parameters")]
+            for name in {name for text in _texts(content) for name in _NAME.findall(text)}:
+                self._namers.setdefault(name, []).append(document)
+        self._documents = documents
+
+    def concerned(self, source: SourceRef | None) -> list[_Concerned]:
+        document = source.document if source else None
+        if source is None or document is None:
+            return [self._whole(each) for each in self._routes]
+        if own := self._rules.get(document):
+            narrow = [rule for rule in own if _related(rule.source.path, source.path)]
+            if narrow and len(narrow) < len(own):
+                return [_Concerned(document, frozenset(map(id, narrow)))]
+        found = self._reached(document)
+        if not found:
+            found = {
+                each
+                for each in self._routes
+                if document.namespace
+                in (each.namespace, *(key.gateway.namespace for key in self._listeners(each) if key.gateway))
+            } or set(self._routes)
+        return [self._whole(each) for each in sorted(found, key=lambda each: each.name)]
+
+    def _listeners(self, document: Document) -> Iterator[Any]:
+        for rule in self._rules.get(document, ()):
+            yield from rule.listeners
+
+    def _whole(self, document: Document) -> _Concerned:
+        return _Concerned(document, frozenset(map(id, self._rules.get(document, ()))))
+
+    def _reached(self, start: Document) -> set[Document]:
+        """Returns the routes that lead to an object by name, directly or by other objects, and those that it names itself."""
+        routes = {*self._routes}
+        seen, waiting, found = {start}, [start], set[Document]()
+        while waiting:
+            document = waiting.pop()
+            if document in routes:
+                found.add(document)
+                below = [*self._named_by(document)]
+            else:
+                below = [*self._named_by(document), *self._naming(document)]
+            for each in below:
+                if each not in seen:
+                    seen.add(each)
+                    waiting.append(each)
+        return found
+
+    def _naming(self, document: Document) -> Iterator[Document]:
+        """Yields the objects that name one."""
+        name, namespace = document.bare_name, document.namespace
+        for each in self._namers.get(name, ()):
+            if each.namespace == namespace or each in self._namers.get(namespace, ()):
+                yield each
+        yield from self._namers.get(f"{namespace}-{name}", ())
+
+    def _named_by(self, document: Document) -> Iterator[Document]:
+        """Yields the objects whose requests an object restricts, as it says itself."""
+        names = {name for text in _included(document.spec) for name in _NAME.findall(text)}
+        yield from (
+            each
+            for each in self._documents
+            if each is not document
+            and each.bare_name in names
+            and names
+            and (each.namespace == document.namespace or each.namespace in names)
+        )
+
+
+def _related(rule: tuple[str | int, ...], field: tuple[str | int, ...]) -> bool:
+    """Returns whether a field is about a rule: it is in the rule, or beside it in the same entry of a list."""
+    around = field[:-1]
+    return field[: len(rule)] == rule or (len(around) > 2 and rule[: len(around)] == around)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for below in value.values():
+            yield from _texts(below)
+    elif isinstance(value, list):
+        for below in value:
+            yield from _texts(below)
+
+
+def _included(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            yield from _texts(below) if key in INCLUDING else _included(below)
+    elif isinstance(value, list):
+        for below in value:
+            yield from _included(below)

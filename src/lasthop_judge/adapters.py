@@ -1,0 +1,103 @@
+"""How implementations spell GEP-4152, which has no API yet."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from lasthop_judge.certificates import Issuer
+from lasthop_judge.model import Json, Pins, Skips
+
+
+@dataclasses.dataclass(frozen=True)
+class Spelled:
+    """What a policy's extension becomes."""
+
+    objects: tuple[Json, ...] = ()
+    refs: tuple[Json, ...] = ()
+    """Further entries of caCertificateRefs."""
+    backend: Json | None = None
+    """The backendRef in place of the Service; there is no policy then."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Permission:
+    """The operator's word on one Gateway."""
+
+    objects: tuple[Json, ...]
+    spec: Json
+    """Further fields of the Gateway's spec."""
+
+
+class Adapter:
+    """The spelling of an implementation that has none."""
+
+    name = "none"
+    controllers: tuple[str, ...] = ()
+    """controllerNames by which `--adapter auto` finds it."""
+
+    def spell(self, name: str, extension: Skips | Pins, address: str, port: int, issuer: Issuer) -> Spelled | None:
+        """Returns the objects for an extension under this name, or None if it cannot be written. Address and port are the
+        backend's."""
+        return None
+
+    def permission(self, gateway: str, permitted: bool) -> Permission | None:
+        """Returns what makes a Gateway permit an extension or not, or None if that cannot be said of one Gateway."""
+        return None
+
+    degraded: tuple[str, ...] = ()
+    """Types of conditions that tell of degraded verification while they are True."""
+    permits_everywhere = False
+    """Whether extensions hold without a permission, so that cases of a permitting Gateway run on the plain one."""
+
+
+class Lasthop(Adapter):
+    name = "lasthop"
+    controllers = ("lasthop.dev/gateway-controller",)
+    degraded = ("VerificationDegraded",)
+    _api: Final = "lasthop.dev/v1alpha1"
+    _waives: Final = {Skips.ALL: "All", Skips.NAMES: "Names", Skips.DATES: "Expiry"}
+
+    def spell(self, name: str, extension: Skips | Pins, address: str, port: int, issuer: Issuer) -> Spelled:
+        if isinstance(extension, Pins):
+            kind, spec = "PinSet", _pins(issuer, extension)
+        else:
+            kind, spec = "VerificationWaiver", {"waives": self._waives[extension], "reason": "lasthop judge"}
+        made = {"apiVersion": self._api, "kind": kind, "metadata": {"name": name}, "spec": spec}
+        return Spelled((made,), ({"group": "lasthop.dev", "kind": kind, "name": name},))
+
+    def permission(self, gateway: str, permitted: bool) -> Permission:
+        spec = {"backendTLS": {"waivers": "Allow" if permitted else "Deny"}}
+        profile = {"apiVersion": self._api, "kind": "GatewayProfile", "metadata": {"name": gateway}, "spec": spec}
+        ref = {"group": "lasthop.dev", "kind": "GatewayProfile", "name": gateway}
+        return Permission((profile,), {"infrastructure": {"parametersRef": ref}})
+
+
+def _pins(issuer: Issuer, pins: Pins) -> Json:
+    issued = [issuer.issue(each) for each in pins.certificates]
+    if pins.by == "key":
+        return {"pins": [{"type": "SPKI", "value": each.key_hash} for each in issued]}
+    return {"pins": [{"type": "Certificate", "value": each.certificate_hash} for each in issued]}
+
+
+class EnvoyGateway(Adapter):
+    """Skips everything by a Backend with `insecureSkipVerify`, which its operator enables for all Gateways at once; it has
+    neither pins nor a partial skip."""
+
+    name = "envoy-gateway"
+    controllers = ("gateway.envoyproxy.io/gatewayclass-controller",)
+    permits_everywhere = True
+
+    def spell(self, name: str, extension: Skips | Pins, address: str, port: int, issuer: Issuer) -> Spelled | None:
+        if extension is not Skips.ALL:
+            return None
+        spec = {"endpoints": [{"ip": {"address": address, "port": port}}], "tls": {"insecureSkipVerify": True}}
+        made = {"apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": "Backend", "metadata": {"name": name}, "spec": spec}
+        return Spelled((made,), backend={"group": "gateway.envoyproxy.io", "kind": "Backend", "name": name})
+
+
+ADAPTERS: Final[dict[str, Adapter]] = {each.name: each for each in (Adapter(), Lasthop(), EnvoyGateway())}
+
+
+def adapter_of(controller: str) -> Adapter:
+    return next((each for each in ADAPTERS.values() if controller in each.controllers), ADAPTERS["none"])

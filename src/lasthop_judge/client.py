@@ -1,0 +1,125 @@
+"""Asks the gateway as its clients do."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Callable
+from typing import NamedTuple
+
+from lasthop_judge.model import Via
+from lasthop_judge.objects import CANARY_METHOD
+
+TIMEOUT = 15.0
+
+
+class Answer(NamedTuple):
+    """What a client received."""
+
+    status: int | None
+    """Of HTTP, and of gRPC 200 or 503; None: no answer."""
+    backend: str
+    """The key of the backend port that answered; empty: the gateway itself, or nothing."""
+    text: str
+
+    @property
+    def shown(self) -> str:
+        return self.text if self.status is None else f"{self.status} {self.text}".strip()
+
+
+def ask(via: Via, address: tuple[str, int], hostname: str, path: str) -> Answer:
+    """Sends one request on a connection of its own. `path` is for HTTP; for gRPC, the canary's path means its method."""
+    try:
+        match via:
+            case Via.GRPC:
+                return _grpc(address, hostname, canary=path.startswith("/judge-"))
+            case Via.WEBSOCKET if not path.startswith("/judge-"):
+                return _websocket(address, hostname, path)
+            case Via.TLS:
+                return _stream(address, hostname, tls=True)
+            case Via.TCP:
+                return _stream(address, hostname, tls=False)
+        return _http(address, hostname, path, tls=via is Via.HTTPS)
+    except (OSError, http.client.HTTPException) as error:
+        return Answer(None, "", f"no answer: {error or type(error).__name__}")
+
+
+def _answer(status: int, body: bytes) -> Answer:
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        return Answer(status, str(json.loads(body)["backend"]), "from the backend")
+    return Answer(status, "", body[:120].decode("utf-8", "replace").strip())
+
+
+def _context() -> ssl.SSLContext:
+    """The gateway's own certificate is not what is judged."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _connect(address: tuple[str, int], hostname: str, tls: bool) -> socket.socket:
+    raw = socket.create_connection(address, timeout=TIMEOUT)
+    if not tls:
+        return raw
+    try:
+        return _context().wrap_socket(raw, server_hostname=hostname)
+    except BaseException:
+        raw.close()
+        raise
+
+
+def _http(address: tuple[str, int], hostname: str, path: str, tls: bool) -> Answer:
+    connection = http.client.HTTPConnection(*address, timeout=TIMEOUT)
+    with contextlib.closing(connection):
+        connection.sock = _connect(address, hostname, tls)
+        connection.request("GET", path, headers={"Host": hostname})
+        response = connection.getresponse()
+        return _answer(response.status, response.read())
+
+
+def _websocket(address: tuple[str, int], hostname: str, path: str) -> Answer:
+    wants = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZQ==\r\n"
+    with _connect(address, hostname, False) as stream:
+        stream.sendall(f"GET {path} HTTP/1.1\r\nhost: {hostname}\r\n{wants}\r\n".encode())
+        head, _, body = _until(stream, b"\r\n\r\n").partition(b"\r\n\r\n")
+        status = int(head.split()[1])
+        if status == 101 and not body:
+            body = stream.recv(65536)
+        return _answer(200 if status == 101 else status, body)
+
+
+def _stream(address: tuple[str, int], hostname: str, tls: bool) -> Answer:
+    """A connection that is forwarded as it is; HTTP is what is spoken over it."""
+    with _connect(address, hostname, tls) as stream:
+        stream.sendall(f"GET / HTTP/1.1\r\nhost: {hostname}\r\nconnection: close\r\n\r\n".encode())
+        received = _until(stream, b"}")
+        head, _, body = received.partition(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 "):
+            return Answer(None, "", "connection closed without an answer")
+        return _answer(int(head.split()[1]), body)
+
+
+def _until(stream: socket.socket, end: bytes) -> bytes:
+    received = b""
+    while end not in received and (data := stream.recv(65536)):
+        received += data
+    if not received:
+        raise ConnectionResetError("connection closed without an answer")
+    return received
+
+
+def _grpc(address: tuple[str, int], hostname: str, canary: bool) -> Answer:
+    import grpc
+
+    method = f"/{CANARY_METHOD if canary else 'judge.Case'}/Ask"
+    options = [("grpc.default_authority", hostname), ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(f"{address[0]}:{address[1]}", options=options) as channel:
+        call: Callable[..., bytes] = channel.unary_unary(method)
+        try:
+            return _answer(200, call(b"", timeout=TIMEOUT))
+        except grpc.RpcError as error:
+            code = error.code()
+            return Answer(503, "", f"gRPC {code.name}: {error.details()}"[:160])

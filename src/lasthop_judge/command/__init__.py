@@ -1,0 +1,1 @@
+"""The command; loaded by name, so that nothing else of Lasthop needs this package."""

@@ -1,0 +1,298 @@
+"""`lasthop judge`: judges the last hop of a gateway, case by case."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from lasthop.cli.args import target
+from lasthop.cli.args.values import host_port
+from lasthop.cli.render.progress import LOG_INTERVAL, ProgressLine
+from lasthop.cli.render.terminal import note
+
+if TYPE_CHECKING:
+    from lasthop_judge.model import Case, Verdict
+    from lasthop_judge.report.document import Judged, Report
+    from lasthop_judge.trial import Patience
+
+FORMATS: Final = ("text", "json", "junit", "markdown", "html")
+SUFFIXES: Final = {".txt": "text", ".json": "json", ".xml": "junit", ".md": "markdown", ".html": "html"}
+ADAPTERS: Final = ("auto", "none", "lasthop", "envoy-gateway")
+IMAGE: Final = "lasthop"
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    cases: tuple[Case, ...]
+    adapter: str
+    features: str | None
+    patience: Patience
+    gateway_class: str
+
+
+@click.command("judge")
+@click.option("--context", metavar="NAME", help="The cluster of this kubeconfig context.")
+@click.option("--kubeconfig", type=target.PATH, metavar="FILE", help="The cluster of this kubeconfig.")
+@click.option("--gateway-class", metavar="NAME", help="Judge this GatewayClass of the cluster.")
+@click.option("--address", metavar="HOST:PORT", help="Judge a gateway outside a cluster, whose first listener is there.")
+@click.option("--write", "folder", type=target.PATH, metavar="DIR", help="Write the objects of that gateway there.")
+@click.option("--cases", metavar="RE", default="", help="Only cases whose id matches this regular expression.")
+@click.option("--list", "listing", is_flag=True, help="List the cases with what they demand, and judge nothing.")
+@click.option("--adapter", type=click.Choice(ADAPTERS), default="auto", show_default=True, help="Spelling of GEP-4152.")
+@click.option("--features", metavar="A,B", help="Claimed features.  [default: those of the GatewayClass; if none, all]")
+@click.option("--namespace", "-n", metavar="NS", help="Namespace to create and delete.  [default: judge-RANDOM]")
+@click.option("--backend-image", default=IMAGE, show_default=True, metavar="IMAGE", help="Any image with Python 3.9.")
+@click.option("--dial", metavar="HOST", default="", help="Ask Gateways there, not at the address of their status.")
+@click.option("--version-judged", metavar="TEXT", default="", help="Version of the implementation, for the report.")
+@click.option("--patience", type=click.FloatRange(5), default=60, show_default=True, help="Seconds for a change to show.")
+@click.option("--keep", is_flag=True, help="Leave the namespace as it is at the end.")
+@click.option(
+    "--report",
+    "files",
+    multiple=True,
+    type=target.PATH,
+    metavar="FILE",
+    help="Write .txt, .json, .xml, .md or .html.  [may be repeated]",
+)
+@target.output(*FORMATS, help="Format of the report on standard output.")
+def command(
+    context: str | None,
+    kubeconfig: Path | None,
+    gateway_class: str | None,
+    address: str | None,
+    folder: Path | None,
+    cases: str,
+    listing: bool,
+    adapter: str,
+    features: str | None,
+    namespace: str | None,
+    backend_image: str,
+    dial: str,
+    version_judged: str,
+    patience: float,
+    keep: bool,
+    files: tuple[Path, ...],
+    output: str,
+) -> None:
+    """Judge the last hop of any Gateway API implementation: what its gateway verifies of backends, case by case.
+
+    In a cluster: creates a namespace with a backend that has a port for each case, Gateways of the class, and for each case
+    a Service, policies and a route. Asks the gateway, looks at what the backend received and at the status, and deletes the
+    namespace. Needs the rights to create a namespace and everything in it, and to proxy to its Pods.
+
+    Outside a cluster: runs the backend on this machine, writes the objects into DIR, waits until the gateway that you
+    start on it answers at HOST:PORT, and judges by traffic alone. Further listeners take the ports after PORT.
+
+    Each case cites the sentence of GEP-1897, of the API or of an RFC that it rests on. Severities: plaintext (bytes without
+    TLS reached a targeted backend), open (a request reached a backend that must be refused), closed (a request failed that
+    must succeed), status. Cases of features that the GatewayClass does not claim are not claimed.
+
+    Exits with 0 if no case failed, otherwise by the worst fault: 6 plaintext, 5 open, 4 closed, 3 status; 1 if the run itself
+    failed, or the gateway did not serve some routes.
+
+    \b
+    Examples:
+      lasthop judge --context staging --gateway-class envoy-gateway --report judged.html
+      lasthop judge --context kind --gateway-class lasthop --cases '^(names|invalid)/'
+      lasthop judge --address 127.0.0.1:8080 --write objects      then, elsewhere: lasthop run objects
+      lasthop judge --list --cases ^changes/
+    """
+    from lasthop_judge.report.document import report_of
+
+    chosen = _selected(cases)
+    renderings = [(path, _format_of(path)) for path in files]
+    if listing:
+        _list(chosen, output)
+        return
+    if bool(address) != bool(folder):
+        raise click.UsageError("--address and --write go together")
+    if not address and not gateway_class:
+        raise click.UsageError("give --gateway-class for a cluster, or --address and --write for a gateway outside one")
+    order = Order(chosen, adapter, features, _patience(patience), gateway_class or "lasthop")
+    begun = time.monotonic()
+    if address and folder:
+        verdicts, judged = _outside(order, host_port(address, "--address"), folder)
+    else:
+        verdicts, judged = _inside(order, kubeconfig, context, namespace, backend_image, dial, keep)
+    seconds = round(time.monotonic() - begun, 1)
+    date = f"{datetime.datetime.now(datetime.UTC):%F}"
+    report = report_of(dataclasses.replace(judged, seconds=seconds, date=date, version=version_judged), verdicts)
+    for path, name in renderings:
+        path.write_text(_rendered(report, name) + "\n")
+    click.echo(_rendered(report, output))
+    if report.exit_code:
+        raise click.exceptions.Exit(report.exit_code)
+
+
+class _Progress(ProgressLine):
+    """Tells it line by line where there is no terminal, every few seconds."""
+
+    _told = 0.0
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        super().__call__(stage, done, total)
+        now = time.monotonic()
+        if not self.shown and (now - self._told > LOG_INTERVAL or done == total):
+            self._told = now
+            note(f"{stage}: {done} of {total}")
+
+
+def _patience(seconds: float) -> Patience:
+    from lasthop_judge.trial import Patience
+
+    return Patience(first=seconds, passes=seconds / 2, refused=seconds / 6, change=seconds, status=seconds / 3)
+
+
+def _selected(pattern: str) -> tuple[Case, ...]:
+    from lasthop_judge.cases import ALL
+
+    try:
+        matcher = re.compile(pattern)
+    except re.error as error:
+        raise click.BadParameter(f"{pattern!r} is no regular expression: {error}", param_hint="--cases") from None
+    found = tuple(case for case in ALL if matcher.search(case.id))
+    if not found:
+        raise click.BadParameter(f"no case matches {pattern!r}; see: lasthop judge --list", param_hint="--cases")
+    return found
+
+
+def _format_of(path: Path) -> str:
+    if path.suffix not in SUFFIXES:
+        raise click.BadParameter(f"{path}: the suffix must be one of {', '.join(SUFFIXES)}", param_hint="--report")
+    return SUFFIXES[path.suffix]
+
+
+def _rendered(report: Report, name: str) -> str:
+    match name:
+        case "json":
+            from lasthop_judge.report.document import as_json as render
+        case "junit":
+            from lasthop_judge.report.junit import as_junit as render
+        case "markdown":
+            from lasthop_judge.report.markdown import as_markdown as render
+        case "html":
+            from lasthop_judge.report.page import as_html as render
+        case _:
+            from lasthop_judge.report.text import as_text as render
+    return render(report)
+
+
+def _list(cases: Sequence[Case], output: str) -> None:
+    if output == "json":
+        from lasthop_judge.model import Outcome, Verdict
+        from lasthop_judge.report.document import Judged, as_json, report_of
+
+        listed = [Verdict(case, Outcome.NOT_RUN, why="listed") for case in cases]
+        click.echo(as_json(report_of(Judged(""), listed)))
+        return
+    for case in cases:
+        steps = "".join(f"; {step.title}: {step.expect}" for step in case.steps)
+        click.echo(f"{case.id:<44} {case.title}: {case.expect}{steps}")
+        click.echo(f"{'':<44} {case.demands.source}")
+    click.echo(f"{len(cases)} cases")
+
+
+def _claimed(order: Order, published: Sequence[str]) -> tuple[frozenset[str] | None, str]:
+    if order.features is not None:
+        return frozenset(order.features.split(",")), "Features as given by --features"
+    if published:
+        return frozenset(published), "Features as the GatewayClass claims them"
+    return None, "The GatewayClass claims no features; every one is judged as claimed"
+
+
+# --- outside a cluster ------------------------------------------------------------------------------------------------
+
+
+def _outside(order: Order, address: tuple[str, int], folder: Path) -> tuple[list[Verdict], Judged]:
+    from lasthop_judge.adapters import ADAPTERS as KNOWN
+    from lasthop_judge.certificates import Issuer
+    from lasthop_judge.files import LOOPBACK, FilesPlace, backend_process
+    from lasthop_judge.objects import Site, gateways, servings, wanted_listeners
+    from lasthop_judge.report.document import Judged
+    from lasthop_judge.run import choose, judge
+
+    spelling = KNOWN["lasthop" if order.adapter == "auto" else order.adapter]
+    issuer, (host, first) = Issuer(), address
+    claimed, told = _claimed(order, ())
+    with backend_process(servings(order.cases), issuer) as backend, _Progress() as progress:
+        site = Site("judge", order.gateway_class, spelling, issuer, backend.ports, {}, LOOPBACK, bind=host, dated=True)
+        chosen = choose(order.cases, claimed, site)
+        wanted = wanted_listeners(chosen.cases, gateways(site, chosen.cases))
+        site = dataclasses.replace(site, listeners={each: first + number for number, each in enumerate(wanted)})
+        place = FilesPlace(folder, site, backend.control)
+        place.write(chosen.cases)
+        note(f"wrote the objects of {len(chosen.cases)} cases to {folder}; start the gateway on it, or leave it running")
+        verdicts = asyncio.run(judge(place, site, chosen, order.patience, progress))
+    place_told = "Outside a cluster, by traffic alone"
+    return verdicts, Judged(order.gateway_class, adapter=spelling.name, features=told, place=place_told)
+
+
+# --- in a cluster -----------------------------------------------------------------------------------------------------
+
+
+def _inside(
+    order: Order,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+    image: str,
+    dial: str,
+    keep: bool,
+) -> tuple[list[Verdict], Judged]:
+    from lasthop.edge.kubernetes import config
+    from lasthop.edge.kubernetes.errors import ApiError, ConfigError
+    from lasthop_judge.cluster import ClusterError
+
+    name = namespace or f"judge-{secrets.token_hex(3)}"
+
+    async def run() -> Any:
+        access = config.load(str(kubeconfig) if kubeconfig else None, context)
+        return await _judged_inside(order, access, name, image, dial, keep)
+
+    try:
+        return asyncio.run(run())  # type: ignore[no-any-return]
+    except* (ClusterError, ApiError, ConfigError) as group:
+        raise click.ClickException(str(_first(group))) from group
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def _judged_inside(
+    order: Order, access: Any, name: str, image: str, dial: str, keep: bool
+) -> tuple[list[Verdict], Judged]:
+    from lasthop.edge.kubernetes.client import Client
+    from lasthop_judge import cluster
+    from lasthop_judge.adapters import ADAPTERS as KNOWN
+    from lasthop_judge.adapters import adapter_of
+    from lasthop_judge.certificates import Issuer
+    from lasthop_judge.objects import Site, gateways, wanted_listeners
+    from lasthop_judge.report.document import Judged
+    from lasthop_judge.run import choose, judge
+
+    async with Client(access) as client:
+        controller, published = await cluster.gateway_class(client, order.gateway_class)
+        spelling = adapter_of(controller) if order.adapter == "auto" else KNOWN[order.adapter]
+        claimed, told = _claimed(order, published)
+        site = Site(name, order.gateway_class, spelling, Issuer(), {}, {})
+        chosen = choose(order.cases, claimed, site)
+        wanted = wanted_listeners(chosen.cases, gateways(site, chosen.cases))
+        site = dataclasses.replace(site, ports=cluster.ports_of(chosen.cases), listeners=cluster.listener_ports(wanted))
+        async with cluster.namespace(client, name, keep, note):
+            with _Progress() as progress:
+                place = cluster.ClusterPlace(client, site, image, dial)
+                await place.start(chosen.cases, progress)
+                verdicts = await judge(place, place.site, chosen, order.patience, progress)
+    return verdicts, Judged(
+        order.gateway_class, controller, adapter=spelling.name, features=told, place="In a cluster, by traffic and status"
+    )

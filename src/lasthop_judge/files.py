@@ -1,0 +1,185 @@
+"""A gateway outside a cluster: objects are files in a folder, the backend is a child process, and only traffic is judged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+import yaml
+
+from lasthop_judge import backend
+from lasthop_judge.certificates import Issuer
+from lasthop_judge.model import At, Case, Json, Serving, Via
+from lasthop_judge.objects import API, Site, hostname_of, listener_of, serving_document
+
+LOOPBACK: Final = "127.0.0.1"
+COMMON: Final = "judge.yaml"
+
+
+class BackendProcess:
+    def __init__(self, process: subprocess.Popen[str], listening: Json) -> None:
+        self.process = process
+        self.control = int(listening["control"])
+        self.ports: dict[str, int] = listening["ports"]
+
+
+def backend_config(servings: Mapping[str, Serving], issuer: Issuer, host: str, control: int, first: int) -> Json:
+    """`first` is the port of the first serving; 0: every port is a free one."""
+    ports = {
+        key: {"port": first + number if first else 0, "serving": serving_document(serving, issuer)}
+        for number, (key, serving) in enumerate(servings.items())
+    }
+    return {"host": host, "control": control, "ports": ports}
+
+
+@contextlib.contextmanager
+def backend_process(servings: Mapping[str, Serving], issuer: Issuer) -> Iterator[BackendProcess]:
+    """Runs the backend on free ports of this machine."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(backend_config(servings, issuer, LOOPBACK, 0, 0), file)
+        file.flush()
+        command = [sys.executable, backend.__file__, file.name]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            yield BackendProcess(process, json.loads(_line(process.stdout)))
+        finally:
+            process.terminate()
+            process.wait(10)
+            if process.stdout:
+                process.stdout.close()
+
+
+def _line(output: IO[str] | None) -> str:
+    line = output.readline() if output else ""
+    if not line:
+        raise RuntimeError("the backend ended before it listened; see its message above")
+    return line
+
+
+class FilesPlace:
+    """One file for each case; a change rewrites it."""
+
+    has_status = False
+
+    def __init__(self, folder: Path, site: Site, control: int) -> None:
+        self.folder, self.site, self._control = folder, site, control
+        self._files: dict[str, dict[tuple[str, str], Json]] = {}
+        self._owners: dict[tuple[str, str], str] = {}
+
+    def write(self, cases: Sequence[Case]) -> None:
+        """Writes everything, before the gateway starts or while it runs."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._add(COMMON, [*self._class(), self._namespace(), *self.site.common(cases)])
+        for case in cases:
+            self._add(_file(case), self.site.documents(case))
+
+    def _class(self) -> Iterator[Json]:
+        for controller in self.site.adapter.controllers[:1]:
+            metadata = {"name": self.site.gateway_class}
+            yield {"apiVersion": API, "kind": "GatewayClass", "metadata": metadata, "spec": {"controllerName": controller}}
+
+    def _namespace(self) -> Json:
+        return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.site.namespace}}
+
+    def _add(self, file: str, documents: Sequence[Json]) -> None:
+        touched = set()
+        for document in documents:
+            key = (document["kind"], document["metadata"]["name"])
+            owner = self._owners.setdefault(key, file)
+            self._files.setdefault(owner, {})[key] = document
+            touched.add(owner)
+        for each in touched:
+            self._save(each)
+
+    def _save(self, file: str) -> None:
+        """At once: a gateway never reads half a file."""
+        path = self.folder / file
+        new = path.with_name(f".{file}.new")
+        new.write_text(yaml.safe_dump_all(self._files[file].values(), sort_keys=False))
+        new.rename(path)
+
+    async def put(self, case: Case, documents: Sequence[Json]) -> None:
+        self._add(_file(case), documents)
+
+    async def remove(self, case: Case, documents: Sequence[Json]) -> None:
+        for document in documents:
+            key = (document["kind"], document["metadata"]["name"])
+            owner = self._owners.pop(key)
+            del self._files[owner][key]
+            self._save(owner)
+
+    async def status(self, kind: str, name: str) -> Json:
+        raise NotImplementedError("files have no status")
+
+    async def write_status(self, kind: str, name: str, status: Json) -> bool:
+        return False
+
+    async def records(self, key: str) -> list[Json]:
+        found: list[Json] = await asyncio.to_thread(self._call, "GET", f"/records/{key}", None)
+        return found
+
+    async def serve(self, key: str, serving: Json) -> None:
+        await asyncio.to_thread(self._call, "POST", f"/serve/{key}", serving)
+
+    def _call(self, method: str, path: str, body: Json | None) -> list[Json]:
+        connection = http.client.HTTPConnection(LOOPBACK, self._control, timeout=30)
+        with contextlib.closing(connection):
+            connection.request(method, path, None if body is None else json.dumps(body))
+            answer = connection.getresponse()
+            content = json.loads(answer.read())
+            if answer.status != 200:
+                raise RuntimeError(f"the backend's control port answers {answer.status} to {path}: {content}")
+            return content  # type: ignore[no-any-return]
+
+    def address(self, at: At, listener: str) -> tuple[str, int]:
+        return self.site.bind, self.site.listeners[at, listener]
+
+    def repeat(self, case: Case, path: str) -> tuple[str, ...]:
+        address = self.address(self.site.gateway_of(case), listener_of(case))
+        key = f"{case.slug}.{case.all_services[0].name}.{case.port}"
+        return (*curl(case, address, path), *openssl(case, LOOPBACK, self.site.ports.get(key, 0)))
+
+
+def _file(case: Case) -> str:
+    return f"{case.slug}.yaml"
+
+
+def curl(case: Case, address: tuple[str, int], path: str) -> tuple[str, ...]:
+    """Commands that send the case's request."""
+    host, port = address
+    name = hostname_of(case)
+    match case.via:
+        case Via.HTTPS:
+            return (f"curl -vk --resolve {name}:{port}:{host} https://{name}:{port}{path}",)
+        case Via.TLS:
+            return (
+                f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | openssl s_client -quiet -connect {host}:{port} -servername {name}",
+            )
+        case Via.UDP:
+            return ()
+        case Via.TCP:
+            return (f"curl -v http://{host}:{port}/",)
+        case Via.GRPC:
+            return (f"grpcurl -plaintext -authority {name} -d '' {host}:{port} judge.Case/Ask",)
+        case Via.WEBSOCKET:
+            upgrade = (
+                "-H 'connection: upgrade' -H 'upgrade: websocket' -H 'sec-websocket-version: 13' -H 'sec-websocket-key: eA=='"
+            )
+            return (f"curl -v --http1.1 {upgrade} -H 'Host: {name}' http://{host}:{port}{path}",)
+    return (f"curl -v -H 'Host: {name}' http://{host}:{port}{path}",)
+
+
+def openssl(case: Case, host: str, port: int) -> tuple[str, ...]:
+    """Commands that show what the backend presents."""
+    if not case.policies or not port:
+        return ()
+    name = case.policies[0].hostname
+    return (f"openssl s_client -connect {host}:{port} -servername {name} -verify_hostname {name} -showcerts </dev/null",)

@@ -1,0 +1,347 @@
+"""The values of the suite: a case, what its backends serve, what is demanded, and how it ended."""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import StrEnum
+from typing import Any, Final
+
+from lasthop_judge.certificates import CA, Recipe, leaf
+
+Json = dict[str, Any]
+
+HOSTNAME: Final = "api.example"
+"""The hostname of a policy that does not name another one."""
+
+
+class Area(StrEnum):
+    NAMES = "names"
+    DATES = "dates"
+    CHAINS = "chains"
+    KEYS = "keys"
+    TRUST = "trust"
+    PRECEDENCE = "precedence"
+    INVALID = "invalid"
+    PROTOCOLS = "protocols"
+    CHANGES = "changes"
+    STATUS = "status"
+    GEP_4152 = "gep4152"
+
+
+class Severity(StrEnum):
+    """What a violation means, the worst first."""
+
+    PLAINTEXT = "plaintext"
+    """Bytes without TLS reached a backend that a policy targets."""
+    OPEN = "open"
+    """A request reached a backend whose certificate must be refused."""
+    CLOSED = "closed"
+    """A request failed that must succeed."""
+    STATUS = "status"
+    """A condition, or the code that a client received, differs from what is demanded."""
+
+
+class Outcome(StrEnum):
+    PASS = "pass"
+    FAIL = "fail"
+    NOT_CLAIMED = "not claimed"
+    NOT_RUN = "not run"
+
+
+class Via(StrEnum):
+    """How the client's request travels to the gateway, and by which route kind to the backend."""
+
+    HTTP = "HTTPRoute"
+    HTTPS = "HTTPRoute on an HTTPS listener"
+    WEBSOCKET = "HTTPRoute, upgraded to WebSocket"
+    MIRROR = "HTTPRoute with a RequestMirror filter"
+    GRPC = "GRPCRoute"
+    TLS = "TLSRoute on a listener of mode Terminate"
+    TCP = "TCPRoute"
+    UDP = "UDPRoute"
+    """Only for status: no policy applies to UDP."""
+
+    @property
+    def stream(self) -> bool:
+        """Nothing of HTTP, so that no path leads to another backend."""
+        return self in (Via.TLS, Via.TCP, Via.UDP)
+
+
+class At(StrEnum):
+    """The Gateways of a run."""
+
+    PLAIN = "judge"
+    MTLS = "judge-client-certificate"
+    PERMITTING = "judge-permitting"
+    """The operator permits what GEP-4152 adds."""
+    WITHDRAWING = "judge-withdrawing"
+    """The same, until a step withdraws the permission."""
+
+
+class Expect(StrEnum):
+    PASSES = "passes"
+    """The backend answers, over TLS."""
+    REFUSED = "refused"
+    """No request reaches the backend, and the client receives an error."""
+    REFUSED_5XX = "refused with 5xx"
+    """The same, and over HTTP the error is a 5xx."""
+    PLAINTEXT = "plaintext"
+    """The backend answers, without TLS: no policy targets the port."""
+    IGNORED = "ignored"
+    """Only conditions count."""
+
+    @property
+    def refused(self) -> bool:
+        return self in (Expect.REFUSED, Expect.REFUSED_5XX)
+
+
+@dataclasses.dataclass(frozen=True)
+class Demand:
+    """The sentence that a case rests on, and where it stands."""
+
+    sentence: str
+    source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Serving:
+    """What a backend does on one port. Without a certificate it speaks plaintext."""
+
+    certificate: Recipe | None = None
+    chain: tuple[Recipe, ...] = ()
+    """Sent after the certificate."""
+    alpn: tuple[str, ...] = ("http/1.1",)
+    version: str = ""
+    """The only TLS version it speaks; empty: 1.2 and 1.3."""
+    both: bool = False
+    """Answers plaintext too, on the same port."""
+    client_ca: Recipe | None = None
+    """Requires a client certificate of this CA."""
+    only_sni: str = ""
+    """Answers other server names with the alert unrecognized_name."""
+    grpc: bool = False
+    """Answers as a gRPC server, and closes connections for which ALPN has not picked h2."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ref:
+    """An entry of caCertificateRefs."""
+
+    name: str
+    kind: str = "ConfigMap"
+    group: str = ""
+
+
+class Skips(StrEnum):
+    """What a policy gives up (GEP-4152)."""
+
+    ALL = "all"
+    NAMES = "names"
+    DATES = "dates"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pins:
+    """Any one of these certificates, by the hash of its key or of itself (GEP-4152)."""
+
+    certificates: tuple[Recipe, ...]
+    by: str = "key"
+    """Or `certificate`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """A BackendTLSPolicy. Names are those of the case; `place` prefixes them with its id."""
+
+    refs: tuple[Ref, ...] = (Ref("ca"),)
+    hostname: str = HOSTNAME
+    sans: tuple[str, ...] = ()
+    name: str = "policy"
+    target: str = "backend"
+    section: str = ""
+    well_known: str = ""
+    """Instead of refs."""
+    born: int = 0
+    """The order in which policies of different age are created."""
+    extension: Skips | Pins | None = None
+    """What GEP-4152 adds; an adapter spells it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bundle:
+    """A ConfigMap or Secret with CA certificates, or with something else in their place."""
+
+    name: str = "ca"
+    certificates: tuple[Recipe, ...] = (CA,)
+    key: str = "ca.crt"
+    """Empty: there is no data."""
+    text: str | None = None
+    """Instead of the certificates; objects.py fills in {ca} and its like."""
+    beside: tuple[tuple[str, Recipe], ...] = ()
+    """Further keys."""
+    kind: str = "ConfigMap"
+
+
+@dataclasses.dataclass(frozen=True)
+class Port:
+    name: str
+    number: int
+    serving: Serving | None
+    protocol: str = "TCP"
+    app_protocol: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Service:
+    name: str = "backend"
+    ports: tuple[Port, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Says:
+    """A condition that a policy of the case has to carry."""
+
+    type: str
+    status: str
+    reasons: tuple[str, ...] = ()
+    """Any one; empty: every reason is allowed."""
+    of: str = "policy"
+    """The name of a policy of the case; `policy`: the first."""
+    mentions: tuple[str, ...] = ()
+    """Words that the message must contain."""
+
+
+class Check(StrEnum):
+    """Further properties of the status that a case is about."""
+
+    CURRENT_GENERATION = "observedGeneration of every condition is the policy's generation"
+    FOREIGN_KEPT = "the ancestor entry of another controller stays as it was"
+    TRANSITION_KEPT = "lastTransitionTime changes only if the condition's status does"
+    NOT_ACCEPTED = "no ancestor entry of the Gateway says Accepted=True and ResolvedRefs=True"
+    GATEWAY_IS_ANCESTOR = "an ancestor entry names the Gateway"
+    DEGRADED = "a condition tells that verification is degraded"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A change, and what is demanded afterwards."""
+
+    title: str
+    expect: Expect
+    put: tuple[Policy | Bundle | Service, ...] = ()
+    remove: tuple[Policy | Bundle, ...] = ()
+    serve: tuple[tuple[str, Serving], ...] = ()
+    """What ports of the backend, by their name, serve from now on. Their open connections end."""
+    sni: str = ""
+    says: tuple[Says, ...] = ()
+    service: str = ""
+    """The Service that is asked; empty: as before the step."""
+    withdraw: bool = False
+    """The operator withdraws the permission of GEP-4152."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    id: str
+    """AREA/NAME."""
+    title: str
+    demands: Demand
+    expect: Expect
+    serving: Serving = Serving(leaf(HOSTNAME))
+    policies: tuple[Policy, ...] = (Policy(),)
+    bundles: tuple[Bundle, ...] = (Bundle(),)
+    services: tuple[Service, ...] = ()
+    """Empty: one named `backend`, port `https` 443, with `serving`."""
+    via: Via = Via.HTTP
+    at: At = At.PLAIN
+    port: str = "https"
+    sni: str = ""
+    """The server name that the backend must see. Empty: not judged."""
+    alpn: str = ""
+    client: bool = False
+    """The backend must see the Gateway's client certificate."""
+    says: tuple[Says, ...] = ()
+    checks: tuple[Check, ...] = ()
+    steps: tuple[Step, ...] = ()
+    features: tuple[str, ...] = ()
+    """Beyond Gateway, HTTPRoute and BackendTLSPolicy."""
+    optional: bool = False
+    """The specification leaves support open: a refusal is `not claimed`."""
+
+    @property
+    def area(self) -> Area:
+        return Area(self.id.partition("/")[0])
+
+    @property
+    def name(self) -> str:
+        return self.id.partition("/")[2]
+
+    @property
+    def slug(self) -> str:
+        """The prefix of its objects' names, and the first label of its hostname."""
+        return self.id.replace("/", "-")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The features that must be claimed."""
+        kind = {
+            Via.GRPC: ("GRPCRoute",),
+            Via.TLS: ("TLSRoute", "TLSRouteModeTerminate"),
+            Via.TCP: ("TCPRoute",),
+            Via.UDP: ("UDPRoute",),
+        }
+        mirror = ("HTTPRouteRequestMirror",) if self.via is Via.MIRROR else ()
+        sans = ("BackendTLSPolicySANValidation",) if any(each.sans for each in self._all_policies) else ()
+        mtls = ("GatewayBackendClientCertificate",) if self.at is At.MTLS else ()
+        return ("BackendTLSPolicy", *kind.get(self.via, ("HTTPRoute",)), *mirror, *sans, *mtls, *self.features)
+
+    @property
+    def _all_policies(self) -> tuple[Policy, ...]:
+        return (*self.policies, *(each for step in self.steps for each in step.put if isinstance(each, Policy)))
+
+    @property
+    def extensions(self) -> tuple[Skips | Pins, ...]:
+        return tuple(each.extension for each in self._all_policies if each.extension)
+
+    @property
+    def all_services(self) -> tuple[Service, ...]:
+        return self.services or (Service(ports=(Port("https", 443, self.serving),)),)
+
+    @property
+    def severities(self) -> tuple[Severity, ...]:
+        """The violations that this case can find."""
+        expected = {self.expect, *(step.expect for step in self.steps)} - {Expect.IGNORED}
+        found = [Severity.PLAINTEXT] if expected & {Expect.PASSES, Expect.REFUSED, Expect.REFUSED_5XX} else []
+        found += [Severity.OPEN] if any(each.refused for each in expected) else []
+        found += [Severity.CLOSED] if expected & {Expect.PASSES, Expect.PLAINTEXT} else []
+        judged = self.says or self.checks or Expect.REFUSED_5XX in expected or any(step.says for step in self.steps)
+        return tuple(found + ([Severity.STATUS] if judged else []))
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    severity: Severity
+    seen: str
+    step: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    case: Case
+    outcome: Outcome
+    faults: tuple[Fault, ...] = ()
+    why: str = ""
+    """Of `not claimed` and `not run`."""
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    repeat: tuple[str, ...] = ()
+    """Commands that repeat a failing case by hand."""
+    objects: tuple[Json, ...] = ()
+    """Of a failing case."""
+    unserved: bool = False
+    """It was not run because the gateway did not serve its route."""
+
+    @property
+    def severity(self) -> Severity | None:
+        order = list(Severity)
+        return min((fault.severity for fault in self.faults), key=order.index, default=None)

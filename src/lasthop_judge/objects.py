@@ -1,0 +1,324 @@
+"""The objects of a run and of its cases. Each case has Services, policies and a route of its own, named by its id, so that all
+run side by side in one namespace."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from lasthop_judge.adapters import Adapter
+from lasthop_judge.cases.routes import MTLS
+from lasthop_judge.certificates import CA, Issuer, Recipe, leaf
+from lasthop_judge.model import At, Bundle, Case, Json, Policy, Port, Service, Serving, Skips, Via
+
+GATEWAY: Final = "gateway.networking.k8s.io"
+API: Final = f"{GATEWAY}/v1"
+DOMAIN: Final = "judge.test"
+CANARY: Final = "canary"
+"""A Service without a policy. Each route leads to it too: once it answers there, the gateway serves the route."""
+CANARY_PATH: Final = "/judge-canary"
+CANARY_METHOD: Final = "judge.Canary"
+CANARIES: Final = {f"{CANARY}.http": Serving(alpn=()), f"{CANARY}.grpc": Serving(alpn=(), grpc=True)}
+LABEL: Final = {"app": "judge-backend"}
+LISTENER_CERTIFICATE: Final = "judge-listener"
+CLIENT_CERTIFICATE: Final = "judge-client"
+CLIENT: Final = Recipe("judge gateway", issuer=MTLS, purposes=("client",))
+
+Listeners = Mapping[tuple[At, str], int]
+"""(Gateway, listener) -> port."""
+
+
+def backend_key(case: Case, service: str, port: str) -> str:
+    return f"{case.slug}.{service}.{port}"
+
+
+def servings(cases: Sequence[Case]) -> dict[str, Serving]:
+    """Returns what the backend serves, by key."""
+    found = dict(CANARIES)
+    for case in cases:
+        for service in case.all_services:
+            found |= {backend_key(case, service.name, port.name): port.serving for port in service.ports if port.serving}
+    return found
+
+
+def serving_document(serving: Serving, issuer: Issuer) -> Json:
+    """As backend.py reads it."""
+    found: Json = {"alpn": list(serving.alpn), "both": serving.both, "grpc": serving.grpc}
+    found |= {"only_sni": serving.only_sni, "version": serving.version}
+    if serving.certificate:
+        issued = issuer.issue(serving.certificate)
+        found |= {"certificate": issuer.chain(serving.certificate, serving.chain), "key": issued.key_pem}
+    if serving.client_ca:
+        found["client_ca"] = issuer.issue(serving.client_ca).pem
+    return found
+
+
+def listener_of(case: Case) -> str:
+    match case.via:
+        case Via.HTTPS:
+            return "https"
+        case Via.TLS:
+            return "tls"
+        case Via.TCP:
+            return f"tcp-{case.slug}"
+        case Via.UDP:
+            return f"udp-{case.slug}"
+    return "http"
+
+
+def hostname_of(case: Case) -> str:
+    middle = {Via.HTTPS: "https.", Via.TLS: "tls."}.get(case.via, "")
+    return f"{case.slug}.{middle}{DOMAIN}"
+
+
+def path_of(service: str, port: str) -> str:
+    return f"/{service}/{port}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """What objects depend on beside the case."""
+
+    namespace: str
+    gateway_class: str
+    adapter: Adapter
+    issuer: Issuer
+    ports: Mapping[str, int]
+    """Backend key -> the port on which the backend listens."""
+    listeners: Listeners
+    endpoint: str = ""
+    """The backend's address; empty: Services select its Pod."""
+    pod: str = ""
+    """The address of the backend's Pod, for adapters that name endpoints themselves."""
+    bind: str = ""
+    """The address of the Gateways; empty: the implementation chooses."""
+    dated: bool = False
+    """Objects carry their age as creationTimestamp; otherwise they are created in that order."""
+
+    def gateway_of(self, case: Case) -> At:
+        if self.adapter.permits_everywhere and case.at is At.PERMITTING:
+            return At.PLAIN
+        return case.at
+
+    # --- of the run ---------------------------------------------------------------------------------------------------
+
+    def common(self, cases: Sequence[Case]) -> list[Json]:
+        ports = tuple(Port(key.partition(".")[2], number, None) for number, key in enumerate(CANARIES, 80))
+        return [
+            *self._service(CANARY, CANARY, ports),
+            self._key_pair(LISTENER_CERTIFICATE, leaf(f"*.https.{DOMAIN}", f"*.tls.{DOMAIN}")),
+            self._key_pair(CLIENT_CERTIFICATE, CLIENT),
+            *(document for at in gateways(self, cases) for document in self._gateway(at, cases)),
+        ]
+
+    def _gateway(self, at: At, cases: Sequence[Case]) -> Iterator[Json]:
+        spec: Json = {"gatewayClassName": self.gateway_class}
+        if self.bind:
+            spec["addresses"] = [{"type": "IPAddress", "value": self.bind}]
+        spec["listeners"] = [self._listener(at, name) for gateway, name in self.listeners if gateway is at]
+        if at is At.MTLS:
+            ref = {"group": "", "kind": "Secret", "name": CLIENT_CERTIFICATE}
+            spec["tls"] = {"backend": {"clientCertificateRef": ref}}
+        if at in (At.PERMITTING, At.WITHDRAWING) and (permission := self.adapter.permission(str(at), True)):
+            yield from map(self.own, permission.objects)
+            spec |= permission.spec
+        yield self.mk(API, "Gateway", at, spec=spec)
+
+    def _listener(self, at: At, name: str) -> Json:
+        found: Json = {"name": name, "port": self.listeners[at, name], "allowedRoutes": {"namespaces": {"from": "Same"}}}
+        certificate = {"certificateRefs": [{"group": "", "kind": "Secret", "name": LISTENER_CERTIFICATE}]}
+        match name:
+            case "http":
+                return {**found, "protocol": "HTTP"}
+            case "https":
+                return {**found, "protocol": "HTTPS", "hostname": f"*.https.{DOMAIN}", "tls": certificate}
+            case "tls":
+                terminate = {**certificate, "mode": "Terminate"}
+                return {**found, "protocol": "TLS", "hostname": f"*.tls.{DOMAIN}", "tls": terminate}
+        return {**found, "protocol": "UDP" if name.startswith("udp-") else "TCP"}
+
+    def _key_pair(self, name: str, recipe: Recipe) -> Json:
+        issued = self.issuer.issue(recipe)
+        data = {"tls.crt": _base64(issued.pem), "tls.key": _base64(issued.key_pem)}
+        return self.mk("v1", "Secret", name, type="kubernetes.io/tls", data=data)
+
+    # --- of a case ----------------------------------------------------------------------------------------------------
+
+    def documents(self, case: Case) -> list[Json]:
+        """In the order in which they are created: a policy never comes after the route that leads to its target."""
+        parts: tuple[Policy | Bundle | Service, ...] = (
+            *case.bundles,
+            *case.all_services,
+            *sorted(case.policies, key=lambda policy: policy.born),
+        )
+        return [*(document for part in parts for document in self.of(case, part)), self.route(case)]
+
+    def of(self, case: Case, part: Policy | Bundle | Service) -> list[Json]:
+        match part:
+            case Bundle():
+                return [self._bundle(case, part)]
+            case Service():
+                return self._service(f"{case.slug}-{part.name}", f"{case.slug}.{part.name}", part.ports)
+        return self._policy(case, part)
+
+    def _bundle(self, case: Case, bundle: Bundle) -> Json:
+        whole = "".join(self.issuer.issue(each).pem for each in bundle.certificates)
+        text = whole if bundle.text is None else _filled(bundle.text, self.issuer)
+        data = {bundle.key: text} if bundle.key else {}
+        data |= {key: self.issuer.issue(recipe).pem for key, recipe in bundle.beside}
+        if bundle.kind == "Secret":
+            data = {key: _base64(value) for key, value in data.items()}
+        return self.mk("v1", bundle.kind, f"{case.slug}-{bundle.name}", data=data)
+
+    def _service(self, name: str, prefix: str, ports: Sequence[Port]) -> list[Json]:
+        listed = [
+            {
+                "name": port.name,
+                "port": port.number,
+                "protocol": port.protocol,
+                "targetPort": self.ports.get(f"{prefix}.{port.name}", port.number),
+                **({"appProtocol": port.app_protocol} if port.app_protocol else {}),
+            }
+            for port in ports
+        ]
+        spec: Json = {"ports": listed, **({} if self.endpoint else {"selector": LABEL})}
+        found = [self.mk("v1", "Service", name, spec=spec)]
+        if self.endpoint:
+            served = [{"name": each["name"], "port": each["targetPort"], "protocol": each["protocol"]} for each in listed]
+            endpoints = self.mk(
+                "discovery.k8s.io/v1",
+                "EndpointSlice",
+                name,
+                addressType="IPv4",
+                endpoints=[{"addresses": [self.endpoint], "conditions": {"ready": True}}],
+                ports=served,
+            )
+            endpoints["metadata"]["labels"] = {"kubernetes.io/service-name": name}
+            found.append(endpoints)
+        return found
+
+    def _policy(self, case: Case, policy: Policy) -> list[Json]:
+        spelled = self._spelled(case, policy)
+        if spelled and spelled.backend:
+            return [self.own(each) for each in spelled.objects]
+        validation: Json = {"hostname": policy.hostname}
+        prefix = f"{case.slug}-"
+        refs: list[Json] = [
+            {"group": ref.group, "kind": ref.kind, "name": ref.name if "/" in ref.name else prefix + ref.name}
+            for ref in policy.refs
+        ]
+        refs += spelled.refs if spelled else ()
+        if refs:
+            validation["caCertificateRefs"] = refs
+        if policy.well_known:
+            validation["wellKnownCACertificates"] = policy.well_known
+        if policy.sans:
+            validation["subjectAltNames"] = [_san(value) for value in policy.sans]
+        target = {"group": "", "kind": "Service", "name": prefix + policy.target}
+        if policy.section:
+            target["sectionName"] = policy.section
+        spec: Json = {"targetRefs": [target], "validation": validation}
+        made = self.mk(API, "BackendTLSPolicy", prefix + policy.name, spec=spec)
+        if self.dated:
+            made["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{policy.born:02}Z"
+        return [*(self.own(each) for each in (spelled.objects if spelled else ())), made]
+
+    def _spelled(self, case: Case, policy: Policy) -> Any:
+        if not policy.extension:
+            return None
+        service = next(each for each in case.all_services if each.name == policy.target)
+        port = self.ports.get(backend_key(case, service.name, service.ports[0].name), 0)
+        return self.adapter.spell(f"{case.slug}-{policy.name}", policy.extension, self.pod or self.endpoint, port, self.issuer)
+
+    def spellable(self, case: Case) -> bool:
+        """Whether the adapter can write the case."""
+        if any(self._spelled(case, policy) is None for policy in case.policies if policy.extension):
+            return False
+        permission = self.adapter.permission(str(case.at), True) is not None
+        match case.at:
+            case At.PERMITTING:
+                return permission or self.adapter.permits_everywhere
+            case At.WITHDRAWING:
+                return permission
+        denied = any(isinstance(each, Skips) for each in case.extensions)
+        return permission or not denied
+
+    def route(self, case: Case) -> Json:
+        parents = [{"name": str(self.gateway_of(case)), "sectionName": listener_of(case)}]
+        spec: Json = {"parentRefs": parents}
+        if case.via not in (Via.TCP, Via.UDP):
+            spec["hostnames"] = [hostname_of(case)]
+        every = [(service, port) for service in case.all_services for port in service.ports]
+        asked = [(service, port) for service, port in every if port.serving] or every
+        match case.via:
+            case Via.GRPC:
+                canary = {"matches": [{"method": {"service": CANARY_METHOD}}], "backendRefs": [{"name": CANARY, "port": 81}]}
+                rules = [canary, {"backendRefs": [self._backend(case, *asked[0])]}]
+                return self.mk(API, "GRPCRoute", case.slug, spec={**spec, "rules": rules})
+            case Via.TLS | Via.TCP | Via.UDP:
+                rules = [{"backendRefs": [self._backend(case, *asked[0])]}]
+                kind = {Via.TLS: "TLSRoute", Via.TCP: "TCPRoute"}.get(case.via, "UDPRoute")
+                return self.mk(API, kind, case.slug, spec={**spec, "rules": rules})
+        rules = [_rule(CANARY_PATH, {"name": CANARY, "port": 80})]
+        for service, port in asked:
+            path, backend = path_of(service.name, port.name), self._backend(case, service, port)
+            if case.via is Via.MIRROR:
+                mirror = {"type": "RequestMirror", "requestMirror": {"backendRef": backend}}
+                rules.append({**_rule(path, {"name": CANARY, "port": 80}), "filters": [mirror]})
+            else:
+                rules.append(_rule(path, backend))
+        return self.mk(API, "HTTPRoute", case.slug, spec={**spec, "rules": rules})
+
+    def _backend(self, case: Case, service: Service, port: Port) -> Json:
+        for policy in case.policies:
+            spelled = self._spelled(case, policy) if policy.target == service.name else None
+            if spelled and spelled.backend:
+                return {**spelled.backend, "port": port.number}
+        return {"name": f"{case.slug}-{service.name}", "port": port.number}
+
+    def own(self, document: Json) -> Json:
+        return {**document, "metadata": {**document["metadata"], "namespace": self.namespace}}
+
+    def mk(self, api: str, kind: str, name: str, **body: Any) -> Json:
+        return {"apiVersion": api, "kind": kind, "metadata": {"name": str(name), "namespace": self.namespace}, **body}
+
+
+def gateways(site: Site, cases: Sequence[Case]) -> list[At]:
+    """Returns the Gateways that these cases use."""
+    used = {site.gateway_of(case) for case in cases}
+    return [at for at in At if at in used]
+
+
+def wanted_listeners(cases: Sequence[Case], used: Sequence[At]) -> list[tuple[At, str]]:
+    """Returns the listeners that these cases use. All Gateways have an HTTP listener."""
+    found = [(at, "http") for at in used]
+    streams = [(At.PLAIN, listener_of(case)) for case in cases if listener_of(case) != "http"]
+    return [*found, *dict.fromkeys(streams)]
+
+
+def _rule(path: str, backend: Json) -> Json:
+    return {"matches": [{"path": {"type": "PathPrefix", "value": path}}], "backendRefs": [backend]}
+
+
+def _san(value: str) -> Json:
+    return {"type": "URI", "uri": value} if "://" in value else {"type": "Hostname", "hostname": value}
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _filled(text: str, issuer: Issuer) -> str:
+    ca = issuer.issue(CA)
+    texts = {
+        "{ca}": ca.pem,
+        "{key}": ca.key_pem,
+        "{crlf}": ca.pem.replace("\n", "\r\n"),
+        "{cut}": ca.pem[:-40],
+        "{base64}": "".join(ca.pem.splitlines()[1:-1]),
+    }
+    for name, value in texts.items():
+        text = text.replace(name, value)
+    return text

@@ -1,0 +1,1 @@
+"""Renders what a run has found; nothing here decides."""

@@ -1,0 +1,107 @@
+"""The result of a run as one value, and as JSON (docs/judge.schema.json)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from lasthop_judge.model import Area, Outcome, Severity, Verdict
+
+VERSION: Final = 1
+EXIT_CODES: Final = {Severity.PLAINTEXT: 6, Severity.OPEN: 5, Severity.CLOSED: 4, Severity.STATUS: 3}
+"""By the worst fault; 0 without one."""
+UNSERVED: Final = 1
+"""Without a fault, if the gateway did not serve some routes: nothing is known of their hops."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """What was judged, and how."""
+
+    gateway_class: str
+    controller: str = ""
+    version: str = ""
+    adapter: str = "none"
+    features: str = ""
+    """Where the claimed features come from."""
+    place: str = ""
+    date: str = ""
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    judged: Judged
+    verdicts: tuple[Verdict, ...]
+
+    def count(self, outcome: Outcome, area: Area | None = None) -> int:
+        return sum(each.outcome is outcome and area in (None, each.case.area) for each in self.verdicts)
+
+    @property
+    def areas(self) -> list[Area]:
+        return [area for area in Area if any(each.case.area is area for each in self.verdicts)]
+
+    @property
+    def failed(self) -> list[Verdict]:
+        """The worst first."""
+        order = list(Severity)
+        found = [each for each in self.verdicts if each.outcome is Outcome.FAIL]
+        return sorted(found, key=lambda each: order.index(each.severity) if each.severity else 0)
+
+    @property
+    def severities(self) -> Counter[Severity]:
+        return Counter(each.severity for each in self.failed if each.severity)
+
+    @property
+    def exit_code(self) -> int:
+        unserved = UNSERVED if any(each.unserved for each in self.verdicts) else 0
+        return max((EXIT_CODES[each] for each in self.severities), default=unserved)
+
+
+def report_of(judged: Judged, verdicts: Sequence[Verdict]) -> Report:
+    order = list(Area)
+    return Report(judged, tuple(sorted(verdicts, key=lambda each: (order.index(each.case.area), each.case.id))))
+
+
+def as_json(report: Report) -> str:
+    return json.dumps(as_document(report), indent=2, ensure_ascii=False)
+
+
+def as_document(report: Report) -> dict[str, Any]:
+    severities = report.severities
+    return {
+        "version": VERSION,
+        "judged": dataclasses.asdict(report.judged),
+        "summary": {
+            **{str(outcome): report.count(outcome) for outcome in Outcome},
+            "faults": {str(each): severities[each] for each in Severity},
+        },
+        "cases": [_case(each) for each in report.verdicts],
+    }
+
+
+def _case(verdict: Verdict) -> dict[str, Any]:
+    case = verdict.case
+    found: dict[str, Any] = {
+        "id": case.id,
+        "area": str(case.area),
+        "title": case.title,
+        "demands": dataclasses.asdict(case.demands),
+        "expected": [str(case.expect), *(str(step.expect) for step in case.steps)],
+        "via": str(case.via),
+        "features": list(case.needs),
+        "outcome": str(verdict.outcome),
+        "severity": str(verdict.severity) if verdict.severity else None,
+        "seconds": verdict.seconds,
+    }
+    if verdict.faults:
+        found["faults"] = [{"severity": str(each.severity), "seen": each.seen, "step": each.step} for each in verdict.faults]
+        found |= {"repeat": list(verdict.repeat), "objects": list(verdict.objects)}
+    if verdict.why:
+        found["why"] = verdict.why
+    if verdict.notes:
+        found["notes"] = list(verdict.notes)
+    return found

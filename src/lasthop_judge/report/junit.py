@@ -1,0 +1,40 @@
+"""The report as JUnit XML, for CI systems."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from lasthop_judge.model import Outcome, Verdict
+from lasthop_judge.report.document import Report
+
+
+def as_junit(report: Report) -> str:
+    suites = ElementTree.Element("testsuites", name="lasthop judge", time=f"{report.judged.seconds:.1f}")
+    for area in report.areas:
+        verdicts = [each for each in report.verdicts if each.case.area is area]
+        left_out = sum(each.outcome in (Outcome.NOT_CLAIMED, Outcome.NOT_RUN) for each in verdicts)
+        failures = sum(each.outcome is Outcome.FAIL for each in verdicts)
+        counts = {"tests": len(verdicts), "failures": failures, "skipped": left_out, "errors": 0}
+        suite = ElementTree.SubElement(suites, "testsuite", {"name": area, **{key: str(n) for key, n in counts.items()}})
+        for verdict in verdicts:
+            _case(suite, verdict)
+    ElementTree.indent(suites)
+    return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True)
+
+
+def _case(suite: ElementTree.Element, verdict: Verdict) -> None:
+    case = verdict.case
+    name = f"{case.name}: {case.title}"
+    found = ElementTree.SubElement(suite, "testcase", classname=case.area, name=name, time=f"{verdict.seconds:.2f}")
+    if verdict.outcome is Outcome.FAIL:
+        seen = "; ".join(f"{fault.step}: {fault.seen}" if fault.step else fault.seen for fault in verdict.faults)
+        failure = ElementTree.SubElement(found, "failure", type=str(verdict.severity), message=_clean(seen))
+        lines = (f"demanded: {case.demands.sentence} ({case.demands.source})", *verdict.repeat)
+        failure.text = _clean("\n".join(lines))
+    elif verdict.outcome is not Outcome.PASS:
+        ElementTree.SubElement(found, "skipped", message=_clean(f"{verdict.outcome}: {verdict.why}"))
+
+
+def _clean(text: str) -> str:
+    """XML has no control characters."""
+    return "".join(character if character >= " " or character in "\n\t" else "�" for character in text)

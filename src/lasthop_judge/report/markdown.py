@@ -1,0 +1,82 @@
+"""The report as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import yaml
+
+from lasthop_judge.model import Outcome, Verdict
+from lasthop_judge.report.document import Report
+from lasthop_judge.report.text import summary
+
+
+def as_markdown(report: Report, *, objects: bool = True, level: int = 1) -> str:
+    return "\n".join(_lines(report, objects, "#" * level))
+
+
+def _lines(report: Report, objects: bool, heading: str) -> Iterator[str]:
+    judged = report.judged
+    yield f"{heading} {' '.join(filter(None, (judged.controller or judged.gateway_class, judged.version)))}"
+    yield ""
+    yield f"{summary(report)}. {'. '.join(filter(None, (judged.place, judged.features, judged.date)))}."
+    yield ""
+    yield from table(report)
+    if report.failed:
+        yield ""
+        yield f"{heading}# Faults"
+        for verdict in report.failed:
+            yield from _fault(verdict, objects, heading)
+    yield from _left_out(report, heading)
+
+
+def table(report: Report) -> Iterator[str]:
+    yield "| Area | " + " | ".join(str(outcome) for outcome in Outcome) + " |"
+    yield "|---" * (len(Outcome) + 1) + "|"
+    for area in report.areas:
+        yield f"| {area} | " + " | ".join(str(report.count(outcome, area) or "") for outcome in Outcome) + " |"
+
+
+def _fault(verdict: Verdict, objects: bool, heading: str) -> Iterator[str]:
+    case = verdict.case
+    yield ""
+    yield f"{heading}## `{case.id}` ({verdict.severity})"
+    yield ""
+    yield f"{case.title[0].upper()}{case.title[1:]}."
+    yield ""
+    for fault in verdict.faults:
+        yield f"- Seen: {f'{fault.step}: ' if fault.step else ''}{_escaped(fault.seen)}"
+    yield f"- Demanded: “{case.demands.sentence}” ({case.demands.source})"
+    for note in verdict.notes:
+        yield f"- Note: {_escaped(note)}"
+    if verdict.repeat:
+        yield ""
+        yield "```sh"
+        yield from verdict.repeat
+        yield "```"
+    if objects and verdict.objects:
+        yield ""
+        yield "<details><summary>Objects</summary>"
+        yield ""
+        yield "```yaml"
+        yield yaml.safe_dump_all(verdict.objects, sort_keys=False).rstrip()
+        yield "```"
+        yield ""
+        yield "</details>"
+
+
+def _left_out(report: Report, heading: str) -> Iterator[str]:
+    reasons: dict[str, list[str]] = {}
+    for verdict in report.verdicts:
+        if verdict.outcome in (Outcome.NOT_CLAIMED, Outcome.NOT_RUN):
+            reasons.setdefault(f"{verdict.outcome}: {verdict.why}", []).append(verdict.case.id)
+    if reasons:
+        yield ""
+        yield f"{heading}# Not claimed and not run"
+        yield ""
+        for why, ids in reasons.items():
+            yield f"- {_escaped(why)}: {', '.join(f'`{id}`' for id in ids)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("<", "&lt;").replace("|", "\\|")

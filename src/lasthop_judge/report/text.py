@@ -1,0 +1,54 @@
+"""The report for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from lasthop_judge.model import Outcome, Verdict
+from lasthop_judge.report.document import Report
+
+WIDTH: Final = 118
+
+
+def as_text(report: Report) -> str:
+    return "\n".join(_lines(report))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    for verdict in report.failed:
+        yield from _fault(verdict)
+        yield ""
+    yield from table(report)
+    yield ""
+    yield summary(report)
+
+
+def table(report: Report) -> Iterator[str]:
+    heads = [str(outcome) for outcome in Outcome]
+    yield f"{'AREA':<12}" + "".join(f"{head.upper():>13}" for head in heads)
+    for area in report.areas:
+        yield f"{area:<12}" + "".join(f"{report.count(outcome, area):>13}" for outcome in Outcome)
+
+
+def summary(report: Report) -> str:
+    worst = ", ".join(f"{number} {severity}" for severity, number in sorted(report.severities.items()))
+    faults = f" ({worst})" if worst else ""
+    counts = ", ".join(f"{report.count(outcome)} {outcome}" for outcome in Outcome)
+    return f"{len(report.verdicts)} cases: {counts}{faults}; {report.judged.seconds:.0f} s"
+
+
+def _fault(verdict: Verdict) -> Iterator[str]:
+    case = verdict.case
+    yield f"FAIL {case.id} ({verdict.severity}): {case.title}"
+    for fault in verdict.faults:
+        yield from _wrapped("seen", f"{fault.step}: {fault.seen}" if fault.step else fault.seen)
+    yield from _wrapped("demanded", f"“{case.demands.sentence}” ({case.demands.source})")
+    for number, command in enumerate(verdict.repeat):
+        yield f"  {'' if number else 'repeat':<9} {command}"
+
+
+def _wrapped(name: str, text: str) -> Iterator[str]:
+    for number, line in enumerate(textwrap.wrap(text, WIDTH - 12) or [""]):
+        yield f"  {'' if number else name:<9} {line}"

@@ -1,0 +1,503 @@
+"""Tries one case: waits until it is served, asks, changes, asks again, and compares what was seen with what is demanded."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from lasthop_judge import client
+from lasthop_judge.client import Answer
+from lasthop_judge.model import (
+    At,
+    Case,
+    Check,
+    Expect,
+    Fault,
+    Json,
+    Outcome,
+    Policy,
+    Says,
+    Serving,
+    Severity,
+    Step,
+    Verdict,
+    Via,
+)
+from lasthop_judge.objects import CANARY_PATH, Site, backend_key, hostname_of, listener_of, path_of, serving_document
+
+REFUSALS: Final = 3
+"""Refusals in a row that count as one."""
+PASSES: Final = 2
+PAUSE: Final = 0.15
+MIRROR_WAIT: Final = 1.5
+"""Seconds within which a mirrored request has to arrive, or not to."""
+STREAM_SETTLE: Final = 2.0
+FOREIGN: Final = "judge.invalid/another-controller"
+EDITED: Final = "edited.example"
+
+
+@dataclasses.dataclass(frozen=True)
+class Patience:
+    """Seconds to wait for what is demanded."""
+
+    first: float = 60.0
+    """Until a route is served."""
+    passes: float = 30.0
+    refused: float = 10.0
+    """Until traffic that must be refused is; the report notes how long it passed."""
+    change: float = 60.0
+    """After a change at run time."""
+    status: float = 20.0
+    pooled: float = 20.0
+    """After a change, until the backend ends connections from before it: a certificate is verified “before the connection is
+    made”, so requests over those are noted and no fault."""
+
+
+class Place(Protocol):
+    """Where the objects are, the backend runs and the gateway listens."""
+
+    has_status: bool
+
+    async def put(self, case: Case, documents: Sequence[Json]) -> None: ...
+
+    async def remove(self, case: Case, documents: Sequence[Json]) -> None: ...
+
+    async def status(self, kind: str, name: str) -> Json:
+        """Returns the object with its metadata and status; empty if there is none."""
+        ...
+
+    async def write_status(self, kind: str, name: str, status: Json) -> bool:
+        """Writes a status as another controller would, and returns whether the place allows it."""
+        ...
+
+    async def records(self, key: str) -> list[Json]: ...
+
+    async def serve(self, key: str, serving: Json) -> None:
+        """Changes what a port of the backend serves, and ends its connections."""
+        ...
+
+    def address(self, at: At, listener: str) -> tuple[str, int]: ...
+
+    def repeat(self, case: Case, path: str) -> tuple[str, ...]:
+        """Returns commands by which a reader repeats the case."""
+        ...
+
+
+class _Failed(Exception):
+    def __init__(self, severity: Severity, seen: str) -> None:
+        self.severity, self.seen = severity, seen
+
+
+class _Unjudged(Exception):
+    """The place cannot show what the case is about."""
+
+
+class _Unserved(_Unjudged):
+    """The gateway does not serve the route at all, so that nothing is known of the last hop."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Phase:
+    """What is asked, and what is demanded of the answer."""
+
+    expect: Expect
+    title: str = ""
+    sni: str = ""
+    alpn: str = ""
+    client: bool = False
+    says: tuple[Says, ...] = ()
+    service: str = "backend"
+    port: str = "https"
+    seconds: float = 30.0
+    after_plaintext: bool = False
+    """Plaintext was right before the change, so that it may go on for a while."""
+
+
+class Trial:
+    def __init__(self, place: Place, site: Site, case: Case, patience: Patience) -> None:
+        self.place, self.site, self.case, self.patience = place, site, case, patience
+        self._notes: list[str] = []
+        self._seen = 0
+        """The backend's clock when it was last read."""
+        self._changed = 0
+        """The backend's clock at the last change."""
+        self._over_old = False
+        """The last request arrived over a connection from before the change."""
+
+    async def run(self) -> Verdict:
+        begun, step, case = time.monotonic(), "", self.case
+        faults: list[Fault] = []
+        outcome, why, unserved = Outcome.PASS, "", False
+        try:
+            await self._served()
+            for phase, change in self._phases():
+                step = phase.title
+                if change:
+                    await self._change(change)
+                await self._judge(phase)
+            for check in case.checks:
+                await self._check(check)
+        except _Failed as failed:
+            faults.append(Fault(failed.severity, failed.seen, step))
+            outcome = Outcome.FAIL
+            if case.optional and failed.severity is Severity.CLOSED and not await self._claims():
+                outcome, why = Outcome.NOT_CLAIMED, f"implementation-specific; refused: {failed.seen}"
+                faults = []
+        except _Unjudged as unjudged:
+            outcome, why, unserved = Outcome.NOT_RUN, str(unjudged), isinstance(unjudged, _Unserved)
+        failed_case = outcome is Outcome.FAIL
+        return Verdict(
+            case,
+            outcome,
+            tuple(faults),
+            why,
+            tuple(self._notes),
+            round(time.monotonic() - begun, 2),
+            self.place.repeat(case, path_of(case.all_services[0].name, case.port)) if failed_case else (),
+            tuple(self.site.documents(case)) if failed_case else (),
+            unserved,
+        )
+
+    def _phases(self) -> list[tuple[_Phase, Step | None]]:
+        case, patience = self.case, self.patience
+        seconds = patience.refused if case.expect.refused else patience.passes
+        service = case.all_services[0].name
+        first = _Phase(case.expect, "", case.sni, case.alpn, case.client, case.says, service, case.port, seconds)
+        found: list[tuple[_Phase, Step | None]] = [(first, None)]
+        for step in case.steps:
+            before = found[-1][0]
+            phase = _Phase(
+                step.expect,
+                step.title,
+                step.sni,
+                says=step.says,
+                service=step.service or before.service,
+                port=before.port,
+                seconds=patience.change,
+                after_plaintext=before.expect is Expect.PLAINTEXT or bool(step.service and step.service != before.service),
+            )
+            found.append((phase, step))
+        return found
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    async def _served(self) -> None:
+        """Waits until the gateway serves the case's route, and until its status is of the present generation."""
+        case, deadline = self.case, time.monotonic() + self.patience.first
+        if case.via.stream:
+            await asyncio.sleep(STREAM_SETTLE)
+        else:
+            while not (answer := await self._ask(CANARY_PATH)).backend.startswith("canary."):
+                if time.monotonic() > deadline:
+                    kind = "GRPCRoute" if case.via is Via.GRPC else "HTTPRoute"
+                    raise _Unserved(
+                        f"the {kind} is not served: its rule for a backend without a policy answers {answer.shown}"
+                    )
+                await asyncio.sleep(PAUSE)
+        if not self.place.has_status:
+            return
+        deadline = min(deadline, time.monotonic() + self.patience.refused)
+        for policy in self.case.policies:
+            while not await self._current(policy.name):
+                if time.monotonic() > deadline:
+                    return  # who writes no status is judged by traffic
+                await asyncio.sleep(PAUSE)
+
+    async def _current(self, policy: str) -> bool:
+        if not (found := await self._policy(policy)):
+            return True
+        generation = found["metadata"].get("generation")
+        entries = _entries(found)
+        return bool(entries) and all(each.get("observedGeneration") == generation for each in _conditions(entries))
+
+    async def _change(self, step: Step) -> None:
+        case, site = self.case, self.site
+        if step.put and any(isinstance(part, Policy) and part.born for part in step.put) and not site.dated:
+            await asyncio.sleep(1.1)
+        for gone in step.remove:
+            await self.place.remove(case, site.of(case, gone))
+        for part in step.put:
+            await self.place.put(case, site.of(case, part))
+        for port, serving in step.serve:
+            await self._serve(port, serving)
+        if step.withdraw:
+            permission = site.adapter.permission(str(case.at), False)
+            assert permission
+            await self.place.put(case, [site.own(each) for each in permission.objects])
+
+    def _serving(self, phase: _Phase) -> Serving:
+        """Returns what the port serves by now."""
+        changed = [serving for step in self.case.steps for port, serving in step.serve if port == phase.port]
+        named = (port.serving for service in self.case.all_services for port in service.ports if port.name == phase.port)
+        found = next(iter(changed), None) or next(iter(named))
+        assert found
+        return found
+
+    async def _serve(self, port: str, serving: Serving) -> None:
+        key = backend_key(self.case, self.case.all_services[0].name, port)
+        await self.place.serve(key, serving_document(serving, self.site.issuer))
+
+    # --- traffic ------------------------------------------------------------------------------------------------------
+
+    async def _ask(self, path: str) -> Answer:
+        case = self.case
+        address = self.place.address(self.site.gateway_of(case), listener_of(case))
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, client.ask, case.via, address, hostname_of(case), path)
+
+    async def _judge(self, phase: _Phase) -> None:
+        if phase.expect is not Expect.IGNORED:
+            await self._judge_traffic(phase)
+        if phase.says:
+            await self._judge_status(phase.says)
+
+    async def _judge_traffic(self, phase: _Phase) -> None:
+        key = backend_key(self.case, phase.service, phase.port)
+        self._seen = self._changed = _clock(await self.place.records(key))
+        begun, good, wrong, ended = time.monotonic(), 0, None, False
+        needed = REFUSALS if phase.expect.refused else PASSES
+        while good < needed:
+            if good == 0 and wrong and time.monotonic() - begun > phase.seconds:
+                raise wrong
+            wrong, last_wrong = await self._asked_once(phase, key), wrong
+            good = 0 if wrong else good + 1
+            wrong = wrong or last_wrong
+            if good == 0 and self._over_old and not ended and time.monotonic() - begun > self.patience.pooled:
+                ended = True
+                self._notes.append(f"{phase.title}: requests go over connections from before it until the backend ends them")
+                await self._serve(phase.port, self._serving(phase))
+            if good < needed:
+                await asyncio.sleep(PAUSE)
+        took = time.monotonic() - begun
+        if wrong and took > 1:
+            self._notes.append(f"{phase.title or 'at first'}: after {took:.1f} s; before that {wrong.seen}")
+
+    async def _asked_once(self, phase: _Phase, key: str) -> _Failed | None:
+        """Asks once; returns what was wrong, or raises what no time makes good."""
+        answer = await self._ask(path_of(phase.service, phase.port))
+        reached, fresh = await self._reached(phase, key)
+        plain = [each for each in fresh if each.get("plaintext")]
+        if phase.expect is Expect.PLAINTEXT:
+            if answer.backend == key and plain:
+                return None
+            return _Failed(Severity.CLOSED, f"no plaintext answer: {answer.shown}{_told(fresh)}")
+        if plain:
+            text = bytes.fromhex(plain[0]["first"]).decode("latin-1")
+            failed = _Failed(Severity.PLAINTEXT, f"the backend received bytes without TLS, beginning with {text!r}")
+            if phase.after_plaintext:
+                return failed
+            raise failed
+        arrived = answer.backend == key or reached is not None
+        self._over_old = bool(phase.title) and reached is not None and reached["at"] <= self._changed
+        if phase.expect.refused:
+            return self._refusal(phase, answer, arrived, reached)
+        if self.case.via is Via.MIRROR:
+            arrived = reached is not None
+        elif answer.backend != key:
+            arrived = False
+        if not arrived or reached is None:
+            return _Failed(Severity.CLOSED, f"{answer.shown}{_told(fresh)}")
+        for wanted, found, name in (
+            (phase.sni, reached.get("sni"), "SNI"),
+            (phase.alpn, reached.get("alpn"), "ALPN"),
+            ("judge gateway" if phase.client else "", reached.get("client"), "client certificate"),
+        ):
+            if wanted and found != wanted:
+                return _Failed(Severity.CLOSED, f"the backend saw {name} {found!r} instead of {wanted!r}")
+        return None
+
+    def _refusal(self, phase: _Phase, answer: Answer, arrived: bool, reached: Json | None) -> _Failed | None:
+        if arrived:
+            over = f" over {reached['tls']}" if reached and reached.get("tls") else ""
+            return _Failed(Severity.OPEN, f"a request reached the backend{over}; the client received {answer.shown}")
+        if phase.expect is Expect.REFUSED_5XX and (answer.status is None or answer.status < 500):
+            return _Failed(Severity.STATUS, f"the client received {answer.shown} instead of a 5xx")
+        if phase.expect is Expect.REFUSED and answer.status and answer.status < 400 and self.case.via is not Via.MIRROR:
+            return _Failed(Severity.STATUS, f"the client received {answer.shown} instead of an error")
+        return None
+
+    async def _reached(self, phase: _Phase, key: str) -> tuple[Json | None, list[Json]]:
+        """Returns the connection over which a request arrived since the backend was last read, and the new connections. A
+        mirrored request arrives a moment after the answer."""
+        deadline = time.monotonic() + (MIRROR_WAIT if self.case.via is Via.MIRROR else 0)
+        while True:
+            records = await self.place.records(key)
+            reached = next((each for each in reversed(records) if _last(each) > self._seen), None)
+            fresh = [each for each in records if each["at"] > self._seen or each is reached]
+            plain = any(each.get("plaintext") for each in fresh)
+            if reached or plain or time.monotonic() >= deadline:
+                self._seen = _clock(records)
+                return reached, fresh
+            await asyncio.sleep(PAUSE)
+
+    # --- status -------------------------------------------------------------------------------------------------------
+
+    async def _policy(self, name: str) -> Json:
+        return await self.place.status("BackendTLSPolicy", f"{self.case.slug}-{name}")
+
+    def _readable(self) -> None:
+        if not self.place.has_status:
+            raise _Unjudged("only traffic is judged here, and the case is about status")
+
+    async def _claims(self) -> bool:
+        """Whether the status says that the policy is in force."""
+        if not self.place.has_status:
+            return False
+        found = await asyncio.gather(*(self._policy(policy.name) for policy in self.case.policies))
+        return all(_is(policy, kind, "True") for policy in found for kind in ("Accepted", "ResolvedRefs"))
+
+    async def _judge_status(self, says: Iterable[Says]) -> None:
+        self._readable()
+        for wanted in says:
+            await self._holds(functools.partial(self._compared, wanted), wanted.of)
+
+    async def _holds(self, compared: Callable[[Json], str], of: str = "policy") -> None:
+        """Waits until nothing is wrong with the status of a policy."""
+        deadline = time.monotonic() + self.patience.status
+        while wrong := compared(await self._object(of)):
+            if time.monotonic() > deadline:
+                raise _Failed(Severity.STATUS, wrong)
+            await asyncio.sleep(PAUSE)
+
+    async def _object(self, of: str) -> Json:
+        names = [policy.name for policy in self.case.policies]
+        return await self._policy(names[0] if of == "policy" else of)
+
+    def _compared(self, wanted: Says, found: Json) -> str:
+        """Returns how the object's conditions differ from what is demanded."""
+        reasons = f" with reason {' or '.join(wanted.reasons)}" if wanted.reasons else ""
+        demanded = f"demanded is {wanted.type}={wanted.status}{reasons}"
+        entries = _entries(found)
+        conditions = [each for each in _conditions(entries) if each["type"] == wanted.type]
+        if not conditions:
+            has = "no ancestor entry" if not entries else f"no condition {wanted.type}"
+            return f"{demanded}; {_named(found)} has {has}"
+        for each in conditions:
+            if each["status"] != wanted.status or (wanted.reasons and each["reason"] not in wanted.reasons):
+                return f"{demanded}; {_named(found)} has {_shown(each)}"
+            if missing := [word for word in wanted.mentions if word not in each.get("message", "")]:
+                return f"demanded is a message that names {missing[0]}; it is {each.get('message', '')!r}"
+        return ""
+
+    async def _check(self, check: Check) -> None:
+        self._readable()
+        match check:
+            case Check.GATEWAY_IS_ANCESTOR | Check.CURRENT_GENERATION | Check.NOT_ACCEPTED | Check.DEGRADED:
+                await self._holds(functools.partial(self._checked, check))
+            case Check.FOREIGN_KEPT:
+                await self._foreign_kept()
+            case Check.TRANSITION_KEPT:
+                await self._transition_kept()
+
+    def _checked(self, check: Check, policy: Json) -> str:
+        entries = _entries(policy)
+        if check is Check.GATEWAY_IS_ANCESTOR:
+            names = [each["ancestorRef"]["name"] for each in entries]
+            gateway = self.site.gateway_of(self.case)
+            return "" if gateway in names else f"ancestors are {', '.join(names) or 'none'}; the Gateway is {gateway}"
+        if check is Check.CURRENT_GENERATION:
+            generation = policy["metadata"].get("generation")
+            old = [each for each in _conditions(entries) if each.get("observedGeneration") != generation]
+            shown = f"{_shown(old[0])} is of generation {old[0].get('observedGeneration')}, not {generation}" if old else ""
+            return shown or ("" if entries else "there is no ancestor entry")
+        if check is Check.DEGRADED:
+            if not self.site.adapter.degraded:
+                raise _Unjudged("the adapter knows no such condition")
+            types = self.site.adapter.degraded
+            return "" if any(_is(policy, each, "True") for each in types) else f"no condition {' or '.join(types)} is True"
+        both = all(_is(policy, kind, "True") for kind in ("Accepted", "ResolvedRefs"))
+        return f"{_named(policy)} has Accepted=True and ResolvedRefs=True" if entries and both else ""
+
+    async def _foreign_kept(self) -> None:
+        policy = await self._object("policy")
+        condition = {
+            "type": "Accepted",
+            "status": "True",
+            "reason": "Accepted",
+            "message": "by another controller",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "observedGeneration": policy["metadata"].get("generation", 1),
+        }
+        entry = {
+            "ancestorRef": {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "of-another-controller"},
+            "controllerName": FOREIGN,
+            "conditions": [condition],
+        }
+        status = {"ancestors": [*policy.get("status", {}).get("ancestors", ()), entry]}
+        if not await self.place.write_status("BackendTLSPolicy", policy["metadata"]["name"], status):
+            raise _Unjudged("the place does not let another controller write status")
+        after = await self._edited()
+        kept = [each for each in after["status"]["ancestors"] if each["controllerName"] == FOREIGN]
+        if [each["conditions"] for each in kept] != [[condition]]:
+            raise _Failed(Severity.STATUS, f"after an edit of the policy the entry is {json.dumps(kept) if kept else 'gone'}")
+
+    async def _transition_kept(self) -> None:
+        before = {each["type"]: each for each in _conditions(_entries(await self._object("policy")))}
+        await asyncio.sleep(1.1)
+        after = {each["type"]: each for each in _conditions(_entries(await self._edited()))}
+        for kind, old in before.items():
+            new = after.get(kind)
+            if new and new["status"] == old["status"] and new["lastTransitionTime"] != old["lastTransitionTime"]:
+                times = f"{old['lastTransitionTime']} became {new['lastTransitionTime']}"
+                raise _Failed(Severity.STATUS, f"{kind} stayed {new['status']}, and its lastTransitionTime {times}")
+
+    async def _edited(self) -> Json:
+        """Edits the policy's hostname, and returns it once its status is of the new generation."""
+        policy = dataclasses.replace(self.case.policies[0], hostname=EDITED)
+        old = (await self._policy(policy.name))["metadata"].get("generation")
+        if old is None:
+            raise _Unjudged("objects have no generation here")
+        await self.place.put(self.case, self.site.of(self.case, policy))
+        deadline = time.monotonic() + self.patience.status
+        while True:
+            found = await self._policy(policy.name)
+            new = found["metadata"].get("generation")
+            entries = [each for each in _entries(found) if each["controllerName"] != FOREIGN]
+            stale = [each for each in _conditions(entries) if each.get("observedGeneration") != new]
+            if new != old and entries and not stale:
+                return found
+            if time.monotonic() > deadline:
+                raise _Failed(Severity.STATUS, "the status did not follow an edit of the policy")
+            await asyncio.sleep(PAUSE)
+
+
+def _clock(records: Iterable[Json]) -> int:
+    return max((max(each["at"], _last(each)) for each in records), default=0)
+
+
+def _last(record: Json) -> int:
+    return int(max(record["requests"], default=0))
+
+
+def _told(fresh: Sequence[Json]) -> str:
+    """What the backend recorded of a connection that came to nothing."""
+    if not fresh:
+        return "; the backend saw no connection"
+    last = fresh[-1]
+    return f"; the backend saw SNI {last.get('sni')!r}, {last.get('error') or last.get('tls') or 'no handshake'}"
+
+
+def _entries(policy: Json) -> list[Json]:
+    found: list[Json] = policy.get("status", {}).get("ancestors") or []
+    return [each for each in found if each.get("controllerName") != FOREIGN]
+
+
+def _conditions(entries: Iterable[Json]) -> list[dict[str, Any]]:
+    return [condition for entry in entries for condition in entry.get("conditions") or ()]
+
+
+def _is(policy: Json, kind: str, status: str) -> bool:
+    return any(each["type"] == kind and each["status"] == status for each in _conditions(_entries(policy)))
+
+
+def _named(document: Json) -> str:
+    return f"{document.get('kind', 'BackendTLSPolicy')} {document.get('metadata', {}).get('name', '')}".strip()
+
+
+def _shown(condition: dict[str, Any]) -> str:
+    return f"{condition['type']}={condition['status']} with reason {condition.get('reason', '')}"

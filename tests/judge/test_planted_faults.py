@@ -1,0 +1,212 @@
+"""A fault planted in Lasthop is found by the cases that guard it, and by its severity; cases of other things still pass."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from lasthop_judge.cases import ALL
+from lasthop_judge.model import Area, Outcome, Severity, Verdict
+from lasthop_judge.trial import Patience
+from tests.judge.judged import judged
+
+pytestmark = pytest.mark.timeout(600)
+"""The first fault waits for all of them, on whatever machine."""
+BRIEF = Patience(first=60, passes=3, refused=1.5, change=3, status=3)
+"""A planted fault does not go away by waiting."""
+CASES = {case.id: case for case in ALL}
+AT_ONCE = 4
+CONTROL = "names/exact"
+"""Passes whatever is planted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Planted:
+    code: str
+    """Run before Lasthop starts; `patch(module, name, make)` replaces a function by what `make` makes of it."""
+    guards: tuple[str, ...]
+    severity: Severity
+
+
+OPEN, PLAINTEXT, CLOSED, STATUS = Severity.OPEN, Severity.PLAINTEXT, Severity.CLOSED, Severity.STATUS
+TLS, HOPS, POLICIES = "lasthop.engine.outputs.envoy.tls", "lasthop.engine.resolve.hops.hops", "lasthop.engine.resolve.policies"
+AFTER_VALIDATION = f"""
+    def make(old):
+        def validate(context, tls):
+            old(context, tls)
+            CHANGE
+        return validate
+    patch("{TLS}", "_validate", make)
+"""
+
+
+def checks(change: str) -> str:
+    """Changes what Envoy is told to check."""
+    return AFTER_VALIDATION.replace("CHANGE", change)
+
+
+FAULTS = {
+    "names are not checked": Planted(f'patch("{TLS}", "dns_regex", lambda old: lambda name: ".*")', ("names/other",), OPEN),
+    "the hostname authenticates beside subjectAltNames": Planted(
+        f"""
+        from lasthop.engine.plan.tls import San, SanType
+        def make(old):
+            return lambda validation: (*old(validation), San(SanType.DNS, validation.hostname))
+        patch("{POLICIES}.judgement", "_names", make)
+        """,
+        ("names/san-hostname-not-listed",),
+        OPEN,
+    ),
+    "no SNI is sent": Planted(
+        f"""
+        import msgspec
+        def make(old):
+            return lambda tls, alpn=(): old(msgspec.structs.replace(tls, sni=""), alpn)
+        patch("{TLS}", "upstream_transport_socket", make)
+        """,
+        ("names/sni", "protocols/grpc"),
+        CLOSED,
+    ),
+    "dates are not checked": Planted(
+        checks("context.validation_context.allow_expired_certificate = True"), ("dates/expired",), OPEN
+    ),
+    "the chain is not checked": Planted(
+        checks("context.validation_context.trust_chain_verification = 1"), ("chains/other-ca", "chains/self-signed"), OPEN
+    ),
+    "TLS 1.3 is not spoken": Planted(
+        f"""
+        import msgspec
+        def make(old):
+            return lambda options, alpn: old(msgspec.structs.replace(options, max_version="1.2"), alpn)
+        patch("{TLS}", "_alike", make)
+        """,
+        ("keys/tls13",),
+        CLOSED,
+    ),
+    "only the first certificate of a bundle is an anchor": Planted(
+        checks(
+            "end = b'-----END CERTIFICATE-----'; ca = context.validation_context.trusted_ca; "
+            "ca.inline_bytes = ca.inline_bytes.partition(end)[0] + end"
+        ),
+        ("trust/bundle-second",),
+        CLOSED,
+    ),
+    "sectionName is ignored": Planted(
+        f"""
+        def make(old):
+            return lambda g, service, port: old(g, service, "")
+        patch("{POLICIES}.targets", "port_winner", make)
+        """,
+        ("precedence/section-wrong",),
+        OPEN,
+    ),
+    "an invalid policy is plaintext": Planted(
+        f"""
+        from lasthop.engine.plan.tls import Plaintext, Refused
+        def make(old):
+            def found(*args):
+                tls = old(*args)
+                return Plaintext() if isinstance(tls, Refused) else tls
+            return found
+        patch("{HOPS}", "_port_tls", make)
+        """,
+        ("invalid/missing", "protocols/mirror-invalid", "changes/ca-removed"),
+        PLAINTEXT,
+    ),
+    "TCPRoutes are plaintext": Planted(
+        f"""
+        from lasthop.engine.plan.tls import Plaintext
+        from lasthop.engine.plan.upstream import Protocol
+        def make(old):
+            def found(g, hop):
+                return Plaintext() if hop.protocol is Protocol.TCP else old(g, hop)
+            return found
+        patch("{HOPS}", "_requested_tls", make)
+        """,
+        ("protocols/tcp", "protocols/tls"),
+        PLAINTEXT,
+    ),
+    "the first CA of a policy is kept": Planted(
+        f"""
+        import msgspec
+        first = {{}}
+        def make(old):
+            def kept(tls, alpn=()):
+                return old(msgspec.structs.replace(tls, trust=first.setdefault(tls.source, tls.trust)), alpn)
+            return kept
+        patch("{TLS}", "upstream_transport_socket", make)
+        """,
+        ("changes/ca-swapped",),
+        OPEN,
+    ),
+    "conditions say what is wished": Planted(
+        f"""
+        import msgspec
+        from lasthop.engine.plan import reasons
+        def make(old):
+            def said(g, policy, gateway):
+                return tuple(
+                    msgspec.structs.replace(each, status=True) if each.type == "Accepted" else each
+                    for each in old(g, policy, gateway)
+                )
+            return said
+        patch("{POLICIES}.conditions", "conditions", make)
+        """,
+        ("status/missing-accepted",),
+        STATUS,
+    ),
+    "waivers need no permission": Planted(
+        f'patch("{POLICIES}.permissions", "_waiver_problem", lambda old: lambda *args: None)', ("gep4152/skip-denied",), OPEN
+    ),
+    "pins are not checked": Planted(
+        checks("del context.validation_context.verify_certificate_spki[:]"), ("gep4152/pin-key-other",), OPEN
+    ),
+}
+
+
+HEAD = """
+import importlib, sys
+
+def patch(module, name, make):
+    found = importlib.import_module(module)
+    old = getattr(found, name)
+    new = make(old)
+    for each in list(sys.modules.values()):
+        if getattr(each, "__name__", "").startswith("lasthop") and getattr(each, name, None) is old:
+            setattr(each, name, new)
+"""
+TAIL = """
+from lasthop.cli.main import run
+run()
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Verdict]]:
+    """By fault and case; several faulty gateways at once, because each mostly waits."""
+
+    def tried(name: str) -> dict[str, Verdict]:
+        planted = FAULTS[name]
+        script = tmp_path_factory.mktemp("planted") / "faulty.py"
+        script.write_text(HEAD + textwrap.dedent(planted.code) + TAIL)
+        cases = [CASES[id] for id in (*planted.guards, CONTROL)]
+        return {verdict.case.id: verdict for verdict in judged(cases, BRIEF, (sys.executable, script))}
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return dict(zip(FAULTS, pool.map(tried, FAULTS), strict=True))
+
+
+def test_faults_are_planted_in_every_area() -> None:
+    assert {CASES[id].area for planted in FAULTS.values() for id in planted.guards} == {*Area}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found_by_the_case_that_guards_it(found: dict[str, dict[str, Verdict]], name: str) -> None:
+    planted, verdicts = FAULTS[name], found[name]
+    assert verdicts[CONTROL].outcome is Outcome.PASS, verdicts[CONTROL].faults
+    for id in planted.guards:
+        assert (verdicts[id].outcome, verdicts[id].severity) == (Outcome.FAIL, planted.severity), (id, verdicts[id].faults)
