@@ -14,7 +14,7 @@ import pytest
 
 from lasthop.cli.args import local
 from lasthop.cli.main import COMMANDS
-from tests.folders import lasthop
+from tests.folders import CA, lasthop
 
 HEAVY = (
     "OpenSSL",
@@ -71,7 +71,9 @@ SERVING = ("OpenSSL", "aiohttp", "grpc", "jinja2", "prometheus_client", "rich", 
 def test_a_command_that_asks_once_imports_nothing_that_serves(args: tuple[str, ...], most: int, tmp_path: Path) -> None:
     """Imports are most of what such a command costs, and their number is the same on every machine."""
     folder = tmp_path / "folder"
-    assert lasthop("init", folder, "--backend", "api.example.com:443").exit_code == 0
+    (tmp_path / "ca.pem").write_text(CA.pem)
+    backend = ("--to", "https://127.0.0.1:9", "--hostname", "api.example", "--ca", tmp_path / "ca.pem")
+    assert lasthop("init", folder, *backend).exit_code == 0
     words = [str(folder) if each == "FOLDER" else each for each in args]
     code = (
         "import sys\nbefore = len(sys.modules)\nfrom lasthop.cli.main import main\n"
