@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
+from socket import socket as TCPSocket
 from typing import Final
 
 import msgspec
@@ -379,8 +380,8 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
 
 
 @contextlib.asynccontextmanager
-async def serving(view: ControllerView, address: str, socket: Path) -> AsyncIterator[None]:
-    """Serves the application. `address` is HOST:PORT; the socket is for the CLI."""
+async def serving(view: ControllerView, address: str, socket: Path, listening: TCPSocket | None = None) -> AsyncIterator[None]:
+    """Serves the application at HOST:PORT, by `listening` if that is open already, and for the CLI at a socket."""
     host, port = split_port(address)
     runner = web.AppRunner(application(view, address), access_log=None, shutdown_timeout=1, max_line_size=MAX_LINE)
     await runner.setup()
@@ -389,7 +390,7 @@ async def serving(view: ControllerView, address: str, socket: Path) -> AsyncIter
         await web.UnixSite(runner, str(socket)).start()
         socket.chmod(0o600)
         try:
-            await web.TCPSite(runner, host, int(port)).start()
+            await (web.SockSite(runner, listening) if listening else web.TCPSite(runner, host, int(port))).start()
         except OSError as error:
             # asyncio repeats the address in its words for an errno; those of getaddrinfo are negative.
             why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror or str(error)

@@ -131,13 +131,16 @@ def command(
         raise click.UsageError("--print shows the objects of --to URL, which is missing")
     if given:
         place = _of_backends(context, given, Listen(*backends.listen_address(listen)), printed=printed)
-        admin = _free_admin(admin) if context.get_parameter_source("admin") is ParameterSource.DEFAULT else admin
+        chosen = context.get_parameter_source("admin") is not ParameterSource.DEFAULT
+        admin_address = AdminAddress(admin) if chosen else _free_admin(admin)
     else:
-        place = _of_folder(folder)
+        place, admin_address = _of_folder(folder), AdminAddress(admin)
     try:
         with printing(log_format) as printer:
             settings = Settings(default_address=address, access_log=AccessLog(access_log.capitalize()))
-            ending = asyncio.run(_run(place, admin, settings, concurrency, printer, handover=handover, replace=replace))
+            ending = asyncio.run(
+                _run(place, admin_address, settings, concurrency, printer, handover=handover, replace=replace)
+            )
     except* (EnvoyNotFound, FilesError, RunDirLocked, AdminUnusable) as group:
         raise first_error(group) from None
     if ending is Ending.AGAIN:
@@ -196,18 +199,24 @@ def _admin_address(text: str) -> None:
     host_port(text, "--admin", "127.0.0.1:19000")
 
 
-def _free_admin(address: str) -> str:
-    """Returns the address, or the next one whose port is free: who has not chosen one should not have to."""
+class AdminAddress(NamedTuple):
+    address: str
+    listening: socket.socket | None = None
+    """Its socket, if it is open already."""
+
+
+def _free_admin(address: str) -> AdminAddress:
+    """Opens the address, or the next one whose port is free. It stays open, so that no other gateway takes it meanwhile."""
     host, port = host_port(address, "--admin")
     for number in range(port, port + ADMIN_PORTS):
-        with contextlib.suppress(OSError), socket.create_server((host, number)):
-            return with_port(host, number)
-    return address
+        with contextlib.suppress(OSError):
+            return AdminAddress(with_port(host, number), socket.create_server((host, number)))
+    return AdminAddress(address)
 
 
 async def _run(
     place: Place,
-    admin: str,
+    admin: AdminAddress,
     settings: Settings,
     concurrency: int | None,
     printer: AccessLogPrinter,
@@ -225,7 +234,7 @@ async def _run(
 
 async def _run_locked(
     place: Place,
-    admin: str,
+    admin: AdminAddress,
     settings: Settings,
     concurrency: int | None,
     printer: AccessLogPrinter,
@@ -264,7 +273,7 @@ async def _run_locked(
         {
             "folder": paths.absolute(folder),
             "pid": os.getpid(),
-            "admin": admin,
+            "admin": admin.address,
             "started": time.time(),
             "version": version("lasthop"),
             "envoy": ".".join(map(str, envoy.version)),
@@ -272,8 +281,8 @@ async def _run_locked(
             "to": place.to,
         },
     )
-    async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
-        runtime.controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
+    async with serving(view, admin.address, run_dir / paths.ADMIN_SOCKET, admin.listening):
+        runtime.controller.log.info("running", folder=str(folder), admin=f"http://{admin.address}", pid=os.getpid())
         async with asyncio.TaskGroup() as tasks:
             beside = [
                 tasks.create_task(work) for work in (tell_systemd(runtime), endings.run(), _tell_others(runtime, source))
