@@ -21,6 +21,7 @@ REASONS = {
     "root": "needs root and systemd; `make service` runs these",
     "release": "installs, or takes an hour; `make bare` and `make release` run these",
     "tools": "needs a program that the tests do not install",
+    "long": "takes minutes; tests/judge runs it",
 }
 """Why a block marked `<!-- not run: REASON -->` is not run."""
 BY_WORD = {

@@ -86,7 +86,8 @@ async def test_what_was_written_a_moment_before_is_not_said_to_be_missing() -> N
     rehearsal.changed(keyed(*world()))
     reviews = Reviews(rehearsal, Engine(IN_CLUSTER, NOW.timestamp()).graph, (), NOW.timestamp)
     route = mk_route("shop/new", "shop/web", [{"name": "new", "port": 443}])
-    asyncio.get_running_loop().call_later(module.LAG / 2, rehearsal.changed, keyed(mk_service("shop/new")))
+    service = mk_service("shop/new", [{"name": "https", "port": 443, "appProtocol": "http"}])
+    asyncio.get_running_loop().call_later(module.LAG / 2, rehearsal.changed, keyed(service))
     assert await answered(reviews, review(route, "CREATE")) == {"uid": "u-1", "allowed": True}
 
 
