@@ -287,9 +287,9 @@ class Walk:
         process = Forked(args, self.cwd, out)
         try:
             code = process.wait()
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as late:
             process.send_signal(signal.SIGKILL)
-            return process.wait(), f"{out.read_text()}\nwas ended after {PATIENCE} s"
+            return process.wait(), f"{out.read_text()}\n{late}"
         return code, out.read_text()
 
 

@@ -119,7 +119,10 @@ EXPENSIVE = (
     ),
     *("/api/changes", "/api/traffic", f"/api/explain-request?request={quote(msgspec.json.encode(ASKED))}", "/detail?hop=x"),
 )
-CHEAP = {"/", "/live", "/detail/state", "/healthz", "/readyz", "/metrics", "/api/about", "/api/readiness", "/api/not-applied"}
+CHEAP = {
+    *("/", "/live", "/detail/state", "/healthz", "/readyz", "/metrics"),
+    *("/api/about", "/api/readiness", "/api/not-applied"),
+}
 """Or shared in another way."""
 OWNERS = {"/api/probe", "/api/tap", "/api/envoy-config", "/api/log-level"}
 
