@@ -13,7 +13,7 @@ import msgspec
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity
-from lasthop.engine.plan.reasons import Cause, kind
+from lasthop.engine.plan.reasons import Cause, entry_of
 
 
 class Mistake(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class _Known:
             if each.object is None:
                 for policy in each.missing:
                     self._opaque.setdefault(policy.namespace, each.file)
-            if each.severity is Severity.ERROR and kind(each.reason).causes_others:
+            if each.severity is Severity.ERROR and entry_of(each.reason).causes_others:
                 self._of_file.setdefault(each.file, each)
                 if each.object is not None:
                     self._add(each.object, each)
@@ -87,7 +87,7 @@ class _Known:
             Cause.UNSERVED: lambda each: self._unserved if _names_nothing(each) else None,
             Cause.BROKEN_NEED: self._broken_need,
         }
-        return next((found for cause in kind(finding.reason).follows if (found := look[cause](finding))), None)
+        return next((found for cause in entry_of(finding.reason).follows if (found := look[cause](finding))), None)
 
     def _of_any(self, keys: Iterable[Key | None]) -> Finding | None:
         return next((error for key in keys if key and (error := self._of_object.get(key))), None)
@@ -111,7 +111,7 @@ class _Known:
         return None
 
     def _broken_need(self, finding: Finding) -> Finding | None:
-        needs = kind(finding.reason).needs if _names_nothing(finding) else ()
+        needs = entry_of(finding.reason).needs if _names_nothing(finding) else ()
         return self._in_file(file for key, file in self._broken.items() if key.kind in needs)
 
     def _in_file(self, files: Iterator[str]) -> Finding | None:
