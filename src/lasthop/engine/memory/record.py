@@ -28,7 +28,7 @@ from lasthop.engine.memory.causes import EditCause, EditKind
 from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.verdict import HopVerification
-from lasthop.engine.plan.verification_change import Fact, VerificationChange
+from lasthop.engine.plan.verification_change import ChangeFact, VerificationChange
 
 MAX_ENTRIES: Final = 1000
 MAX_GATEWAYS: Final = 64
@@ -234,7 +234,7 @@ def _milliseconds(at: float) -> float:
     return math.floor(at * 1000) / 1000
 
 
-def _fact(fact: Fact) -> RecordedFact:
+def _fact(fact: ChangeFact) -> RecordedFact:
     added, removed = (tuple(limited(part, LENGTH) for part in parts[:MAX_PARTS]) for parts in (fact.added, fact.removed))
     return RecordedFact(str(fact.subject), limited(str(fact), LENGTH), added, removed)
 
