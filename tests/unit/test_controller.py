@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from lasthop.base.api.meta import Key
 from lasthop.base.api.status import GatewayStatus
@@ -26,6 +25,7 @@ from lasthop.run import loop
 from lasthop.run.controller import Controller
 from lasthop.run.host import HostRuntime, with_reason
 from lasthop.run.loop import SLICE
+from tests.logged import captured
 from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
 
 GATEWAY = Key("Gateway", "a", "gw")
@@ -193,14 +193,14 @@ def test_an_internal_error_is_logged_once_when_it_appears_and_once_when_it_is_go
             raise RuntimeError("boom")
 
     config_map = mk_config_map("a/ca", ca_pem("good"))
-    with capture_logs() as logged:
+    with captured() as logged:
         controller.take(Batch(keyed(msgspec.structs.replace(config_map, data=Bomb()))))
         for _ in range(3):
             controller.settle()
     assert [entry["event"] for entry in logged].count("internal error; what depends on it is closed") == 1
     assert [f.object for f in controller.findings() if f.reason == "InternalError"] == [Key("ConfigMap", "a", "ca")]
     assert [hop.manner for hop in controller.engine.hops() if hop.backend.path == "a/api"] == ["failing closed"]
-    with capture_logs() as logged:
+    with captured() as logged:
         controller.take(Batch(keyed(config_map)))
         for _ in range(3):
             controller.settle()
@@ -337,7 +337,7 @@ def edited(controller: Controller, batch: Batch) -> None:
 def test_the_record_begins_with_a_count_and_goes_on_with_each_change(controller: Controller) -> None:
     (began,) = controller.record.record.entries
     assert (began.effect, began.because) == ("Began", "1 verified, 1 plaintext")
-    with capture_logs() as logs:
+    with captured() as logs:
         edited(controller, Batch({Key("BackendTLSPolicy", "a", "p"): None}))
     (found,) = controller.record.changes
     assert (found.address, found.gateways, found.before) == ("a/api:443", ("a/gw",), "verified (CA) for api.example")
@@ -391,7 +391,7 @@ def test_where_proxies_run_elsewhere_each_change_is_one_line_of_the_log() -> Non
     policy = mk_policy("a/p", "api", "api.example", ["ca"])
     objects = [mk_class(), mk_gateway(GATEWAY.path), mk_service("a/api"), policy, route]
     edited(found, Batch(keyed(*objects, mk_config_map("a/ca", ca_pem("good")))))
-    with capture_logs() as logs:
+    with captured() as logs:
         edited(found, Batch(keyed(mk_config_map("a/ca", ca_pem("other")))))
     (line,) = [each for each in logs if each["event"].startswith("a/api:443")]
     words = "verified (CA) for api.example"
