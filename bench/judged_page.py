@@ -31,7 +31,7 @@ INTRODUCTION: Final = """# Judged
 What gateways verify on the last hop, measured by [`lasthop judge`](judge.md) with the same cases for each: on one machine, a
 real API server (Kubernetes 1.36.3), Gateway API v1.7.0, experimental channel. `make judge` writes this page.
 
-A fault is listed only where the specification, an API comment or an RFC demands otherwise in words, and those words stand
+A fault is listed only where the specification, an API comment or an RFC requires otherwise in words, and those words stand
 beside it. Where support is left to implementations, a refusal counts as *not claimed*. Changes at run time have 60 seconds to
 take effect. Severities: *plaintext*: bytes without TLS reached a backend that a policy targets. *open*: a request reached a
 backend whose certificate must be refused. *closed*: a request failed that must succeed. *status*: a condition, or the code
@@ -53,10 +53,10 @@ def keep(system: str, documents: list[dict[str, Any]]) -> None:
     cases = [case for document in documents for case in document["cases"]]
     for case in cases:
         case["objects"] = _without_certificates(case.get("objects", []))
-    seconds = sum(document["judged"]["seconds"] for document in documents)
+    seconds = sum(document["gateway"]["seconds"] for document in documents)
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     kept[system] = {
-        "date": documents[0]["judged"]["date"],
+        "date": documents[0]["gateway"]["date"],
         "seconds": round(seconds),
         "cases": [_kept(case) for case in cases],
     }
@@ -66,7 +66,7 @@ def keep(system: str, documents: list[dict[str, Any]]) -> None:
 def _kept(case: dict[str, Any]) -> dict[str, Any]:
     """Of a fault everything that the page shows, of the rest the outcome."""
     always = ("id", "area", "outcome", "severity", "why")
-    of_faults = ("title", "demands", "faults", "objects") if case["outcome"] == "fail" else ()
+    of_faults = ("title", "requirement", "faults", "objects") if case["outcome"] == "fail" else ()
     return {name: case[name] for name in (*always, *of_faults) if name in case}
 
 
@@ -113,14 +113,14 @@ def _system(title: str, configuration: str, found: dict[str, Any]) -> Iterator[s
         yield ""
         yield "No fault was found."
     for severity in SEVERITIES:
-        by_demand: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        by_requirement: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for case in failed:
             if case["severity"] == severity:
-                by_demand.setdefault((case["demands"]["sentence"], case["demands"]["source"]), []).append(case)
-        if by_demand:
+                by_requirement.setdefault((case["requirement"]["sentence"], case["requirement"]["source"]), []).append(case)
+        if by_requirement:
             yield ""
             yield f"### {severity.capitalize()}"
-        for (sentence, source), cases in by_demand.items():
+        for (sentence, source), cases in by_requirement.items():
             yield from _faults(sentence, source, cases)
     left_out: dict[str, list[str]] = {}
     for case in found["cases"]:
@@ -134,7 +134,7 @@ def _system(title: str, configuration: str, found: dict[str, Any]) -> Iterator[s
 
 def _faults(sentence: str, source: str, cases: list[dict[str, Any]]) -> Iterator[str]:
     yield ""
-    yield f"Demanded: “{sentence}” ({source}). Seen:"
+    yield f"Required: “{sentence}” ({source}). Observed:"
     yield ""
     for case in cases:
         for fault in case["faults"]:
@@ -143,13 +143,13 @@ def _faults(sentence: str, source: str, cases: list[dict[str, Any]]) -> Iterator
     yield "<details><summary>Policies and CAs of these cases</summary>"
     yield ""
     yield "```"
-    yield yaml.safe_dump_all(_told(cases), sort_keys=False, width=120, allow_unicode=True).rstrip()
+    yield yaml.safe_dump_all(_policies(cases), sort_keys=False, width=120, allow_unicode=True).rstrip()
     yield "```"
     yield ""
     yield "</details>"
 
 
-def _told(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _policies(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What differs between cases; Services and routes are alike, and `lasthop judge --write` writes them all."""
     kinds = ("BackendTLSPolicy", "ConfigMap", "Secret")
     found = [each for case in cases for each in case["objects"] if each["kind"] in kinds]

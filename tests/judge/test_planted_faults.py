@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lasthop_judge.cases import ALL
-from lasthop_judge.model import Area, Outcome, Severity, Verdict
+from lasthop_judge.model import Area, CaseVerdict, FaultSeverity, Outcome
 from lasthop_judge.trial import Patience
 from tests.judge.judged import judged
 
@@ -29,10 +29,10 @@ class Planted:
     code: str
     """Run before Lasthop starts; `patch(module, name, make)` replaces a function by what `make` makes of it."""
     guards: tuple[str, ...]
-    severity: Severity
+    severity: FaultSeverity
 
 
-OPEN, PLAINTEXT, CLOSED, STATUS = Severity.OPEN, Severity.PLAINTEXT, Severity.CLOSED, Severity.STATUS
+OPEN, PLAINTEXT, CLOSED, STATUS = FaultSeverity.OPEN, FaultSeverity.PLAINTEXT, FaultSeverity.CLOSED, FaultSeverity.STATUS
 TLS, HOPS, POLICIES = "lasthop.engine.outputs.envoy.tls", "lasthop.engine.resolve.hops.hops", "lasthop.engine.resolve.policies"
 AFTER_VALIDATION = f"""
     def make(old):
@@ -288,10 +288,10 @@ run()
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Verdict]]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, CaseVerdict]]:
     """By fault and case; several faulty gateways at once, because each mostly waits."""
 
-    def tried(name: str) -> dict[str, Verdict]:
+    def tried(name: str) -> dict[str, CaseVerdict]:
         planted = FAULTS[name]
         script = tmp_path_factory.mktemp("planted") / "faulty.py"
         script.write_text(HEAD + textwrap.dedent(planted.code) + TAIL)
@@ -307,7 +307,7 @@ def test_faults_are_planted_in_every_area() -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_found_by_the_case_that_guards_it(found: dict[str, dict[str, Verdict]], name: str) -> None:
+def test_a_planted_fault_is_found_by_the_case_that_guards_it(found: dict[str, dict[str, CaseVerdict]], name: str) -> None:
     planted, verdicts = FAULTS[name], found[name]
     assert verdicts[CONTROL].outcome is Outcome.PASS, verdicts[CONTROL].faults
     for id in planted.guards:

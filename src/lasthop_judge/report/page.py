@@ -9,11 +9,11 @@ import jinja2
 import yaml
 
 from lasthop_judge.model import Outcome
-from lasthop_judge.report.document import Report
+from lasthop_judge.report.document import RunReport
 from lasthop_judge.report.text import summary
 
 
-def as_html(report: Report) -> str:
+def as_html(report: RunReport) -> str:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((Path(__file__).parent / "page.html").read_text())
     return template.render(report=report, summary=summary(report), outcomes=list(Outcome), as_yaml=_yaml)
