@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from lasthop_judge.model import Via
 from lasthop_judge.objects import CANARY_METHOD
 
 TIMEOUT = 15.0
+LIMIT = 65536
+"""Bytes of a response that are read."""
 
 
 class ClientResponse(NamedTuple):
@@ -43,14 +46,19 @@ def ask(via: Via, address: tuple[str, int], hostname: str, path: str) -> ClientR
             case Via.TCP:
                 return _stream(address, hostname, tls=False)
         return _http(address, hostname, path, tls=via is Via.HTTPS)
-    except (OSError, http.client.HTTPException) as error:
-        return ClientResponse(None, "", f"no answer: {error or type(error).__name__}")
+    except (OSError, http.client.HTTPException, ValueError, IndexError) as error:
+        return ClientResponse(None, "", _printable(f"no answer: {error or type(error).__name__}"))
 
 
 def _answer(status: int, body: bytes) -> ClientResponse:
     with contextlib.suppress(ValueError, TypeError, KeyError):
         return ClientResponse(status, str(json.loads(body)["backend"]), "from the backend")
-    return ClientResponse(status, "", " ".join(body[:120].decode("utf-8", "replace").split()))
+    return ClientResponse(status, "", _printable(body[:120].decode("utf-8", "replace")))
+
+
+def _printable(text: str) -> str:
+    """One line for a terminal, whatever the gateway sends."""
+    return "".join(character if character.isprintable() else "�" for character in " ".join(text.split()))
 
 
 def _context() -> ssl.SSLContext:
@@ -77,7 +85,7 @@ def _http(address: tuple[str, int], hostname: str, path: str, tls: bool) -> Clie
         connection.sock = _connect(address, hostname, tls)
         connection.request("GET", path, headers={"Host": hostname})
         response = connection.getresponse()
-        return _answer(response.status, response.read())
+        return _answer(response.status, _read(response.read1))
 
 
 def _websocket(address: tuple[str, int], hostname: str, path: str) -> ClientResponse:
@@ -103,11 +111,19 @@ def _stream(address: tuple[str, int], hostname: str, tls: bool) -> ClientRespons
 
 
 def _until(stream: socket.socket, end: bytes) -> bytes:
-    received = b""
-    while end not in received and (data := stream.recv(65536)):
-        received += data
+    received = _read(stream.recv, end)
     if not received:
         raise ConnectionResetError("connection closed without an answer")
+    return received
+
+
+def _read(receive: Callable[[int], bytes], end: bytes | None = None) -> bytes:
+    """Reads up to `end`, or everything. A gateway that never stops sending costs LIMIT bytes or TIMEOUT seconds."""
+    received, deadline = b"", time.monotonic() + TIMEOUT
+    while (end is None or end not in received) and len(received) < LIMIT and time.monotonic() < deadline:
+        if not (data := receive(LIMIT)):
+            break
+        received += data
     return received
 
 

@@ -39,7 +39,13 @@ def skip(
     refs = () if what is Skips.ALL else (Ref("ca"),)
     policy = Policy(refs, extension=what)
     return Case(
-        f"gep4152/{name}", title, requirement, expect, serves(certificate), (policy,), **{"role": GatewayRole.PERMITTING, **more}
+        f"gep4152/{name}",
+        title,
+        requirement,
+        expect,
+        serves(certificate),
+        (policy,),
+        **{"role": GatewayRole.PERMITTING, **more},
     )
 
 
