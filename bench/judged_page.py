@@ -34,22 +34,25 @@ real API server (Kubernetes 1.36.3), Gateway API v1.7.0, experimental channel. `
 A fault is listed only where the specification, an API comment or an RFC requires otherwise in words, and those words stand
 beside it. Where support is left to implementations, a refusal counts as *not claimed*. Changes at run time have 60 seconds to
 take effect. Severities: *plaintext*: bytes without TLS reached a backend that a policy targets. *open*: a request reached a
-backend whose certificate must be refused. *closed*: a request failed that must succeed. *status*: a condition, or the code
-that a client received, differs. Names are matched by RFC 9525, which obsoletes RFC 6125; the older one let clients accept a
-wildcard that is only a part of a label.
+backend although its connection must fail. *closed*: a request failed that must succeed. *status*: a condition, or the code
+that a client received, differs.
+
+Two readings matter. Names are matched by RFC 9525, which obsoletes RFC 6125; the older one let clients accept a wildcard that
+is only a part of a label. And the API leaves further checks of CA content, such as dates, to implementations, but calls a
+reference invalid whose data is malformed; so `status` asks for the condition there, with any reason.
 """
 NOT_JUDGED: Final = """
 ## Not judged
 
-Nothing is said here of other implementations. NGINX Gateway Fabric, agentgateway, Istio, Cilium and kgateway are installed
-from container images, which the machine of these runs cannot run. Traefik and the HAProxy-based ones read the Gateway API
-only from a cluster; as processes beside this API server they have not been tried. `lasthop judge --context C --gateway-class
-NAME` judges each where it runs.
+No other implementation has been judged. NGINX Gateway Fabric, agentgateway, Istio, Cilium and kgateway are installed from
+container images, which the machine of these runs cannot run. Traefik and the HAProxy-based implementations read the Gateway
+API only from a cluster; they have not been tried as processes beside this API server. `lasthop judge --context C --gateway-class
+NAME` judges an implementation where it runs.
 """
 
 
 def keep(system: str, documents: list[dict[str, Any]]) -> None:
-    """Keeps what a run has found, without what differs between two equal runs."""
+    """Stores the results of a run, without certificates and times."""
     cases = [case for document in documents for case in document["cases"]]
     for case in cases:
         case["objects"] = _without_certificates(case.get("objects", []))
@@ -64,7 +67,7 @@ def keep(system: str, documents: list[dict[str, Any]]) -> None:
 
 
 def _kept(case: dict[str, Any]) -> dict[str, Any]:
-    """Of a fault everything that the page shows, of the rest the outcome."""
+    """Returns the outcome of a case; of a failed one everything that the page shows."""
     always = ("id", "area", "outcome", "severity", "why")
     of_faults = ("title", "requirement", "faults", "objects") if case["outcome"] == "fail" else ()
     return {name: case[name] for name in (*always, *of_faults) if name in case}
@@ -150,7 +153,7 @@ def _faults(sentence: str, source: str, cases: list[dict[str, Any]]) -> Iterator
 
 
 def _policies(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What differs between cases; Services and routes are alike, and `lasthop judge --write` writes them all."""
+    """Returns the objects that differ between cases. `lasthop judge --write` writes Services and routes as well."""
     kinds = ("BackendTLSPolicy", "ConfigMap", "Secret")
     found = [each for case in cases for each in case["objects"] if each["kind"] in kinds]
     return [{name: each[name] for name in ("kind", "metadata", "spec", "data") if name in each} for each in found]

@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from lasthop_judge.model import Area, CaseVerdict, FaultSeverity, Outcome
+import yaml
+
+from lasthop_judge.model import Area, CaseVerdict, FaultSeverity, Json, Outcome
 
 VERSION: Final = 1
 EXIT_CODES: Final = {FaultSeverity.PLAINTEXT: 6, FaultSeverity.OPEN: 5, FaultSeverity.CLOSED: 4, FaultSeverity.STATUS: 3}
@@ -64,6 +66,21 @@ class RunReport:
 def report_of(gateway: JudgedGateway, verdicts: Sequence[CaseVerdict]) -> RunReport:
     order = list(Area)
     return RunReport(gateway, tuple(sorted(verdicts, key=lambda each: (order.index(each.case.area), each.case.id))))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a literal block, so that certificates can be copied."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(documents: Sequence[Json]) -> str:
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False)
 
 
 def as_json(report: RunReport) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import yaml
-
 from lasthop_judge.model import CaseVerdict, Outcome
-from lasthop_judge.report.document import RunReport
+from lasthop_judge.report.document import RunReport, as_yaml
 from lasthop_judge.report.text import summary
 
 
@@ -59,7 +57,7 @@ def _fault(verdict: CaseVerdict, objects: bool, heading: str) -> Iterator[str]:
         yield "<details><summary>Objects</summary>"
         yield ""
         yield "```yaml"
-        yield yaml.safe_dump_all(verdict.objects, sort_keys=False).rstrip()
+        yield as_yaml(verdict.objects).rstrip()
         yield "```"
         yield ""
         yield "</details>"

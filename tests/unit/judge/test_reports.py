@@ -74,6 +74,22 @@ def test_the_exit_code_is_that_of_the_worst_fault(severity: str, code: int) -> N
     assert passing().exit_code == 0
 
 
+def test_the_text_says_why_cases_were_not_run() -> None:
+    assert "not run: no adapter: " in _rendered(REPORT, "text")
+
+
+def test_certificates_of_a_failing_case_are_literal_blocks() -> None:
+    pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    failed = CaseVerdict(ALL[0], Outcome.FAIL, (Fault(FaultSeverity.OPEN, "seen"),), objects=({"data": {"ca.crt": pem}},))
+    for name in ("markdown", "html"):
+        assert "ca.crt: |\n    -----BEGIN" in _rendered(report_of(JudgedGateway(""), [failed]), name)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line() -> None:
+    found = CliRunner().invoke(main, ["judge", "--address", "127.0.0.1:1", "--write", "/proc/x", "--cases", "names/exact"])
+    assert found.exit_code == 1 and "cannot write /proc/x" in found.output
+
+
 def test_a_gateway_that_serves_nothing_is_no_success() -> None:
     unserved = [CaseVerdict(case, Outcome.NOT_RUN, why="not served", unserved=True) for case in ALL[:3]]
     assert report_of(JudgedGateway(""), unserved).exit_code == 1
@@ -92,6 +108,7 @@ def test_the_list_names_every_case_and_where_its_sentence_stands() -> None:
         (["--address", "127.0.0.1:1"], "go together"),
         ([], "give --gateway-class"),
         (["--gateway-class", "x", "--report", "x.pdf"], "suffix"),
+        (["--gateway-class", "x", "--report", "not-there/x.json"], "no folder not-there"),
     ],
 )
 def test_a_wrong_call_says_what_is_wrong(arguments: list[str], told: str) -> None:
