@@ -40,9 +40,10 @@ INSTANCE_WIDE: Final = frozenset(
     (
         *("ConfigMap", "ContourConfiguration", "GlobalConfiguration", "Filter", "FilterPolicy"),
         *("AuthService", "AmbassadorAuthService", "Module", "AmbassadorModule"),
+        *("Host", "AmbassadorHost", "TLSContext", "AmbassadorTLSContext"),
     )
 )
-"""Kinds whose settings apply to all routes of the controller."""
+"""Kinds whose settings apply to routes of any namespace, without naming them."""
 CLOSED: Final = "closed"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
