@@ -10,6 +10,7 @@ from lasthop_import.decisions import Decisions
 from lasthop_import.documents import SourceText, read_texts
 from lasthop_import.levels import HopOutcome
 from lasthop_import.registry import SYSTEMS
+from lasthop_import.writer.objects import CLOSED
 from tests.importers.harness import Outcome, run_documents, run_text, settings
 
 GATEWAY_API = """
@@ -262,3 +263,16 @@ def test_middlewares_of_a_traefik_entry_point_close_routes() -> None:
 def test_snippets_of_the_nginx_config_map_close_routes() -> None:
     config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: any, namespace: edge}\ndata: {server-snippets: deny all;}\n"
     assert set(_outcomes(_import("nginx", config)).values()) == {HopOutcome.CLOSED}
+
+
+@pytest.mark.parametrize("system", ["envoy-gateway", "istio"])
+def test_closed_route_has_an_annotation_and_no_backend(system: str) -> None:
+    extra = {
+        "envoy-gateway": _object("SecurityPolicy", "gateway.envoyproxy.io", "v9"),
+        "istio": _object("AuthorizationPolicy", "security.istio.io", "v1"),
+    }[system]
+    routes = [each.document for each in _import(system, extra).result.objects if each.kind == "HTTPRoute"]
+    assert routes
+    for route in routes:
+        assert CLOSED.items() <= route["metadata"]["annotations"].items()
+        assert not any("backendRefs" in rule for rule in route["spec"]["rules"])

@@ -21,6 +21,7 @@ from lasthop_import.documents import Document
 from lasthop_import.model import Imported, ImportedRule
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
+from lasthop_import.writer.objects import CLOSED as CLOSED_ANNOTATION
 
 AMOUNTS: Final = frozenset(
     (
@@ -129,7 +130,8 @@ def closed_copy(route: Json) -> Json:
     kept = [
         {**{key: each[key] for key in ("name", "matches") if key in each}, **(NO_BACKEND if streams else {})} for each in rules
     ]
-    return {**route, "spec": {**route["spec"], "rules": kept}}
+    metadata = {**route["metadata"], "annotations": {**route["metadata"].get("annotations", {}), **CLOSED_ANNOTATION}}
+    return {**route, "metadata": metadata, "spec": {**route["spec"], "rules": kept}}
 
 
 NO_BACKEND: Final = {"backendRefs": [{"name": "closed-todo", "port": 1}]}
