@@ -276,3 +276,30 @@ def test_closed_route_has_an_annotation_and_no_backend(system: str) -> None:
     for route in routes:
         assert CLOSED.items() <= route["metadata"]["annotations"].items()
         assert not any("backendRefs" in rule for rule in route["spec"]["rules"])
+
+
+@pytest.mark.parametrize(
+    ("system", "extra"),
+    [
+        ("nginx", _object("Policy", "k8s.nginx.org", "v1", spec="{basicAuth: {secret: users}}")),
+        ("traefik", _object("Middleware", "traefik.io", "v1alpha1", spec="{basicAuth: {secret: users}}")),
+        (
+            "envoy-gateway",
+            _object(
+                "SecurityPolicy",
+                "gateway.envoyproxy.io",
+                "v1alpha1",
+                spec="{targetRef: {group: gateway.networking.k8s.io, kind: HTTPRoute, name: other}, basicAuth: {}}",
+            ),
+        ),
+    ],
+)
+def test_restriction_that_no_imported_route_uses_closes_nothing(system: str, extra: str) -> None:
+    assert HopOutcome.CLOSED not in _outcomes(_import(system, extra)).values()
+
+
+def test_hop_of_a_route_that_admission_refuses_is_dropped() -> None:
+    refused = ROUTES["ingress-nginx"].replace("shop.example.org", '"${DOMAIN}"')
+    outcome = run_text("ingress-nginx", f"{refused}{SERVICE}")
+    assert set(_outcomes(outcome).values()) == {HopOutcome.DROPPED}
+    assert outcome.result.exit_code() == 1

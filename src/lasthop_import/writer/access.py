@@ -17,7 +17,7 @@ import msgspec
 from lasthop.base.api.documents import Json
 from lasthop.base.api.routes import HTTPRouteTimeouts
 from lasthop_import.decisions import Decisions, Question
-from lasthop_import.documents import Document
+from lasthop_import.documents import Document, mappings
 from lasthop_import.model import Imported, ImportedRule
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
@@ -169,6 +169,8 @@ class _Finder:
             if narrow and len(narrow) < len(own):
                 return [_Concerned(document, frozenset(map(id, narrow)))]
         found = self._reached(document)
+        if not found and _targets_routes_only(document):
+            return []
         if not found:
             found = {
                 each
@@ -221,6 +223,13 @@ class _Finder:
             and names
             and (each.namespace == document.namespace or each.namespace in names)
         )
+
+
+def _targets_routes_only(document: Document) -> bool:
+    """Returns whether a policy names its targets, all of them routes. If none is in the input, the policy closes nothing."""
+    spec = document.spec
+    targets = [*mappings(spec.get("targetRefs")), *mappings([spec.get("targetRef")])]
+    return bool(targets) and all(str(each.get("kind", "")).endswith("Route") for each in targets)
 
 
 def _related(rule: tuple[str | int, ...], field: tuple[str | int, ...]) -> bool:
