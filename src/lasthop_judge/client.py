@@ -50,7 +50,7 @@ def ask(via: Via, address: tuple[str, int], hostname: str, path: str) -> Answer:
 def _answer(status: int, body: bytes) -> Answer:
     with contextlib.suppress(ValueError, TypeError, KeyError):
         return Answer(status, str(json.loads(body)["backend"]), "from the backend")
-    return Answer(status, "", body[:120].decode("utf-8", "replace").strip())
+    return Answer(status, "", " ".join(body[:120].decode("utf-8", "replace").split()))
 
 
 def _context() -> ssl.SSLContext:

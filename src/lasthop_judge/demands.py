@@ -18,7 +18,7 @@ CONNECT: Final = Demand(
 )
 LISTENERS: Final = Demand(
     "For instance, the following will all have the gateway client add TLS if the backend is targeted by a BackendTLSPolicy: "
-    "A Gateway accepts traffic on an HTTP listener; a Gateway accepts and terminates TLS on an HTTPS listener; a Gateway "
+    "* A Gateway accepts traffic on an HTTP listener * A Gateway accepts and terminates TLS on an HTTPS listener * A Gateway "
     "accepts traffic on a TCP listener",
     f"{_GEP}, How a client behaves",
 )
@@ -44,6 +44,12 @@ MALFORMED_REF: Final = Demand(
     "is malformed.",
     f"{_API}InvalidCACertificateRef",
 )
+MALFORMED_FAILS: Final = Demand(
+    "A CACertificateRef is considered invalid when it refers to a nonexistent resource or when the data within that resource "
+    "is malformed. […] Connections using an invalid CACertificateRef MUST fail, and the client MUST receive an HTTP 5xx error "
+    "response.",
+    f"{_API}InvalidCACertificateRef and caCertificateRefs",
+)
 MESSAGE: Final = Demand(
     "In this case, the Reason must be set to `InvalidCACertificateRef` and the Message of the Condition must indicate which "
     "reference is invalid and why.",
@@ -53,6 +59,11 @@ INVALID_KIND: Final = Demand(
     "References to objects with an unsupported Group and Kind are not valid, and MUST be rejected by the implementation with "
     "the `ResolvedRefs` status condition set to `False` and `Reason: InvalidKind`.",
     f"{_GEP}, API",
+)
+KIND_FAILS: Final = Demand(
+    "A CACertificateRef is invalid if: […] * It refers to an unknown or unsupported kind of resource. […] Connections using "
+    "an invalid CACertificateRef MUST fail, and the client MUST receive an HTTP 5xx error response.",
+    f"{_API}caCertificateRefs",
 )
 ALL_INVALID: Final = Demand(
     "If ALL CACertificateRefs are invalid, the implementation MUST also ensure the `Accepted` Condition on the "
@@ -146,8 +157,9 @@ OWN_STATUS: Final = Demand(
     f"{_GEP}, API",
 )
 NO_POLICY: Final = Demand(
-    "HTTPRoute | No listener tls | Backend is targeted by a BackendTLSPolicy? No | Connect to backend with TLS? No",
-    f"{_GEP} (experimental), How a client behaves",
+    "| HTTPRoute | No listener tls | No | No |",
+    f"{_GEP}, experimental edition, How a client behaves: a table of route type, Gateway config, “Backend is targeted by a "
+    "BackendTLSPolicy?” and “Connect to backend with TLS?”",
 )
 OBSERVED_GENERATION: Final = Demand(
     "observedGeneration represents the .metadata.generation that the condition was set based upon. For instance, if "
@@ -159,6 +171,10 @@ TRANSITION: Final = Demand(
     "lastTransitionTime is the last time the condition transitioned from one status to another. This should be when the "
     "underlying condition changed.",
     "Kubernetes, comment of metav1.Condition",
+)
+ACCEPTED: Final = Demand(
+    "PolicyReasonAccepted is used with the “Accepted” condition when the policy has been accepted by the targeted resource.",
+    "PolicyReasonAccepted, its comment",
 )
 RESOLVED: Final = Demand(
     "This condition indicates whether the controller was able to resolve all object references for the BackendTLSPolicy.",
@@ -175,16 +191,29 @@ CLIENT_CERTIFICATE: Final = Demand(
     "Gateway v1, comment of tls.backend.clientCertificateRef",
 )
 
+_UNION: Final = f"{_GEP} of v1.7.0, BackendTLSPolicy is a union feature"
+GRPC_ROUTE: Final = Demand(
+    "An implementation that claims support for `GRPCRoute` and `BackendTLSPolicy` MUST support the usage of a "
+    "`BackendTLSPolicy` on a Backend being used by a `GRPCRoute`.",
+    _UNION,
+)
+MIRROR: Final = Demand(
+    "An implementation that claims support for `HTTPRouteRequestMirror` and `BackendTLSPolicy` MUST support the usage of a "
+    "`BackendTLSPolicy` on a Backend being used by a mirror filter.",
+    _UNION,
+)
+TLS_ROUTE: Final = Demand(
+    "Implementations that claim some kind of route with TLS termination (eg.: `HTTPRoute`, `GRPCRoute`, `TLSRoute with "
+    "termination` or `TCPRoute with termination`) and the support of `BackendTLSPolicy` MUST support the re-encryption of the "
+    "traffic using a `BackendTLSPolicy`.",
+    _UNION,
+)
+
 # --- GEP-4274 -------------------------------------------------------------------------------------------------------
 
-TLS_ROUTE: Final = Demand(
-    "Enable BackendTLSPolicy to attach to Services referenced by TLSRoute in termination mode, following the same pattern "
-    "established for HTTPRoute.",
-    "GEP-4274, Goals",
-)
 TLS_ROUTE_CHECKS: Final = Demand(
-    "Ensure that TLSRoute implementations can configure backend TLS connections with: CA certificate validation, SNI "
-    "configuration, Hostname verification",
+    "Ensure that TLSRoute implementations can configure backend TLS connections with: * CA certificate validation * SNI "
+    "configuration * Hostname verification",
     "GEP-4274, Goals",
 )
 
@@ -243,10 +272,9 @@ NO_CN: Final = Demand(
     "The Common Name RDN MUST NOT be used to identify a service because it is not strongly typed",
     "RFC 9525, section 2",
 )
-URI_MATCH: Final = Demand(
-    "two URIs are equivalent if they are the same character by character after normalization; only scheme and host are "
-    "case-insensitive",
-    "RFC 3986, section 6.2.2.1 (in our words)",
+URI_CASE: Final = Demand(
+    "The other generic syntax components are assumed to be case-sensitive unless specifically defined otherwise by the scheme",
+    "RFC 3986, section 6.2.2.1",
 )
 DATES: Final = Demand("The certificate validity period includes the current time.", "RFC 5280, section 6.1.3 (a)(2)")
 SIGNATURE: Final = Demand(
@@ -294,7 +322,7 @@ SIGNATURES_REQUIRED: Final = Demand(
 )
 MD5: Final = Demand(
     "Any endpoint receiving any certificate which it would need to validate using any signature algorithm using an MD5 hash "
-    "MUST abort the handshake with a “bad_certificate” alert message.",
+    "MUST abort the handshake with a “bad_certificate” alert.",
     "RFC 8446, section 4.4.2.4",
 )
 ORDER: Final = Demand(
@@ -302,12 +330,6 @@ ORDER: Final = Demand(
     "TLS version, with the exception of the end-entity certificate which MUST be first",
     "RFC 8446, section 4.4.2",
 )
-RESUMPTION: Final = Demand(
-    "verify that the TargetRef’s certificate can be validated by the client (Gateway) using the provided certificates and "
-    "hostname before the connection is made",
-    f"{_GEP}, API",
-)
-GRPC_ALPN: Final = Demand(
-    "If TLS is used for a gRPC connection, HTTP/2 is negotiated by ALPN with the protocol identifier h2",
-    "RFC 9113, section 3.2 (in our words)",
-)
+HTTP2: Final = Demand("HTTP/2 over TLS uses the “h2” protocol identifier.", "RFC 9113, section 3.2")
+TLS_1_2: Final = Demand("Implementations MUST support TLS 1.2", "RFC 9325, section 3.1.1")
+TLS_1_3: Final = Demand("Implementations SHOULD support TLS 1.3", "RFC 9325, section 3.1.1")

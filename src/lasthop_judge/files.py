@@ -16,6 +16,7 @@ from typing import IO, Final
 import yaml
 
 from lasthop_judge import backend
+from lasthop_judge.cases import ALL
 from lasthop_judge.certificates import Issuer
 from lasthop_judge.model import At, Case, Json, Serving, Via
 from lasthop_judge.objects import API, Site, hostname_of, listener_of, serving_document
@@ -75,8 +76,10 @@ class FilesPlace:
         self._owners: dict[tuple[str, str], str] = {}
 
     def write(self, cases: Sequence[Case]) -> None:
-        """Writes everything, before the gateway starts or while it runs."""
+        """Writes everything, before the gateway starts or while it runs, and removes the cases of an earlier run."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        for file in {_file(case) for case in ALL} - {_file(case) for case in cases}:
+            (self.folder / file).unlink(missing_ok=True)
         self._add(COMMON, [*self._class(), self._namespace(), *self.site.common(cases)])
         for case in cases:
             self._add(_file(case), self.site.documents(case))

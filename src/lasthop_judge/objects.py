@@ -20,6 +20,8 @@ CANARY: Final = "canary"
 """A Service without a policy. Each route leads to it too: once it answers there, the gateway serves the route."""
 CANARY_PATH: Final = "/judge-canary"
 CANARY_METHOD: Final = "judge.Canary"
+STREAM_CANARIES: Final = {Via.TLS: "tls", Via.TCP: f"tcp-{CANARY}"}
+"""Listeners of the routes that lead connections to the canary: such a route has no second backend."""
 CANARIES: Final = {f"{CANARY}.http": Serving(alpn=()), f"{CANARY}.grpc": Serving(alpn=(), grpc=True)}
 LABEL: Final = {"app": "judge-backend"}
 LISTENER_CERTIFICATE: Final = "judge-listener"
@@ -73,6 +75,10 @@ def hostname_of(case: Case) -> str:
     return f"{case.slug}.{middle}{DOMAIN}"
 
 
+def canary_hostname(via: Via) -> str:
+    return f"{CANARY}.{via.name.lower()}.{DOMAIN}"
+
+
 def path_of(service: str, port: str) -> str:
     return f"/{service}/{port}"
 
@@ -111,7 +117,15 @@ class Site:
             self._key_pair(LISTENER_CERTIFICATE, leaf(f"*.https.{DOMAIN}", f"*.tls.{DOMAIN}")),
             self._key_pair(CLIENT_CERTIFICATE, CLIENT),
             *(document for at in gateways(self, cases) for document in self._gateway(at, cases)),
+            *(self._stream_canary(via, listener) for via, listener in _stream_canaries(cases).items()),
         ]
+
+    def _stream_canary(self, via: Via, listener: str) -> Json:
+        spec: Json = {"parentRefs": [{"name": str(At.PLAIN), "sectionName": listener}]}
+        if via is Via.TLS:
+            spec["hostnames"] = [canary_hostname(via)]
+        rules = [{"backendRefs": [{"name": CANARY, "port": 80}]}]
+        return self.mk(API, f"{via.name}Route", f"{CANARY}-{via.name.lower()}", spec={**spec, "rules": rules})
 
     def _gateway(self, at: At, cases: Sequence[Case]) -> Iterator[Json]:
         spec: Json = {"gatewayClassName": self.gateway_class}
@@ -294,8 +308,15 @@ def gateways(site: Site, cases: Sequence[Case]) -> list[At]:
 def wanted_listeners(cases: Sequence[Case], used: Sequence[At]) -> list[tuple[At, str]]:
     """Returns the listeners that these cases use. All Gateways have an HTTP listener."""
     found = [(at, "http") for at in used]
+    canaries = [(At.PLAIN, listener) for listener in _stream_canaries(cases).values()]
     streams = [(At.PLAIN, listener_of(case)) for case in cases if listener_of(case) != "http"]
-    return [*found, *dict.fromkeys(streams)]
+    return [*found, *dict.fromkeys((*canaries, *streams))]
+
+
+def _stream_canaries(cases: Sequence[Case]) -> dict[Via, str]:
+    """Returns the listeners of the canaries that these cases need."""
+    used = {case.via for case in cases}
+    return {via: listener for via, listener in STREAM_CANARIES.items() if via in used}
 
 
 def _rule(path: str, backend: Json) -> Json:

@@ -28,7 +28,17 @@ from lasthop_judge.model import (
     Verdict,
     Via,
 )
-from lasthop_judge.objects import CANARY_PATH, Site, backend_key, hostname_of, listener_of, path_of, serving_document
+from lasthop_judge.objects import (
+    CANARY_PATH,
+    STREAM_CANARIES,
+    Site,
+    backend_key,
+    canary_hostname,
+    hostname_of,
+    listener_of,
+    path_of,
+    serving_document,
+)
 
 REFUSALS: Final = 3
 """Refusals in a row that count as one."""
@@ -189,16 +199,12 @@ class Trial:
     async def _served(self) -> None:
         """Waits until the gateway serves the case's route, and until its status is of the present generation."""
         case, deadline = self.case, time.monotonic() + self.patience.first
+        while case.via is not Via.UDP and not (answer := await self._ask_canary()).backend.startswith("canary."):
+            if time.monotonic() > deadline:
+                raise _Unserved(f"{_kind(case.via)} to a backend without a policy is not served: {answer.shown}")
+            await asyncio.sleep(PAUSE)
         if case.via.stream:
             await asyncio.sleep(STREAM_SETTLE)
-        else:
-            while not (answer := await self._ask(CANARY_PATH)).backend.startswith("canary."):
-                if time.monotonic() > deadline:
-                    kind = "GRPCRoute" if case.via is Via.GRPC else "HTTPRoute"
-                    raise _Unserved(
-                        f"the {kind} is not served: its rule for a backend without a policy answers {answer.shown}"
-                    )
-                await asyncio.sleep(PAUSE)
         if not self.place.has_status:
             return
         deadline = min(deadline, time.monotonic() + self.patience.refused)
@@ -245,10 +251,17 @@ class Trial:
     # --- traffic ------------------------------------------------------------------------------------------------------
 
     async def _ask(self, path: str) -> Answer:
-        case = self.case
-        address = self.place.address(self.site.gateway_of(case), listener_of(case))
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, client.ask, case.via, address, hostname_of(case), path)
+        return await self._ask_at(self.site.gateway_of(self.case), listener_of(self.case), hostname_of(self.case), path)
+
+    async def _ask_canary(self) -> Answer:
+        """Asks the backend without a policy: by the case's own route, or for streams by the one that all share."""
+        if self.case.via in STREAM_CANARIES:
+            return await self._ask_at(At.PLAIN, STREAM_CANARIES[self.case.via], canary_hostname(self.case.via), "/")
+        return await self._ask(CANARY_PATH)
+
+    async def _ask_at(self, gateway: At, listener: str, hostname: str, path: str) -> Answer:
+        address, loop = self.place.address(gateway, listener), asyncio.get_running_loop()
+        return await loop.run_in_executor(None, client.ask, self.case.via, address, hostname, path)
 
     async def _judge(self, phase: _Phase) -> None:
         if phase.expect is not Expect.IGNORED:
@@ -464,6 +477,10 @@ class Trial:
             if time.monotonic() > deadline:
                 raise _Failed(Severity.STATUS, "the status did not follow an edit of the policy")
             await asyncio.sleep(PAUSE)
+
+
+def _kind(via: Via) -> str:
+    return {Via.GRPC: "a GRPCRoute", Via.TLS: "a TLSRoute", Via.TCP: "a TCPRoute"}.get(via, "an HTTPRoute")
 
 
 def _clock(records: Iterable[Json]) -> int:

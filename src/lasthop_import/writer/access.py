@@ -36,6 +36,13 @@ AMOUNTS: Final = frozenset(
 """Reasons of losses that limited how much was let in, not who: they close nothing."""
 INCLUDING: Final = frozenset(("includes", "route", "delegate", "targetRef", "targetRefs"))
 """Fields by which an object names routes that its restrictions hold for."""
+INSTANCE_WIDE: Final = frozenset(
+    (
+        *("ConfigMap", "ContourConfiguration", "GlobalConfiguration", "Filter", "FilterPolicy"),
+        *("AuthService", "AmbassadorAuthService", "Module", "AmbassadorModule"),
+    )
+)
+"""Kinds whose settings apply to all routes of the controller."""
 CLOSED: Final = "closed"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
@@ -68,7 +75,7 @@ def access_loss(
     reasons: dict[Document, list[str]] = {}
     accepted: set[int] = set()
     for note in lost:
-        concerned = finder.concerned(note.source)
+        concerned = finder.concerned(None if note.everywhere else note.source)
         shut = [each for each in concerned if each.document.name not in decisions.opened]
         if note.category in settings.accepted or note.reason in settings.accepted or (concerned and not shut):
             accepted.add(id(note))
@@ -152,7 +159,7 @@ class _Finder:
 
     def concerned(self, source: SourceRef | None) -> list[_Concerned]:
         document = source.document if source else None
-        if source is None or document is None:
+        if source is None or document is None or document.kind in INSTANCE_WIDE:
             return [self._whole(each) for each in self._routes]
         if own := self._rules.get(document):
             narrow = [rule for rule in own if _related(rule.source.path, source.path)]

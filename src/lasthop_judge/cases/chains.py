@@ -224,7 +224,7 @@ KEYS: Final = (
     Case(
         "keys/tls12",
         "a backend that speaks TLS 1.2 only",
-        d.CONNECT,
+        d.TLS_1_2,
         PASSES,
         serves(leaf(HOSTNAME), version="1.2"),
         sni=HOSTNAME,
@@ -240,7 +240,7 @@ KEYS: Final = (
     Case(
         "keys/tls13",
         "a backend that speaks TLS 1.3 only",
-        d.CONNECT,
+        d.TLS_1_3,
         PASSES,
         serves(leaf(HOSTNAME), version="1.3"),
         sni=HOSTNAME,

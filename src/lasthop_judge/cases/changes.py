@@ -49,7 +49,7 @@ def _tightened() -> tuple[Case, ...]:
             change(
                 f"ca-swapped-{name}",
                 f"the CA is replaced; {name}, pooled connections and sessions",
-                d.RESUMPTION,
+                d.VERIFY,
                 SWAPPED,
                 serving=serving,
             )
@@ -58,7 +58,7 @@ def _tightened() -> tuple[Case, ...]:
             change(
                 f"hostname-{name}",
                 f"the hostname changes; {name}, pooled connections and sessions",
-                d.RESUMPTION,
+                d.VERIFY,
                 RENAMED,
                 serving=serving,
             )
@@ -120,7 +120,7 @@ CASES: Final = (
     change(
         "ca-emptied",
         "ca.crt becomes empty",
-        d.MALFORMED_REF,
+        d.MALFORMED_FAILS,
         put("ca.crt becomes empty", REFUSED_5XX, EMPTY),
         BACK,
         serving=ANY,
@@ -128,7 +128,7 @@ CASES: Final = (
     change(
         "ca-broken",
         "ca.crt becomes garbage",
-        d.MALFORMED_REF,
+        d.MALFORMED_FAILS,
         put("ca.crt becomes garbage", REFUSED_5XX, BROKEN),
         BACK,
         serving=ANY,

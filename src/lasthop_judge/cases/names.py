@@ -130,7 +130,7 @@ CASES: Final = (
     by_sans(
         "uri-path-case",
         "a URI whose path differs in case",
-        d.URI_MATCH,
+        d.URI_CASE,
         REFUSED,
         (SPIFFE,),
         f"uri:{SPIFFE.replace('shop', 'Shop')}",

@@ -208,8 +208,8 @@ PRECEDENCE: Final = (
 VIAS: Final = {
     "https": (Via.HTTPS, d.LISTENERS, serves(leaf(HOSTNAME))),
     "websocket": (Via.WEBSOCKET, d.CONNECT, serves(leaf(HOSTNAME))),
-    "mirror": (Via.MIRROR, d.CONNECT, serves(leaf(HOSTNAME))),
-    "grpc": (Via.GRPC, d.CONNECT, serves(leaf(HOSTNAME), alpn=("h2",), grpc=True)),
+    "mirror": (Via.MIRROR, d.MIRROR, serves(leaf(HOSTNAME))),
+    "grpc": (Via.GRPC, d.GRPC_ROUTE, serves(leaf(HOSTNAME), alpn=("h2",), grpc=True)),
     "tls": (Via.TLS, d.TLS_ROUTE, serves(leaf(HOSTNAME))),
     "tcp": (Via.TCP, d.LISTENERS, serves(leaf(HOSTNAME))),
 }
@@ -279,7 +279,7 @@ PROTOCOLS: Final = (
     ),
     Case("protocols/http-h2", "HTTPRoute: a backend that offers h2 and http/1.1", d.CONNECT, PASSES, H2, sni=HOSTNAME),
     Case("protocols/no-policy", "no policy: plaintext", d.NO_POLICY, PLAINTEXT, serves(leaf(HOSTNAME), both=True), ()),
-    Case("protocols/grpc-alpn", "GRPCRoute: ALPN offers h2", d.GRPC_ALPN, PASSES, VIAS["grpc"][2], via=Via.GRPC, alpn="h2"),
+    Case("protocols/grpc-alpn", "GRPCRoute: ALPN offers h2", d.HTTP2, PASSES, VIAS["grpc"][2], via=Via.GRPC, alpn="h2"),
     Case(
         "protocols/app-protocol",
         "a port whose appProtocol is HTTPS",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import datetime
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -117,6 +118,8 @@ def command(
         raise click.UsageError("--address and --write go together")
     if not address and not gateway_class:
         raise click.UsageError("give --gateway-class for a cluster, or --address and --write for a gateway outside one")
+    if adapter == "auto" and address:
+        adapter = "none" if gateway_class else "lasthop"
     order = Order(chosen, adapter, features, _patience(patience), gateway_class or "lasthop")
     begun = time.monotonic()
     if address and folder:
@@ -126,9 +129,10 @@ def command(
     seconds = round(time.monotonic() - begun, 1)
     date = f"{datetime.datetime.now(datetime.UTC):%F}"
     report = report_of(dataclasses.replace(judged, seconds=seconds, date=date, version=version_judged), verdicts)
-    for path, name in renderings:
-        path.write_text(_rendered(report, name) + "\n")
     click.echo(_rendered(report, output))
+    for path, name in renderings:
+        with _writing(path):
+            path.write_text(_rendered(report, name) + "\n")
     if report.exit_code:
         raise click.exceptions.Exit(report.exit_code)
 
@@ -165,7 +169,17 @@ def _selected(pattern: str) -> tuple[Case, ...]:
     return found
 
 
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
+
+
 def _format_of(path: Path) -> str:
+    if not path.parent.is_dir():
+        raise click.BadParameter(f"{path}: there is no folder {path.parent}", param_hint="--report")
     if path.suffix not in SUFFIXES:
         raise click.BadParameter(f"{path}: the suffix must be one of {', '.join(SUFFIXES)}", param_hint="--report")
     return SUFFIXES[path.suffix]
@@ -220,7 +234,7 @@ def _outside(order: Order, address: tuple[str, int], folder: Path) -> tuple[list
     from lasthop_judge.report.document import Judged
     from lasthop_judge.run import choose, judge
 
-    spelling = KNOWN["lasthop" if order.adapter == "auto" else order.adapter]
+    spelling = KNOWN[order.adapter]
     issuer, (host, first) = Issuer(), address
     claimed, told = _claimed(order, ())
     with backend_process(servings(order.cases), issuer) as backend, _Progress() as progress:
@@ -229,11 +243,13 @@ def _outside(order: Order, address: tuple[str, int], folder: Path) -> tuple[list
         wanted = wanted_listeners(chosen.cases, gateways(site, chosen.cases))
         site = dataclasses.replace(site, listeners={each: first + number for number, each in enumerate(wanted)})
         place = FilesPlace(folder, site, backend.control)
-        place.write(chosen.cases)
+        with _writing(folder):
+            place.write(chosen.cases)
         note(f"wrote the objects of {len(chosen.cases)} cases to {folder}; start the gateway on it, or leave it running")
         verdicts = asyncio.run(judge(place, site, chosen, order.patience, progress))
     place_told = "Outside a cluster, by traffic alone"
-    return verdicts, Judged(order.gateway_class, adapter=spelling.name, features=told, place=place_told)
+    named = f"Gateway at {host}:{first}"
+    return verdicts, Judged(named, adapter=spelling.name, features=told, place=place_told)
 
 
 # --- in a cluster -----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from lasthop_judge.model import Outcome, Verdict
 from lasthop_judge.report.document import Report
 
 WIDTH: Final = 118
+FEW: Final = 4
 
 
 def as_text(report: Report) -> str:
@@ -22,6 +23,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield ""
     yield from table(report)
     yield ""
+    yield from _left_out(report)
     yield summary(report)
 
 
@@ -30,6 +32,17 @@ def table(report: Report) -> Iterator[str]:
     yield f"{'AREA':<12}" + "".join(f"{head.upper():>13}" for head in heads)
     for area in report.areas:
         yield f"{area:<12}" + "".join(f"{report.count(outcome, area):>13}" for outcome in Outcome)
+
+
+def _left_out(report: Report) -> Iterator[str]:
+    reasons: dict[str, list[str]] = {}
+    for verdict in report.verdicts:
+        if verdict.outcome in (Outcome.NOT_CLAIMED, Outcome.NOT_RUN):
+            reasons.setdefault(f"{verdict.outcome}: {verdict.why}", []).append(verdict.case.id)
+    for why, ids in reasons.items():
+        yield f"{why}: {', '.join(ids) if len(ids) <= FEW else f'{ids[0]} and {len(ids) - 1} more'}"
+    if reasons:
+        yield ""
 
 
 def summary(report: Report) -> str:

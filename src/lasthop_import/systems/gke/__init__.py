@@ -20,7 +20,17 @@ from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings, System
 from lasthop_import.systems.gke.gateways import is_gke, read_gateways
 from lasthop_import.systems.gke.ingresses import CLASSES, CONTROLLER, PREFIXES, read_ingresses
-from lasthop_import.systems.gke.kinds import CLOUD_GROUP, GATEWAY, GATEWAY_KINDS, GROUP, MULTI_CLUSTER, OWN_KINDS
+from lasthop_import.systems.gke.kinds import (
+    AUTHZ_POLICY,
+    BACKEND_CONFIG,
+    BACKEND_POLICY,
+    CLOUD_GROUP,
+    GATEWAY,
+    GATEWAY_KINDS,
+    GROUP,
+    MULTI_CLUSTER,
+    OWN_KINDS,
+)
 
 
 def _claims(document: Document) -> bool:
@@ -50,4 +60,5 @@ SYSTEM: Final = System(
     read=read,
     claims=_claims,
     controllers=(CONTROLLER,),
+    restricting=frozenset((BACKEND_CONFIG.kind, BACKEND_POLICY.kind, AUTHZ_POLICY.kind)),
 )

@@ -21,7 +21,7 @@ from lasthop_import.model import Imported
 from lasthop_import.settings import ImportSettings, System
 from lasthop_import.systems.nginx.hosts import Hosts
 from lasthop_import.systems.nginx.ingresses import OWN_PREFIXES, Ingresses
-from lasthop_import.systems.nginx.kinds import GROUP, OWN_KINDS
+from lasthop_import.systems.nginx.kinds import GROUP, OWN_KINDS, POLICY
 from lasthop_import.systems.nginx.listeners import CustomListeners
 from lasthop_import.systems.nginx.policies import PolicyBook
 from lasthop_import.systems.nginx.transport_servers import read_transport_servers
@@ -57,4 +57,5 @@ SYSTEM: Final = System(
     read=read,
     claims=_claims,
     controllers=(CONTROLLER,),
+    restricting=frozenset((POLICY.kind,)),
 )
