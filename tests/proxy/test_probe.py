@@ -227,7 +227,7 @@ ROWS = {
     "no-alpn-and-h2-is-wanted": Row(GOOD, options=H2, warns="alpn", says="HTTP/1.1 is used"),
     "no-alpn-and-h2c": Row(GOOD, "alpn", app_protocol="kubernetes.io/h2c", status=502, says="HTTP/2"),
     "curve": Row(GOOD, "tls", curve="secp384r1", says="option lasthop.dev/curves: P-384"),
-    "curve-tls-1.2": Row(GOOD, "tls", curve="secp521r1", versions=(V1_2, V1_2), says="curve P-521"),
+    "curve-of-old-tls": Row(GOOD, "tls", curve="secp521r1", versions=(V1_2, V1_2), says="curve P-521"),
     "curve-permitted": Row(GOOD, curve="secp384r1", options=(("lasthop.dev/curves", "P-256,P-384"),)),
     "curve-of-envoy": Row(GOOD, curve="prime256v1"),
     "alpn-refused": Row(GOOD, "alpn", behaves=(("alert", 120),), says="lasthop.dev/alpn"),

@@ -283,8 +283,8 @@ def talking(greeting: bytes) -> socket.socket:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = listening.accept()
-                client.sendall(greeting)
-                client.shutdown(socket.SHUT_WR)
+                with client:
+                    client.sendall(greeting)
 
     threading.Thread(target=accept, daemon=True).start()
     return listening
@@ -471,5 +471,5 @@ def test_init_writes_nothing_that_would_fail(runner: Runner) -> None:
         said = runner.ask("init", "demo", "--to", f"https://localhost:{backend.port}")
         assert "a CA that this system does not trust" in said
         assert not (runner.home / "demo").exists()
-        command = next(line for line in said.splitlines() if line.startswith("  lasthop init "))
+        command = next(line for line in said.splitlines() if line.startswith(f"  {EXECUTABLE} init "))
         assert "wrote demo/gateway.yaml" in runner.ask(*shlex.split(command)[1:])
