@@ -38,8 +38,6 @@ OUTSIDE = ("10.0.0.7", "10.0.0.8")
 """Addresses of backends that pages name."""
 BACKENDS = {8443: ("http/1.1",), 9443: ("h2",)}
 GATEWAY = re.compile(r"^(\.venv/bin/)?lasthop run |^python -m examples \S+( +#.*)?$")
-WAITING = re.compile(r"^lasthop judge --address ")
-"""Waits for the gateway that the page starts next, in another terminal."""
 ENDLESS = re.compile(r"^lasthop tap|^lasthop .* -w\b|^while |^lasthop dashboard")
 PATIENCE = 90.0
 SHELL = re.compile(r"[|>&;$*]|^[A-Z]+=")
@@ -172,7 +170,7 @@ class Walk:
 
     def end(self, processes: list[Started]) -> None:
         for process in reversed(processes):
-            if processes is self.gateways or isinstance(process, Forked):
+            if processes is self.gateways:
                 process.send_signal(signal.SIGINT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(1)
@@ -217,7 +215,7 @@ class Walk:
 
     def _run(self, command: Command) -> dict[str, object]:
         text = re.sub(r"(?<=[ =])/(tmp|srv)/", rf"{self.folder}/\1/", command.text)
-        if GATEWAY.match(text) or WAITING.match(text) or text.endswith("&"):
+        if GATEWAY.match(text) or text.endswith("&"):
             code, output = self._start(text)
         elif ENDLESS.match(text):
             code, output = self._watched(text)
@@ -227,27 +225,22 @@ class Walk:
         return {**command._asdict(), "code": code, "output": output}
 
     def _start(self, text: str) -> tuple[int, str]:
-        """Starts what stays, as in another terminal. A gateway has to become ready; it takes the place of the one before. Its
-        folder may be written by what runs in the first terminal."""
+        """Starts what stays, as in another terminal. A gateway has to become ready; it takes the place of the one before."""
         text = text.partition("  # ")[0].rstrip(" &")
         gateway = GATEWAY.match(text) is not None
         admin = int(found[1]) if (found := re.search(r"--admin \S+:(\d+)", text)) else 19000
         if gateway and admin == 19000:
             self.end(self.gateways)
         log = self.folder / "started.log"
-        log.write_bytes(b"")  # a fork may not have come to open it when it is read
+        log.write_bytes(b"")  # a fork may not have opened it yet when it is read
         words = shlex.split(text)
-        deadline = time.monotonic() + PATIENCE
-        while any(process.poll() is None for process in self.others) and time.monotonic() < deadline:
-            if not gateway or words[2].startswith("-") or (self.cwd / words[2]).exists():
-                break
-            time.sleep(0.1)
         if Path(words[0]).name == "lasthop":
             process: Started = Forked(words[1:], self.cwd, log)
         else:
             with log.open("wb") as out:
                 process = subprocess.Popen(words, cwd=self.cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         (self.gateways if gateway else self.others).append(process)
+        deadline = time.monotonic() + PATIENCE
         while gateway and process.poll() is None and time.monotonic() < deadline:
             address = f"http://127.0.0.1:{admin}/readyz"
             with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
@@ -295,9 +288,9 @@ class Walk:
         process = Forked(args, self.cwd, out)
         try:
             code = process.wait()
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as late:
             process.send_signal(signal.SIGKILL)
-            return 124, f"{out.read_text()}\nnot done after {PATIENCE:g} s"
+            return process.wait(), f"{out.read_text()}\n{late}"
         return code, out.read_text()
 
 

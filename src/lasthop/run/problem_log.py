@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lasthop.engine.outputs.findings.root_causes import Causes
+from lasthop.engine.outputs.findings.root_causes import CauseIndex
 from lasthop.engine.outputs.status.crashed import query_name
 from lasthop.engine.plan.finding import Finding, FindingChanges, Severity
 from lasthop.engine.store.node import Crash, NodeId
@@ -25,7 +25,7 @@ class ProblemLog:
         self._log, self._locate = log, locate
         self._placed: dict[Finding, Finding] = {}
         """The present findings, with file and line as far as they are known."""
-        self._causes = Causes()
+        self._causes = CauseIndex()
         self._crashes: dict[NodeId, Crash] = {}
 
     def findings(self, changes: FindingChanges) -> None:

@@ -77,7 +77,7 @@ def _care(run_dir: Path, token: str) -> None:
     a process of its own, so that the caller does not wait."""
     from lasthop.edge.proxy import handover
 
-    def still() -> handover.Left | None:
+    def still() -> handover.Handover | None:
         found = handover.left(run_dir)
         return found if found and found.token == token else None
 

@@ -15,7 +15,7 @@ import msgspec
 from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity
-from lasthop.engine.plan.reasons import Cause, kind
+from lasthop.engine.plan.reasons import Cause, entry_of
 
 DEPTH: Final = 3
 """Causes in a row: a local file, the policy that needs it, the route that needs the policy."""
@@ -33,7 +33,7 @@ def mistakes(
     """Groups findings by their causes. `findings` have their places; `broken`: the objects that seem to be in files which are
     not applied; `unseen`: what of a cluster could not be read, if a finding may be due to that."""
     found = list(dict.fromkeys(findings))
-    known = Causes(found, broken)
+    known = CauseIndex(found, broken)
     causes = {each: cause for each in found if (cause := unseen(each) or known.cause(each)) and cause != each}
     roots: dict[Finding, list[Finding]] = {finding: [] for finding in found if finding not in causes}
     for finding, cause in causes.items():
@@ -48,7 +48,7 @@ def _place(finding: Finding) -> tuple[str, int, str, str]:
     return (finding.file, finding.line, "" if finding.file else str(finding.object or ""), finding.message)
 
 
-class _First(dict[Hashable, dict[Finding, None]]):
+class _FindingIndex(dict[Hashable, dict[Finding, None]]):
     """Findings by a key, in the order in which they came; `first` returns the oldest that is left."""
 
     def put(self, key: Hashable, finding: Finding, present: bool) -> None:
@@ -63,13 +63,18 @@ class _First(dict[Hashable, dict[Finding, None]]):
         return next(iter(self.get(key, ())), None)
 
 
-class Causes:
-    """Errors, indexed by what may follow from them. Adding, removing and looking up one costs the same among many."""
+class CauseIndex:
+    """Indexes errors by what may follow from them. Adding, removing and looking one up costs the same among many."""
 
     def __init__(self, findings: Iterable[Finding] = (), broken: Mapping[Key, str] = MappingProxyType({})) -> None:
         """`broken` maps the objects in files that are not applied to those files."""
-        self._of_object, self._of_file, self._local, self._mistargeted = _First(), _First(), _First(), _First()
-        self._at_gateways, self._unserved, self._opaque = _First(), _First(), _First()
+        self._of_object, self._of_file, self._local, self._mistargeted = (
+            _FindingIndex(),
+            _FindingIndex(),
+            _FindingIndex(),
+            _FindingIndex(),
+        )
+        self._at_gateways, self._unserved, self._opaque = _FindingIndex(), _FindingIndex(), _FindingIndex()
         """`_opaque`: files that may contain a policy, by namespace, empty for all."""
         self._broken = broken
         for each in findings:
@@ -80,7 +85,7 @@ class Causes:
         if (key := finding.object) is None:
             for policy in finding.missing:
                 self._opaque.put(policy.namespace, finding, present)
-        if finding.severity is not Severity.ERROR or not kind(finding.reason).causes_others:
+        if finding.severity is not Severity.ERROR or not entry_of(finding.reason).causes_others:
             return
         self._of_file.put(finding.file, finding, present)
         if key is None:
@@ -106,7 +111,7 @@ class Causes:
             Cause.UNSERVED: lambda each: self._unserved.first(reasons.NO_GATEWAY_CLASS) if _names_nothing(each) else None,
             Cause.BROKEN_NEED: self._broken_need,
         }
-        return next((found for cause in kind(finding.reason).follows if (found := look[cause](finding))), None)
+        return next((found for cause in entry_of(finding.reason).follows if (found := look[cause](finding))), None)
 
     def root(self, finding: Finding) -> Finding | None:
         cause = None
@@ -139,7 +144,7 @@ class Causes:
         return None
 
     def _broken_need(self, finding: Finding) -> Finding | None:
-        needs = kind(finding.reason).needs if _names_nothing(finding) else ()
+        needs = entry_of(finding.reason).needs if _names_nothing(finding) else ()
         return self._in_file(file for key, file in self._broken.items() if key.kind in needs)
 
     def _in_file(self, files: Iterator[str]) -> Finding | None:
