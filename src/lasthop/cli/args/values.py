@@ -31,7 +31,8 @@ def host_port(text: str, hint: str, example: str = "api.example.com:443 or 127.0
     """Parses HOST:PORT. `hint` names the argument or option in the error."""
     host, port = split_port(text)
     if not (is_name(host) or is_ip(host)) or not port.isdecimal() or not 0 < int(port) < 65536:
-        message = f"{text} is not HOST:PORT; write for example {example}"
+        written = f"127.0.0.1{text}" if not host and port.isdecimal() else example
+        message = f"{text} is not HOST:PORT; write for example {written}"
         raise click.BadParameter(message, param_hint=hint)
     return host.lower(), int(port)
 
