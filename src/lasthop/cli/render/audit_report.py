@@ -46,7 +46,7 @@ STANDINGS: Final[dict[str, str]] = {
     audit_observed.UNTRIED: "not tried yet",
     VERIFIED: MEANING[VERIFIED],
 }
-"""The same with what has happened."""
+"""The same, with observations."""
 COLOURS: Final[dict[str, str]] = {
     **dict.fromkeys((audit_observed.FAILING, FAILING, WAIVED), "red"),
     **dict.fromkeys((VERIFIED, Strength.PINNED_ONLY.group), "green"),
@@ -81,9 +81,9 @@ def history(record: Record) -> History:
 class AuditReport(msgspec.Struct, frozen=True):
     found: Audit
     where: str
-    """What was looked at."""
+    """The folder, gateway or cluster that was audited."""
     origin: str
-    """The same for somebody on another machine: an absolute path, or the address of an API server."""
+    """The same for a reader on another machine: an absolute path, or the address of an API server."""
     now: float
     expiring: int
     """Certificates that have more days left than this are not shown."""
