@@ -88,7 +88,7 @@ class ImportResult(msgspec.Struct, frozen=True):
         unknown, unverified, closed = count[OldLevel.UNKNOWN], count[OldLevel.UNVERIFIED], len(self.closed)
         known = len(levels) - unknown
         dropped = sum(row.new.how is HopOutcome.DROPPED for row in self.rows)
-        nothing = "no backend had TLS" if self.rows else "no route was imported"
+        nothing = "no backend had TLS" if self.objects else "nothing was written"
         parts = [
             f"{unverified} of {known} TLS backends {'was' if unverified == 1 else 'were'} never verified" if known else "",
             f"{count[OldLevel.CHAIN]} without a check of the name" if count[OldLevel.CHAIN] else "",

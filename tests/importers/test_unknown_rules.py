@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from lasthop_import.decisions import Decisions
+from lasthop_import.documents import SourceText, read_texts
 from lasthop_import.levels import HopOutcome
 from lasthop_import.registry import SYSTEMS
-from tests.importers.harness import Outcome, run_text
+from lasthop_import.writer.objects import CLOSED
+from tests.importers.harness import Outcome, run_documents, run_text, settings
 
 GATEWAY_API = """
 apiVersion: gateway.networking.k8s.io/v1
@@ -227,3 +230,76 @@ def test_objects_in_annotations_of_emissary_are_lost_configuration() -> None:
     service = SERVICE.replace("namespace: shop}", 'namespace: shop, annotations: {getambassador.io/config: "kind: Mapping"}}')
     outcome = run_text("emissary", f"{ROUTES['emissary']}{service}")
     assert "in-annotation" in {note.reason for note in outcome.result.open()}
+
+
+EMISSARY_CONTEXT = _object(
+    "TLSContext", "getambassador.io", "v3alpha1", "edge", "{secret: site, ca_secret: clients%s}", "clients"
+)
+NAMED_BY_HOST = (
+    "hostname: shop.example.org, requestPolicy",
+    "hostname: shop.example.org, tlsContext: {name: clients}, requestPolicy",
+)
+
+
+@pytest.mark.parametrize(
+    ("named", "context"),
+    [(True, EMISSARY_CONTEXT % ""), (True, ""), (False, EMISSARY_CONTEXT % ", hosts: [shop.example.org]")],
+    ids=("named", "missing", "by host"),
+)
+def test_client_certificates_of_an_emissary_context_close_routes(named: bool, context: str) -> None:
+    routes = ROUTES["emissary"].replace(*NAMED_BY_HOST) if named else ROUTES["emissary"]
+    outcome = run_text("emissary", f"{routes}{SERVICE}{context}")
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+
+
+def test_middlewares_of_a_traefik_entry_point_close_routes() -> None:
+    static = b'entryPoints: {web: {address: ":80", http: {middlewares: [login@file]}}}'
+    wanted = settings(flags={"traefik-static": static})
+    texts = read_texts([SourceText("input.yaml", f"{ROUTES['traefik']}{SERVICE}".encode())])
+    outcome = run_documents("traefik", texts.documents, wanted, Decisions())
+    assert set(_outcomes(outcome).values()) == {HopOutcome.CLOSED}
+
+
+def test_snippets_of_the_nginx_config_map_close_routes() -> None:
+    config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: any, namespace: edge}\ndata: {server-snippets: deny all;}\n"
+    assert set(_outcomes(_import("nginx", config)).values()) == {HopOutcome.CLOSED}
+
+
+@pytest.mark.parametrize("system", ["envoy-gateway", "istio"])
+def test_closed_route_has_an_annotation_and_no_backend(system: str) -> None:
+    extra = {
+        "envoy-gateway": _object("SecurityPolicy", "gateway.envoyproxy.io", "v9"),
+        "istio": _object("AuthorizationPolicy", "security.istio.io", "v1"),
+    }[system]
+    routes = [each.document for each in _import(system, extra).result.objects if each.kind == "HTTPRoute"]
+    assert routes
+    for route in routes:
+        assert CLOSED.items() <= route["metadata"]["annotations"].items()
+        assert not any("backendRefs" in rule for rule in route["spec"]["rules"])
+
+
+@pytest.mark.parametrize(
+    ("system", "extra"),
+    [
+        ("nginx", _object("Policy", "k8s.nginx.org", "v1", spec="{basicAuth: {secret: users}}")),
+        ("traefik", _object("Middleware", "traefik.io", "v1alpha1", spec="{basicAuth: {secret: users}}")),
+        (
+            "envoy-gateway",
+            _object(
+                "SecurityPolicy",
+                "gateway.envoyproxy.io",
+                "v1alpha1",
+                spec="{targetRef: {group: gateway.networking.k8s.io, kind: HTTPRoute, name: other}, basicAuth: {}}",
+            ),
+        ),
+    ],
+)
+def test_restriction_that_no_imported_route_uses_closes_nothing(system: str, extra: str) -> None:
+    assert HopOutcome.CLOSED not in _outcomes(_import(system, extra)).values()
+
+
+def test_hop_of_a_route_that_admission_refuses_is_dropped() -> None:
+    refused = ROUTES["ingress-nginx"].replace("shop.example.org", '"${DOMAIN}"')
+    outcome = run_text("ingress-nginx", f"{refused}{SERVICE}")
+    assert set(_outcomes(outcome).values()) == {HopOutcome.DROPPED}
+    assert outcome.result.exit_code() == 1

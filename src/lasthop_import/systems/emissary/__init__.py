@@ -33,7 +33,7 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     objects = EmissaryObjects(inputs, str(settings.flags.get("emissary-id") or "default"))
     contexts = read_contexts(inputs, objects)
     offloaded = bool(settings.flags.get(OFFLOADED))
-    front = Front(inputs, objects, read_hosts(objects), offloaded=offloaded, complete=settings.in_cluster)
+    front = Front(inputs, objects, read_hosts(objects, contexts), offloaded=offloaded, complete=settings.in_cluster)
     reader = MappingReader(inputs, objects, contexts, front, EmissaryServices(objects.module()))
     reader.read()
     objects.list_others()

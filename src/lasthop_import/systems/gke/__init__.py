@@ -47,7 +47,7 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     for kind in MULTI_CLUSTER:
         for document in inputs.of(kind):
             text = f"{kind.kind} joins several clusters, and cannot be imported; its backends are not in the report"
-            inputs.skip(document, "multi-cluster", text)
+            inputs.open(document).ignore(*document.value)
             note = Note(Category.CANNOT, "multi-cluster", text, SourceRef(document), severity=NoteSeverity.HIGH)
             inputs.notes.append(note)
     return read_ingresses(inputs, settings).joined(read_gateways(inputs, settings))
