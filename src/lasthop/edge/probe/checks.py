@@ -1,6 +1,6 @@
-"""Checks one backend against what the gateway expects of it: what it shows, what is wanted, and what to change.
+"""Checks one backend against the gateway's expectation, and suggests what to change.
 
-The expectation holds the gateway's own `BackendTLS`; the policy is not read again here.
+The expectation contains the gateway's own `BackendTLS`; this module does not read the policy again.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ SIGNED_WITH: Final = {
     "EC secp521r1": ("ecdsa_secp521r1_sha512",),
     "Ed25519": (ED25519,),
 }
-"""How the description of a key begins, and the signatures that it can make. pyOpenSSL has no way to offer as few as Envoy."""
+"""Prefix of a key's description, and the signatures that such a key can make. pyOpenSSL cannot restrict its offer to
+Envoy's."""
 ENVOYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
 """Keys whose signatures Envoy accepts unless a policy names others."""
 RSA_KEY_EXCHANGE: Final = "AES"
-"""How the names of those suites begin in which the backend's key signs nothing: the client encrypts a secret for it."""
+"""Prefix of the cipher suites in which the backend's key signs nothing: the client encrypts a secret for it."""
 SPEAK_TLS: Final = "Enable TLS on this port of the backend, or point the Service to the port that has it."
 ISSUE_ANEW: Final = "Reissue the backend's certificate, from a CA that follows RFC 5280."
-CLOSES: Final = "the backend closes the connection right after the handshake, and does not say why"
+CLOSES: Final = "the backend closes the connection right after the handshake, without a reason"
 CHOOSE_ALPN: Final = (
     "Offer what the backend speaks: option lasthop.dev/alpn of the policy, or appProtocol of the Service's port."
 )
@@ -46,21 +47,21 @@ SPEAK_H2: Final = "Let the backend speak HTTP/2 on this port and pick h2 by ALPN
 
 
 def addresses(host: str, port: int) -> list[tuple[str, int]]:
-    """Returns the addresses that a proxy would find: IPv4 where there is any. Raises `NoHandshake`."""
+    """Returns the addresses that a proxy would use: IPv4 if there are any. Raises `NoHandshake`."""
     if is_ip(host):
         return [(host, port)]
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
-        if host == "localhost":  # RFC 6761, 6.3: Envoy knows it without /etc/hosts, the C library does not
+        if host == "localhost":  # RFC 6761, 6.3: Envoy resolves it without /etc/hosts, the C library does not
             return [("127.0.0.1", port)]
         raise NoHandshake(f"{host} is not found in DNS") from None
-    preferred = [each for each in found if each[0] is socket.AF_INET] or found
-    return list(dict.fromkeys((str(each[4][0]), port) for each in preferred))
+    preferred = [entry for entry in resolved if entry[0] is socket.AF_INET] or resolved
+    return list(dict.fromkeys((str(entry[4][0]), port) for entry in preferred))
 
 
 def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, timeout: float) -> EndpointResult:
-    """Makes the gateway's handshake with one endpoint and judges it."""
+    """Performs the gateway's handshake with one endpoint and checks it."""
     at, tls = with_port(*address), expected.tls
     try:
         seen = handshake(address, expected, timeout)
@@ -89,7 +90,7 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
         _client(seen, expected),
         *_weak(seen.chain),
     )
-    if seen.closed and not any(each.state is CheckState.FAIL for each in checks):
+    if seen.closed and not any(check.state is CheckState.FAIL for check in checks):
         checks = (*checks, _closed(expected))
     certificate = msgspec.to_builtins(leaf)
     del certificate["pem"]
@@ -97,12 +98,12 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
 
 
 def _weak(chain: tuple[bytes, ...]) -> Iterator[Check]:
-    """Warns of keys and signatures that Envoy accepts and nobody should; says nothing where there are none."""
-    found = (parse.certificate(der) for der in chain)
+    """Warns of weak keys and signatures that Envoy accepts."""
+    certificates = (parse.certificate(der) for der in chain)
     weak = [
-        f"{each.common_name} has a {each.weakness}"
-        for each in found
-        if not isinstance(each, parse.Unreadable) and each.weakness
+        f"{certificate.common_name} has a {certificate.weakness}"
+        for certificate in certificates
+        if not isinstance(certificate, parse.Unreadable) and certificate.weakness
     ]
     if weak:
         remedy = "Reissue it with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature."
@@ -115,12 +116,12 @@ def unreachable(error: NoHandshake) -> Check:
 
 
 def _read(chain: tuple[bytes, ...]) -> list[CertificateInfo]:
-    """Returns those that can be read: whether the others matter is for the handshake to say."""
-    found = []
+    """Parses the certificates that can be parsed; the handshake decides whether the others matter."""
+    readable = []
     for der in chain:
         with contextlib.suppress(ValueError):
-            found.append(describe(der))
-    return found
+            readable.append(describe(der))
+    return readable
 
 
 def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, tls: BackendTLS) -> Check:
@@ -147,7 +148,7 @@ def _versions(tls: BackendTLS) -> str:
 
 
 def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:
-    """Returns why no certificate was seen; a handshake that takes anything may show more."""
+    """Explains why no certificate was received. A handshake that accepts anything may find the cause."""
     if seen.unreadable:
         return Check("chain", CheckState.FAIL, f"it presents something that is not a certificate ({seen.failure})", ISSUE_ANEW)
     if seen.plaintext:
@@ -161,21 +162,21 @@ def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, 
     try:
         loose = fetch(*address, expected.tls.sni, timeout)
     except NoHandshake as error:
-        # An alert is TLS, so that the port is right.
-        remedy = "Look in the backend's log: it answers with a TLS alert." if "alert" in seen.failure else SPEAK_TLS
+        # An alert is TLS, so the port is right.
+        remedy = "See the backend's log: it responds with a TLS alert." if "alert" in seen.failure else SPEAK_TLS
         return Check("tls", CheckState.FAIL, error.what, remedy)
     if loose.version and loose.version not in _accepted_versions(expected.tls):
-        what = f"it speaks {loose.version}, and the gateway {_versions(expected.tls)}"
+        what = f"it speaks {loose.version}, and the gateway offers {_versions(expected.tls)}"
         remedy = "Let the backend speak a newer TLS, or permit the version: option lasthop.dev/min-tls-version."
         older = next((each for each in VERSIONS if _openssl_name(each) == loose.version), "")
         return Check("tls", CheckState.FAIL, what, remedy, ("min-tls-version", older) if older else None)
-    what = f"the handshake fails ({seen.failure}); with other settings it gives {loose.version} {loose.cipher}".rstrip()
+    what = f"the handshake fails ({seen.failure}); with other settings it negotiates {loose.version} {loose.cipher}".rstrip()
     remedy = "Configure the backend with a cipher suite and a curve that the gateway offers"
     if loose.cipher not in CIPHER_SUITES or loose.cipher in expected.tls.options.cipher_suites:
-        remedy += ": options lasthop.dev/cipher-suites and lasthop.dev/curves say which those are."
+        remedy += ": options lasthop.dev/cipher-suites and lasthop.dev/curves list them."
         return Check("tls", CheckState.FAIL, what, remedy)
     suites = ",".join((*expected.tls.options.cipher_suites, loose.cipher))
-    remedy += f", or permit the one that it has: option lasthop.dev/cipher-suites: {suites}."
+    remedy += f", or permit the backend's: option lasthop.dev/cipher-suites: {suites}."
     return Check("tls", CheckState.FAIL, what, remedy, ("cipher-suites", suites))
 
 
@@ -189,8 +190,8 @@ def _openssl_name(version: str) -> str:
 
 
 def _alpn(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:
-    """Judges what ALPN picks. If it picks nothing, the gateway goes on with HTTP/1.1: a server of HTTP/2 over TLS would have
-    picked h2 (RFC 9113 3.2), and one that picks h2 where it is offered, but not http/1.1, has no HTTP/1.1."""
+    """Checks the backend's choice by ALPN. Without a choice the gateway continues with HTTP/1.1. A server of HTTP/2 over TLS
+    would choose h2 (RFC 9113 3.2), and one that chooses h2 only if http/1.1 is not offered does not speak HTTP/1.1."""
     offered = ", ".join(expected.alpn)
     if not expected.alpn:
         return Check("alpn", CheckState.SKIP, "nothing is offered")
@@ -239,20 +240,20 @@ def _names(leaf: CertificateInfo, own: parse.Extensions, tls: BackendTLS) -> Che
     held = ", ".join(leaf.names[:LISTED]) or f"no subjectAltName ({leaf.subject} does not count)"
     more = f" and {len(leaf.names) - LISTED} more" if len(leaf.names) > LISTED else ""
     if not tls.names:
-        why = f"waived by {tls.waiver.key}" if tls.waiver else "not looked at: the hash is the identity"
-        return Check("names", CheckState.SKIP, f"{why}; it holds {held}{more}")
+        why = f"waived by {tls.waiver.key}" if tls.waiver else "not checked: the pinned hash is the identity"
+        return Check("names", CheckState.SKIP, f"{why}; certificate has {held}{more}")
     wanted = " or ".join(str(name) for name in tls.names)
     if any(holds_name(name, own) for name in tls.names):
         return Check("names", CheckState.PASS, f"{held}{more}; wanted: {wanted}")
     remedy = f"Have the certificate issued for {wanted} (as subjectAltName)"
     if leaf.names:
-        remedy += ", or name what it holds in hostname or subjectAltNames of the policy"
+        remedy += ", or list its names in hostname or subjectAltNames of the policy"
     remedy += "."
-    return Check("names", CheckState.FAIL, f"it holds {held}{more}; wanted: {wanted}", remedy)
+    return Check("names", CheckState.FAIL, f"certificate has {held}{more}; wanted: {wanted}", remedy)
 
 
 def holds_name(wanted: San, own: parse.Extensions) -> bool:
-    """Uses the very expression that Envoy is given (RFC 9525)."""
+    """Matches with the same expression that Envoy receives (RFC 9525)."""
     if wanted.type is SanType.URI:
         return wanted.value in own.uris
     return any(re.fullmatch(dns_regex(wanted.value), name) for name in own.dns_names)
@@ -260,43 +261,42 @@ def holds_name(wanted: San, own: parse.Extensions) -> bool:
 
 def _pins(leaf: CertificateInfo, tls: BackendTLS) -> Check:
     if not tls.pins:
-        return Check("pins", CheckState.SKIP, "none are required")
+        return Check("pins", CheckState.SKIP, "no pins required")
     key, whole = base64.b64decode(leaf.spki_sha256), bytes.fromhex(leaf.sha256.replace(":", ""))
     if key in tls.pins.keys:
         return Check("pins", CheckState.PASS, f"its key is pinned: {leaf.spki_sha256}")
     if whole in tls.pins.certificates:
         return Check("pins", CheckState.PASS, f"it is pinned: {leaf.sha256}")
     count = len(tls.pins.keys) + len(tls.pins.certificates)
-    found = f"not one of the {count} pinned; its key is {leaf.spki_sha256}, it is {leaf.sha256}"
-    return Check("pins", CheckState.FAIL, found, "If its owner confirms that it is right, pin it too: lasthop pin.")
+    found = f"matches none of the {count} pins; key {leaf.spki_sha256}, certificate {leaf.sha256}"
+    return Check("pins", CheckState.FAIL, found, "If the backend's owner confirms this certificate, pin it too: lasthop pin.")
 
 
 def _closed(expected: Expectation) -> Check:
-    """Returns what to say of a connection that was closed after all other checks had passed. A stream's backend may have its
-    reasons."""
-    remedy = "See the backend's log: it may want the PROXY protocol or another SNI, or have nothing to forward to."
+    """Reports a connection that the backend closed after all checks passed. For a stream that may be intended."""
+    remedy = "See the backend's log: it may require the PROXY protocol or another SNI, or have no target to forward to."
     return Check("open", CheckState.FAIL if expected.http else CheckState.WARN, CLOSES, remedy)
 
 
 def _client(seen: Handshake, expected: Expectation) -> Check:
     name = "client certificate"
-    own = f"that of {expected.tls.client_certificate} is shown" if expected.tls.client_certificate else "the Gateway has none"
+    own = f"{expected.tls.client_certificate} is presented" if expected.tls.client_certificate else "the Gateway has none"
     remedy = (
         "Give the Gateway one that the backend trusts (spec.tls.backend.clientCertificateRef), or the policy (option "
         "lasthop.dev/client-certificate)."
     )
     if seen.failure:
-        return Check(name, CheckState.FAIL, f"the backend ends the connection ({seen.failure}); {own}", remedy)
+        return Check(name, CheckState.FAIL, f"the backend closes the connection ({seen.failure}); {own}", remedy)
     if not seen.requested:
-        return Check(name, CheckState.SKIP, "not asked for")
+        return Check(name, CheckState.SKIP, "not requested")
     if seen.closed:
-        return Check(name, CheckState.FAIL, f"asked for; {own}; {CLOSES}", remedy)
+        return Check(name, CheckState.FAIL, f"requested; {own}; {CLOSES}", remedy)
     if not expected.tls.client_certificate:
         found = (
-            "asked for, and the Gateway has none; the handshake succeeds, but some servers refuse requests then (nginx: 400)"
+            "requested, and the Gateway has none; the handshake succeeds, but some servers then reject requests (nginx: 400)"
         )
         return Check(name, CheckState.WARN, found, f"If it does: {remedy[0].lower()}{remedy[1:]}")
     if expected.identity is None:
-        found = f"asked for; {expected.tls.client_certificate} cannot be read here, so none was presented"
+        found = f"requested; {expected.tls.client_certificate} cannot be read here, so none was presented"
         return Check(name, CheckState.WARN, found, "Probe where the Secret can be read, such as on the gateway itself.")
-    return Check(name, CheckState.PASS, f"asked for; {own}, and the backend accepts it")
+    return Check(name, CheckState.PASS, f"requested; {own}, and the backend accepts it")
