@@ -27,12 +27,12 @@ def configure(format: str = "", level: str = "info") -> None:
 
 
 def level() -> str:
-    """Returns the lowest level that is logged now."""
+    """Returns the current log level."""
     return _lowest[0]
 
 
 def set_level(level: str) -> None:
-    """Sets it for loggers that exist as well, whose wrapper stays that of the time when they were made."""
+    """Sets the level, also for existing loggers, whose wrapper does not change."""
     _lowest[0] = log_levels.LASTHOP[log_levels.LASTHOP.index(level)]
 
 
@@ -51,7 +51,7 @@ def is_text(format: str, terminal: bool) -> bool:
 
 
 def processors(*, terminal: bool, colours: bool = False) -> list[Any]:
-    """Returns structlog's processors. JSON escapes untrusted text by itself; for a terminal it has to be made printable."""
+    """Returns structlog's processors. JSON escapes untrusted text; for a terminal it must be made printable."""
     stamp = structlog.processors.TimeStamper(fmt="%H:%M:%S" if terminal else "iso", utc=not terminal)
     renderers = (
         [_cleaned, structlog.dev.ConsoleRenderer(pad_event_to=0, colors=colours)]
@@ -62,7 +62,7 @@ def processors(*, terminal: bool, colours: bool = False) -> list[Any]:
 
 
 def _cleaned(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Makes everything printable. Leaves out the object of a finding, which has a reason, and names the object in its text."""
+    """Makes all values printable. Drops the object of a finding, whose text already names the object."""
     kept = {name: value for name, value in event.items() if not (name == "object" and "reason" in event)}
     return {name: value if name == "exc_info" else clean(value) for name, value in kept.items()}
 

@@ -22,7 +22,7 @@ from lasthop.cli.args.backends import HEX_PIN, KEY_PIN, SYSTEM, Backend
 from lasthop.cli.render.init_templates import Listen, Starter, manifest
 from lasthop.cli.views.folder import FolderView
 from lasthop.edge.probe.certificate_view import CertificateInfo, is_valid
-from lasthop.edge.probe.first_look import LOCALHOST, Shown, Speaks, first_look, name_to_verify, sni_without_name
+from lasthop.edge.probe.first_look import LOCALHOST, BackendLook, Speaks, first_look, name_to_verify, sni_without_name
 from lasthop.edge.probe.plan import probe, targets
 from lasthop.edge.probe.result import Check, CheckState, EndpointResult
 from lasthop.engine.resolve.trust.certificates import BadCertificate, parse_bundle
@@ -100,7 +100,7 @@ def _as_plaintext(backend: Backend) -> Proposal:
     return Proposal(plain, "neither encrypted nor verified")
 
 
-def _look_plaintext(backend: Backend, name: str, shown: Shown) -> Looked:
+def _look_plaintext(backend: Backend, name: str, shown: BackendLook) -> Looked:
     if shown.speaks in (Speaks.TLS, Speaks.ALERT):
         secure = Backend("https", backend.host, backend.port, host_match=backend.host_match, path=backend.path)
         proposal = Proposal(secure, "looks at its certificate")
@@ -112,11 +112,11 @@ def _look_plaintext(backend: Backend, name: str, shown: Shown) -> Looked:
     return Looked(backend, starter(backend, name, shown.address, ""), said)
 
 
-def _not_there(shown: Shown) -> Check:
+def _not_there(shown: BackendLook) -> Check:
     return Check("connect", CheckState.WARN, shown.problem, "Requests are answered with 503 until it is there.")
 
 
-def _unreachable(backend: Backend, name: str, shown: Shown) -> Looked:
+def _unreachable(backend: Backend, name: str, shown: BackendLook) -> Looked:
     """Goes on if all is known that its certificate would tell: backends may start later than their gateway."""
     hostname = backend.hostname or ("" if is_ip(backend.host) else backend.host)
     if hostname and (backend.ca or backend.pin):
@@ -129,7 +129,7 @@ def _unreachable(backend: Backend, name: str, shown: Shown) -> Looked:
     return _failed(backend, shown.problem, remedy=remedy)
 
 
-def _no_certificate(backend: Backend, known: str, shown: Shown) -> Looked:
+def _no_certificate(backend: Backend, known: str, shown: BackendLook) -> Looked:
     asked = f"for the name {known}" if known else "for a client that sends no name"
     what = f"it shows no certificate {asked} ({shown.problem})"
     example = msgspec.structs.replace(backend, hostname=ASK.replace("FILE", "NAME"))
@@ -139,7 +139,7 @@ def _no_certificate(backend: Backend, known: str, shown: Shown) -> Looked:
 # --- a backend that shows a certificate ------------------------------------------------------------------------------
 
 
-def _look_tls(backend: Backend, name: str, known: str, shown: Shown) -> Looked:
+def _look_tls(backend: Backend, name: str, known: str, shown: BackendLook) -> Looked:
     leaf = shown.leaf
     if leaf is None:
         return _failed(backend, "it presents something that is not a certificate", name="chain")
@@ -180,7 +180,7 @@ def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointRe
     return EndpointResult("", (Check("policy", CheckState.FAIL, "; ".join(problems) or "it leads to no backend"),))
 
 
-def _proposals(backend: Backend, name: str, shown: Shown) -> Iterator[Proposal]:
+def _proposals(backend: Backend, name: str, shown: BackendLook) -> Iterator[Proposal]:
     """Yields command lines that work, the strictest first: with the CA if its file is near; else by the certificate's hash."""
     leaf = shown.leaf
     assert leaf is not None
@@ -197,7 +197,7 @@ def _proposals(backend: Backend, name: str, shown: Shown) -> Iterator[Proposal]:
     yield from (each for each in found if each)
 
 
-def _fixed(backend: Backend, name: str, shown: Shown, ca: tuple[str, ...]) -> Proposal | None:
+def _fixed(backend: Backend, name: str, shown: BackendLook, ca: tuple[str, ...]) -> Proposal | None:
     """Returns the backend with options with which it works, and what they mean; None: there are none."""
     leaf = shown.leaf
     assert leaf is not None
