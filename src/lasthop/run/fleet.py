@@ -211,7 +211,7 @@ class Fleet:
     def _state(self, known: GatewayProxies) -> list[Effect]:
         key = known.gateway.key
         problems = (known.problem, *(acks.problem for acks in self.acks.elsewhere(key)))
-        state = ProxyState.at(self._ports(known), self.acks.has_proxy(key), next(filter(None, problems), ""))
+        state = ProxyState.acknowledged(self._ports(known), self.acks.has_proxy(key), next(filter(None, problems), ""))
         if state == known.state:
             return []
         known.state = state
