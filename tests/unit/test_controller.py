@@ -25,6 +25,7 @@ from lasthop.run import loop
 from lasthop.run.controller import Controller
 from lasthop.run.host import HostRuntime, with_reason
 from lasthop.run.loop import SLICE
+from tests.fake_api import until
 from tests.logged import captured
 from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
 
@@ -371,9 +372,7 @@ async def test_a_start_that_takes_its_time_is_compared_with_what_an_earlier_proc
         await asyncio.sleep(0)
     assert not again.settled
     source.may.set()
-    async with asyncio.timeout(20):
-        while not again.settled:
-            await asyncio.sleep(0)
+    await until(lambda: again.settled)
     running.cancel()
     assert [(each.effect, each.address) for each in again.record.record.entries] == [
         ("Began", " :0"),
