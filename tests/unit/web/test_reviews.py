@@ -1,4 +1,4 @@
-"""Admission reviews: what is answered, and what one that asks too much gets."""
+"""Admission reviews: their answers, and the limits of a caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wanted comes to be in the cluster, once, and goes again."""
+"""Desired objects are created in the cluster, once, and deleted again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events are told once, counted, and never waited for."""
+"""Events are recorded once, counted, and never block."""
 
 from __future__ import annotations
 

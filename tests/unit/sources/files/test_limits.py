@@ -1,4 +1,4 @@
-"""What one file may hold: beyond it the file is refused with a finding that names the limit, in bounded time and memory."""
+"""The limits of one file: above them it is rejected with a finding that names the limit, in bounded time and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kinds are read, when the first batch goes out, and what happens when that is not possible."""
+"""The watched kinds, the time of the first batch, and errors that prevent it."""
 
 from __future__ import annotations
 
