@@ -281,7 +281,7 @@ class Controller:
         for sink in self._sinks if self.loaded.is_set() and changes else ():
             sink.findings_changed(changes)
 
-    # --- back: what the proxies do -----------------------------------------------------------------------------------
+    # --- back: events of the proxies ---------------------------------------------------------------------------------
 
     def connected(self, gateway: Key) -> None:
         self.log.debug("proxy connected", gateway=gateway.path)

@@ -57,7 +57,7 @@ class Endings:
             (signal.SIGUSR2, lambda: self._leave(Ending.LEFT)),
             (signal.SIGHUP, self._hang_up),
         ):
-            # What nohup ignores stays ignored.
+            # Ignored signals (nohup) stay ignored.
             if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, handler)
 

@@ -110,7 +110,7 @@ def line(report: HopReport, seen: HopSeen | None = None, recent: tuple[float, fl
     requests, errors = recent
     share = errors / requests if requests else 0.0
     words = _words(report, state)
-    # A handshake succeeds before the request fails: two facts, of which the state shows the first.
+    # A handshake succeeds before the request fails: two facts; the state shows the first.
     words = f"{words}; {share:.0%} of requests fail" if share >= FAILING_SHARE and state is not LineState.FAILING else words
     return Line(id, report, state, words, seen.endpoints, seen.traffic, requests, share)
 

@@ -90,7 +90,7 @@ class Reviews:
         namespaces: tuple[str, ...] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`live` is the graph of the serving engine, of which only inputs are read; `namespaces` are the watched ones."""
+        """`live` is the graph of the serving engine, whose inputs alone are read; `namespaces` are the watched ones."""
         self._rehearsal, self._live, self._namespaces, self._clock = rehearsal, live, namespaces, clock
         # One thread, because rehearsals take turns and must not block the event loop.
         self._thread = ThreadPoolExecutor(1, "rehearsal")

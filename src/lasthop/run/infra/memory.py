@@ -13,7 +13,7 @@ SHARE: Final = 1000
 """Minimum pause between writes as a multiple of the encoding time. The file is written completely, so with thousands of ports
 less often, or edits would cost more with more ports ..."""
 LONGEST_PAUSE: Final = 30.0
-"""... but after these seconds all the same."""
+"""... but at least after these seconds."""
 
 
 def pause(interval: float, took: float) -> float:

@@ -68,7 +68,7 @@ def _take(address: str, port: int, transport: str) -> socket.socket | BindProble
     taken = socket.socket(family, socket.SOCK_DGRAM if transport == "UDP" else socket.SOCK_STREAM)
     try:
         if family == socket.AF_INET6:
-            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as Envoy does
+            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # like Envoy
         if transport == "TCP":
             # Ignores closed connections in TIME_WAIT. For UDP the same option would let two processes share the port.
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

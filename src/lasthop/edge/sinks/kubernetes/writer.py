@@ -53,7 +53,7 @@ class WriteLimits(msgspec.Struct, frozen=True):
     """Seconds without a new status before the first is written: a user who makes many edits at once shares the server with us,
     and waits for their effect ..."""
     longest_calm: float = 0.5
-    """... but no longer than this after the first."""
+    """... but no longer than this after the first status."""
     dispute: float = 1.0
     """Seconds between two writes to an object that another controller keeps rewriting."""
     observations: float = 30.0

@@ -138,7 +138,7 @@ class FileSet:
 
     @property
     def others(self) -> Counter[str]:
-        """What is not ours in the files, and how often."""
+        """Returns the kinds of foreign documents in the files, with counts."""
         return Counter(other for file in self._files.values() if file.good for other in file.good.others)
 
     @property

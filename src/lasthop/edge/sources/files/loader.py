@@ -406,7 +406,7 @@ class Loader:
 
     @property
     def lost(self) -> bool:
-        """Whether the folder as a whole cannot be read at present."""
+        """Returns whether the whole folder cannot be read at present."""
         return bool(self._lost)
 
     def knows(self, path: str) -> bool:

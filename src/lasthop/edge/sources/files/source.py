@@ -33,7 +33,7 @@ systems)."""
 RESCAN_SHARE: Final = 0.002
 """The share of a core that this may take: with more files it happens less often."""
 RESCAN_SELDOM: Final = 600.0
-"""Upper limit of that interval, whatever it costs."""
+"""Upper limit of that interval."""
 RESCAN_LOST: Final = 0.5
 """The interval while the folder is missing, because its return causes no notification."""
 
