@@ -24,7 +24,7 @@ from lasthop.cli.views.folder import FolderView
 from lasthop.edge.probe.certificate_view import CertificateInfo, is_valid
 from lasthop.edge.probe.first_look import LOCALHOST, BackendLook, Speaks, first_look, name_to_verify, sni_without_name
 from lasthop.edge.probe.plan import probe, targets
-from lasthop.edge.probe.result import Check, CheckState, EndpointResult
+from lasthop.edge.probe.result import Check, CheckOutcome, EndpointResult
 from lasthop.engine.resolve.trust.certificates import BadCertificate, parse_bundle
 
 FIXES: Final = 6
@@ -91,7 +91,7 @@ def _look(backend: Backend, name: str) -> Looked:
 
 
 def _failed(backend: Backend, what: str, *proposals: Proposal, remedy: str = "", name: str = "connect") -> Looked:
-    return Looked(backend, None, (Check(name, CheckState.FAIL, what, remedy),), proposals=proposals)
+    return Looked(backend, None, (Check(name, CheckOutcome.FAIL, what, remedy),), proposals=proposals)
 
 
 def _as_plaintext(backend: Backend) -> Proposal:
@@ -113,7 +113,7 @@ def _look_plaintext(backend: Backend, name: str, shown: BackendLook) -> Looked:
 
 
 def _not_there(shown: BackendLook) -> Check:
-    return Check("connect", CheckState.WARN, shown.problem, "Requests are answered with 503 until it is there.")
+    return Check("connect", CheckOutcome.WARN, shown.problem, "Requests are answered with 503 until it is there.")
 
 
 def _unreachable(backend: Backend, name: str, shown: BackendLook) -> Looked:
@@ -148,16 +148,18 @@ def _look_tls(backend: Backend, name: str, known: str, shown: BackendLook) -> Lo
     if not hostname:
         has = ", ".join(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
         what = f"its certificate has no DNS name to verify: it holds {has}"
-        return Looked(backend, None, (Check("names", CheckState.FAIL, what),), leaf, tuple(_proposals(backend, name, shown)))
+        return Looked(backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, tuple(_proposals(backend, name, shown)))
     tried = _try(backend, name, shown.address, hostname)
     if not tried.passes:
-        fails = tuple(check for check in tried.checks if check.state is CheckState.FAIL)
+        fails = tuple(check for check in tried.checks if check.state is CheckOutcome.FAIL)
         return Looked(backend, None, fails, leaf, tuple(_proposals(backend, name, shown)))
     if not (known or backend.pin or found.certain):
         named = msgspec.structs.replace(backend, hostname=hostname)
         what = f"{backend.host} is an address, and its certificate is for {', '.join(leaf.names)}: which name is meant?"
-        return Looked(backend, None, (Check("names", CheckState.FAIL, what),), leaf, (Proposal(named, "verifies this name"),))
-    warns = tuple(check for check in tried.checks if check.state is CheckState.WARN)
+        return Looked(
+            backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, (Proposal(named, "verifies this name"),)
+        )
+    warns = tuple(check for check in tried.checks if check.state is CheckOutcome.WARN)
     learned = not known and hostname != backend.host
     return Looked(
         backend, starter(backend, name, shown.address, hostname), warns, leaf, learned=learned, version=shown.version
@@ -175,9 +177,9 @@ def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointRe
         problems = [str(finding) for finding in view.source_findings]
     for target in result.targets:
         if target.refused or not target.endpoints:
-            return EndpointResult("", (Check("policy", CheckState.FAIL, target.refused or target.unused),))
+            return EndpointResult("", (Check("policy", CheckOutcome.FAIL, target.refused or target.unused),))
         return next((each for each in target.endpoints if not each.passes), target.endpoints[0])
-    return EndpointResult("", (Check("policy", CheckState.FAIL, "; ".join(problems) or "it leads to no backend"),))
+    return EndpointResult("", (Check("policy", CheckOutcome.FAIL, "; ".join(problems) or "it leads to no backend"),))
 
 
 def _proposals(backend: Backend, name: str, shown: BackendLook) -> Iterator[Proposal]:
@@ -212,7 +214,7 @@ def _fixed(backend: Backend, name: str, shown: BackendLook, ca: tuple[str, ...])
         if not hostname:
             return None
         tried = _try(current, name, shown.address, hostname)
-        failing = next((check for check in tried.checks if check.state is CheckState.FAIL), None)
+        failing = next((check for check in tried.checks if check.state is CheckOutcome.FAIL), None)
         if failing is None:
             if not (current.hostname or current.pin or learned.certain):
                 current = msgspec.structs.replace(current, hostname=hostname)

@@ -18,7 +18,7 @@ from lasthop.base.api.addresses import is_ip, with_port
 from lasthop.base.pki import parse
 from lasthop.edge.probe.certificate_view import CertificateInfo, describe
 from lasthop.edge.probe.handshake import Expectation, Handshake, NoHandshake, Untried, fetch, handshake
-from lasthop.edge.probe.result import LISTED, STRENGTH, Check, CheckState, EndpointResult
+from lasthop.edge.probe.result import LISTED, STRENGTH, Check, CheckOutcome, EndpointResult
 from lasthop.edge.probe.trust import check_trust
 from lasthop.engine.outputs.envoy.tls import dns_regex
 from lasthop.engine.plan.tls import BackendTLS, San, SanType
@@ -67,22 +67,22 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
         seen = handshake(address, expected, timeout)
     except Untried as error:
         remedy = "Probe from another machine; Envoy may accept them."
-        return EndpointResult(at, (Check("tls", CheckState.FAIL, str(error), remedy),))
+        return EndpointResult(at, (Check("tls", CheckOutcome.FAIL, str(error), remedy),))
     except NoHandshake as error:
         return EndpointResult(at, (unreachable(error),))
-    connect = Check("connect", CheckState.PASS, "accepts connections")
+    connect = Check("connect", CheckOutcome.PASS, "accepts connections")
     if not seen.chain:
         return EndpointResult(at, (connect, _no_chain(address, expected, seen, timeout)))
     own = parse.certificate(seen.chain[0])
     if isinstance(own, parse.Unreadable):
-        return EndpointResult(at, (connect, Check("chain", CheckState.FAIL, f"its certificate {own.message}", ISSUE_ANEW)))
+        return EndpointResult(at, (connect, Check("chain", CheckOutcome.FAIL, f"its certificate {own.message}", ISSUE_ANEW)))
     extensions = parse.Extensions() if isinstance(own.extensions, parse.Unreadable) else own.extensions
     chain = _read(seen.chain)
     leaf = chain[0]
     checks: tuple[Check, ...] = (
         connect,
         _tls(seen, leaf, extensions, tls),
-        Check("sni", CheckState.PASS, f"{tls.sni} is sent"),
+        Check("sni", CheckOutcome.PASS, f"{tls.sni} is sent"),
         _alpn(address, expected, seen, timeout),
         *check_trust(tls, chain, seen.chain_errors, now),
         _names(leaf, extensions, tls),
@@ -90,7 +90,7 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
         _client(seen, expected),
         *_weak(seen.chain),
     )
-    if seen.closed and not any(check.state is CheckState.FAIL for check in checks):
+    if seen.closed and not any(check.state is CheckOutcome.FAIL for check in checks):
         checks = (*checks, _closed(expected))
     certificate = msgspec.to_builtins(leaf)
     del certificate["pem"]
@@ -107,12 +107,12 @@ def _weak(chain: tuple[bytes, ...]) -> Iterator[Check]:
     ]
     if weak:
         remedy = "Reissue it with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature."
-        yield Check(STRENGTH, CheckState.WARN, f"{'; '.join(weak[:LISTED])}, which Envoy accepts", remedy)
+        yield Check(STRENGTH, CheckOutcome.WARN, f"{'; '.join(weak[:LISTED])}, which Envoy accepts", remedy)
 
 
 def unreachable(error: NoHandshake) -> Check:
     remedy = "Is the backend up, and are address and port of its EndpointSlice or ExternalName right?"
-    return Check("connect", CheckState.FAIL, error.what, remedy)
+    return Check("connect", CheckOutcome.FAIL, error.what, remedy)
 
 
 def _read(chain: tuple[bytes, ...]) -> list[CertificateInfo]:
@@ -132,14 +132,14 @@ def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, t
         remedy += f", or permit its signatures: option lasthop.dev/signature-algorithms: {','.join(made)}." if made else "."
         found = f"its key is {leaf.key}, and {'the policy' if named else 'Envoy'} accepts no signatures of that kind"
         option = ("signature-algorithms", ",".join((*named, *made))) if made else None
-        return Check("tls", CheckState.FAIL, found, remedy, option)
+        return Check("tls", CheckOutcome.FAIL, found, remedy, option)
     use, permitted = "digitalSignature", extensions.digital_signature
     if seen.cipher.startswith(RSA_KEY_EXCHANGE):
         use, permitted = "keyEncipherment", extensions.key_encipherment
     if not permitted:
         found = f"the key usage of its certificate lacks {use}, which {seen.cipher or 'TLS'} needs"
-        return Check("tls", CheckState.FAIL, found, f"Have the certificate issued with the key usage {use}.")
-    return Check("tls", CheckState.PASS, f"{seen.version or 'a handshake'}; {_versions(tls)} is offered")
+        return Check("tls", CheckOutcome.FAIL, found, f"Have the certificate issued with the key usage {use}.")
+    return Check("tls", CheckOutcome.PASS, f"{seen.version or 'a handshake'}; {_versions(tls)} is offered")
 
 
 def _versions(tls: BackendTLS) -> str:
@@ -150,34 +150,36 @@ def _versions(tls: BackendTLS) -> str:
 def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:
     """Explains why no certificate was received. A handshake that accepts anything may find the cause."""
     if seen.unreadable:
-        return Check("chain", CheckState.FAIL, f"it presents something that is not a certificate ({seen.failure})", ISSUE_ANEW)
+        return Check(
+            "chain", CheckOutcome.FAIL, f"it presents something that is not a certificate ({seen.failure})", ISSUE_ANEW
+        )
     if seen.plaintext:
-        return Check("tls", CheckState.FAIL, f"it does not speak TLS on this port ({seen.failure})", SPEAK_TLS)
+        return Check("tls", CheckOutcome.FAIL, f"it does not speak TLS on this port ({seen.failure})", SPEAK_TLS)
     if "unrecognized name" in seen.failure:
         remedy = "Correct the hostname of the policy, which is sent as SNI, or let the backend serve that name."
-        return Check("sni", CheckState.FAIL, f"it does not serve {expected.tls.sni} ({seen.failure})", remedy)
+        return Check("sni", CheckOutcome.FAIL, f"it does not serve {expected.tls.sni} ({seen.failure})", remedy)
     if "application protocol" in seen.failure:
         remedy = SPEAK_H2 if _grpc_alone(expected) else CHOOSE_ALPN
-        return Check("alpn", CheckState.FAIL, f"it accepts none of {', '.join(expected.alpn)} ({seen.failure})", remedy)
+        return Check("alpn", CheckOutcome.FAIL, f"it accepts none of {', '.join(expected.alpn)} ({seen.failure})", remedy)
     try:
         loose = fetch(*address, expected.tls.sni, timeout)
     except NoHandshake as error:
         # An alert is TLS, so the port is right.
         remedy = "See the backend's log: it responds with a TLS alert." if "alert" in seen.failure else SPEAK_TLS
-        return Check("tls", CheckState.FAIL, error.what, remedy)
+        return Check("tls", CheckOutcome.FAIL, error.what, remedy)
     if loose.version and loose.version not in _accepted_versions(expected.tls):
         what = f"it speaks {loose.version}, and the gateway offers {_versions(expected.tls)}"
         remedy = "Let the backend speak a newer TLS, or permit the version: option lasthop.dev/min-tls-version."
         older = next((each for each in VERSIONS if _openssl_name(each) == loose.version), "")
-        return Check("tls", CheckState.FAIL, what, remedy, ("min-tls-version", older) if older else None)
+        return Check("tls", CheckOutcome.FAIL, what, remedy, ("min-tls-version", older) if older else None)
     what = f"the handshake fails ({seen.failure}); with other settings it negotiates {loose.version} {loose.cipher}".rstrip()
     remedy = "Configure the backend with a cipher suite and a curve that the gateway offers"
     if loose.cipher not in CIPHER_SUITES or loose.cipher in expected.tls.options.cipher_suites:
         remedy += ": options lasthop.dev/cipher-suites and lasthop.dev/curves list them."
-        return Check("tls", CheckState.FAIL, what, remedy)
+        return Check("tls", CheckOutcome.FAIL, what, remedy)
     suites = ",".join((*expected.tls.options.cipher_suites, loose.cipher))
     remedy += f", or permit the backend's: option lasthop.dev/cipher-suites: {suites}."
-    return Check("tls", CheckState.FAIL, what, remedy, ("cipher-suites", suites))
+    return Check("tls", CheckOutcome.FAIL, what, remedy, ("cipher-suites", suites))
 
 
 def _accepted_versions(tls: BackendTLS) -> set[str]:
@@ -194,32 +196,32 @@ def _alpn(address: tuple[str, int], expected: Expectation, seen: Handshake, time
     would choose h2 (RFC 9113 3.2), and one that chooses h2 only if http/1.1 is not offered does not speak HTTP/1.1."""
     offered = ", ".join(expected.alpn)
     if not expected.alpn:
-        return Check("alpn", CheckState.SKIP, "nothing is offered")
+        return Check("alpn", CheckOutcome.SKIP, "nothing is offered")
     if _grpc_alone(expected) and seen.alpn != "h2":
-        return Check("alpn", CheckState.FAIL, "it does not pick h2, so it does not speak HTTP/2, which gRPC needs", SPEAK_H2)
+        return Check("alpn", CheckOutcome.FAIL, "it does not pick h2, so it does not speak HTTP/2, which gRPC needs", SPEAK_H2)
     if expected.grpc and seen.alpn != "h2":
         picked = f"{seen.alpn}, of {offered}" if seen.alpn else f"it picks none of {offered}; http/1.1 is used"
-        return Check("alpn", CheckState.WARN, f"{picked}, and calls of GRPCRoutes fail", SPEAK_H2)
+        return Check("alpn", CheckOutcome.WARN, f"{picked}, and calls of GRPCRoutes fail", SPEAK_H2)
     if seen.alpn:
-        return Check("alpn", CheckState.PASS, f"{seen.alpn}, of {offered}")
+        return Check("alpn", CheckOutcome.PASS, f"{seen.alpn}, of {offered}")
     if not expected.http:
-        return Check("alpn", CheckState.PASS, f"it picks none of {offered}")
+        return Check("alpn", CheckOutcome.PASS, f"it picks none of {offered}")
     if expected.falls_back:
         return Check(
-            "alpn", CheckState.WARN, "it does not pick h2, which is all that is offered; HTTP/1.1 is used", CHOOSE_ALPN
+            "alpn", CheckOutcome.WARN, "it does not pick h2, which is all that is offered; HTTP/1.1 is used", CHOOSE_ALPN
         )
     if expected.alpn == ("h2",):
         return Check(
             "alpn",
-            CheckState.FAIL,
+            CheckOutcome.FAIL,
             "it does not pick h2, so it does not speak HTTP/2, which is all that is offered",
             CHOOSE_ALPN,
         )
     if expected.alpn == ("http/1.1",) and _picks_h2(address, expected, timeout):
         return Check(
-            "alpn", CheckState.FAIL, "it does not pick http/1.1, but would pick h2, which is not offered", CHOOSE_ALPN
+            "alpn", CheckOutcome.FAIL, "it does not pick http/1.1, but would pick h2, which is not offered", CHOOSE_ALPN
         )
-    return Check("alpn", CheckState.PASS, f"it picks none of {offered}; http/1.1 is used")
+    return Check("alpn", CheckOutcome.PASS, f"it picks none of {offered}; http/1.1 is used")
 
 
 def _grpc_alone(expected: Expectation) -> bool:
@@ -241,15 +243,15 @@ def _names(leaf: CertificateInfo, own: parse.Extensions, tls: BackendTLS) -> Che
     more = f" and {len(leaf.names) - LISTED} more" if len(leaf.names) > LISTED else ""
     if not tls.names:
         why = f"waived by {tls.waiver.key}" if tls.waiver else "not checked: the pinned hash is the identity"
-        return Check("names", CheckState.SKIP, f"{why}; certificate has {held}{more}")
+        return Check("names", CheckOutcome.SKIP, f"{why}; certificate has {held}{more}")
     wanted = " or ".join(str(name) for name in tls.names)
     if any(holds_name(name, own) for name in tls.names):
-        return Check("names", CheckState.PASS, f"{held}{more}; wanted: {wanted}")
+        return Check("names", CheckOutcome.PASS, f"{held}{more}; wanted: {wanted}")
     remedy = f"Have the certificate issued for {wanted} (as subjectAltName)"
     if leaf.names:
         remedy += ", or list its names in hostname or subjectAltNames of the policy"
     remedy += "."
-    return Check("names", CheckState.FAIL, f"certificate has {held}{more}; wanted: {wanted}", remedy)
+    return Check("names", CheckOutcome.FAIL, f"certificate has {held}{more}; wanted: {wanted}", remedy)
 
 
 def holds_name(wanted: San, own: parse.Extensions) -> bool:
@@ -261,21 +263,23 @@ def holds_name(wanted: San, own: parse.Extensions) -> bool:
 
 def _pins(leaf: CertificateInfo, tls: BackendTLS) -> Check:
     if not tls.pins:
-        return Check("pins", CheckState.SKIP, "no pins required")
+        return Check("pins", CheckOutcome.SKIP, "no pins required")
     key, whole = base64.b64decode(leaf.spki_sha256), bytes.fromhex(leaf.sha256.replace(":", ""))
     if key in tls.pins.keys:
-        return Check("pins", CheckState.PASS, f"its key is pinned: {leaf.spki_sha256}")
+        return Check("pins", CheckOutcome.PASS, f"its key is pinned: {leaf.spki_sha256}")
     if whole in tls.pins.certificates:
-        return Check("pins", CheckState.PASS, f"it is pinned: {leaf.sha256}")
+        return Check("pins", CheckOutcome.PASS, f"it is pinned: {leaf.sha256}")
     count = len(tls.pins.keys) + len(tls.pins.certificates)
     found = f"matches none of the {count} pins; key {leaf.spki_sha256}, certificate {leaf.sha256}"
-    return Check("pins", CheckState.FAIL, found, "If the backend's owner confirms this certificate, pin it too: lasthop pin.")
+    return Check(
+        "pins", CheckOutcome.FAIL, found, "If the backend's owner confirms this certificate, pin it too: lasthop pin."
+    )
 
 
 def _closed(expected: Expectation) -> Check:
     """Reports a connection that the backend closed after all checks passed. For a stream that may be intended."""
     remedy = "See the backend's log: it may require the PROXY protocol or another SNI, or have no target to forward to."
-    return Check("open", CheckState.FAIL if expected.http else CheckState.WARN, CLOSES, remedy)
+    return Check("open", CheckOutcome.FAIL if expected.http else CheckOutcome.WARN, CLOSES, remedy)
 
 
 def _client(seen: Handshake, expected: Expectation) -> Check:
@@ -286,17 +290,17 @@ def _client(seen: Handshake, expected: Expectation) -> Check:
         "lasthop.dev/client-certificate)."
     )
     if seen.failure:
-        return Check(name, CheckState.FAIL, f"the backend closes the connection ({seen.failure}); {own}", remedy)
+        return Check(name, CheckOutcome.FAIL, f"the backend closes the connection ({seen.failure}); {own}", remedy)
     if not seen.requested:
-        return Check(name, CheckState.SKIP, "not requested")
+        return Check(name, CheckOutcome.SKIP, "not requested")
     if seen.closed:
-        return Check(name, CheckState.FAIL, f"requested; {own}; {CLOSES}", remedy)
+        return Check(name, CheckOutcome.FAIL, f"requested; {own}; {CLOSES}", remedy)
     if not expected.tls.client_certificate:
         found = (
             "requested, and the Gateway has none; the handshake succeeds, but some servers then reject requests (nginx: 400)"
         )
-        return Check(name, CheckState.WARN, found, f"If it does: {remedy[0].lower()}{remedy[1:]}")
+        return Check(name, CheckOutcome.WARN, found, f"If it does: {remedy[0].lower()}{remedy[1:]}")
     if expected.identity is None:
         found = f"requested; {expected.tls.client_certificate} cannot be read here, so none was presented"
-        return Check(name, CheckState.WARN, found, "Probe where the Secret can be read, such as on the gateway itself.")
-    return Check(name, CheckState.PASS, f"requested; {own}, and the backend accepts it")
+        return Check(name, CheckOutcome.WARN, found, "Probe where the Secret can be read, such as on the gateway itself.")
+    return Check(name, CheckOutcome.PASS, f"requested; {own}, and the backend accepts it")

@@ -9,7 +9,7 @@ import msgspec
 
 from lasthop.base.api.meta import Key
 from lasthop.base.pki.parse import bare_names
-from lasthop.edge.probe.result import CheckState, EndpointResult, ProbeResult, TargetResult
+from lasthop.edge.probe.result import CheckOutcome, EndpointResult, ProbeResult, TargetResult
 from lasthop.engine.outputs.audit.hops import HopReport, Observed
 from lasthop.engine.plan.observation import MAX_CERTIFICATES, Failure, Health, LeafCertificate
 from lasthop.engine.plan.strength import Strength
@@ -66,7 +66,7 @@ def _failures(endpoints: Iterable[EndpointResult]) -> tuple[Failure, ...]:
 
 
 def _why(endpoint: EndpointResult) -> str:
-    check = next(check for check in endpoint.checks if check.state is CheckState.FAIL)
+    check = next(check for check in endpoint.checks if check.state is CheckOutcome.FAIL)
     return f"{check.name}: {check.found}"
 
 

@@ -13,7 +13,7 @@ LISTED: Final = 5
 """CAs and names that a check lists; more would hide the result."""
 
 
-class CheckState(StrEnum):
+class CheckOutcome(StrEnum):
     PASS = "pass"
     WARN = "warn"
     """The gateway connects, but the backend may still reject requests."""
@@ -24,7 +24,7 @@ class CheckState(StrEnum):
 
 class Check(msgspec.Struct, frozen=True):
     name: str
-    state: CheckState
+    state: CheckOutcome
     found: str
     remedy: str = ""
     """What to change after a failure or warning."""
@@ -41,7 +41,7 @@ class EndpointResult(msgspec.Struct, frozen=True):
 
     @property
     def passes(self) -> bool:
-        return all(check.state is not CheckState.FAIL for check in self.checks)
+        return all(check.state is not CheckOutcome.FAIL for check in self.checks)
 
 
 class TargetResult(msgspec.Struct, frozen=True):

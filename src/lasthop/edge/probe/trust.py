@@ -6,7 +6,7 @@ from typing import Final
 
 from lasthop.edge.probe.certificate_view import CertificateInfo, is_expired, is_valid, validity
 from lasthop.edge.probe.handshake import Codes
-from lasthop.edge.probe.result import LISTED, Check, CheckState
+from lasthop.edge.probe.result import LISTED, Check, CheckOutcome
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Anchors, BackendTLS
 from lasthop.engine.resolve.trust.certificates import parse_bundle
@@ -30,19 +30,19 @@ WORDS: Final = {
 def check_trust(tls: BackendTLS, chain: list[CertificateInfo], errors: tuple[int, ...], now: float) -> tuple[Check, Check]:
     """Returns the checks of the chain and of the dates. `errors` are OpenSSL's codes."""
     if skipped := _skipped(tls):
-        return Check("chain", CheckState.SKIP, skipped), Check("dates", CheckState.SKIP, skipped)
+        return Check("chain", CheckOutcome.SKIP, skipped), Check("dates", CheckOutcome.SKIP, skipped)
     issuer = "itself" if chain[0].self_signed else chain[0].issuer
     found = f"{chain[0].subject}, issued by {issuer}; trusted: {_anchors(tls)}"
     of_dates = [code for code in errors if code in (Codes.ERR_CERT_NOT_YET_VALID, Codes.ERR_CERT_HAS_EXPIRED)]
     others = [code for code in errors if code not in of_dates]
     dates = _dates(chain, tls, now)
     # The faulty certificate may be an anchor, which the backend does not send.
-    if of_dates and dates.state is CheckState.PASS:
+    if of_dates and dates.state is CheckOutcome.PASS:
         dates = _anchor_dates(tls, of_dates[0], now)
     if not others:
-        return Check("chain", CheckState.PASS, found), dates
+        return Check("chain", CheckOutcome.PASS, found), dates
     remedy = REMEDIES.get(others[0]) or _chain_remedy(chain)
-    return Check("chain", CheckState.FAIL, f"{found} ({WORDS.get(others[0], 'not valid')})", remedy), dates
+    return Check("chain", CheckOutcome.FAIL, f"{found} ({WORDS.get(others[0], 'not valid')})", remedy), dates
 
 
 def _skipped(tls: BackendTLS) -> str:
@@ -79,11 +79,11 @@ def _dates(chain: list[CertificateInfo], tls: BackendTLS, now: float) -> Check:
         who = certificate.subject if number else "the certificate"
         found = f"{who}: {validity(certificate, now)} ({certificate.not_before[:10]} to {certificate.not_after[:10]}){waived}"
         if waived:
-            return Check("dates", CheckState.SKIP, found)
+            return Check("dates", CheckOutcome.SKIP, found)
         renew = "Renew the backend's certificate" if is_expired(certificate, now) else "Wait until then"
-        return Check("dates", CheckState.FAIL, found, f"{renew}, or set the clock of this machine if it is wrong.")
+        return Check("dates", CheckOutcome.FAIL, found, f"{renew}, or set the clock of this machine if it is wrong.")
     until = f"until {chain[0].not_after[:10]}, {validity(chain[0], now)}{waived}"
-    return Check("dates", CheckState.SKIP if waived else CheckState.PASS, until)
+    return Check("dates", CheckOutcome.SKIP if waived else CheckOutcome.PASS, until)
 
 
 def _anchor_dates(tls: BackendTLS, code: int, now: float) -> Check:
@@ -98,4 +98,4 @@ def _anchor_dates(tls: BackendTLS, code: int, now: float) -> Check:
         if early
         else "Renew the CA, and put its new certificate beside the old one."
     )
-    return Check("dates", CheckState.FAIL, found, remedy)
+    return Check("dates", CheckOutcome.FAIL, found, remedy)
