@@ -1,4 +1,4 @@
-"""docs/judged.md, from what `make judge` has kept in bench/judged.json."""
+"""Renders docs/judged.md from the results of `make judge` in bench/judged.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lasthop explain request` against a real Envoy: whatever it says of a request is what a client gets."""
+"""`lasthop explain request` against a real Envoy: its answer is the response that a client gets."""
 
 from __future__ import annotations
 

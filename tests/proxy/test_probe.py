@@ -1,4 +1,4 @@
-"""`lasthop probe` says what Envoy does: the same policies and backends, the verdict of one against the other's answer.
+"""`lasthop probe` agrees with Envoy for the same policies and backends.
 
 The design's table of pins and waivers is compared in test_verification.py; here are the other ways in which a backend can be
 right or wrong.

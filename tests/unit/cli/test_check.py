@@ -41,7 +41,7 @@ TWELVE: dict[str, tuple[str, int, str]] = {
     "c-field": (route("c", "{name: api, port: 443, wieght: 1}"), 8, "wieght"),
     "d-schema": (route("d", "{name: api, port: 99999}"), 8, "99999"),
     "e-cel": (route("e", "{name: api}"), 8, "port"),
-    "f-duplicate": (BASE.split("---\n")[3], 1, "the same object is in"),
+    "f-duplicate": (BASE.split("---\n")[3], 1, "duplicate of"),
     "g-no-ca": (policy("g", section="plain", ca="nowhere"), 7, "ConfigMap shop/nowhere does not exist"),
     "h-pem": (policy("h", ca="garbage") + "---\n" + config_map("garbage", "not a certificate"), 7, "no PEM certificate"),
     "i-key": (_secret(CA, Certificate("other", sans=dns("x"))), 7, "tls.key does not belong"),

@@ -1,4 +1,4 @@
-"""`lasthop init`: what it writes passes `check` and means what was asked for."""
+"""`lasthop init`: its output passes `check` and matches the arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Gateway in a cluster says of the addresses that it asks for."""
+"""The status of addresses that a Gateway in a cluster requests."""
 
 from __future__ import annotations
 

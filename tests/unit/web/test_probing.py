@@ -1,4 +1,4 @@
-"""Who may have backends probed from the page, which, and how often."""
+"""Permissions and limits of probes from the page."""
 
 from __future__ import annotations
 

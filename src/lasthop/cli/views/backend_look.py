@@ -24,9 +24,9 @@ from lasthop.cli.args.backends import HEX_PIN, KEY_PIN, SYSTEM, Backend
 from lasthop.cli.render.init_templates import Listen, Starter, manifest
 from lasthop.cli.views.folder import FolderView
 from lasthop.edge.probe.certificate_view import CertificateInfo, is_valid
-from lasthop.edge.probe.first_look import LOCALHOST, Shown, Speaks, first_look, name_to_verify, sni_without_name
+from lasthop.edge.probe.first_look import LOCALHOST, BackendLook, Speaks, first_look, name_to_verify, sni_without_name
 from lasthop.edge.probe.plan import probe, targets
-from lasthop.edge.probe.result import CLIENT_CERTIFICATE, Check, CheckState, EndpointResult
+from lasthop.edge.probe.result import CLIENT_CERTIFICATE, Check, CheckOutcome, EndpointResult
 from lasthop.engine.resolve.trust.certificates import BadCertificate, parse_bundle
 
 FIXES: Final = 6
@@ -97,7 +97,7 @@ def _look(backend: Backend, name: str) -> Looked:
 
 
 def _failed(backend: Backend, what: str, *proposals: Proposal, remedy: str = "", name: str = "connect") -> Looked:
-    return Looked(backend, None, (Check(name, CheckState.FAIL, what, remedy),), proposals=proposals)
+    return Looked(backend, None, (Check(name, CheckOutcome.FAIL, what, remedy),), proposals=proposals)
 
 
 def _as_plaintext(backend: Backend) -> Proposal:
@@ -106,7 +106,7 @@ def _as_plaintext(backend: Backend) -> Proposal:
     return Proposal(plain, "neither encrypted nor verified")
 
 
-def _look_plaintext(backend: Backend, name: str, shown: Shown) -> Looked:
+def _look_plaintext(backend: Backend, name: str, shown: BackendLook) -> Looked:
     if shown.speaks in (Speaks.TLS, Speaks.ALERT):
         secure = Backend("https", backend.host, backend.port, host_match=backend.host_match, path=backend.path)
         proposal = Proposal(secure, "looks at its certificate")
@@ -116,16 +116,16 @@ def _look_plaintext(backend: Backend, name: str, shown: Shown) -> Looked:
         return _failed(backend, what, _as_plaintext(backend), remedy="If that is meant, say so.", name="plaintext")
     warnings = {
         Speaks.UNREACHABLE: (_not_there(shown),),
-        Speaks.OTHER: (Check("http", CheckState.WARN, "it does not speak HTTP/1.1 on this port", "Requests will fail."),),
+        Speaks.OTHER: (Check("http", CheckOutcome.WARN, "it does not speak HTTP/1.1 on this port", "Requests will fail."),),
     }
     return Looked(backend, starter(backend, name, shown.address, ""), warnings.get(shown.speaks, ()))
 
 
-def _not_there(shown: Shown) -> Check:
-    return Check("connect", CheckState.WARN, shown.problem, "Requests are answered with 503 until it is there.")
+def _not_there(shown: BackendLook) -> Check:
+    return Check("connect", CheckOutcome.WARN, shown.problem, "Requests are answered with 503 until it is there.")
 
 
-def _unreachable(backend: Backend, name: str, shown: Shown) -> Looked:
+def _unreachable(backend: Backend, name: str, shown: BackendLook) -> Looked:
     """Goes on if all is known that its certificate would tell: backends may start later than their gateway."""
     hostname = backend.hostname or ("" if is_ip(backend.host) else backend.host)
     if hostname and (backend.ca or backend.pin):
@@ -138,7 +138,7 @@ def _unreachable(backend: Backend, name: str, shown: Shown) -> Looked:
     return _failed(backend, shown.problem, remedy=remedy)
 
 
-def _no_certificate(backend: Backend, known: str, shown: Shown) -> Looked:
+def _no_certificate(backend: Backend, known: str, shown: BackendLook) -> Looked:
     asked = f"for the name {known}" if known else "for a client that sends no name"
     what = f"it shows no certificate {asked} ({shown.problem})"
     if known and any(word in shown.problem for word in ENDED):
@@ -150,7 +150,7 @@ def _no_certificate(backend: Backend, known: str, shown: Shown) -> Looked:
 # --- a backend that shows a certificate ------------------------------------------------------------------------------
 
 
-def _look_tls(backend: Backend, name: str, known: str, shown: Shown) -> Looked:
+def _look_tls(backend: Backend, name: str, known: str, shown: BackendLook) -> Looked:
     leaf = shown.leaf
     if leaf is None:
         return _failed(backend, "it presents something that is not a certificate", name="chain")
@@ -159,16 +159,18 @@ def _look_tls(backend: Backend, name: str, known: str, shown: Shown) -> Looked:
     if not hostname:
         has = ", ".join(leaf.names) or f"no subjectAltName ({leaf.subject} does not count)"
         what = f"its certificate has no DNS name to verify: it holds {has}"
-        return Looked(backend, None, (Check("names", CheckState.FAIL, what),), leaf, tuple(_proposals(backend, name, shown)))
+        return Looked(backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, tuple(_proposals(backend, name, shown)))
     tried = _try(backend, name, shown.address, hostname)
     if not tried.passes:
-        fails = tuple(check for check in tried.checks if check.state is CheckState.FAIL)
+        fails = tuple(check for check in tried.checks if check.state is CheckOutcome.FAIL)
         return Looked(backend, None, fails, leaf, tuple(_proposals(backend, name, shown)))
     if not (known or backend.pin or found.certain):
         named = msgspec.structs.replace(backend, hostname=hostname)
         what = f"{backend.host} is an address, and its certificate is for {', '.join(leaf.names)}: which name is meant?"
-        return Looked(backend, None, (Check("names", CheckState.FAIL, what),), leaf, (Proposal(named, "verifies this name"),))
-    warns = tuple(_by_options(check) for check in tried.checks if check.state is CheckState.WARN)
+        return Looked(
+            backend, None, (Check("names", CheckOutcome.FAIL, what),), leaf, (Proposal(named, "verifies this name"),)
+        )
+    warns = tuple(_by_options(check) for check in tried.checks if check.state is CheckOutcome.WARN)
     learned = not known and hostname != backend.host
     return Looked(
         backend, starter(backend, name, shown.address, hostname), warns, leaf, learned=learned, version=shown.version
@@ -192,12 +194,12 @@ def _try(backend: Backend, name: str, address: str, hostname: str) -> EndpointRe
         problems = [str(finding) for finding in view.source_findings]
     for target in result.targets:
         if target.refused or not target.endpoints:
-            return EndpointResult("", (Check("policy", CheckState.FAIL, target.refused or target.unused),))
+            return EndpointResult("", (Check("policy", CheckOutcome.FAIL, target.refused or target.unused),))
         return next((each for each in target.endpoints if not each.passes), target.endpoints[0])
-    return EndpointResult("", (Check("policy", CheckState.FAIL, "; ".join(problems) or "it leads to no backend"),))
+    return EndpointResult("", (Check("policy", CheckOutcome.FAIL, "; ".join(problems) or "it leads to no backend"),))
 
 
-def _proposals(backend: Backend, name: str, shown: Shown) -> Iterator[Proposal]:
+def _proposals(backend: Backend, name: str, shown: BackendLook) -> Iterator[Proposal]:
     """Yields command lines that work, the strictest first: with the CA if its file is near; else by the certificate's hash."""
     leaf = shown.leaf
     assert leaf is not None
@@ -214,7 +216,7 @@ def _proposals(backend: Backend, name: str, shown: Shown) -> Iterator[Proposal]:
     yield from (each for each in found if each)
 
 
-def _fixed(backend: Backend, name: str, shown: Shown, ca: tuple[str, ...]) -> Proposal | None:
+def _fixed(backend: Backend, name: str, shown: BackendLook, ca: tuple[str, ...]) -> Proposal | None:
     """Returns the backend with options with which it works, and what they mean; None: there are none."""
     leaf = shown.leaf
     assert leaf is not None
@@ -229,7 +231,7 @@ def _fixed(backend: Backend, name: str, shown: Shown, ca: tuple[str, ...]) -> Pr
         if not hostname:
             return None
         tried = _try(current, name, shown.address, hostname)
-        failing = next((check for check in tried.checks if check.state is CheckState.FAIL), None)
+        failing = next((check for check in tried.checks if check.state is CheckOutcome.FAIL), None)
         if failing is None:
             if not (current.hostname or current.pin or learned.certain):
                 current = msgspec.structs.replace(current, hostname=hostname)

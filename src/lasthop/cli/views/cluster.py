@@ -129,7 +129,7 @@ class ClusterView(EngineView):
         self._client = client
         self._hidden = RBACVisibility(listed.values())
         place = f"namespace {namespace}" if namespace else CLUSTER
-        self.where, self.namespace = f"what you may list of {place}" if self._hidden.said() else place, namespace
+        self.where, self.namespace = f"what you may list of {place}" if self._hidden.refusal_lines() else place, namespace
         self._source_findings: list[Finding] = []
         self._objects: list[Key] = []
         self._unseen: dict[Key, None] = {}
@@ -149,7 +149,7 @@ class ClusterView(EngineView):
                 unknown += [unreadable_targets(read.key)] if read.opaque else []
         self.engine.policies.set_unknown(unknown)
         serve_all(self.engine)
-        for line in self._hidden.said():
+        for line in self._hidden.refusal_lines():
             note_once(line)
 
     async def names(self, kind: str) -> Collection[tuple[str, str]]:
@@ -193,7 +193,7 @@ class ClusterView(EngineView):
         return self._hidden.cause(finding)
 
     async def problems(self) -> tuple[str, ...]:
-        return tuple(self._hidden.said())
+        return tuple(self._hidden.refusal_lines())
 
     async def hidden(self) -> tuple[str, ...]:
         """Returns why hops may be missing: hidden classes and Gateways hide the backends of their Gateways and routes."""
@@ -217,11 +217,11 @@ class ClusterView(EngineView):
     async def explain(self, key: Key) -> Json | None:
         found = await super().explain(key)
         self._unseen.update(dict.fromkeys(self._hidden.unseen(self.engine.graph, key)))
-        return self._hidden.veiled(found) if found else None
+        return self._hidden.mark_invisible(found) if found else None
 
     async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
         found = await super().explain_request(request, gateway)
-        return [{**each, "explanation": self._hidden.veiled(each["explanation"])} for each in found]
+        return [{**each, "explanation": self._hidden.mark_invisible(each["explanation"])} for each in found]
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
         unseen = self._hidden.unseen(self.engine.graph, key)

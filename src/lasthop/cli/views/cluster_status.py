@@ -62,7 +62,7 @@ class ClusterStatusView:
         if missed := [refusal for kind, refusal in refused.items() if kind in named or len(refused) == len(found)]:
             raise missed[0]
         _require_kinds(named, found)
-        for line in RBACVisibility([found[kind] for kind in refused]).said():
+        for line in RBACVisibility([found[kind] for kind in refused]).refusal_lines():
             note(line)
         return list(found.values())
 
@@ -92,10 +92,10 @@ class ClusterStatusView:
         pass
 
     def trouble(self, reflector: Reflector, error: ApiError | None) -> None:
-        said = str(error) if error else ""
-        if said and said != self._error:
-            note(f"Waiting: {said}")
-        self._error = said
+        refusal_lines = str(error) if error else ""
+        if refusal_lines and refusal_lines != self._error:
+            note(f"Waiting: {refusal_lines}")
+        self._error = refusal_lines
 
 
 def _kinds(named: Collection[str]) -> list[Kind]:
