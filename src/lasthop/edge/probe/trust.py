@@ -82,7 +82,7 @@ def _dates(chain: list[CertificateInfo], tls: BackendTLS, now: float) -> Check:
         found = f"{who}: {validity(each, now)} ({each.not_before[:10]} to {each.not_after[:10]}){waived}"
         if waived:
             return Check("dates", CheckOutcome.SKIP, found)
-        renew = "Renew the backend's certificate" if is_expired(certificate, now) else "Wait until then"
+        renew = "Renew the backend's certificate" if is_expired(each, now) else "Wait until then"
         return Check("dates", CheckOutcome.FAIL, found, f"{renew}, or set the clock of this machine if it is wrong.")
     until = f"until {chain[0].not_after[:10]}, {validity(chain[0], now)}{waived}"
     return Check("dates", CheckOutcome.SKIP if waived else CheckOutcome.PASS, until)
