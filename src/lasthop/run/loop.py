@@ -15,6 +15,9 @@ TICK: Final = 1.0
 SLICE: Final = 40
 """Members of each output that are computed before the next event is looked at: some 20 ms, so that an edit of one policy
 does not wait for a CA that thousands share."""
+URGENT: Final = 100
+"""The same of what names refer to: a CA that a hundred policies share is sent in one turn, unless it takes as long as a turn
+may (`controller.TURN`)."""
 FEW: Final = 10
 """The same while clusters still wait for their turn: a CA that thousands share is in force before the last of their statuses
 is told. Owners take turns in these few as well, so a neighbour's edit does not wait for them."""
@@ -41,7 +44,7 @@ async def _read(controller: Controller) -> None:
 async def _settle_when_dirty(controller: Controller) -> None:
     while True:
         await controller.dirty.wait()
-        if controller.settle_urgent(SLICE):
+        if controller.settle_urgent(URGENT):
             await asyncio.sleep(0)  # it is on its way before route tables, which may have megabytes, are put together
         controller.settle(FEW if controller.engine.urgent else SLICE)
         if controller.engine.unsettled_but(controller.busy()):
