@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fmt typecheck lint docs site stubs update-cases fuzz hunt promtool bench bench-quick import-traefik judge conformance cluster dist wheel-check image bare service helm upgrade release lock
+.PHONY: help setup run test fmt typecheck lint prose docs site stubs update-cases fuzz hunt promtool bench bench-quick import-traefik judge conformance cluster dist wheel-check image bare service helm upgrade release lock
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ lint: setup ## Check format, code, types and imports
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+prose: setup ## List sentences that are hard to read in the lines changed since a revision, as advice: BASE, FILES
+	@$(BIN)/python -m tools.prose --base $(or $(BASE),main) $(FILES)
 
 docs: setup ## Write the generated parts of docs/, its pictures, and the manifests and the chart in deploy/
 	@$(BIN)/python -m docs.generate

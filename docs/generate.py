@@ -23,7 +23,7 @@ from lasthop.cli.commands.explain import request_command
 from lasthop.cli.main import COMMANDS, main
 from lasthop.cli.render import audit_evidence
 from lasthop.engine.plan.limits import FIELDS, MAX_ENDPOINTS, MESSAGE_LENGTH, ceiling, reason
-from lasthop.engine.plan.reasons import KINDS as FINDINGS
+from lasthop.engine.plan.reasons import REASONS as FINDINGS
 from lasthop.engine.plan.tls_options import OPTIONS
 
 REFERENCE = Path(__file__).with_name("reference.md")

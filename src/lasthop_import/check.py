@@ -12,7 +12,7 @@ from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.findings.root_causes import Mistake, mistakes
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity
-from lasthop.engine.plan.reasons import kind
+from lasthop.engine.plan.reasons import entry_of
 from lasthop.engine.plan.tls import SystemStore
 from lasthop.engine.resolve.settings import IN_CLUSTER, SYSTEM_STORE, Settings
 from lasthop_import.notes import Category, Note
@@ -58,7 +58,7 @@ def with_check(result: ImportResult, settings: ImportSettings) -> ImportResult:
 
 def _suppressed(finding: Finding) -> bool:
     """Returns whether a finding follows from an input without EndpointSlices, or is in the report already."""
-    return kind(finding.reason).passes or finding.reason == reasons.WAIVER_NOT_PERMITTED
+    return entry_of(finding.reason).passes or finding.reason == reasons.WAIVER_NOT_PERMITTED
 
 
 def engine_of(result: ImportResult, now: float, mode: Settings = ON_A_HOST) -> Engine:

@@ -17,7 +17,9 @@ def used_reasons() -> set[str]:
     """The entries of engine/plan/reasons.py that anything else uses."""
     texts = "\n".join(path.read_text() for path in SOURCES if path != Path(reasons.__file__))
     names = set(re.findall(r"\b[A-Z][A-Z_]+\b", texts))
-    return {value for name, value in vars(reasons).items() if name in names and isinstance(value, str)} & reasons.KINDS.keys()
+    return {
+        value for name, value in vars(reasons).items() if name in names and isinstance(value, str)
+    } & reasons.REASONS.keys()
 
 
 MAKERS = ("true", "failed", "unknown", "Condition")

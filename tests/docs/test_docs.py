@@ -64,12 +64,12 @@ def test_every_type_of_a_condition_is_explained_and_no_other() -> None:
 def test_every_reason_of_a_finding_is_explained() -> None:
     """Of those that only findings have; the others are bad news of conditions, which are explained with these."""
     explained = {row[0].strip("`") for row in table_under(REFERENCE, "## Findings")}
-    assert explained == {reason for reason, kind in reasons.KINDS.items() if kind.means}
-    assert reasons.KINDS.keys() == explained | reasons.CONDITION_REASONS
+    assert explained == {reason for reason, kind in reasons.REASONS.items() if kind.means}
+    assert reasons.REASONS.keys() == explained | reasons.CONDITION_REASONS
 
 
 def test_every_reason_is_used() -> None:
-    assert reasons.KINDS.keys() == code.used_reasons()
+    assert reasons.REASONS.keys() == code.used_reasons()
 
 
 def test_every_environment_variable_is_explained() -> None:

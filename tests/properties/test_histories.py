@@ -136,7 +136,7 @@ def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: A
             number, here = value
             gateways = engine.store.keys("Gateway")
             if gateways:
-                state = ProxyState.at({(80, "TCP")}, True, "") if here else ProxyState()
+                state = ProxyState.acknowledged({(80, "TCP")}, True, "") if here else ProxyState()
                 PROXY.set(engine.graph, state, gateways[number % len(gateways)])
         case "settle":
             snapshot.take(engine.settle(value))

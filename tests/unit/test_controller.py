@@ -21,14 +21,26 @@ from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource, Withdrawal
 from lasthop.engine.outputs.status.summary import summary
 from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.run import loop
 from lasthop.run.controller import Controller
 from lasthop.run.host import HostRuntime, with_reason
 from lasthop.run.loop import SLICE
+from tests.fake_api import until
 from tests.logged import captured
 from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
 
 GATEWAY = Key("Gateway", "a", "gw")
 HOP = "a/gw/a/api/443/auto"
+OBJECTS = keyed(
+    mk_class(),
+    mk_gateway(GATEWAY.path),
+    mk_service("a/api"),
+    mk_service("a/other"),
+    mk_config_map("a/ca", ca_pem("good")),
+    mk_policy("a/p", "api", "api.example", ["ca"]),
+    mk_route("a/r", GATEWAY.path, [{"name": "api", "port": 443}], ["one.example"]),
+    mk_route("a/s", GATEWAY.path, [{"name": "other", "port": 443}], ["two.example"]),
+)
 
 
 class NoSource(ObjectSource):
@@ -37,20 +49,23 @@ class NoSource(ObjectSource):
         yield Batch({})
 
 
+class SlowSource(ObjectSource):
+    """Yields these batches once it may."""
+
+    def __init__(self, *batches: Batch) -> None:
+        self.may, self._batches = asyncio.Event(), batches
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        for batch in self._batches:
+            await self.may.wait()
+            yield batch
+        await asyncio.Event().wait()
+
+
 @pytest.fixture
 async def controller(tmp_path: Path) -> Controller:
     found = HostRuntime(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path).controller
-    objects = keyed(
-        mk_class(),
-        mk_gateway(GATEWAY.path),
-        mk_service("a/api"),
-        mk_service("a/other"),
-        mk_config_map("a/ca", ca_pem("good")),
-        mk_policy("a/p", "api", "api.example", ["ca"]),
-        mk_route("a/r", GATEWAY.path, [{"name": "api", "port": 443}], ["one.example"]),
-        mk_route("a/s", GATEWAY.path, [{"name": "other", "port": 443}], ["two.example"]),
-    )
-    found.take(Batch(objects))
+    found.take(Batch(OBJECTS))
     PROBE.set(found.engine.graph, Probe(), GATEWAY, "0.0.0.0", 80, "TCP")
     found.settle()
     return found
@@ -342,6 +357,30 @@ def test_while_not_everything_has_been_read_nothing_is_new(tmp_path: Path) -> No
     later = [mk_service("a/later"), mk_route("a/s", GATEWAY.path, [{"name": "later", "port": 443}], ["two.example"])]
     edited(found, Batch(keyed(*later)))
     assert [each.effect for each in found.record.record.entries] == ["Began", "NewReduced"]
+
+
+async def test_a_start_that_takes_its_time_is_compared_with_what_an_earlier_process_knew(controller: Controller) -> None:
+    """The clock ticks and proxies connect while the objects are still being read."""
+    objects = {key: obj for key, obj in OBJECTS.items() if key.kind != "BackendTLSPolicy"}
+    first = {key: obj for key, obj in objects.items() if key.kind != "HTTPRoute"}
+    source = SlowSource(Batch(first, complete=False), Batch(objects))
+    again = Controller(source, Engine(now=NOW.timestamp()), lambda: None, ())
+    again.recall(controller.remembered())
+    running = asyncio.ensure_future(loop.run(again))
+    again.tick()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not again.settled
+    source.may.set()
+    await until(lambda: again.settled)
+    running.cancel()
+    assert [(each.effect, each.address) for each in again.record.record.entries] == [
+        ("Began", " :0"),
+        ("Weaker", "a/api:443"),
+    ]
+    assert [each.object for each in again.findings() if each.reason == "NoLongerVerified"] == [Key("HTTPRoute", "a", "r")]
+    (found,) = again.record.changes
+    assert not found.causes  # the policy was deleted while nothing ran
 
 
 def test_where_proxies_run_elsewhere_each_change_is_one_line_of_the_log() -> None:

@@ -21,7 +21,7 @@ API = Key("Service", "shop", "api")
 HOP = "shop/web/shop/api/443/auto"
 NOTHING = ProxyState()
 CONNECTED = ProxyState(connected=True)
-SERVING = ProxyState.at({(80, "TCP")})
+SERVING = ProxyState.acknowledged({(80, "TCP")})
 
 
 def mk(type_url: str, name: str, version: str = "1", **parts: str) -> Resource:
@@ -189,7 +189,7 @@ def test_a_proxy_of_another_replica_serves_as_one_of_ours(fleet: Fleet) -> None:
 
 def test_what_another_replicas_proxy_refuses_is_withheld_here_for_as_long_as_it_says_so(fleet: Fleet) -> None:
     told = fleet.heard("b", report(refused=((*PART, "bad"),), problem="port 80 is taken"), 0.0)
-    state = ProxyState.at({(80, "TCP")}, problem="port 80 is taken")
+    state = ProxyState.acknowledged({(80, "TCP")}, problem="port 80 is taken")
     assert told == [SetQuarantine(PART, "bad"), SetProxyState(WEB, state)]
     assert [finding.object for finding in fleet.findings()] == [API]
     assert fleet.forget_replicas() == [SetQuarantine(PART, None), SetProxyState(WEB, NOTHING)]

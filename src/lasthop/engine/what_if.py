@@ -30,7 +30,7 @@ from lasthop.engine.outputs.findings.findings import FINDINGS
 from lasthop.engine.outputs.findings.root_causes import mistakes
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.profile import Refusal
-from lasthop.engine.plan.reasons import kind
+from lasthop.engine.plan.reasons import entry_of
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.tls import Plaintext
 from lasthop.engine.plan.upstream import Hop
@@ -218,7 +218,7 @@ def _consequences(
     rules: Rules,
     best: Best,
 ) -> Consequences:
-    lasting = (each for each in new if not kind(each.reason).passes)
+    lasting = (each for each in new if not entry_of(each.reason).passes)
     roots = (each for each in mistakes(lasting, {}) if _concerns(key, each.finding))
     compared = compare(before, msgspec.structs.replace(after, mistakes=tuple(roots)), best)
     unknown = (each.what for each in (*before.unknown, *after.unknown))
@@ -257,7 +257,7 @@ def _refused_states(before: ComparedState, after: ComparedState, rules: Rules) -
 
 def _not_permitted(report: HopReport) -> bool:
     """Returns whether a profile does not permit it."""
-    return kind(report.reason).not_permitted
+    return entry_of(report.reason).not_permitted
 
 
 def hop_words(change: HopChange) -> str:

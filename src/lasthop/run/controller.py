@@ -104,7 +104,7 @@ class Controller:
         self.dirty, self.arrived = asyncio.Event(), asyncio.Event()
         """There is something to settle; a batch has come in."""
         self._system_store, self._sinks, self._problems = system_store, sinks, ProblemLog(self.log, locate)
-        self._all_read, self._started = True, False
+        self._all_read, self._started = False, False
         self._awaiting: dict[tuple[Port, int], float] = {}
         """Ports that wait for a proof, each with its occasion, and since when."""
         self._looked_at = engine.graph.version

@@ -20,7 +20,7 @@ from lasthop.engine.outputs.envoy.encode import field, packed
 from lasthop.engine.outputs.envoy.quarantine import withhold
 from lasthop.engine.outputs.envoy.resource import ROUTES, Part, Resource
 from lasthop.engine.outputs.envoy.route_index import ANY_VALUE
-from lasthop.engine.plan.routing import Backend, Forward, Match, PathType, Retry, Route
+from lasthop.engine.plan.routing import Forward, Match, PathType, Retry, Route, WeightedBackend
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.routing import routes as resolved
 from lasthop.engine.resolve.routing.attachment import in_order
@@ -117,7 +117,7 @@ def test_a_route_of_which_nothing_can_be_encoded_is_not_accepted(monkeypatch: py
 def test_a_number_that_envoy_has_no_room_for_ends_in_its_own_500() -> None:
     """Security finding 2, below whatever limits there are above it."""
     match = Match("/zzz", PathType.PREFIX)
-    backend = Backend(1, Hop(GATEWAY, Key("Service", "evil", "s"), 443, Protocol.AUTO))
+    backend = WeightedBackend(1, Hop(GATEWAY, Key("Service", "evil", "s"), 443, Protocol.AUTO))
     action = Forward((backend,), retry=Retry(5_000_000_000))
     plan = Route(match, action, str(EVIL))
     entry, wrong = encoded_routes._entry(plan, route_messages.Listening("http", 80), encoded_routes.ServedLevel.AS_WRITTEN)

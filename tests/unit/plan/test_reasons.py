@@ -14,15 +14,15 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Severity, make_finding
 from lasthop.engine.plan.problem import Problem
-from lasthop.engine.plan.reasons import Cause, Kind, kind
+from lasthop.engine.plan.reasons import Cause, ReasonEntry, entry_of
 from tests.source_nodes import ROOTS, source_nodes
 
 SERVICE = Key("Service", "shop", "api")
 
 
-@pytest.mark.parametrize("reason", reasons.KINDS)
+@pytest.mark.parametrize("reason", reasons.REASONS)
 def test_an_entry_is_whole(reason: str) -> None:
-    entry = kind(reason)
+    entry = entry_of(reason)
     assert re.fullmatch(r"([A-Z][a-z]*)+[A-Za-z]*", reason)
     assert entry.means or reason in reasons.CONDITION_REASONS
     assert not entry.means.endswith(".") and (not entry.remedy or entry.remedy.endswith("."))
@@ -32,12 +32,12 @@ def test_an_entry_is_whole(reason: str) -> None:
 
 
 def test_a_reason_of_another_version_has_a_plain_entry() -> None:
-    assert kind("MadeUpByANewerVersion") == Kind()
+    assert entry_of("MadeUpByANewerVersion") == ReasonEntry()
 
 
-@pytest.mark.parametrize("reason", reasons.KINDS)
+@pytest.mark.parametrize("reason", reasons.REASONS)
 def test_a_finding_has_the_severity_and_the_remedy_of_its_reason_unless_it_has_its_own(reason: str) -> None:
-    known, name = kind(reason), reasons.Reason(reason)
+    known, name = entry_of(reason), reasons.Reason(reason)
     plain = make_finding(SERVICE, name, "it is wrong")
     assert plain.severity is (Severity.WARNING if known.warning else Severity.ERROR)
     assert plain.remedy == known.remedy
@@ -50,7 +50,7 @@ def test_a_finding_has_the_severity_and_the_remedy_of_its_reason_unless_it_has_i
 
 # --- nothing goes round it -------------------------------------------------------------------------------------------
 
-DISTINCT = {reason for reason in reasons.KINDS if len(re.findall("[A-Z][a-z]", reason)) > 1}
+DISTINCT = {reason for reason in reasons.REASONS if len(re.findall("[A-Z][a-z]", reason)) > 1}
 """Reasons that are no words of anything else."""
 
 
@@ -73,7 +73,7 @@ def test_no_reason_is_compared_with_text() -> None:
         for node in nodes
         if isinstance(node, ast.Compare) and _is_reason(node.left)
         for each in node.comparators
-        if any(isinstance(part, ast.Constant) and part.value in reasons.KINDS for part in ast.walk(each))
+        if any(isinstance(part, ast.Constant) and part.value in reasons.REASONS for part in ast.walk(each))
     ]
     assert not found
 
@@ -86,6 +86,7 @@ def _is_reason(node: ast.expr) -> bool:
 
 SENTENCES = re.compile(r"(?:^|_)(?:message|text|why|remedy|said|refused|problem|detail|words|advice)$")
 FOREIGN = {
+    "edge/proxy/admin.py": "Envoy's list of its loggers",
     "edge/probe/handshake.py": "OpenSSL's words",
     "engine/resolve/routing/regexes.py": "RE2's words",
     "notes.py": "the first line of a PEM file",

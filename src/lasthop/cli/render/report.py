@@ -16,7 +16,7 @@ from lasthop.cli.render.terminal import wrapped
 from lasthop.engine.outputs.findings.root_causes import Mistake
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, with_remedy
-from lasthop.engine.plan.reasons import kind
+from lasthop.engine.plan.reasons import entry_of
 
 SHOWN_FOLLOWS = 5
 INDENT = " " * 4
@@ -116,7 +116,7 @@ def _place(finding: Finding) -> str:
 
 def _follow(finding: Finding, cause: Finding) -> str:
     """Returns a consequence in one line; its cause is printed above it."""
-    known = kind(finding.reason)
+    known = entry_of(finding.reason)
     if finding.object is None:
         return with_remedy(known.effect, "" if finding.remedy == known.remedy else finding.remedy)
     where = f"{finding.object}{', ' if finding.field else ''}{finding.field}"

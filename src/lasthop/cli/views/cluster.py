@@ -37,7 +37,7 @@ from lasthop.engine.outputs.findings.guesses import guessed
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.knowledge import Unknown
-from lasthop.engine.plan.reasons import kind
+from lasthop.engine.plan.reasons import entry_of
 from lasthop.engine.plan.request import Request
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.resolve.settings import IN_CLUSTER, SYSTEM_STORE, set_absent
@@ -197,7 +197,7 @@ class ClusterView(EngineView):
 
     async def hidden(self) -> tuple[str, ...]:
         """A Gateway whose class is out of sight, and a route whose Gateway is, lead to backends that are out of sight too."""
-        found = (each for each in await self.findings() if kind(each.reason).unreached and self._concerned(each))
+        found = (each for each in await self.findings() if entry_of(each.reason).unreached and self._concerned(each))
         causes = filter(None, map(self.unseen, found))
         return tuple(dict.fromkeys(each.message for each in causes))
 

@@ -42,7 +42,7 @@ class EditCause(msgspec.Struct, frozen=True, order=True):
 
 
 class Causes:
-    """Is told of every edit, and forgets them once every hop has been compared. Of what was read at the start nothing is a
+    """Is told of every edit, and forgets them once every hop has been compared. Until everything has been read nothing is a
     cause: what was edited before that is not known."""
 
     def __init__(self, stages: Stages) -> None:
@@ -62,9 +62,12 @@ class Causes:
             return
         self._edits[key] = edit
 
+    def started(self) -> None:
+        """Takes that everything has been read: what comes from now on is an edit."""
+        self._started = True
+
     def compared(self) -> None:
         """Forgets what was edited: every hop has been compared with what it was before."""
-        self._started = True
         self._edits.clear()
         self._stages.journal = {}
         self._base = self._graph.version[1]

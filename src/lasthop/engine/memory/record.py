@@ -28,7 +28,7 @@ from lasthop.engine.memory.causes import EditCause, EditKind
 from lasthop.engine.plan.messages import limited
 from lasthop.engine.plan.strength import Strength
 from lasthop.engine.plan.verdict import HopVerification
-from lasthop.engine.plan.verification_change import Fact, VerificationChange
+from lasthop.engine.plan.verification_change import ChangeFact, VerificationChange
 
 MAX_ENTRIES: Final = 1000
 MAX_GATEWAYS: Final = 64
@@ -185,9 +185,10 @@ def digest(entry: Entry) -> str:
     return hashlib.sha256(canonical(entry)).hexdigest()
 
 
-def sealed(entry: Entry, last: Entry | None) -> Entry:
-    """Returns an entry as the next of a chain."""
+def sealed(entry: Entry, last: Entry | None, head: str | None = None) -> Entry:
+    """Returns an entry as the next of a chain. `head`: the hash that it follows, if that is not the one of the last entry."""
     number, previous = (last.number + 1, last.hash) if last else (1, "")
+    previous = previous if head is None else head
     bare = msgspec.structs.replace(entry, number=number, previous=previous, hash="")
     return msgspec.structs.replace(bare, hash=digest(bare))
 
@@ -233,7 +234,7 @@ def _milliseconds(at: float) -> float:
     return math.floor(at * 1000) / 1000
 
 
-def _fact(fact: Fact) -> RecordedFact:
+def _fact(fact: ChangeFact) -> RecordedFact:
     added, removed = (tuple(limited(part, LENGTH) for part in parts[:MAX_PARTS]) for parts in (fact.added, fact.removed))
     return RecordedFact(str(fact.subject), limited(str(fact), LENGTH), added, removed)
 
@@ -327,15 +328,19 @@ def _by_time(entry: Entry) -> tuple[float, int]:
     return entry.at, entry.number
 
 
-def chained(entries: Iterable[Entry], after: Iterable[Entry] = (), limit: int = MAX_ENTRIES) -> list[Entry]:
+def chained(
+    entries: Iterable[Entry], after: Iterable[Entry] = (), limit: int = MAX_ENTRIES, head: str | None = None
+) -> list[Entry]:
     """Returns a chain with entries added to it, as many as are kept. Of a full one a tenth is dropped at once, because each
-    time is stated in an entry."""
+    time is stated in an entry. `head` is the one that is stored with the chain: where that is of an entry which was removed,
+    what is added does not follow the entries that are left, and the fault remains."""
     chain = list(after)
     for each in entries:
         gap = None
         if len(chain) >= limit:
             chain, gap = _without_oldest(chain, limit - max(1, limit // 10))
-        chain.append(sealed(msgspec.structs.replace(each, gap=gap), chain[-1] if chain else None))
+        chain.append(sealed(msgspec.structs.replace(each, gap=gap), chain[-1] if chain else None, head))
+        head = None
     return chain
 
 
@@ -405,7 +410,12 @@ def joined(stored: Record, own: Record, *, continued: bool = True) -> Record:
     else:
         base, other, begins = stored, own, not continued
     added = [each for each in _unseen(base.entries, other.entries) if begins or each.effect != BEGAN]
-    return _record(_with_gap(chained(added, base.entries), other.gap.until), revision)
+    chain = chained(added, base.entries, head=base.head)
+    head = chain[-1].hash if added else base.head
+    if note := _gap_note(chain, other.gap.until):
+        chain.append(sealed(note, chain[-1], head))
+        head = chain[-1].hash
+    return Record(tuple(chain), head, revision)
 
 
 def _holds(record: Record, other: Record) -> bool:
@@ -415,10 +425,6 @@ def _holds(record: Record, other: Record) -> bool:
 
 def _hashes(record: Record) -> set[str]:
     return {each.hash for each in record.entries}
-
-
-def _record(entries: Sequence[Entry], revision: int) -> Record:
-    return Record(tuple(entries), entries[-1].hash if entries else "", revision)
 
 
 def _unseen(known: Iterable[Entry], found: Iterable[Entry]) -> Iterator[Entry]:
@@ -441,14 +447,14 @@ def _what(each: Entry) -> tuple[object, ...]:
     return each.effect, each.kind, each.backend, each.port, each.gateways, each.before, each.after, each.because
 
 
-def _with_gap(chain: list[Entry], until: Mapping[str, float]) -> list[Entry]:
-    """Adds an entry that states until when another chain had dropped entries, where that is later."""
+def _gap_note(chain: Sequence[Entry], until: Mapping[str, float]) -> Entry | None:
+    """Returns an entry that states until when another chain had dropped entries, where that is later."""
     own = gap_of(chain)
     if all(at <= own.until.get(namespace, -math.inf) for namespace, at in until.items()):
-        return chain
+        return None
     latest = {namespace: max(at, own.until.get(namespace, at)) for namespace, at in {**own.until, **until}.items()}
     note = about_record(INCIDENT, "was merged with one that had dropped entries", chain[-1].at)
-    return [*chain, sealed(msgspec.structs.replace(note, gap=Gap(own.missing, latest)), chain[-1])]
+    return msgspec.structs.replace(note, gap=Gap(own.missing, latest))
 
 
 def since(changes: Iterable[Entry], start: float, namespace: str = ALL) -> tuple[Entry, ...]:
@@ -470,7 +476,8 @@ class ChangeRecord:
     def record(self) -> Record:
         if self._added:
             added, self._added = self._added, []
-            self._record = _record(chained(added, self._record.entries), self._record.revision)
+            chain = chained(added, self._record.entries, head=self._record.head)
+            self._record = Record(tuple(chain), chain[-1].hash, self._record.revision)
         return self._record
 
     @property

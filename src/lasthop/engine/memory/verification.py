@@ -93,6 +93,7 @@ class VerificationMemory:
         """Takes that everything has been read and compared once: what is seen for the first time from now on is new, and what
         an earlier process knew and this one has not seen is gone."""
         self._started = True
+        self._causes.started()
         recalled, self._before = self._before, {}
         for port, gateways in recalled.items():
             for gateway, before in gateways.items():

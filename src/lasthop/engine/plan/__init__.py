@@ -1,1 +1,2 @@
-"""The answer: frozen values. Of the API they know an object's `Key` and references as written; of Envoy they know nothing."""
+"""The plan: frozen values that say what every Gateway serves and how it connects to each backend. They refer to API objects by
+`Key` and know nothing of Envoy."""

@@ -1,7 +1,8 @@
-"""What a cluster tells the access log about its TLS: fields that explain a failed handshake, and which TLS it was.
+"""Builds the cluster metadata that the access log repeats: fields that explain a failed handshake, and the identity of the TLS
+configuration.
 
 BackendTLS ──metadata──> cluster ──> Envoy ──> access log ──source, names──> edge/proxy/failures.py
-HopTLS ────identity────> cluster ──> Envoy ──> access log, counters ───────> observe/, which compares it with the present one
+HopTLS ────identity────> cluster ──> Envoy ──> access log, counters ───────> observe/, which compares it with the current one
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ PLAINTEXT: Final = "plaintext"
 
 
 def identity(tls: BackendTLS | Plaintext) -> str:
-    """Identifies how a hop is connected: equal for two configurations only if a handshake under one is evidence for the other.
-    The owner and the reason of a waiver do not matter for that; what it gives up is in the strength."""
+    """Identifies the TLS of a hop. Two configurations are equal only if a handshake under one is evidence for the other. The
+    owner and the reason of a waiver are left out; the strength contains the waived check."""
     if isinstance(tls, Plaintext):
         return PLAINTEXT
     content = msgspec.msgpack.encode((tls.strength, msgspec.structs.replace(tls, waiver=None)), order="deterministic")
@@ -30,13 +31,13 @@ def identity(tls: BackendTLS | Plaintext) -> str:
 
 
 def metadata(tls: BackendTLS) -> dict[str, str]:
-    """Returns the fields: the policy as `namespace/name` (anything else with its kind), the names that it accepts, and the
-    Secret with the client certificate."""
-    found = {
+    """Returns the fields: the policy as `namespace/name` (any other object with its kind), the accepted names, and the Secret
+    with the client certificate."""
+    fields = {
         "policy": tls.source.path if tls.source.kind == _POLICY else str(tls.source),
         "wants": _COMMA.join(map(str, tls.names)),
     }
-    return found | ({"shows": str(tls.client_certificate)} if tls.client_certificate else {})
+    return fields | ({"shows": str(tls.client_certificate)} if tls.client_certificate else {})
 
 
 def source(policy: str) -> Key:

@@ -1,4 +1,4 @@
-"""Conditions without their generation and time, which belong to the object that will hold them."""
+"""Conditions without generation and time, which the status of the object adds."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class Condition(msgspec.Struct, frozen=True):
     reason: Reason
     message: str = ""
     problem: Problem | None = None
-    """What it reports, where it is bad news."""
+    """The problem that the condition reports, if it reports one."""
     unknown: bool = False
-    """Neither true nor false, yet."""
+    """The status is Unknown."""
 
 
 @functools.lru_cache(maxsize=1024)
 def true(type: Reason, message: str = "", reason: Reason | None = None) -> Condition:
-    """Returns a condition that holds; its reason is its own name unless the spec says otherwise."""
+    """Returns a condition with status True. Its reason is its own name unless the spec names another."""
     return Condition(type, True, reason or type, message)
 
 
 def failed(type: Reason, problem: Problem) -> Condition:
-    """Returns the condition that reports a problem: False, or True for a type that is bad news when true."""
+    """Returns the condition that reports a problem: True for types with negative polarity, otherwise False."""
     return Condition(type, condition_type(type).negative, problem.reason, problem.text, problem)
 
 

@@ -1,7 +1,5 @@
-"""What is done about endpoints that cannot be connected to: another one is tried, and the bad one is left out for a while.
-
-Only what has not been sent is tried again, so no request is ever processed twice for it.
-"""
+"""Rules for endpoints that refuse connections: Envoy retries on another endpoint and ejects the failing one for a while. Only
+requests that were not sent yet are retried, so no backend processes a request twice."""
 
 from __future__ import annotations
 
@@ -15,19 +13,19 @@ LONGEST_EJECTION: Final = 3600
 
 class ConnectRules(msgspec.Struct, frozen=True):
     retries: int = 1
-    """How often a request whose connection or TLS handshake has failed is tried at another endpoint. Routes with a `retry` of
-    their own have their own number. Zero: never. An endpoint that is silent takes as long as a connection may each time."""
+    """Retries of a request after a failed connection or TLS handshake, each on another endpoint. Routes with their own `retry`
+    use their own number. Zero disables retries. An endpoint that does not answer costs one connect timeout per try."""
     ejection_seconds: int = 30
-    """How long an endpoint is left out to which connections keep failing. Zero: none ever is."""
+    """Ejection time of an endpoint to which connections keep failing. Zero disables ejection."""
 
 
 class RetryBudget(msgspec.Struct, frozen=True):
-    """How many requests to one backend may be retries at a time, whatever asks for these."""
+    """Limits how many requests to one backend may be retries at a time, from whichever rule."""
 
     percent: float = 100.0
-    """Of the requests. LEAST_REQUEST prefers an endpoint that fails at once, so with one of two bad three quarters of the
-    requests are tried again until it is ejected."""
+    """Share of the requests. LEAST_REQUEST prefers an endpoint that fails at once, so with one of two endpoints down, three
+    quarters of the requests are retried until it is ejected."""
     interval: float = 0.0
-    """Seconds over which requests are counted. Zero: those that are under way are."""
+    """Seconds over which requests are counted. Zero counts the active requests."""
     minimum: int = 100
-    """That many at a time are always allowed: where all fail at once, none are under way."""
+    """Retries that are always allowed: if all requests fail at once, none is active."""

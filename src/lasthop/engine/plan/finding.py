@@ -1,4 +1,5 @@
-"""One value for a problem: the same finding feeds status, the log, `lasthop check` and the audit."""
+"""Findings: problems of objects, with remedy and severity. The same finding feeds the log, `lasthop check`, Events and the
+audit."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ from enum import StrEnum
 import msgspec
 
 from lasthop.base.api.meta import Key
-from lasthop.engine.plan.reasons import Reason, kind
+from lasthop.engine.plan.reasons import Reason, entry_of
 
 
 def with_remedy(message: str, remedy: str) -> str:
-    """Joins what is wrong and what to do as sentences, whether or not the first one ends as one."""
+    """Joins a message and its remedy as two sentences."""
     if not remedy:
         return message
     return f"{message} {remedy}" if message.endswith((".", "?", "!")) else f"{message}. {remedy}"
@@ -25,7 +26,7 @@ class Severity(StrEnum):
 class Finding(msgspec.Struct, frozen=True, order=True):
     object: Key | None
     reason: Reason
-    """An entry of engine/plan/reasons.py; that of the condition where there is one."""
+    """An entry of engine/plan/reasons.py; the same as the reason of the condition, if there is one."""
     message: str
     """What is wrong, naming the reference or value at fault."""
     remedy: str = ""
@@ -38,7 +39,7 @@ class Finding(msgspec.Struct, frozen=True, order=True):
     about: tuple[Key, ...] = ()
     """The other objects that the message names, in its order."""
     missing: tuple[Key, ...] = ()
-    """Those of them that do not exist, cannot be read, or lack what is asked of them."""
+    """The objects among `about` that do not exist, cannot be read, or lack the content that is needed."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: " if self.file else ""
@@ -59,8 +60,8 @@ def make_finding(
     about: tuple[Key, ...] = (),
     missing: tuple[Key, ...] = (),
 ) -> Finding:
-    """Returns a finding with the severity and the remedy that its reason has, unless they are given."""
-    known = kind(reason)
+    """Returns a finding. Severity and remedy default to those of its reason."""
+    known = entry_of(reason)
     remedy = known.remedy if remedy is None else remedy
     severity = severity or (Severity.WARNING if known.warning else Severity.ERROR)
     return Finding(object, reason, message, remedy, field, severity, file, line, about, missing)

@@ -1,4 +1,4 @@
-"""What is known of the things around a Gateway's proxies: the addresses it was given, and what prevents them."""
+"""The infrastructure around a Gateway's proxies: requested and assigned addresses, and errors that prevent them."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from typing import Final
 import msgspec
 
 READY_PORT: Final = 15021
-"""Where kubelets ask a proxy's Pod whether it is ready. No listener can have it there: if the port gave way, the author of a
-ListenerSet could have all Pods replaced."""
+"""Port of the readiness probe of a proxy's Pod. No listener may use it in a cluster: otherwise the author of a ListenerSet
+could make the kubelet replace all Pods."""
 
 
 CLUSTER: Final = "Cluster"
-"""The `routability` of an address that is for clients inside of the cluster."""
+"""The `routability` of addresses for clients inside the cluster."""
 
 
 class RequestedAddresses(msgspec.Struct, frozen=True):
-    """What a Gateway asks for in `spec.addresses`, by where it is to be reached from; an empty one is any."""
+    """The addresses in a Gateway's `spec.addresses`, grouped by routability. An empty string requests any address."""
 
     outside: tuple[str, ...] = ()
-    """Without `routability`: as the way of running has it."""
+    """Addresses without `routability`."""
     inside: tuple[str, ...] = ()
-    """For the cluster alone; for a gateway on a host, for that host."""
+    """Addresses with routability Cluster: for clients inside the cluster, or on the host of `lasthop run`."""
     unassigned: tuple[str, ...] = ()
-    """Why others cannot be had."""
+    """Why other addresses cannot be assigned."""
 
     @property
     def scoped(self) -> bool:
-        """Whether some `routability` is asked for."""
+        """Whether an address has a `routability`."""
         return bool(self.inside or self.unassigned)
 
 
 class Infrastructure(msgspec.Struct, frozen=True):
     addresses: tuple[tuple[str, str], ...] = ()
-    """(`IPAddress` or `Hostname`, value): where clients reach it."""
+    """(`IPAddress` or `Hostname`, value) of each address where clients reach the Gateway."""
     missing: tuple[str, ...] = ()
-    """Addresses that the Gateway asks for and has not got."""
+    """Requested addresses that were not assigned."""
     problem: str = ""
-    """What could not be made, and why."""
+    """Error of the Deployment or Service; empty if there is none."""
     inside: tuple[str, ...] = ()
-    """Those of the addresses that were asked for with routability Cluster."""
+    """The assigned addresses with routability Cluster."""
 
 
 def canonical(address: str) -> str:
-    """Returns an IP address as everybody writes it, so that two can be compared; anything else as it is."""
+    """Returns an IP address in its canonical form, so that two can be compared. Other texts stay unchanged."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

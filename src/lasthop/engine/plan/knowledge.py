@@ -1,6 +1,6 @@
-"""Whether the BackendTLSPolicies of a port are known. Only proven absence leads to plaintext.
+"""Records whether all BackendTLSPolicies of a port are known. Only proven absence of policies permits plaintext.
 
-source ──> the policies that it has read ──> they decide
+source ──> the policies that it has read ──> the policies decide
        ──> Unknown(why, namespace)       ──> every port of the namespace that no policy names is closed, unless proven
        ──> Proof(port)                   ──> that port may be plaintext although policies are unknown
 """
@@ -16,31 +16,31 @@ import msgspec
 from lasthop.base.api.meta import Key
 
 Port = tuple[Key, int]
-"""Of a Service or ServiceImport."""
+"""(Service or ServiceImport, port number)."""
 Proofs = Mapping[Port, int]
-"""Ports that need or have a proof that no policy names them. The number tells the occasions of a port apart: a proof counts
-only for the occasion that it was requested for."""
+"""Ports that need or have a proof that no policy names them. The number counts the requests for a port: a proof is valid only
+for the request that it answers."""
 
 
 class Unknown(msgspec.Struct, frozen=True, order=True):
     """A part of the input that may contain BackendTLSPolicies and has not been read."""
 
     provable: bool
-    """The source can prove absence port by port, so the ports are closed only until it has."""
+    """The source can prove absence port by port. The ports stay closed until it does."""
     namespace: str
-    """Whose policies are unknown; empty: those of every namespace."""
+    """The namespace whose policies are unknown; empty means every namespace."""
     why: str
     remedy: str = ""
     file: str = ""
-    """Where it is, if it is a file."""
+    """The path, if the unread part is a file."""
 
 
 def by_namespace(unknown: Iterable[Unknown]) -> dict[str, Unknown]:
-    """Returns one value for each namespace. An unprovable one goes first, because it decides."""
-    found: dict[str, Unknown] = {}
-    ordered = sorted(set(unknown), key=lambda each: (each.namespace, each))
+    """Returns one value per namespace. An unprovable one takes precedence, because no proof can open its ports."""
+    by_name: dict[str, Unknown] = {}
+    ordered = sorted(set(unknown), key=lambda part: (part.namespace, part))
     for namespace, group in groupby(ordered, attrgetter("namespace")):
         first, *others = group
         more = f" (and {len(others)} more)" if others else ""
-        found[namespace] = msgspec.structs.replace(first, why=f"{first.why}{more}")
-    return found
+        by_name[namespace] = msgspec.structs.replace(first, why=f"{first.why}{more}")
+    return by_name

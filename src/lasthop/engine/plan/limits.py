@@ -1,9 +1,7 @@
-"""Limits: how much one object may ask for. They are checked in `resolve`, whatever the installed CRDs let through.
+"""Limits on what one owner's objects may cost the control plane and the proxy, which other owners share.
 
-Everything that an owner writes costs the control plane, the proxy, or both, and other owners share these. The defaults leave
-room for every use that we know of; an operator changes them in `limits` of a GatewayProfile, up to a ceiling that protects the
-process itself.
-"""
+`resolve` checks them, because the installed CRDs may be more permissive. The defaults leave room for every use that we know
+of. An operator changes them in `limits` of a GatewayProfile, up to a ceiling that protects the process."""
 
 from __future__ import annotations
 
@@ -13,16 +11,16 @@ import msgspec
 from msgspec import Meta
 
 REGEX_CEILING: Final = 5_000
-"""What Envoy itself refuses (`re2.max_program_size.error_level`). The time of a match is the program's size times the input:
-in the worst case 0.3 s for a header of 50 kB at size 1,000. Our own patterns (names in certificates, rewritten prefixes) stay
-below 1,100."""
+"""The size from which Envoy refuses an expression (`re2.max_program_size.error_level`). The time of a match is the program's
+size times the input: in the worst case 0.3 s for a header of 50 kB at size 1,000. Our own patterns (names in certificates,
+rewritten prefixes) stay below 1,100."""
 
 MESSAGE_LENGTH: Final = 4_096
 """Characters in the message of a condition. The API server refuses a status with one of more than 32,768, and an object of
 more than about 1.5 MiB; a Gateway has up to 64 listeners with several conditions each. So no profile can raise it."""
 
 MAX_ENDPOINTS: Final = 5_000
-"""Endpoints of a Service port or an XBackend that are used. All of them are told to Envoy again when one comes or goes."""
+"""Endpoints of a Service port or an XBackend that are used. Each change of one sends all of them to Envoy again."""
 
 _WHY: Final = {
     "regex_program_size": "Size of a regular expression after RE2 has compiled it. A larger one can hold a worker of Envoy "
@@ -47,7 +45,7 @@ _WHY: Final = {
     "ca_certificates": "The same, in certificates: Envoy parses each of them for each cluster. A public trust store has "
     "about 150, and `wellKnownCACertificates: System` is not counted.",
 }
-"""What is limited, and why."""
+"""Describes each limit and the reason for it."""
 
 
 def _within(lowest: int, highest: int, field: str) -> Meta:
@@ -74,12 +72,12 @@ FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Limits)}
 
 
 def clamped(field: str, value: int) -> int:
-    """Returns what a profile says, within the bounds that its CRD states, in case nothing has checked it against that."""
+    """Returns a profile's value within the bounds of its CRD, in case the API server has not validated it."""
     return max(floor(field), min(value, ceiling(field)))
 
 
 def over(limits: Limits, field: str) -> str:
-    """Returns the end of a message about something that is above a limit: what the limit is and how to raise it."""
+    """Returns the end of a message about an exceeded limit: its value and how to raise it."""
     limit, highest = getattr(limits, field), ceiling(field)
     raised = f", or raise spec.limits.{FIELDS[field].encode_name} (up to {highest:,}) in the Gateway's GatewayProfile"
     return f"the limit is {limit:,}; use less{raised if limit < highest else ''}"

@@ -1,4 +1,4 @@
-"""Gateways, ListenerSets and their listeners as they will be served."""
+"""Gateways, ListenerSets and their listeners, as the proxy serves them."""
 
 from __future__ import annotations
 
@@ -14,48 +14,50 @@ from lasthop.engine.plan.problem import Problem
 from lasthop.engine.plan.routing import ExternalAuth
 
 MAX_AUTH: Final = 4
-"""Servers that one listener may ask before routing. Each has a place in every listener of Envoy, so no edit drains one."""
+"""ExternalAuth servers that one listener may call before routing. Every Envoy listener has a slot for each, so that no edit
+drains a listener."""
 
 
 class ClientCertificates(msgspec.Struct, frozen=True):
-    """What is asked of the certificates that clients show."""
+    """Validation of client certificates at a listener."""
 
     cas: tuple[tuple[str, LocalObjectReference], ...]
-    """(namespace, reference) of what holds the trust anchors."""
+    """(namespace, reference) of each object with trust anchors."""
     required: bool = True
-    """Otherwise clients without a valid certificate are accepted too."""
+    """False accepts clients without a valid certificate, too."""
 
 
 class ListenerPlan(msgspec.Struct, frozen=True):
     owner: Key
-    """The Gateway or ListenerSet that has it in its spec; names are unique only there."""
+    """The Gateway or ListenerSet whose spec contains the listener; names are unique only there."""
     name: str
     port: int
     protocol: str
     hostname: str
     """Empty: every hostname."""
     table: str
-    """Name of its route table: HTTP listeners of one port share one, every other listener has its own."""
+    """Name of the route table: HTTP listeners of one port share a table, every other listener has its own."""
     certificates: tuple[Key, ...] = ()
     clients: ClientCertificates | None = None
-    """None: clients are not asked for a certificate."""
+    """None: the listener requests no client certificate."""
     conditions: tuple[Condition, ...] = ()
     """All but Programmed, which depends on the proxy."""
     supported_kinds: tuple[str, ...] = ()
     served: bool = True
-    """Whether traffic is accepted for it at all."""
+    """Whether the listener accepts traffic."""
     conflicted: bool = False
-    """Another listener has its port or its name."""
+    """Another listener has the same port or name and takes precedence."""
     misnamed: bool = False
-    """Its hostname is not one, so there is no name to keep."""
+    """The hostname is not valid, so no virtual host is reserved for it."""
     passthrough: bool = False
-    """TLS that is left to the backend."""
+    """The backend terminates TLS."""
     auth: tuple[ExternalAuth, ...] = ()
-    """Servers that are asked about each request, in this order, before a route is chosen."""
+    """ExternalAuth servers to call for each request, in this order, before a route is chosen."""
 
     @property
-    def shut(self) -> bool:
-        """Not served, and its name is still its own: a wider listener would answer without what this one asks for."""
+    def closed(self) -> bool:
+        """Not served, but its hostname stays reserved: a less specific listener would answer without this one's TLS and
+        authentication settings."""
         return not self.served and not self.conflicted and not self.misnamed
 
     @property
@@ -64,16 +66,16 @@ class ListenerPlan(msgspec.Struct, frozen=True):
 
     @property
     def http(self) -> bool:
-        """Whether it takes requests; otherwise whole connections or datagrams."""
+        """Whether the listener routes HTTP requests, not connections or datagrams."""
         return self.protocol in ("HTTP", "HTTPS")
 
 
 class GatewayPlan(msgspec.Struct, frozen=True):
     key: Key
     addresses: tuple[str, ...]
-    """What its proxy binds."""
+    """Addresses that the proxy binds."""
     listeners: tuple[ListenerPlan, ...]
-    """Its own and those of its ListenerSets, in the order of precedence."""
+    """The listeners of the Gateway and of its ListenerSets, in the order of precedence."""
     accepted: Condition
     requested: RequestedAddresses = RequestedAddresses()
 
@@ -81,17 +83,17 @@ class GatewayPlan(msgspec.Struct, frozen=True):
 class ListenerSetPlan(msgspec.Struct, frozen=True):
     key: Key
     gateway: Key
-    """Whose proxy serves it."""
+    """The Gateway whose proxy serves the ListenerSet."""
     listeners: tuple[ListenerPlan, ...]
     """Empty unless the Gateway allows the set."""
     accepted: Condition
 
 
-class Holder(msgspec.Struct, frozen=True):
-    """What a route's parentRef can name: a Gateway or a ListenerSet, with its own listeners only."""
+class RouteParent(msgspec.Struct, frozen=True):
+    """A Gateway or a ListenerSet as a parent of routes, with its own listeners only."""
 
     key: Key
     gateway: Key
     listeners: tuple[ListenerPlan, ...]
     problem: Problem | None = None
-    """Why it takes no routes at all."""
+    """Why no route may attach, if none may."""

@@ -1,4 +1,4 @@
-"""Messages that many places share, and the cutting of those that are too long."""
+"""Message texts that several modules share, and truncation of long messages."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ NOTE: Final = 1000
 """Characters of an Event's note, so that the mark of a cut fits into its bytes."""
 NOTE_BYTES: Final = 1024
 CRASHED: Final = "Lasthop failed to process this, so it is closed; the log says why. Please report it"
-"""Of whatever a query that raised should have made."""
+"""The message for an object whose query raised an exception."""
 SEPARATOR: Final = "; "
-"""Between the parts of a message that says several things."""
+"""Separates the parts of a message."""
 
 
 def probe_command(key: Key) -> str:
-    """Returns the command that tries the backends of an object; of a policy it takes the name alone."""
+    """Returns the command that probes the backends of an object. A policy is named without its kind."""
     return f"lasthop probe {key.path if key.kind == 'BackendTLSPolicy' else key.argument}"
 
 
 def limited(message: str, limit: int = MESSAGE_LENGTH) -> str:
-    """Returns the message, cut after its last whole part that fits and with the number of those left out. One that is too
-    long in itself is cut where it is."""
+    """Truncates a message after the last part that fits, and appends the number of omitted parts. A single long part is cut at
+    the limit."""
     if len(message) <= limit:
         return message
     room = limit - len(_more(message.count(SEPARATOR)))

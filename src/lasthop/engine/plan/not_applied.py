@@ -1,4 +1,4 @@
-"""A file whose present text is refused: where, why, and what is in force in its place."""
+"""Describes a file that cannot be parsed: where, why, and which older content is in force instead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NotApplied(msgspec.Struct, frozen=True, order=True):
     since: str = ""
     """When the text in force was written, as RFC 3339; empty if nothing of the file is in force."""
     objects: tuple[Key, ...] = ()
-    """The objects that are in force as the older text has them."""
+    """The objects that stay in force with their older content."""
 
     @property
     def reason(self) -> Reason:

@@ -1,11 +1,10 @@
-"""One value for "why not": a reason, a sentence, the field and the objects that it concerns, and what to do.
+"""Problems: why an object is invalid, as a reason, a message, a field, the objects concerned and a remedy.
 
     resolve ──> Problem ──> Condition (engine/plan/condition.py) ──> status
                        └──> Finding (engine/plan/finding.py) ──> log, `lasthop check`, Events
 
-Each reason has a constructor of its own, so that a sentence that several places need is written once. What has to know which
-object is missing, or which objects a message is about, reads that from here and never from the message.
-"""
+Each reason has its own constructor, so that a text that several modules need exists once. Code that needs the missing objects,
+or the objects that a message is about, reads these fields and never parses the message."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from lasthop.engine.plan.messages import CRASHED, SEPARATOR
 from lasthop.engine.plan.reasons import Reason
 
 DOES_NOT_EXIST: Final = "does not exist"
-"""What is said of an object that is missing; with the permissions of some users it is only out of sight."""
+"""The message for a missing object. It may exist if the user's permissions hide it."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -36,8 +35,8 @@ class Problem(msgspec.Struct, frozen=True):
     about: tuple[Key, ...] = ()
     """The other objects that the message names, in its order."""
     missing: tuple[Key, ...] = ()
-    """Those of them that do not exist, cannot be read, or lack the content that is asked of them. One whose name is not known,
-    because it is in a text that cannot be read, has none."""
+    """The objects among `about` that do not exist, cannot be read, or lack the content that is needed. An object inside a text
+    that cannot be parsed has an empty name."""
     severity: Severity | None = None
     """None: that of its reason."""
 
@@ -49,7 +48,8 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.field.removeprefix('spec.')}: {self.text}" if self.field else self.text
 
     def on(self, object: Key | None, remedy: str | None = None) -> Finding:
-        """Returns the finding. Its message ends in the problem's own remedy, so that it has no second one."""
+        """Returns the finding for an object. If the message ends with the problem's own remedy, the finding has no second
+        one."""
         if remedy is None and self.remedy:
             remedy = ""
         about, missing = self.about, self.missing
@@ -62,28 +62,28 @@ class Problem(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, reason=reason)
 
     def within(self, where: str, *about: Key, reason: Reason | None = None) -> Problem:
-        """Returns the same problem as part of something else, for which the reason may be another."""
+        """Returns the same problem with a prefix, for the object that contains the faulty one. The reason may differ there."""
         return msgspec.structs.replace(
             self, reason=reason or self.reason, message=f"{where}: {self.message}", about=(*about, *self.about)
         )
 
 
 def joined(problems: Sequence[Problem], reason: Reason | None = None, *, fields: bool = False) -> Problem:
-    """Returns several problems as one, each sentence once, with its field if asked to; its reason is that of the first unless
-    another is given."""
+    """Joins several problems into one, without repeated texts, and with their fields if `fields`. The reason defaults to that
+    of the first."""
     *first, last = {str(problem) if fields else problem.text: problem for problem in problems}.values()
-    sentences = (*first, msgspec.structs.replace(last, remedy=""))
+    distinct = (*first, msgspec.structs.replace(last, remedy=""))
     return Problem(
         reason or problems[0].reason,
-        SEPARATOR.join(str(each) if fields else each.text for each in sentences),
+        SEPARATOR.join(str(problem) if fields else problem.text for problem in distinct),
         problems[0].field,
         last.remedy,
-        _each(problem.about for problem in problems),
-        _each(problem.missing for problem in problems),
+        _distinct(problem.about for problem in problems),
+        _distinct(problem.missing for problem in problems),
     )
 
 
-def _each(keys: Iterable[tuple[Key, ...]]) -> tuple[Key, ...]:
+def _distinct(keys: Iterable[tuple[Key, ...]]) -> tuple[Key, ...]:
     return tuple(dict.fromkeys(key for several in keys for key in several))
 
 
@@ -91,14 +91,14 @@ def _each(keys: Iterable[tuple[Key, ...]]) -> tuple[Key, ...]:
 
 
 def not_found(reason: Reason, key: Key, remedy: str = "", *, guess: str = "") -> Problem:
-    """Returns the problem of an object that does not exist. `guess` is the name that was probably meant."""
-    message, meant = f"{key} {DOES_NOT_EXIST}", (key._replace(name=guess),) if guess else ()
+    """Reports an object that does not exist. `guess` is the closest existing name."""
+    message, similar = f"{key} {DOES_NOT_EXIST}", (key._replace(name=guess),) if guess else ()
     message += f"; did you mean {guess}?" if guess else ""
-    return Problem(reason, message, remedy=remedy, about=(key, *meant), missing=(key,))
+    return Problem(reason, message, remedy=remedy, about=(key, *similar), missing=(key,))
 
 
 def lacking(reason: Reason, key: Key, what: str, remedy: str = "") -> Problem:
-    """Reports content that an object should have: a key of a ConfigMap or Secret."""
+    """Reports an object that lacks needed content: a key of a ConfigMap or Secret."""
     return Problem(reason, f"{key} has no {what}", remedy=remedy, about=(key,), missing=(key,))
 
 
@@ -112,7 +112,7 @@ def backend_port_not_found(service: Key, transport: str, port: int, ports: Itera
 
 
 def invalid_kind(kind: str, group: str | None, use: str, reason: Reason = reasons.INVALID_KIND) -> Problem:
-    """Reports the kind of a reference. `group` None: it goes without saying."""
+    """Reports an unsupported kind of a reference. With `group` None the message does not name the group."""
     of = "" if group is None else f" of group {group!r}"
     return Problem(reason, f"kind {kind}{of} is not supported", remedy=f"use {use}")
 
@@ -135,7 +135,7 @@ def invalid_ca_certificate_ref(message: str, *about: Key, remedy: str = "") -> P
 
 
 def listeners_not_valid(names: Sequence[str]) -> Problem:
-    """Reports it on a Gateway or ListenerSet, which only point to the listeners."""
+    """Reports invalid listeners on their Gateway or ListenerSet, which names them."""
     if not names:
         return Problem(reasons.LISTENERS_NOT_VALID, "")
     return Problem(reasons.LISTENERS_NOT_VALID, f"not valid: {', '.join(names)}", remedy="see their own conditions")
@@ -161,7 +161,7 @@ def invalid(message: str, *about: Key, remedy: str = "", missing: tuple[Key, ...
 
 
 def pending(message: str) -> Problem:
-    """Says that nothing is wrong yet."""
+    """Reports a wait, not an error."""
     return Problem(reasons.PENDING, message)
 
 
@@ -173,19 +173,19 @@ def policy_unreadable(policy: Key, why: str) -> Problem:
 
 
 def invalid_backend_tls(backend: Key, port: int, problem: Problem) -> Problem:
-    """Reports a backend that is refused because of its TLS. Where no policy is at fault the reason stays."""
+    """Reports a backend that is refused because of its TLS. The reason stays if no policy is at fault."""
     kept = problem.reason in (reasons.PLAINTEXT_NOT_PERMITTED, reasons.POLICIES_UNKNOWN)
     reason = problem.reason if kept else reasons.INVALID_BACKEND_TLS
     return problem.within(f"backend {backend.path}:{port}", reason=reason)
 
 
 def policies_unknown(unknown: Unknown, namespace: str) -> Problem:
-    """Reports a backend that is closed because a BackendTLSPolicy may name it that has not been read."""
+    """Reports a backend that is closed because an unread BackendTLSPolicy may name it."""
     message = f"closed, because it is not known whether a BackendTLSPolicy names it: {unknown.why}"
     unnamed = Key("BackendTLSPolicy", namespace, "")
     return Problem(reasons.POLICIES_UNKNOWN, message, remedy=unknown.remedy, missing=(unnamed,))
 
 
 def internal_error() -> Problem:
-    """Stands for what a query that raised should have made."""
+    """Replaces the result of a query that raised an exception."""
     return Problem(reasons.INTERNAL_ERROR, CRASHED)

@@ -1,4 +1,4 @@
-"""What the operator permits a Gateway: on its way to backends, and of its clients."""
+"""Rules that an operator sets in GatewayProfiles, for a Gateway's connections to backends and from clients."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import msgspec
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
-    """An operator's word that a backend is meant to be verified as little as it is."""
+    """An operator's acknowledgement that the weak verification of a backend is intended."""
 
     kind: str
     namespace: str
     name: str
     port: int
-    """0: all of them."""
+    """0 means all ports."""
     verification: str
-    """As `Plaintext`."""
+    """For example `Plaintext`."""
     reason: str
     by: str
-    """As `GatewayProfile gateways/prod`."""
+    """For example `GatewayProfile gateways/prod`."""
 
 
 class AccessLog(StrEnum):
-    """Which requests are written to the access log. Failures are observed in any case."""
+    """The requests that are written to the access log. Failures are observed in any case."""
 
     OFF = "Off"
     FAILURES = "Failures"
@@ -31,47 +31,47 @@ class AccessLog(StrEnum):
 
 
 class PlaintextBackends(StrEnum):
-    """Which backends without a policy may be reached."""
+    """The backends without a policy that may be reached."""
 
     ALLOW = "Allow"
     DECLARED = "Declared"
-    """Those that say themselves that they speak plaintext."""
+    """Backends whose appProtocol is a plaintext protocol."""
     DENY = "Deny"
 
 
 class Refusal(StrEnum):
-    """What edits the validating webhook refuses, where an operator says so."""
+    """Edits that the validating webhook refuses if an operator configures it."""
 
     WEAKER = "WeakerVerification"
-    """A backend would be verified less than it is now."""
+    """The edit weakens the verification of a backend."""
     NOT_PERMITTED = "NotPermitted"
-    """A backend would be refused, because a profile does not permit it."""
+    """The edit makes a profile refuse a backend."""
     ENDLESS_WAIVER = "WaiverWithoutEnd"
 
 
 class BackendRules(msgspec.Struct, frozen=True):
     waivers: bool = False
-    """VerificationWaivers have an effect."""
+    """VerificationWaivers take effect."""
     max_waiver_days: int | None = None
-    """A waiver must expire, at the latest so many days after its creation."""
+    """A waiver must expire at most this many days after its creation."""
     plaintext: PlaintextBackends = PlaintextBackends.ALLOW
     pinned_only: bool = True
-    """Pins alone may take the place of names and dates."""
+    """Pins without CAs are permitted, although names and dates are then not checked."""
     weak: bool = True
-    """CAs and pinned certificates may have keys and signatures below today's floor."""
+    """CAs and pinned certificates with weak keys or signatures are permitted."""
     gateway_certificate_first: bool = False
-    """A Gateway that has a client certificate shows that, and not what a policy names."""
+    """The Gateway's own client certificate takes precedence over one that a policy names."""
     min_version: str = ""
-    """The lowest TLS version that a policy may permit; empty: any."""
+    """The lowest TLS version that a policy may set; empty permits any."""
     external_names: bool | None = None
-    """None: as the way of running has it."""
+    """None: the default of the runtime applies (folder or cluster)."""
     external_hostnames: bool | None = None
-    """XBackends may name hosts outside of the cluster. None: where the connection is verified, or files are read."""
+    """XBackends may name hosts outside the cluster. None permits it if the connection is verified, or in a folder."""
     acknowledged: tuple[Acknowledgement, ...] = ()
     profiles: tuple[str, ...] = ()
-    """Who says so, for messages."""
+    """The profiles that set these rules, for messages."""
     denies_waivers: tuple[str, ...] = ()
-    """Those of them that deny waivers."""
+    """The profiles that deny waivers."""
 
     @property
     def by(self) -> str:
@@ -79,7 +79,7 @@ class BackendRules(msgspec.Struct, frozen=True):
 
     @property
     def permits(self) -> str:
-        """Identifies what is permitted, whoever says so; empty where no profile says anything."""
+        """Identifies the permissions, independent of the profiles that set them; empty without restrictions."""
         rules = msgspec.structs.replace(self, acknowledged=(), profiles=(), denies_waivers=(), gateway_certificate_first=False)
         return "" if rules == BackendRules() else msgspec.json.encode(rules).decode()
 
@@ -94,15 +94,12 @@ NOTHING = BackendRules(
     external_names=False,
     external_hostnames=False,
 )
-"""Where it cannot be known what is permitted."""
+"""The strictest rules: they apply while a profile cannot be read."""
 
 
 class HttpRules(msgspec.Struct, frozen=True):
-    """What is done with requests that gateways and backends are known to read differently, and how patient a listener is.
-
-    The defaults are Envoy's advice for a proxy at the edge. A rule for `/admin` is worth nothing if `//admin` or `/%2fadmin`
-    passes by it and the backend takes both for the same.
-    """
+    """How a listener normalizes ambiguous requests, and its timeouts. The defaults follow Envoy's advice for edge proxies. A
+    rule for `/admin` protects nothing if `//admin` or `/%2fadmin` bypasses it and the backend treats them as equal."""
 
     escaped_slashes: str = "UnescapeAndRedirect"
     """`%2F`, `%5C` in a path. Redirected, the client asks again with the path that is then matched; gRPC is refused."""
@@ -110,6 +107,7 @@ class HttpRules(msgspec.Struct, frozen=True):
     underscores_in_headers: str = "DropHeader"
     """A backend may take `X_User` for `X-User`. Dropped, as by nginx, and not refused: gRPC metadata may have such names."""
     idle_seconds: int = 300
-    """A client's connection without a request. Envoy's own default is an hour, against one limit of connections for all."""
+    """Timeout of client connections without a request. Envoy's default is an hour, and all clients share one limit of
+    connections."""
     handshake_seconds: int = 10
-    """From the connection to the end of its TLS handshake."""
+    """Timeout of the TLS handshake, from the start of the connection."""

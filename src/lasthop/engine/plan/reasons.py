@@ -1,4 +1,4 @@
-"""Every reason of a condition or a finding, with everything that is known of it: one entry each.
+"""The registry of reasons: one entry for each reason of a condition or a finding, with severity, remedy and documentation.
 
     BACKEND_NOT_FOUND = condition("BackendNotFound", remedy="Create the Service ...")     a reason of the spec, or our own
     NO_ENDPOINTS = finding("NoEndpoints", "a route leads to a Service port without ...")   beyond the conditions
@@ -49,51 +49,51 @@ FILE_UNUSED: Final = "none of this file is applied"
 CERTIFICATE_PAIR: Final = "Put a PEM certificate chain and its key into the Secret, as tls.crt and tls.key."
 
 
-class Kind(NamedTuple):
-    """What is known of all findings with one reason."""
+class ReasonEntry(NamedTuple):
+    """The properties of all findings with one reason."""
 
     means: str = ""
-    """The row in docs/reference.md; empty: the table of condition reasons has it."""
+    """The text in docs/reference.md; empty if the table of condition reasons has it."""
     warning: bool = False
-    """It is a warning, unless the place that detects it decides otherwise."""
+    """The default severity is a warning."""
     remedy: str = ""
-    """What to do, unless the finding has a remedy of its own."""
+    """The default remedy."""
     follows: tuple[Cause, ...] = (Cause.MISSING,)
-    """Where its cause is looked for, in this order."""
+    """Where to look for its root cause, in this order."""
     needs: tuple[str, ...] = ()
     """Kinds of objects that may be missing without being named; a user who may not list them cannot judge the finding."""
     effect: str = "is invalid"
-    """What is said of the object where only the cause is explained."""
+    """Describes the object where a report explains only the cause."""
     causes_others: bool = True
-    """Others may follow from it."""
+    """Other findings may follow from this one."""
     unreached: bool = False
-    """The object leads to backends that are not listed anywhere."""
+    """The backends of the object appear in no report."""
     passes: bool = False
-    """Almost every new object has it for a while."""
+    """Almost every new object has this finding for a short time."""
     not_permitted: bool = False
     """A GatewayProfile forbids it."""
 
 
-KINDS: Final[dict[str, Kind]] = {}
+REASONS: Final[dict[str, ReasonEntry]] = {}
 CONDITION_REASONS: Final[set[str]] = set()
 
 
-def kind(reason: str) -> Kind:
-    """Returns the entry of a reason. Another version of Lasthop may have others, and the API server hands them back."""
-    return KINDS.get(reason, Kind())
+def entry_of(reason: str) -> ReasonEntry:
+    """Returns the entry of a reason, or an empty one: statuses on the API server may come from another version of Lasthop."""
+    return REASONS.get(reason, ReasonEntry())
 
 
-def finding(name: str, means: str, **known: Any) -> Reason:
-    """Registers a reason that only findings have. `known`: the other fields of `Kind`."""
-    assert name not in KINDS
-    KINDS[name] = Kind(means, **known)
+def finding(name: str, means: str, **properties: Any) -> Reason:
+    """Registers a reason that only findings have. `properties` are the other fields of `ReasonEntry`."""
+    assert name not in REASONS
+    REASONS[name] = ReasonEntry(means, **properties)
     return Reason(name)
 
 
-def condition(name: str, means: str = "", **known: Any) -> Reason:
-    """Registers a reason, or a type, of conditions. Bad news with that reason is a finding, too."""
+def condition(name: str, means: str = "", **properties: Any) -> Reason:
+    """Registers a reason or a type of conditions. A negative condition with that reason is also a finding."""
     CONDITION_REASONS.add(name)
-    return finding(name, means, **known)
+    return finding(name, means, **properties)
 
 
 # --- conditions, as the spec spells them; our own are marked ---------------------------------------------------------
@@ -108,7 +108,7 @@ PARTIALLY_INVALID: Final = condition("PartiallyInvalid")
 OVERLAPPING_TLS_CONFIG: Final = condition("OverlappingTLSConfig")
 INSECURE_FRONTEND_VALIDATION_MODE: Final = condition(
     "InsecureFrontendValidationMode",
-    "clients without a valid certificate are let in, because the Gateway says so",
+    "the Gateway accepts clients without a valid certificate (`AllowInsecureFallback`)",
     warning=True,
 )
 SUPPORTED_VERSION: Final = condition("SupportedVersion")
@@ -116,10 +116,10 @@ SUPPORTED_VERSION: Final = condition("SupportedVersion")
 UNSUPPORTED_VERSION: Final = condition("UnsupportedVersion")
 NOT_SERVED: Final = condition(
     "NotServed",
-    "in a cluster: a kind has a CRD and is not served in a version that Lasthop reads; what is known of it stays in "
+    "in a cluster: the CRD of a kind serves no version that Lasthop reads; the objects that were read stay in "
     "force (a warning for a kind that was never read)",
 )
-"""Ours: a CRD exists, and its objects cannot be read."""
+"""Ours: a CRD exists, but its objects cannot be read."""
 INVALID: Final = condition("Invalid", "a value that the schema does not admit", follows=(Cause.NOT_ACCEPTED, Cause.MISSING))
 PENDING: Final = condition("Pending")
 TARGET_NOT_FOUND: Final = condition(
@@ -200,7 +200,7 @@ INVALID_BACKEND_TLS: Final = condition(
 
 POLICIES_UNKNOWN: Final = condition(
     "PoliciesUnknown",
-    "a backend is closed because a BackendTLSPolicy may name it that has not been read; in a cluster also without an "
+    "a backend is closed because an unread BackendTLSPolicy may name it; in a cluster also without an "
     "object: [why no port can become plaintext](cluster.md#when-a-port-may-be-plaintext)",
     follows=(Cause.UNREAD_POLICY,),
 )
@@ -208,13 +208,13 @@ POLICIES_UNKNOWN: Final = condition(
 
 INTERNAL_ERROR: Final = condition(
     "InternalError",
-    "a bug of Lasthop kept it from processing an object, which is closed, or from reading a file, which counts as "
+    "a bug in Lasthop: it could not process an object, which fails closed, or read a file, which counts as "
     "broken. Please report it",
 )
 REFUSED_BY_PROXY: Final = condition(
     "RefusedByProxy", "Envoy refused a part of its configuration, which is withheld; please report it"
 )
-"""Ours, these two: what could not be translated for Envoy, and what Envoy did not take. Both answer 500."""
+"""Ours, these two: configuration that could not be translated for Envoy, or that Envoy refused. Both return 500."""
 
 INVALID_CA_CERTIFICATE_REF: Final = condition(
     "InvalidCACertificateRef", remedy="Put the CA's PEM certificate under the key ca.crt, or drop the reference."
@@ -230,7 +230,7 @@ NOT_YET_VALID_CERTIFICATE: Final = condition(
 """Ours."""
 INVALID_REVOCATION_LIST: Final = condition("InvalidRevocationList")
 REVOCATION_LIST_NOT_CURRENT: Final = condition("RevocationListNotCurrent")
-"""Ours, these two: a CRL beside a CA that cannot be used, or not now. What needs it fails."""
+"""Ours, these two: a CRL beside a CA is invalid or not current. Connections that need it fail."""
 
 WAIVER_NOT_PERMITTED: Final = condition("WaiverNotPermitted", not_permitted=True)
 WAIVER_EXPIRED: Final = condition("WaiverExpired")
@@ -239,7 +239,7 @@ PLAINTEXT_NOT_PERMITTED: Final = condition("PlaintextNotPermitted", follows=OF_P
 PINNED_ONLY_NOT_PERMITTED: Final = condition("PinnedOnlyNotPermitted", not_permitted=True)
 WEAK_CERTIFICATE_NOT_PERMITTED: Final = condition("WeakCertificateNotPermitted", not_permitted=True)
 EXTERNAL_HOSTNAME_NOT_PERMITTED: Final = condition("ExternalHostnameNotPermitted", not_permitted=True)
-"""Ours, these seven: what a GatewayProfile forbids, and what time has ended."""
+"""Ours, these seven: a GatewayProfile forbids the setting, or the waiver has expired."""
 VERIFICATION_DEGRADED: Final = condition(
     "VerificationDegraded", "a VerificationWaiver is in effect at a Gateway", warning=True
 )
@@ -247,18 +247,19 @@ INSECURE_BACKEND_VERIFICATION: Final = condition("InsecureBackendVerification")
 """Ours, these two: while a waiver is in effect."""
 VERIFICATION_WEAKENED: Final = condition("VerificationWeakened")
 BACKENDS_WEAKENED: Final = condition("BackendsWeakened")
-"""Ours, these two: while a backend is verified less than it was, and nobody has acknowledged it; on routes, policies and
+"""Ours, these two: the verification of a backend is weaker than before and not acknowledged; on routes, policies and
 XBackends, and on the Gateway."""
 NO_LONGER_VERIFIED: Final = condition(
     "NoLongerVerified",
-    "a backend of the route is verified less than before, which nobody has acknowledged; see "
+    "the verification of a backend of the route is weaker than before, without an acknowledgement; see "
     "[backend-tls.md](backend-tls.md#verified-less-than-before)",
 )
 """The reason of both."""
 
 POLICY_STATUS_FULL: Final = condition("PolicyStatusFull")
 NO_ROOM: Final = condition("NoRoom")
-"""Ours, these two: on a Gateway, while a policy that it needs has no room for it in its status; what needs it fails."""
+"""Ours, these two: on a Gateway, while the status of a policy that it needs has no free ancestor entry; its connections
+fail."""
 
 BACKEND_CONNECTED: Final = condition("BackendConnected")
 HANDSHAKES_SUCCEED: Final = condition("HandshakesSucceed")
@@ -279,7 +280,7 @@ BACKEND_FAILING: Final = condition(
     "where there is no policy. Gone once a connection succeeds, or after 30 minutes without an attempt",
     causes_others=False,
 )
-"""Ours, these nine: what has happened on the wire. All others say what is to happen."""
+"""Ours, these nine: observed traffic. All other conditions describe configuration."""
 
 # --- findings beyond the conditions ---------------------------------------------------------------------------------
 
@@ -292,40 +293,41 @@ INVALID_YAML: Final = finding(
     "InvalidYAML", "the text cannot be parsed", remedy="Fix the text at this line or shortly before it."
 )
 UNKNOWN_KIND: Final = finding(
-    "UnknownKind", "no such `kind`, or not in that `apiVersion`, and it may be meant as one of ours; other kinds are left out"
+    "UnknownKind",
+    "no such `kind`, or not in that `apiVersion`, but similar to a kind that Lasthop reads; other kinds are skipped",
 )
 UNKNOWN_FIELD: Final = finding("UnknownField", "the schema has no such field")
 REQUIRED: Final = finding("Required", "a field is missing")
 RULE_VIOLATED: Final = finding("RuleViolated", "a rule (CEL) of the CRD does not hold; the message is the CRD's")
 DUPLICATE: Final = finding("Duplicate", "the same name, key or entry twice in one object")
-TOO_LARGE: Final = finding("TooLarge", "larger than an API server takes")
+TOO_LARGE: Final = finding("TooLarge", "larger than an API server accepts")
 DUPLICATE_OBJECT: Final = finding(
     "DuplicateObject", "the same object twice; the one in force stays", remedy="Remove one of the two."
 )
-EMPTY_FILE: Final = finding("EmptyFile", "a file that had objects is empty; they stay until it is deleted")
+EMPTY_FILE: Final = finding("EmptyFile", "a file that had objects is empty; the objects stay until the file is deleted")
 UNREADABLE: Final = finding("Unreadable", "a file or folder cannot be read, or an object of a cluster cannot be decoded")
-FOLDER_LOST: Final = finding("FolderLost", "the folder itself is gone; everything stays as it was")
-LOCAL_FILE: Final = finding("LocalFile", "a file that `lasthop.dev/file.KEY` names cannot be used")
+FOLDER_LOST: Final = finding("FolderLost", "the folder itself was removed; its last content stays in force")
+LOCAL_FILE: Final = finding("LocalFile", "a file named by `lasthop.dev/file.KEY` cannot be used")
 OLDER_PAIR_IN_FORCE: Final = finding(
     "OlderPairInForce",
-    "`tls.crt` and `tls.key` come from files that do not belong together; the last pair that did is in force",
+    "the files of `tls.crt` and `tls.key` do not match; the last matching pair is in force",
     warning=True,
 )
 FILE_NOT_APPLIED: Final = finding(
     "FileNotApplied",
-    "a broken file has no last good content, so nothing of it is in force",
+    "a broken file has no last good content, so none of its objects are in force",
     warning=True,
     follows=(Cause.SAME_FILE,),
     effect=FILE_UNUSED,
 )
 OLDER_TEXT_IN_FORCE: Final = finding(
     "OlderTextInForce",
-    "a broken file's last good content is in force, not what is written there now",
+    "a broken file's last good content is in force, not its current text",
     warning=True,
     follows=(Cause.SAME_FILE,),
     effect=FILE_UNUSED,
 )
-REPEATED_FOLDER: Final = finding("RepeatedFolder", "a link to a folder that is read already", warning=True)
+REPEATED_FOLDER: Final = finding("RepeatedFolder", "a link to a folder that is already read", warning=True)
 STATE_NOT_SAVED: Final = finding(
     "StateNotSaved",
     "last good contents cannot be saved, so they would not survive a restart",
@@ -334,26 +336,26 @@ STATE_NOT_SAVED: Final = finding(
 )
 
 API_SERVER_UNAVAILABLE: Final = finding(
-    "APIServerUnavailable", "in a cluster: the API server does not answer; what is known stays in force"
+    "APIServerUnavailable", "in a cluster: the API server does not answer; the last known objects stay in force"
 )
 FORBIDDEN: Final = finding(
     "Forbidden",
-    "in a cluster: a kind may not be read; the message names verb, resource and remedy (a warning for kinds that can "
-    "be done without, and in `lasthop check`, which lists beneath it what cannot be judged for that reason)",
+    "in a cluster: RBAC does not permit reading a kind; the message names verb, resource and remedy (a warning for optional "
+    "kinds, and in `lasthop check`, which lists the findings that it cannot judge without the kind)",
 )
 UNAUTHORIZED: Final = finding("Unauthorized", "in a cluster: the API server does not accept the credentials for a kind")
 
 NO_GATEWAY_CLASS: Final = finding(
     "NoGatewayClass",
-    "in a folder, and in `check` of a cluster: the Gateway's class does not exist, or in a folder is another "
-    "controller's, so nothing serves it",
+    "in a folder, and in `check` of a cluster: the Gateway's class does not exist, or in a folder belongs to another "
+    "controller, so nothing serves the Gateway",
     needs=("GatewayClass",),
     unreached=True,
 )
 NOTHING_SERVED: Final = finding(
     "NothingServed",
-    "only in `check`: there is no Gateway in the folder",
-    remedy="Write one; lasthop init makes a small working folder.",
+    "only in `check`: the folder contains no Gateway",
+    remedy="Add a Gateway; lasthop init creates a small working folder.",
     follows=(Cause.BROKEN_NEED,),
     needs=("Gateway",),
     effect="nothing is served",
@@ -366,9 +368,9 @@ TOO_MANY_ENDPOINTS: Final = finding(
 )
 SHADOWED: Final = finding(
     "Shadowed",
-    "a ListenerSet of another namespace serves a hostname of the route, by a more specific listener (on the route "
-    "and on the Gateway); another TLSRoute, TCPRoute or UDPRoute has the connections that this one would take; it is "
-    "older, or its hostname is more specific; or every port of a policy's Service has a policy of its own",
+    "a ListenerSet of another namespace serves a hostname of the route with a more specific listener (on the route "
+    "and on the Gateway); an older or more specific TLSRoute, TCPRoute or UDPRoute takes the connections of this one; "
+    "or every port of a policy's Service has a policy with a sectionName",
     warning=True,
 )
 NOT_REACHED: Final = finding(
@@ -388,16 +390,15 @@ WAIVER_EXPIRES_SOON: Final = finding(
 )
 PLAINTEXT_BACKEND: Final = finding(
     "PlaintextBackend",
-    "a port is named https or numbered 443, or an annotation of the Service asks other gateways for TLS, and there is no "
-    "BackendTLSPolicy; or an XBackend outside is without TLS: it uses plaintext",
+    "a plaintext backend that seems to serve TLS, without a BackendTLSPolicy: its port is 443 or named https, or an "
+    "annotation of the Service enables TLS at other gateways; or an external XBackend without TLS",
     warning=True,
     needs=("BackendTLSPolicy",),
 )
 WARNING: Final = finding(
     "Warning",
-    "a CA that expires soon, that has expired or is not valid yet beside others, or is a server's own certificate; dates "
-    "of a Gateway's own "
-    "certificates; an option without effect, a UDP port",
+    "a CA that expires soon, is not currently valid beside others that are, or is a server's own certificate; dates of a "
+    "Gateway's own certificates; an option without effect; a UDP port",
     warning=True,
 )
 
@@ -406,17 +407,16 @@ WARNING: Final = finding(
 
 
 class ConditionType(NamedTuple):
-    """What everything that reads or writes conditions has to know of a type."""
+    """The properties of a condition type."""
 
     negative: bool = False
-    """True is bad news; of all others False is."""
+    """Status True reports a problem (negative polarity); for other types False does."""
     weakened: bool = False
-    """There only while less is verified than could be, or less works than was asked: the object itself does what it should,
-    and that is worth knowing."""
+    """Present only while verification is weakened or the object is partly in effect. The object itself works as specified."""
     event: bool = False
-    """A change is worth an Event."""
+    """A change emits an Event."""
     observed: bool = False
-    """It says what has happened, so that Unknown is no bad news: nothing has happened yet."""
+    """Reports observed traffic. Unknown means that no traffic was observed yet."""
 
 
 CONDITION_TYPES: Final[dict[str, ConditionType]] = {
@@ -436,9 +436,9 @@ CONDITION_TYPES: Final[dict[str, ConditionType]] = {
     BACKENDS_WEAKENED: ConditionType(weakened=True, event=True),
     POLICY_STATUS_FULL: ConditionType(weakened=True, event=True),
 }
-"""Every type that Lasthop writes at some time."""
+"""All condition types that Lasthop writes."""
 
 
 def condition_type(type: str) -> ConditionType:
-    """Returns what is known of a type; one that is not ours is taken as the usual kind, which is good news when true."""
+    """Returns the properties of a type. Foreign types count as positive polarity."""
     return CONDITION_TYPES.get(type, ConditionType())

@@ -1,4 +1,4 @@
-"""One request as a client sends it, and as the proxy sees it when it chooses a route."""
+"""Builds a request as a client sends it, and normalizes it as the proxy does before it chooses a route."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lasthop.base.api.addresses import is_ip
 from lasthop.engine.plan.profile import HttpRules
 
 MAX_SIZE: Final = 16_000
-"""Characters of a URL and headers together."""
+"""Characters of the URL and all headers together."""
 _PORTS: Final = {"http": 80, "https": 443}
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
 """RFC 9110 5.6.2: a method, or the name of a header."""
@@ -25,7 +25,7 @@ _TO_ESCAPE: Final = re.compile('[ "<>^`{|}]')
 
 
 class BadRequest(ValueError):
-    """What was given is not a request; the text says what to write."""
+    """The arguments do not form a request; the text explains what to write."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -40,11 +40,11 @@ class Request(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
     """Lower-case names, without Host."""
     sni: str = ""
-    """The name that the client asks for in its TLS handshake; it asks for none if it connects to an IP address."""
+    """The server name in the client's TLS handshake; empty for IP addresses."""
 
     @property
     def host(self) -> str:
-        """The name in the Host header as virtual hosts are found by it: without port and trailing dot, in lower case."""
+        """The name in the Host header as it selects a virtual host: without port and trailing dot, in lower case."""
         name = self.authority
         if not name.endswith("]"):
             before, colon, port = name.rpartition(":")
@@ -77,14 +77,14 @@ class Request(msgspec.Struct, frozen=True):
         if name == "host":
             return [self.authority]
         if name == "x-forwarded-proto":
-            return [self.scheme]  # the proxy's own, whatever the client says
-        return [value for each, value in self.headers if each == name]
+            return [self.scheme]  # set by the proxy; the client's value is overwritten
+        return [value for header, value in self.headers if header == name]
 
     def query(self, name: str) -> str | None:
-        """Returns the first value of a query parameter, as it is written; None if there is none."""
+        """Returns the first value of a query parameter, still escaped; None if there is none."""
         for part in self.target.partition("?")[2].split("&"):
-            found, _, value = part.partition("=")
-            if found == name:
+            parameter, _, value = part.partition("=")
+            if parameter == name:
                 return value
         return None
 
@@ -99,7 +99,7 @@ def read_request(method: str, url: str, headers: tuple[str, ...] = (), sni: str 
     pairs = tuple(_header(line) for line in headers)
     written = next((value for name, value in reversed(pairs) if name == "host"), "")
     default = f"{_bracketed(host)}:{port}" if port != _PORTS[scheme] else _bracketed(host)
-    asked = sni.lower().removesuffix(".") or ("" if is_ip(host) else host)
+    server_name = sni.lower().removesuffix(".") or ("" if is_ip(host) else host)
     return Request(
         method.upper(),
         scheme,
@@ -107,7 +107,7 @@ def read_request(method: str, url: str, headers: tuple[str, ...] = (), sni: str 
         port,
         target,
         tuple((name, value) for name, value in pairs if name != "host"),
-        asked if scheme == "https" else "",
+        server_name if scheme == "https" else "",
     )
 
 
@@ -125,7 +125,7 @@ def _split(url: str) -> tuple[str, int, str, str]:
         host = host.removesuffix(".").encode("idna").decode() if not host.isascii() else host.removesuffix(".")
     except UnicodeError:
         raise BadRequest(f"{host!r} is not a hostname; {advice}") from None
-    # What a client escapes before it sends a URL; what is escaped already stays as it is.
+    # Clients escape these characters before they send a URL; escaped ones stay unchanged.
     path = quote(parts.path or "/", safe=_VISIBLE)
     query = f"?{quote(parts.query, safe=_VISIBLE)}" if parts.query or "?" in url.partition("#")[0] else ""
     return host, port or _PORTS[scheme], path + query, scheme
@@ -153,8 +153,8 @@ class Rejected(msgspec.Struct, frozen=True):
     location: str = ""
 
 
-def seen(request: Request, rules: HttpRules) -> Request | Rejected:
-    """Returns the request after the proxy has brought path and headers into the form that routes are compared with."""
+def normalize(request: Request, rules: HttpRules) -> Request | Rejected:
+    """Normalizes path and headers as the proxy does before it matches routes."""
     headers = request.headers
     if odd := [name for name, _ in headers if "_" in name]:
         if rules.underscores_in_headers == "RejectRequest":
@@ -166,24 +166,26 @@ def seen(request: Request, rules: HttpRules) -> Request | Rejected:
     if escaped and rules.escaped_slashes == "RejectRequest":
         return Rejected(400, f"the path has an escaped slash ({escaped[0]})")
     if escaped:
-        path = _ESCAPED_SLASH.sub(lambda found: "/" if found[0][1] == "2" else "\\", path)
+        path = _ESCAPED_SLASH.sub(lambda slash: "/" if slash[0][1] == "2" else "\\", path)
     if not path.isascii() or "\0" in path or "%00" in path:
         return Rejected(400, "the path has a byte that is not allowed in a URL")
-    path = normalized(path, merge=rules.merge_slashes)
+    path = normalize_path(path, merge=rules.merge_slashes)
     target = path + mark + query
     if escaped and rules.escaped_slashes == "UnescapeAndRedirect":
         if request.grpc:
             return Rejected(400, f"the path of the call has an escaped slash ({escaped[0]})")
-        return Rejected(307, f"the path has an escaped slash ({escaped[0]}); the client is to ask without", target)
+        return Rejected(
+            307, f"the path has an escaped slash ({escaped[0]}); the client is redirected to the path without it", target
+        )
     authority = _NAME_WITH_DOT.sub(r"\1\2", request.authority)
     return msgspec.structs.replace(request, authority=authority, target=target, headers=headers)
 
 
-def normalized(path: str, *, merge: bool) -> str:
-    """Returns a path as the proxy normalizes it (RFC 3986 6.2.2): unreserved characters unescaped, no dot segments; and with
-    `merge`, one slash where there are several."""
-    path = _ESCAPED.sub(lambda found: chr(n) if chr(n := int(found[1], 16)) in _UNRESERVED else found[0], path)
-    path = _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", path.replace("\\", "/"))
+def normalize_path(path: str, *, merge: bool) -> str:
+    """Normalizes a path (RFC 3986 6.2.2): unescapes unreserved characters, removes dot segments and, with `merge`, repeated
+    slashes."""
+    path = _ESCAPED.sub(lambda code: chr(n) if chr(n := int(code[1], 16)) in _UNRESERVED else code[0], path)
+    path = _TO_ESCAPE.sub(lambda char: f"%{ord(char[0]):02X}", path.replace("\\", "/"))
     kept: list[str] = []
     segments = path.split("/")[1:]
     for number, segment in enumerate(segments):
@@ -194,5 +196,5 @@ def normalized(path: str, *, merge: bool) -> str:
             kept.append(segment)
         elif last:
             kept.append("")
-    found = "/" + "/".join(kept)
-    return re.sub("/{2,}", "/", found) if merge else found
+    clean = "/" + "/".join(kept)
+    return re.sub("/{2,}", "/", clean) if merge else clean

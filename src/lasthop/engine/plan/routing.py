@@ -1,4 +1,4 @@
-"""Where requests go: virtual hosts, routes in the spec's order, what is done to a request on the way, weighted backends."""
+"""Routing: matches, filters and weighted backends of each route, in the order that the spec defines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ValueMatch(msgspec.Struct, frozen=True, order=True):
 
 
 class GrpcMethod(msgspec.Struct, frozen=True):
-    """What a GRPCRoute asks of a call; an empty service or method means any."""
+    """A match of a GRPCRoute; an empty service or method matches any."""
 
     service: str = ""
     method: str = ""
@@ -46,13 +46,13 @@ class Match(msgspec.Struct, frozen=True):
     query: tuple[ValueMatch, ...] = ()
     method: str = ""
     grpc: GrpcMethod | None = None
-    """Only gRPC calls, whose path is made of service and method."""
+    """Matches only gRPC calls, whose path consists of service and method."""
 
     @property
     def precedence(self) -> tuple[int, ...]:
         """Sorts the more specific match first (HTTPRouteRule.matches in the spec). Where the spec leaves regular expressions
         open, they come between exact paths and prefixes, longer first. Matches of GRPCRoutes come before all others, because
-        they take nothing from them but the calls that they are about."""
+        they match only gRPC calls."""
         if self.grpc:
             return (0, *self.grpc.precedence, -len(self.headers))
         rank = {PathType.EXACT: 0, PathType.REGEX: 1, PathType.PREFIX: 2}[self.path_type]
@@ -65,16 +65,16 @@ class HeaderEdit(msgspec.Struct, frozen=True):
     remove: tuple[str, ...] = ()
 
 
-class Headers(msgspec.Struct, frozen=True):
+class HeaderEdits(msgspec.Struct, frozen=True):
     request: HeaderEdit = HeaderEdit()
     response: HeaderEdit = HeaderEdit()
 
 
-NO_HEADERS: Final = Headers()
+NO_EDITS: Final = HeaderEdits()
 
 
 class PathEdit(msgspec.Struct, frozen=True):
-    """`prefix` None: the whole path becomes `value`; otherwise that prefix of it does."""
+    """Replaces a prefix of the path by `value`, or with `prefix` None the whole path."""
 
     value: str
     prefix: str | None = None
@@ -85,16 +85,16 @@ class Rewrite(msgspec.Struct, frozen=True):
     path: PathEdit | None = None
 
 
-class Backend(msgspec.Struct, frozen=True):
-    """`hop` None: the reference is not permitted or of an unknown kind, so its share of the requests gets a 500, or of the
-    connections is closed. Everything else that can be wrong with a backend is decided behind the hop's name."""
+class WeightedBackend(msgspec.Struct, frozen=True):
+    """A backendRef of a rule. `hop` is None if the reference is not permitted or of an unknown kind: its share of the requests
+    gets a 500, its share of the connections is closed. All other errors of a backend affect only the cluster of the hop."""
 
     weight: int
     hop: Hop | None
-    headers: Headers = NO_HEADERS
+    headers: HeaderEdits = NO_EDITS
     rewrite: Rewrite | None = None
-    upgrades_apart: bool = False
-    """Requests that ask for an upgrade go by a hop of their own (`Protocol.H1_UPGRADE`)."""
+    separate_upgrades: bool = False
+    """Requests with an Upgrade header use a separate hop (`Protocol.H1_UPGRADE`)."""
 
 
 class Mirror(msgspec.Struct, frozen=True):
@@ -121,18 +121,18 @@ class Cors(msgspec.Struct, frozen=True):
 
 
 class ExternalAuth(msgspec.Struct, frozen=True):
-    """A server that is asked before a request goes anywhere; what it does not allow, or cannot be asked about, is refused."""
+    """A server that authorizes each request before routing. Requests that it denies, or cannot be asked about, are refused."""
 
     hop: Hop
-    """Its protocol says how it is asked: over h2 with gRPC calls, otherwise with HTTP requests."""
+    """Its protocol selects the API: gRPC over h2, otherwise HTTP."""
     path: str = ""
-    """Of an HTTP request: the prefix of the path that it is about."""
+    """For HTTP: the prefix of the authorization request's path."""
     request_headers: tuple[str, ...] = ()
-    """What it is told. None named: of a gRPC call all, of an HTTP request those that are always told."""
+    """Headers that the server receives. Empty: all for gRPC, for HTTP only those that are always sent."""
     response_headers: tuple[str, ...] = ()
-    """What an HTTP answer adds to the request. None named: all that is not about the answer itself."""
+    """Headers that an HTTP response adds to the request. Empty: all that do not describe the response itself."""
     max_body: int = 0
-    """Zero: it is not told the body; otherwise a request with a larger one is refused."""
+    """Bytes of the body that the server receives; larger requests are refused. Zero: no body is sent."""
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -142,7 +142,7 @@ class Retry(msgspec.Struct, frozen=True):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """Which backend a client stays with is kept in a cookie or a header of this name."""
+    """Session persistence: a cookie or a header of this name stores the backend of a client."""
 
     name: str
     header: bool = False
@@ -151,7 +151,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class Forward(msgspec.Struct, frozen=True):
-    backends: tuple[Backend, ...]
+    backends: tuple[WeightedBackend, ...]
     """Empty: every request is refused."""
     mirrors: tuple[Mirror, ...] = ()
     rewrite: Rewrite | None = None
@@ -163,43 +163,43 @@ class Forward(msgspec.Struct, frozen=True):
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """The rule asks for something that cannot be done: 500 (UNAVAILABLE for gRPC) for whatever it matches, never as if it had
-    not asked."""
+    """The rule requires something unsupported. All requests that it matches get a 500 (UNAVAILABLE for gRPC), because to
+    ignore the setting would be unsafe."""
 
 
 class Route(msgspec.Struct, frozen=True):
     match: Match
     action: Forward | Redirect | Refuse
     origin: str
-    """The route object, `kind namespace/name`: for the log."""
-    headers: Headers = NO_HEADERS
+    """The route object as `kind namespace/name`, for the log."""
+    headers: HeaderEdits = NO_EDITS
     cors: Cors | None = None
     auth: ExternalAuth | None = None
 
 
 class Stream(msgspec.Struct, frozen=True):
-    """Where connections go that ask a listener for one name, or datagrams."""
+    """Forwards the connections to a listener with one server name, or its datagrams."""
 
     hostname: str
     """The SNI; empty: any."""
     origin: str = ""
-    """The route object; empty: there is none, so that connections are closed."""
-    backends: tuple[Backend, ...] = ()
+    """The route object; empty if there is none and connections are closed."""
+    backends: tuple[WeightedBackend, ...] = ()
 
 
 class Parent(msgspec.Struct, frozen=True, gc=False):
-    """What became of one parentRef."""
+    """The result of one parentRef."""
 
     owner: Key
-    """The Gateway or ListenerSet that it names."""
+    """The Gateway or ListenerSet that the parentRef names."""
     gateway: Key
-    """The Gateway whose proxy serves it: the same, or the set's."""
+    """The Gateway whose proxy serves it: the owner itself, or that of the ListenerSet."""
     section_name: str
     port: int
     listeners: tuple[str, ...] = ()
-    """Listeners that the route is attached to; empty if it was not accepted."""
+    """Listeners that the route attaches to; empty if it was not accepted."""
     hosts: tuple[tuple[str, str], ...] = ()
-    """(route table, hostname) pairs under which it is served."""
+    """(route table, hostname) pairs that serve the route."""
     protocols: tuple[Protocol, ...] = ()
-    """The protocols to its backends, the one that asks most of them first."""
+    """The protocols to the backends, the most demanding first."""
     problem: Problem | None = None

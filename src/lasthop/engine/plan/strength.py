@@ -1,8 +1,7 @@
-"""How much of a backend's certificate is checked: the only order, and the only vocabulary, of verification.
+"""Strength of backend verification: the only order and the only vocabulary for how much of a certificate is checked.
 
-Metrics, statuses, JSON and annotations write `label`; people read `words`. `BackendTLS.strength` classifies a connection, and
-nothing outside this room does.
-"""
+Metrics, statuses, JSON and annotations contain `label`; texts for people contain `words`. Only `BackendTLS.strength`
+classifies a connection."""
 
 from __future__ import annotations
 
@@ -11,34 +10,34 @@ from typing import Final
 
 
 class Strength(IntEnum):
-    """How much is checked, the least first. The CAs (the policy's own, or the system's) make no difference in strength: they
-    are compared by themselves. A hop that fails closed is not on this scale: no connection is made."""
+    """Orders verification from weakest to strongest. The choice of CAs (the policy's own or the system's) does not change the
+    strength; CAs are compared separately. A hop that fails closed is not on this scale, because it makes no connection."""
 
     PLAINTEXT = 0
     TLS = 1
-    """TLS is required and cannot be made, so it is not known what would be checked."""
+    """TLS is required but cannot be configured, so the checks are not known."""
     WAIVED_ALL = 2
     WAIVED_NAMES = 3
     WAIVED_EXPIRY = 4
-    """The dates of the whole chain are not checked, those of certificates that are not yet valid included."""
+    """The dates of the whole chain are not checked, neither notBefore nor notAfter."""
     PINNED_ONLY = 5
-    """A known key or certificate, whatever its names and dates."""
+    """A pinned key or certificate; names and dates are not checked."""
     VERIFIED = 6
-    """Chain or pinned certificate, dates and names."""
+    """Chain or pinned certificate, dates and names are checked."""
 
     @property
     def label(self) -> str:
-        """As metrics and users write it: `WaivedAll`."""
+        """The name in metrics and annotations: `WaivedAll`."""
         return _LABELS[self]
 
     @property
     def words(self) -> str:
-        """As `waived (All)`."""
+        """The name in texts: `waived (All)`."""
         return _WORDS[self]
 
     @property
     def group(self) -> str:
-        """The same with one word for all waivers, as `audit` groups hops: `waived`."""
+        """Like `words`, but `waived` for all waivers, as `audit` groups hops."""
         return "waived" if self.waived else _WORDS[self]
 
     @property
@@ -47,11 +46,11 @@ class Strength(IntEnum):
 
     @property
     def stronger(self) -> tuple[Strength, ...]:
-        """What is stronger, the strongest first."""
+        """All stronger values, the strongest first."""
         return _STRONGER[self]
 
 
-_LABELS: Final = {each: "".join(word.capitalize() for word in each.name.split("_")) for each in Strength} | {
+_LABELS: Final = {value: "".join(word.capitalize() for word in value.name.split("_")) for value in Strength} | {
     Strength.TLS: "TLS"
 }
 _WORDS: Final = {
@@ -63,4 +62,4 @@ _WORDS: Final = {
     Strength.PINNED_ONLY: "pinned only",
     Strength.VERIFIED: "verified",
 }
-_STRONGER: Final = {each: tuple(sorted((s for s in Strength if s > each), reverse=True)) for each in Strength}
+_STRONGER: Final = {value: tuple(sorted((s for s in Strength if s > value), reverse=True)) for value in Strength}

@@ -1,4 +1,4 @@
-"""What a Gateway tells of its requests: spans, where they go, how many of them, and what they carry."""
+"""Tracing of a Gateway: the collector, the sampling rate and the attributes of spans."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from lasthop.engine.plan.upstream import Hop
 
 SAMPLED: Final = 1_000_000
-"""A share of this many is all."""
+"""The share that samples every request (Envoy's MILLION denominator)."""
 
 
 class AttributeSource(StrEnum):
-    """Where the value of an attribute comes from."""
+    """The source of an attribute's value."""
 
     HEADER = "Header"
     LITERAL = "Literal"
@@ -30,14 +30,14 @@ class SpanAttribute(msgspec.Struct, frozen=True):
 
 class TracingPlan(msgspec.Struct, frozen=True):
     collector: Hop
-    """Which may have no cluster: then nothing is exported."""
+    """The hop to the collector. Without a cluster for it, nothing is exported."""
     service_name: str
     share: int = SAMPLED
-    """Of the requests that no trace has been begun for."""
+    """Sampled share of requests without a parent trace."""
     parents_share: int | None = SAMPLED
-    """Of those whose trace is sampled already; None: what the client says of that is not looked at."""
+    """Sampled share of requests whose parent is sampled; None ignores the client's decision."""
     span_name: str = ""
     """Empty: the method of the request."""
     headers: tuple[tuple[str, str], ...] = ()
-    """Of the calls to the collector."""
+    """Headers of the calls to the collector."""
     attributes: tuple[SpanAttribute, ...] = ()

@@ -1,6 +1,6 @@
-"""What is checked on a backend's certificate, the same model as upstream's drafts for GEP-4152.
+"""TLS to backends: trust anchors, pins, names, waiver and protocol limits, modelled after the upstream drafts for GEP-4152.
 
-BackendTLS = SNI + Trust and Pins (against what) + names + a waiver + protocol limits + the Gateway's certificate
+BackendTLS = SNI + Trust and Pins + names + a waiver + protocol limits + the Gateway's certificate
 
     trust, no pins     chain, dates, names                       trust and pins     all of that, and one of the pins
     pins only          one of the pins, no names, no dates       neither            nothing; only under a waiver of All
@@ -23,32 +23,32 @@ FINGERPRINT: Final = 16
 
 
 class TrustedCA(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Names a trust anchor: its subject is for people, its fingerprint decides."""
+    """Identifies a trust anchor by its fingerprint; the subject is for messages."""
 
     subject: str
     sha256: str
-    """Of the whole certificate, in hexadecimal digits."""
+    """Fingerprint of the certificate, in hexadecimal digits."""
 
     def __str__(self) -> str:
         return f"{self.subject} (SHA-256 {self.sha256[:FINGERPRINT]}…)"
 
 
 class Anchors(msgspec.Struct, frozen=True):
-    """Trust anchors given by reference: a union of all that could be read, each once."""
+    """The union of all trust anchors that could be read from the references, without duplicates."""
 
     pem: bytes
     cas: tuple[TrustedCA, ...] = ()
     """The certificates of `pem`, in its order."""
     crl: bytes = b""
-    """Revocation lists as PEM; with any, a certificate whose issuer has none is not accepted."""
+    """Revocation lists as PEM. If present, a certificate whose issuer has no list is rejected."""
     crl_of_leaf: bool = False
-    """Only the backend's own certificate is looked up: none of the lists is that of a root."""
+    """Only the backend's own certificate is checked for revocation, because no list belongs to a root."""
     weak: str = ""
-    """One whose key or signature is below today's floor, as `old CA has a 1024-bit RSA key`."""
+    """Describes an anchor with a weak key or signature: `old CA has a 1024-bit RSA key`."""
 
 
 class SystemStore(msgspec.Struct, frozen=True):
-    """The CA bundle of the host or image that runs the proxy. `digest` is of its content, so a changed store is a change."""
+    """The CA bundle of the host or image that runs the proxy. `digest` changes with its content."""
 
     path: str
     digest: str
@@ -58,8 +58,8 @@ Trust = Anchors | SystemStore
 
 
 class Pins(msgspec.Struct, frozen=True):
-    """The backend's own certificate must match one of them: SHA-256 of its key, or of all of it. As raw bytes, so that
-    however a pin is written it is the same pin."""
+    """Pins: SHA-256 hashes of keys or whole certificates. The backend's own certificate must match one of them. Raw bytes, so
+    that two spellings of a pin are equal."""
 
     keys: frozenset[bytes] = frozenset()
     certificates: frozenset[bytes] = frozenset()
@@ -69,11 +69,11 @@ class Pins(msgspec.Struct, frozen=True):
 
 
 class Waiver(msgspec.Struct, frozen=True):
-    """A VerificationWaiver in effect: what it gives up, why, and for how long."""
+    """A VerificationWaiver that is in effect."""
 
     key: Key
     strength: Strength
-    """What remains of the verification: one of the waived ones."""
+    """The remaining verification: one of the waived strengths."""
     reason: str
     owner: str = ""
     expires: float | None = None
@@ -105,20 +105,19 @@ class BackendTLS(msgspec.Struct, frozen=True):
     sni: str
     trust: Trust | None
     names: tuple[San, ...]
-    """Any one of them must be in the certificate; none: names are not checked."""
+    """The certificate must contain one of these names; empty: names are not checked."""
     pins: Pins = Pins()
     waiver: Waiver | None = None
-    """None: nothing is waived."""
+
     options: TLSOptions = TLSOptions()
     client_certificate: Key | None = None
-    """The Secret with the certificate that is shown: the Gateway's own, or what the policy or XBackend names."""
+    """The Secret with the client certificate: the Gateway's own, or the one that the policy or XBackend names."""
     client_digest: str = ""
-    """Of that certificate, so that a new one is a change of this."""
+    """Digest of the client certificate, so that a renewal changes this value."""
 
     @property
     def strength(self) -> Strength:
-        """Classifies the connection by what is checked: with nothing to check against it is the weakest TLS, whatever the
-        waiver allows."""
+        """Classifies the connection. Without anchors and pins it is the weakest TLS, even if the waiver waives less."""
         if self.trust is None and not self.pins:
             return Strength.WAIVED_ALL
         if self.waiver:
@@ -127,7 +126,7 @@ class BackendTLS(msgspec.Struct, frozen=True):
 
     @property
     def against(self) -> TrustSource | None:
-        """What a fully verified certificate is checked against; None at every other strength."""
+        """The trust source of a fully verified connection; None at every other strength."""
         if self.strength is not Strength.VERIFIED:
             return None
         if self.pins:
@@ -136,7 +135,7 @@ class BackendTLS(msgspec.Struct, frozen=True):
 
 
 class Plaintext(msgspec.Struct, frozen=True):
-    """No policy targets this port, or none can."""
+    """No policy targets this port, or policies cannot apply to its protocol."""
 
     @property
     def strength(self) -> Strength:
@@ -147,11 +146,11 @@ class Refused(msgspec.Struct, frozen=True):
     """The connection must fail."""
 
     problem: Problem
-    """As a route that leads here says it."""
+    """The problem as the status of a route reports it."""
     source: Key | None = None
-    """The BackendTLSPolicy or XBackend that decides on the TLS of the hop, if one does."""
+    """The BackendTLSPolicy or XBackend that decides the TLS of the hop, if any."""
     cause: Problem | None = None
-    """What is wrong with that TLS, where this is why."""
+    """The problem of that TLS, if it is the cause."""
 
     @property
     def why(self) -> Problem:

@@ -1,8 +1,7 @@
-"""The options of a BackendTLSPolicy (`spec.options`) as a table, from which they are read, explained, probed and documented.
+"""The options of a BackendTLSPolicy (`spec.options`) as a table that validation, `explain`, `probe` and the reference read.
 
-A new option is a field and a row here, and its setting in outputs/envoy/tls.py. Every accepted value is one that Envoy 1.40
-takes, so that it is never Envoy that refuses.
-"""
+A new option is a field and a row here, and its setting in outputs/envoy/tls.py. Envoy 1.40 supports every accepted value, so
+that it never refuses one."""
 
 from __future__ import annotations
 
@@ -44,19 +43,19 @@ SIGNATURES: Final = (
     "rsa_pkcs1_sha384",
     "rsa_pkcs1_sha512",
 )
-"""What a backend may sign its handshake with; Envoy's own list has neither Ed25519 nor P-521."""
+"""Signature algorithms for a backend's handshake. Envoy's default list lacks Ed25519 and P-521."""
 
 
 class TLSOptions(msgspec.Struct, frozen=True):
     min_version: str | None = None
-    """None: not written, so that a GatewayProfile may raise it."""
+    """None: not set, so that a GatewayProfile may raise it."""
     max_version: str = VERSIONS[-1]
     cipher_suites: tuple[str, ...] = ()
     curves: tuple[str, ...] = ()
     alpn: tuple[str, ...] = ()
     signature_algorithms: tuple[str, ...] = ()
     client_certificate: str = ""
-    """The name of a Secret of the policy's namespace. Who may use it is for resolve to say, not for this table."""
+    """The name of a Secret in the policy's namespace. `resolve` decides whether the policy may use it."""
     session_reuse: str = "true"
 
     @property
@@ -64,7 +63,7 @@ class TLSOptions(msgspec.Struct, frozen=True):
         return self.min_version or LOWEST
 
     def __str__(self) -> str:
-        """Returns them in words; empty where all have their defaults."""
+        """Describes the options that differ from their defaults; empty if none does."""
         named = [(option.label, getattr(self, option.field)) for option in OPTIONS if option.label]
         lists = "".join(f"; {label} {', '.join(values)}" for label, values in named if values)
         lists += "; TLS sessions are not reused" if self.session_reuse == "false" else ""
@@ -76,14 +75,14 @@ class Option(msgspec.Struct, frozen=True):
     name: str
     """After `lasthop.dev/`."""
     field: str
-    """Of TLSOptions: a tuple of `values` where there is a label, else one of them."""
+    """The field of TLSOptions: a tuple of `values` for options with a label, otherwise one value."""
     values: tuple[str, ...]
-    """None: the name of an object."""
+    """Permitted values; empty: the name of an object."""
     label: str = ""
-    """What a list of values is called."""
+    """Name for a list of values in texts."""
     default: str = "Envoy's"
     probed: bool = False
-    """Whether `lasthop probe` makes its handshakes with it."""
+    """Whether `lasthop probe` applies it to its handshakes."""
 
 
 OPTIONS: Final = (

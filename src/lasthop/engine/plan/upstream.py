@@ -1,4 +1,4 @@
-"""The last hop itself: from a Gateway to a port of a Service or ServiceImport, or to an XBackend."""
+"""Hops: the connection from a Gateway to a port of a Service or ServiceImport, or to an XBackend."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Protocol(StrEnum):
     """The protocol of a hop. The route decides it, so it is part of the hop's name."""
 
     AUTO = "auto"
-    """HTTP: over TLS whatever ALPN picks of h2 and http/1.1, for requests that ask for an upgrade http/1.1 alone: WebSocket
-    over h2 is more than most backends do. In plaintext what the Service's appProtocol says."""
+    """HTTP. Over TLS, ALPN picks h2 or http/1.1; upgrade requests use http/1.1 only, because most backends do not support
+    WebSocket over h2. In plaintext, the Service's appProtocol decides."""
     H1_UPGRADE = "h1-upgrade"
-    """HTTP/1.1 only: the upgrades of a backend whose appProtocol is h2c, where no ALPN can pick another protocol for them."""
+    """HTTP/1.1 only: upgrade requests to a backend whose appProtocol is h2c, because plaintext has no ALPN."""
     H2 = "h2"
-    """HTTP/2 only, whatever the Service's appProtocol says: gRPC."""
+    """HTTP/2 only, for gRPC. The Service's appProtocol is ignored."""
     TCP = "tcp"
-    """The bytes of a connection, as they are or inside TLS."""
+    """The bytes of a connection, in plaintext or inside TLS."""
     PASSTHROUGH = "passthrough"
-    """The bytes of a connection that the client encrypts for the backend: that TLS is not the gateway's, which adds none."""
+    """The bytes of a connection that the client encrypts for the backend. The gateway adds no TLS."""
     UDP = "udp"
 
     @property
@@ -42,13 +42,13 @@ class Protocol(StrEnum):
 
 
 CLUSTER_STATS: Final = "cluster."
-"""What Envoy puts before a cluster's name, and a dot and what is counted after it."""
+"""Prefix of cluster statistics in Envoy. The cluster's name, a dot and the statistic follow."""
 _PROTOCOLS: Final = frozenset(map(str, Protocol))
 _PORT: Final = re.compile("[0-9]{1,5}", re.ASCII)
 
 
 class Hop(NamedTuple):
-    """Names a cluster for good: policies decide only on its content, so no policy edit touches a route."""
+    """The permanent name of a cluster. Policies decide only its content, so no edit of a policy touches a route."""
 
     gateway: Key
     backend: Key
@@ -63,13 +63,13 @@ class Hop(NamedTuple):
 
     @property
     def for_upgrades(self) -> Hop | None:
-        """Returns what upgrades over this hop are observed as: they ask a backend for another protocol than requests do, so
-        one may fail where the other works. Only a backend that speaks h2c has a cluster of that name, too."""
+        """Returns the hop under which upgrades over this hop are observed. Upgrades use another protocol than requests, so one
+        may fail while the other works. Only h2c backends also have a cluster of that name."""
         return Hop(*self[:3], Protocol.H1_UPGRADE) if self.protocol is Protocol.AUTO else None
 
     @classmethod
     def parse(cls, name: str) -> Hop | None:
-        """Returns the hop of that name; None if it is no hop's."""
+        """Returns the hop with that name; None if the name has another form."""
         match name.split("/"):
             case [namespace, gateway, *kind, of, backend, port, protocol] if len(kind) < 2 and _PORT.fullmatch(port):
                 if protocol in _PROTOCOLS:
@@ -79,12 +79,12 @@ class Hop(NamedTuple):
 
 
 class Connection(NamedTuple):
-    """A hop as it is connected under one configuration. Envoy logs and counts under this name: evidence of one configuration
-    says nothing about another."""
+    """A hop under one configuration. Envoy logs and counts by this name, because evidence for one configuration is not valid
+    for another."""
 
     hop: Hop
     config: str = ""
-    """The identity of the TLS (`cluster_metadata.identity`). Empty: not known, so it is no configuration's evidence."""
+    """The identity of the TLS (`cluster_metadata.identity`). Empty: not known, so the evidence does not count."""
 
     @property
     def name(self) -> str:
@@ -92,14 +92,14 @@ class Connection(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> Connection | None:
-        """Returns the connection of that name; None if it is no hop's."""
+        """Returns the connection with that name; None if the name has another form."""
         cluster, _, config = name.rpartition("@")
         hop = Hop.parse(cluster)
         return cls(hop, config) if hop and config else None
 
     @classmethod
     def parse_stat(cls, name: str) -> tuple[Connection, str] | None:
-        """Returns the connection and what is counted, of Envoy's `cluster.shop/web/shop/api/443/auto@2f1c.ssl.handshake`. The
+        """Returns the connection and the statistic of Envoy's `cluster.shop/web/shop/api/443/auto@2f1c.ssl.handshake`. The
         cluster's name may contain dots, but not after its last slash."""
         before, slash, last = name.removeprefix(CLUSTER_STATS).rpartition("/")
         end, _, stat = last.partition(".")
@@ -109,9 +109,9 @@ class Connection(NamedTuple):
 
 class EndpointsKind(StrEnum):
     ADDRESSES = "addresses"
-    """IP addresses, sent apart from the cluster so that an endpoint edit is not a cluster edit."""
+    """IP addresses, sent by EDS so that an endpoint edit does not change the cluster."""
     DNS = "dns"
-    """Names that the proxy resolves itself."""
+    """DNS names that the proxy resolves."""
 
 
 class EndpointAddress(msgspec.Struct, frozen=True, order=True, gc=False):

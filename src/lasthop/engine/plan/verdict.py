@@ -1,12 +1,11 @@
-"""The verdict on one hop: how a Gateway connects to a backend, what it checks there, and why.
+"""The verdict on one hop: how a Gateway connects to a backend, what it verifies there, and why.
 
     hop_tls ──> Verdict(hop, connection, verification, unknown) ──> audit, metrics, page, explain, log
                                          │
                                          └──> compare(before, after) ──> `check --against`, webhook, record, NoLongerVerified
 
-`connection` is what Envoy is configured with. `verification` is the part that two states of a hop are compared by and that is
-remembered across restarts, so it holds no certificates, only their fingerprints.
-"""
+`connection` is the configuration that Envoy gets. `verification` is the part that `compare` reads and that survives restarts,
+so it contains fingerprints, not certificates."""
 
 from __future__ import annotations
 
@@ -30,13 +29,13 @@ LENGTH: Final = 500
 
 
 class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a certificate is checked against, and what else of the connection a policy decides."""
+    """The trust anchors, pins and other settings that a policy decides for a connection."""
 
     cas: tuple[TrustedCA, ...] = ()
     system: bool = False
-    """The CAs of the system. The host replaces them with each update, so they are not listed."""
+    """The system CAs are trusted. Updates of the host replace them, so they are not listed."""
     revocation: bool = False
-    """Whether revocation lists are checked. New lists are issued all the time, so they are not compared."""
+    """Whether revocation lists are checked. The lists themselves are not compared, because CAs issue new ones all the time."""
     pins: tuple[str, ...] = ()
     """Sorted, as `key:HEX` or `certificate:HEX`."""
     versions: tuple[str, str] = (LOWEST, VERSIONS[-1])
@@ -44,18 +43,18 @@ class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
     client_certificate: str = ""
     """The Secret with the client certificate; empty: there is none."""
     until: float | None = None
-    """Unix time at which the waiver ends; None: it has no end, or there is no waiver."""
+    """Unix time at which the waiver ends; None without a waiver or an end."""
 
 
 class HopVerification(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a hop is verified, or why it fails closed, and who has acknowledged that."""
+    """How a hop is verified, or why it fails closed, and its acknowledgement."""
 
     strength: Strength
-    """Of what is required, where it fails closed."""
+    """The strength that applies, or that is required while the hop fails closed."""
     source: Key | None = None
-    """The BackendTLSPolicy that applies, or the XBackend itself; None: nothing requires TLS."""
+    """The BackendTLSPolicy that applies, or the XBackend itself; None if nothing requires TLS."""
     trust: str = ""
-    """A `TrustSource`, of a fully verified hop."""
+    """The `TrustSource` of a fully verified hop."""
     names: tuple[str, ...] = ()
     refs: tuple[str, ...] = ()
     """The references of the source, as `ConfigMap shop/ca`."""
@@ -63,13 +62,13 @@ class HopVerification(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the CA certificates and pins."""
     waiver: Key | None = None
     acknowledged: str = ""
-    """Who has acknowledged that it is as weak as it is; empty: it is not acknowledged."""
+    """The object that acknowledges the weak verification; empty without acknowledgement."""
     refused: str = ""
-    """Why connections fail closed; empty: they are made."""
+    """Why connections fail closed; empty if they do not."""
     port_name: str = ""
     """Of the Service."""
     basis: Basis | None = None
-    """None: there is no TLS, or it cannot be made."""
+    """None without TLS, or if it cannot be configured."""
 
     @property
     def words(self) -> str:
@@ -85,10 +84,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
     hop: Hop
     connection: HopTLS
-    """What Envoy is configured with."""
+    """The configuration that Envoy gets."""
     verification: HopVerification
     unknown: Unknown | None = None
-    """What has not been read, where the hop is closed for that reason."""
+    """The unread input, if the hop is closed for that reason."""
 
     @property
     def strength(self) -> Strength:
@@ -121,9 +120,9 @@ def refused(required: HopVerification, why: str) -> HopVerification:
 
 def _basis(tls: BackendTLS) -> Basis:
     pins = [
-        f"{of}:{each.hex()}"
-        for of, found in (("key", tls.pins.keys), ("certificate", tls.pins.certificates))
-        for each in found
+        f"{of}:{digest.hex()}"
+        for of, digests in (("key", tls.pins.keys), ("certificate", tls.pins.certificates))
+        for digest in digests
     ]
     anchors = tls.trust if isinstance(tls.trust, Anchors) else None
     return Basis(
@@ -138,10 +137,10 @@ def _basis(tls: BackendTLS) -> Basis:
 
 
 def _digest(tls: BackendTLS) -> str:
-    """Returns the digest of the certificates and pins. The system's store changes with every update of the host."""
+    """Returns the digest of certificates and pins, without the system CAs, which change with every update of the host."""
     parts = [
         tls.trust.pem if isinstance(tls.trust, Anchors) else b"",
-        # Lists are issued anew all the time; only that there are any is worth a record.
+        # CAs issue new lists all the time, so only their presence counts.
         b"crl" if isinstance(tls.trust, Anchors) and tls.trust.crl else b"",
         *sorted(tls.pins.keys),
         b"",
@@ -155,30 +154,32 @@ def _digest(tls: BackendTLS) -> str:
     return digest.hexdigest()
 
 
-def weakest(found: Iterable[HopVerification]) -> HopVerification:
-    """Returns the weakest of those that connect, or the weakest request if none does. One policy decides for all protocols and
-    Gateways; their own certificates and lowest versions of TLS differ. Raises ValueError if there is none."""
-    return min(found, key=_order)
+def weakest(verifications: Iterable[HopVerification]) -> HopVerification:
+    """Returns the weakest verification among hops that connect, or the weakest requirement if none connects. One policy
+    decides for all protocols and Gateways, but their client certificates and lowest TLS versions differ. Raises ValueError
+    without hops."""
+    return min(verifications, key=_order)
 
 
-def _order(found: HopVerification) -> tuple[object, ...]:
-    basis = found.basis or Basis()
+def _order(verification: HopVerification) -> tuple[object, ...]:
+    basis = verification.basis or Basis()
     shown = bool(basis.client_certificate)
-    return bool(found.refused), found.strength, basis.versions, shown, bool(found.acknowledged)
+    refused, acknowledged = bool(verification.refused), bool(verification.acknowledged)
+    return refused, verification.strength, basis.versions, shown, acknowledged
 
 
 class Weakening(msgspec.Struct, frozen=True, order=True):
-    """A backend that is verified less than it was, without an acknowledgement."""
+    """A backend whose verification is weaker than before, without an acknowledgement."""
 
     backend: Key
     port: int
     now: str
-    """As `plaintext`."""
+    """For example `plaintext`."""
     because: str
-    """The edit, as a clause."""
+    """The cause, as a clause."""
     remedy: str
     policy: Key | None = None
-    """The one that verified it."""
+    """The policy that verified it before."""
 
     @property
     def message(self) -> str:

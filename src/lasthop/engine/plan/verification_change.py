@@ -1,18 +1,17 @@
-"""Compares how a hop was verified with how it is: the one rule of `check --against`, the webhook, the record and the log.
+"""Compares two states of a hop's verification. `check --against`, the webhook, the record and the log use this one rule.
 
     before, after                          kind
     both connect, another strength         Weaker or Stronger, by `Strength`
-    both connect, the same strength        Weaker: more CAs, names or pins; an older TLS; a waiver that ends later or never; no
-                                           client certificate, pins or revocation lists any more
-                                           OtherTrust: some CAs, names or pins came, and others went
+    both connect, the same strength        Weaker: more CAs, names or pins; an older TLS; a waiver that ends later or never; a
+                                           removed client certificate, pin or revocation list
+                                           OtherTrust: some CAs, names or pins added, others removed
                                            Stronger: the reverse of Weaker
     only before connects                   Closed
-    only after connects                    Weaker or OtherTrust than at best, or than what was asked for; otherwise Opened
-    both fail closed                       Weaker if less is asked for; otherwise Same
+    only after connects                    Weaker or OtherTrust than the best state, or than the requirement; otherwise Opened
+    both fail closed                       Weaker if less is required; otherwise Same
 
-A hop that opens is compared with how it was at best, because a gate that refuses verified -> plaintext must also refuse
-verified -> closed -> plaintext.
-"""
+A hop that opens is compared with its best state, because a gate that refuses verified -> plaintext must also refuse verified
+-> closed -> plaintext."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ class Subject(StrEnum):
     NAME = "name"
     PIN = "pin"
     TRUST = "trust"
-    """The CAs or pins, where it was not recorded which."""
+    """The CAs or pins, if the record does not list them."""
     TLS_VERSION = "tls-version"
     REVOCATION = "revocation"
     CLIENT_CERTIFICATE = "client-certificate"
@@ -51,16 +50,16 @@ class Subject(StrEnum):
     REFUSAL = "refusal"
 
 
-class Fact(msgspec.Struct, frozen=True):
+class ChangeFact(msgspec.Struct, frozen=True):
     subject: Subject
     kind: ChangeKind
-    """What it amounts to by itself."""
+    """The effect of this fact alone."""
     added: tuple[str, ...] = ()
-    """As people read it; a fingerprint is shortened."""
+    """Text for people; fingerprints are shortened."""
     removed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        added, removed = (" and ".join(each) for each in (self.added, self.removed))
+        added, removed = (" and ".join(parts) for parts in (self.added, self.removed))
         if both := SETS.get(self.subject):
             return ", ".join(text.format(part) for text, part in zip(both, (added, removed), strict=True) if part)
         if replaced := REPLACED.get(self.subject):
@@ -73,7 +72,7 @@ SETS: Final = {
     Subject.NAME: ("accepts the name {}", "no longer {}"),
     Subject.PIN: ("accepts pin {}", "no longer pin {}"),
 }
-"""What is added to them and removed from them, in words."""
+"""Texts for added and removed members of sets."""
 REPLACED: Final = {
     Subject.STRENGTH: "{}, no longer {}",
     Subject.TLS_VERSION: "TLS {}, no longer TLS {}",
@@ -83,7 +82,7 @@ REPLACED: Final = {
 
 def _one_sided(subject: Subject, added: str, removed: str) -> str:
     if subject is Subject.TRUST:
-        return "has other CAs or pins; which came and went was not recorded"
+        return "has other CAs or pins; the record does not list them"
     if subject is Subject.REVOCATION:
         return f"revocation lists are {'checked' if added else 'no longer checked'}"
     if subject is Subject.REFUSAL:
@@ -94,7 +93,7 @@ def _one_sided(subject: Subject, added: str, removed: str) -> str:
 
 class VerificationChange(msgspec.Struct, frozen=True):
     kind: ChangeKind
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[ChangeFact, ...] = ()
 
     @property
     def weaker(self) -> bool:
@@ -114,31 +113,32 @@ NO_END: Final = "never"
 
 
 def compare(before: HopVerification, after: HopVerification, best: HopVerification | None = None) -> VerificationChange:
-    """Compares two states of one hop. `best` is the strongest that it has been, if that is known."""
+    """Compares two states of one hop. `best` is its strongest known state."""
     if after.refused:
-        return _less_asked(before, after) if before.refused else VerificationChange(ChangeKind.CLOSED, (_closed(after),))
+        return _less_required(before, after) if before.refused else VerificationChange(ChangeKind.CLOSED, (_closed(after),))
     if not before.refused:
         return _connected(before, after)
-    known = best if best and best.strength >= before.strength else before
-    found = _connected(known, after)
-    kind = found.kind if found.kind in (ChangeKind.WEAKER, ChangeKind.OTHER_TRUST) else ChangeKind.OPENED
-    return VerificationChange(kind, (Fact(Subject.REFUSAL, ChangeKind.OPENED, (), (before.refused,)), *found.facts))
+    reference = best if best and best.strength >= before.strength else before
+    change = _connected(reference, after)
+    kind = change.kind if change.kind in (ChangeKind.WEAKER, ChangeKind.OTHER_TRUST) else ChangeKind.OPENED
+    return VerificationChange(kind, (ChangeFact(Subject.REFUSAL, ChangeKind.OPENED, (), (before.refused,)), *change.facts))
 
 
-def _closed(after: HopVerification) -> Fact:
-    return Fact(Subject.REFUSAL, ChangeKind.CLOSED, (after.refused,))
+def _closed(after: HopVerification) -> ChangeFact:
+    return ChangeFact(Subject.REFUSAL, ChangeKind.CLOSED, (after.refused,))
 
 
-def _less_asked(before: HopVerification, after: HopVerification) -> VerificationChange:
-    """Compares what is asked for while nothing gets through: whatever closes the hop may end in a later edit."""
+def _less_required(before: HopVerification, after: HopVerification) -> VerificationChange:
+    """Compares the requirements of two states that both fail closed, because a later edit may open the hop."""
     if after.strength >= before.strength:
         return SAME
     return VerificationChange(ChangeKind.WEAKER, (_strength(before, after),))
 
 
-def _described(found: HopVerification) -> bool:
-    """Whether there is TLS, and more than its strength is known: what cannot be made has no CAs to compare."""
-    return found.strength is not Strength.PLAINTEXT and bool(found.basis is not None or found.trust or found.refs)
+def _described(verification: HopVerification) -> bool:
+    """Returns whether there are details of the TLS to compare. TLS that cannot be configured has none."""
+    details = verification.basis is not None or verification.trust or verification.refs
+    return verification.strength is not Strength.PLAINTEXT and bool(details)
 
 
 def _connected(before: HopVerification, after: HopVerification) -> VerificationChange:
@@ -146,67 +146,68 @@ def _connected(before: HopVerification, after: HopVerification) -> VerificationC
     if before.strength != after.strength:
         strength = _strength(before, after)
         return VerificationChange(strength.kind, (strength, *facts))
-    found = {fact.kind for fact in facts}
+    kinds = {fact.kind for fact in facts}
     order = (ChangeKind.WEAKER, ChangeKind.OTHER_TRUST, ChangeKind.STRONGER)
-    return VerificationChange(next((kind for kind in order if kind in found), ChangeKind.SAME), tuple(facts))
+    return VerificationChange(next((kind for kind in order if kind in kinds), ChangeKind.SAME), tuple(facts))
 
 
-def _strength(before: HopVerification, after: HopVerification) -> Fact:
+def _strength(before: HopVerification, after: HopVerification) -> ChangeFact:
     kind = ChangeKind.WEAKER if after.strength < before.strength else ChangeKind.STRONGER
-    return Fact(Subject.STRENGTH, kind, (after.strength.words,), (before.strength.words,))
+    return ChangeFact(Subject.STRENGTH, kind, (after.strength.words,), (before.strength.words,))
 
 
-def _facts(before: HopVerification, after: HopVerification) -> Iterator[Fact]:
-    """Yields what differs between two connections with TLS. What only one of two strengths checks is part of the strength."""
+def _facts(before: HopVerification, after: HopVerification) -> Iterator[ChangeFact]:
+    """Yields the differences between two connections with TLS. Checks that only one of two strengths makes are part of the
+    strength."""
     if before.names and after.names:
         yield from _sets(Subject.NAME, _named(before.names), _named(after.names))
     if before.basis is None or after.basis is None:
         if (before.trust, before.digest) != (after.trust, after.digest):
-            yield Fact(Subject.TRUST, ChangeKind.OTHER_TRUST)
+            yield ChangeFact(Subject.TRUST, ChangeKind.OTHER_TRUST)
         return
     yield from _anchors(before.basis, after.basis)
     yield from _connection(before.basis, after.basis)
     if before.strength == after.strength and before.basis.until != after.basis.until:
         was, now = before.basis.until, after.basis.until
         later = was is not None and (now is None or now > was)
-        yield Fact(Subject.WAIVER_END, ChangeKind.WEAKER if later else ChangeKind.STRONGER, (_end(now),), (_end(was),))
+        yield ChangeFact(Subject.WAIVER_END, ChangeKind.WEAKER if later else ChangeKind.STRONGER, (_end(now),), (_end(was),))
 
 
 def _end(until: float | None) -> str:
     return NO_END if until is None else datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _anchors(before: Basis, after: Basis) -> Iterator[Fact]:
+def _anchors(before: Basis, after: Basis) -> Iterator[ChangeFact]:
     was, now = _trusted(before), _trusted(after)
     anchored = bool(was and now)
     if anchored:
         yield from _sets(Subject.CA, was, now)
     if before.pins and after.pins:
-        # A pinned certificate without CAs is its own anchor, so that it is named already.
+        # A pinned certificate without CAs is its own anchor and already listed.
         if {pin.partition(":")[2] for pin in set(before.pins) ^ set(after.pins)} - (was.keys() ^ now.keys()):
-            yield from _sets(Subject.PIN, *({pin: _pin(pin) for pin in each.pins} for each in (before, after)))
-    # A pin beside CAs narrows what they vouch for; alone it is all that is checked.
+            yield from _sets(Subject.PIN, *({pin: _pin(pin) for pin in basis.pins} for basis in (before, after)))
+    # A pin beside CAs narrows the trust; alone it is the only check.
     elif anchored and after.pins:
-        yield Fact(Subject.PIN, ChangeKind.STRONGER, tuple(map(_pin, after.pins)))
+        yield ChangeFact(Subject.PIN, ChangeKind.STRONGER, tuple(map(_pin, after.pins)))
     elif anchored and before.pins:
-        yield Fact(Subject.PIN, ChangeKind.WEAKER, (), tuple(map(_pin, before.pins)))
+        yield ChangeFact(Subject.PIN, ChangeKind.WEAKER, (), tuple(map(_pin, before.pins)))
 
 
-def _connection(before: Basis, after: Basis) -> Iterator[Fact]:
+def _connection(before: Basis, after: Basis) -> Iterator[ChangeFact]:
     if before.versions != after.versions:
         older = any(now < was for was, now in zip(before.versions, after.versions, strict=True))
         kind = ChangeKind.WEAKER if older else ChangeKind.STRONGER
-        yield Fact(Subject.TLS_VERSION, kind, (" to ".join(after.versions),), (" to ".join(before.versions),))
-    was, now = (("checked",) if each.revocation else () for each in (before, after))
+        yield ChangeFact(Subject.TLS_VERSION, kind, (" to ".join(after.versions),), (" to ".join(before.versions),))
+    was, now = (("checked",) if basis.revocation else () for basis in (before, after))
     if was != now:
-        yield Fact(Subject.REVOCATION, _gained(was, now), now, was)
-    was, now = ((each.client_certificate,) if each.client_certificate else () for each in (before, after))
+        yield ChangeFact(Subject.REVOCATION, _gained(was, now), now, was)
+    was, now = ((basis.client_certificate,) if basis.client_certificate else () for basis in (before, after))
     if was != now:
-        yield Fact(Subject.CLIENT_CERTIFICATE, _gained(was, now), now, was)
+        yield ChangeFact(Subject.CLIENT_CERTIFICATE, _gained(was, now), now, was)
 
 
 def _gained(before: tuple[str, ...], after: tuple[str, ...]) -> ChangeKind:
-    """Compares something that is there or not."""
+    """Compares two states of an optional setting."""
     if before and after:
         return ChangeKind.SAME
     return ChangeKind.STRONGER if after else ChangeKind.WEAKER
@@ -214,8 +215,8 @@ def _gained(before: tuple[str, ...], after: tuple[str, ...]) -> ChangeKind:
 
 def _trusted(basis: Basis) -> dict[str, str]:
     """Returns the anchors by fingerprint."""
-    found = {ca.sha256: f"CA {ca}" for ca in basis.cas}
-    return {**found, SYSTEM_CAS: SYSTEM_CAS} if basis.system else found
+    anchors = {ca.sha256: f"CA {ca}" for ca in basis.cas}
+    return {**anchors, SYSTEM_CAS: SYSTEM_CAS} if basis.system else anchors
 
 
 def _named(names: Collection[str]) -> dict[str, str]:
@@ -227,10 +228,10 @@ def _pin(pin: str) -> str:
     return f"{digest[:FINGERPRINT]}\u2026 of a {of}"
 
 
-def _sets(subject: Subject, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Fact]:
-    """Compares two sets of which any one member suffices: a larger one accepts more."""
-    added = tuple(words for each, words in after.items() if each not in before)
-    removed = tuple(words for each, words in before.items() if each not in after)
+def _sets(subject: Subject, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[ChangeFact]:
+    """Compares two sets in which any one member suffices, so that a larger set accepts more."""
+    added = tuple(words for member, words in after.items() if member not in before)
+    removed = tuple(words for member, words in before.items() if member not in after)
     if added or removed:
         kind = ChangeKind.OTHER_TRUST if added and removed else ChangeKind.WEAKER if added else ChangeKind.STRONGER
-        yield Fact(subject, kind, added, removed)
+        yield ChangeFact(subject, kind, added, removed)

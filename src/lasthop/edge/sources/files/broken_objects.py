@@ -14,7 +14,7 @@ from lasthop.edge.admission.yaml import parse
 from lasthop.edge.sources.files.content import key_in
 from lasthop.edge.sources.files.folder import UnreadableFile, read
 from lasthop.engine.plan.finding import Finding
-from lasthop.engine.plan.reasons import Cause, kind
+from lasthop.engine.plan.reasons import Cause, entry_of
 
 
 def _as_meant(document: Json) -> Json:
@@ -27,7 +27,7 @@ def _as_meant(document: Json) -> Json:
 def broken_objects(findings: Iterable[Finding]) -> dict[Key, str]:
     """Returns the objects in files that are not applied, as far as they can be told, with the file."""
     found: dict[Key, str] = {}
-    not_applied = (finding.file for finding in findings if Cause.SAME_FILE in kind(finding.reason).follows)
+    not_applied = (finding.file for finding in findings if Cause.SAME_FILE in entry_of(finding.reason).follows)
     for file in dict.fromkeys(not_applied):
         try:
             text, _ = read(Path(file))

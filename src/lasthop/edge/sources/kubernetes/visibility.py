@@ -51,7 +51,7 @@ class RBACVisibility:
         return causes[0] if causes and all(causes) else None
 
     def may_hide(self, reason: str) -> Finding | None:
-        return next((self._findings[kind] for kind in reasons.kind(reason).needs if kind in self._findings), None)
+        return next((self._findings[kind] for kind in reasons.entry_of(reason).needs if kind in self._findings), None)
 
     def _hides(self, key: Key) -> Finding | None:
         each = self._refused.get(key.kind)

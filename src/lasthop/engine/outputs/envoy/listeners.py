@@ -89,7 +89,12 @@ def listener_resources(g: Graph, key: Key) -> tuple[Resource, ...]:
         if listener.served and port_problem(g, key, listener.port, listener.transport) is None:
             ports.setdefault((listener.port, listener.transport), []).append(listener)
     for listener in owner.listeners:
-        if listener.shut and listener.protocol == "HTTPS" and (port := (listener.port, "TCP")) in ports and listener.hostname:
+        if (
+            listener.closed
+            and listener.protocol == "HTTPS"
+            and (port := (listener.port, "TCP")) in ports
+            and listener.hostname
+        ):
             ports[port].append(listener)
     built = (g.shielded(_port, owner, port, transport, listeners) for (port, transport), listeners in sorted(ports.items()))
     return tuple(resource for resource in built if isinstance(resource, Resource))

@@ -74,14 +74,14 @@ def envoy_routes(route: routing.Route, listening: Listening) -> Messages:
             return Messages(calls, calls)
         case routing.Forward() as forward:
             other = _forwards(_route(route), forward, Protocol.AUTO)
-            if not any(backend.upgrades_apart for backend in forward.backends):
+            if not any(backend.separate_upgrades for backend in forward.backends):
                 return Messages(other, other)
             return Messages(_forwards(_route(route), forward, Protocol.H1_UPGRADE), other)
 
 
 def _route(route: routing.Route) -> rc.Route:
     message = rc.Route(name=route.origin, match=route_match(route.match))
-    if route.headers != routing.NO_HEADERS:
+    if route.headers != routing.NO_EDITS:
         _edit_headers(message, route.headers)
     for name, config in per_route_filters(route).items():
         message.typed_per_filter_config[name].CopyFrom(config)
@@ -123,7 +123,7 @@ def _string(value: str, regex: bool = False) -> string_pb2.StringMatcher:
 # --- headers ---------------------------------------------------------------------------------------------------------
 
 
-def _edit_headers(message: rc.Route | rc.WeightedCluster.ClusterWeight, headers: routing.Headers) -> None:
+def _edit_headers(message: rc.Route | rc.WeightedCluster.ClusterWeight, headers: routing.HeaderEdits) -> None:
     message.request_headers_to_add.extend(_additions(headers.request))
     message.request_headers_to_remove.extend(headers.request.remove)
     message.response_headers_to_add.extend(_additions(headers.response))
@@ -240,7 +240,7 @@ def _fraction(part: int, whole: int) -> percent_pb2.FractionalPercent:
 def _act(
     action: rc.RouteAction,
     forward: routing.Forward,
-    backends: tuple[routing.Backend, ...],
+    backends: tuple[routing.WeightedBackend, ...],
     rewrite: routing.Rewrite | None,
     protocol: Protocol,
 ) -> None:
@@ -256,7 +256,7 @@ def _act(
     if rewrite:
         _rewrite(action, rewrite)
     only = backends[0]
-    if len(backends) == 1 and only.headers == routing.NO_HEADERS and not (only.rewrite and only.rewrite.hostname):
+    if len(backends) == 1 and only.headers == routing.NO_EDITS and not (only.rewrite and only.rewrite.hostname):
         action.cluster = _cluster_name(only, protocol)
         return
     for backend in backends:
@@ -279,10 +279,10 @@ def _alike(timeout: float, idle: float) -> bytes:
     return encode(action)
 
 
-def _cluster_name(backend: routing.Backend, protocol: Protocol) -> str:
+def _cluster_name(backend: routing.WeightedBackend, protocol: Protocol) -> str:
     if backend.hop is None:
         return REFUSED
-    shared = protocol is Protocol.H1_UPGRADE and not backend.upgrades_apart
+    shared = protocol is Protocol.H1_UPGRADE and not backend.separate_upgrades
     same = shared or protocol is backend.hop.protocol
     return backend.hop.name if same else backend.hop._replace(protocol=protocol).name
 

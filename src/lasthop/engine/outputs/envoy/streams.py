@@ -29,7 +29,7 @@ from lasthop.engine.outputs.envoy.retries import try_again
 from lasthop.engine.outputs.envoy.route_messages import REFUSED
 from lasthop.engine.outputs.envoy.tls import upstream_transport_socket
 from lasthop.engine.plan.listener import ListenerPlan
-from lasthop.engine.plan.routing import Backend, Stream
+from lasthop.engine.plan.routing import Stream, WeightedBackend
 from lasthop.engine.plan.tls import BackendTLS, HopTLS
 from lasthop.engine.resolve.gateways.listeners import table_listener
 from lasthop.engine.resolve.gateways.profiles import access_log_mode, connect_rules, http_rules
@@ -133,7 +133,7 @@ def _chain(g: Graph, gateway: Key, listener: ListenerPlan, found: Stream) -> lis
     return chain
 
 
-def _cluster(backend: Backend) -> str:
+def _cluster(backend: WeightedBackend) -> str:
     return backend.hop.name if backend.hop else REFUSED
 
 
@@ -148,7 +148,7 @@ def _datagrams(found: Stream) -> listener_components_pb2.ListenerFilter:
     return listener_components_pb2.ListenerFilter(name=UDP_PROXY, typed_config=packed(config))
 
 
-def _by_weight(backends: tuple[Backend, ...]) -> matcher_pb2.Matcher:
+def _by_weight(backends: tuple[WeightedBackend, ...]) -> matcher_pb2.Matcher:
     """Distributes UDP sessions, for which Envoy has no weighted clusters. The client's port decides: by its hash, each backend
     takes its share of what those before it have left, and the last one takes the rest. Each step hashes with a seed of its
     own."""
@@ -166,7 +166,7 @@ def _by_weight(backends: tuple[Backend, ...]) -> matcher_pb2.Matcher:
     return matcher
 
 
-def _to(backend: Backend) -> extension_pb2.TypedExtensionConfig:
+def _to(backend: WeightedBackend) -> extension_pb2.TypedExtensionConfig:
     return _extension("route", route_pb2.Route(cluster=_cluster(backend)))
 
 

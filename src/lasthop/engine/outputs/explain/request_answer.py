@@ -19,7 +19,7 @@ from lasthop.engine.outputs.explain.hops import hop_fact
 from lasthop.engine.outputs.explain.request_routes import rules_of
 from lasthop.engine.outputs.explain.routes import reference_fact
 from lasthop.engine.plan.request import Request
-from lasthop.engine.plan.routing import Backend, Forward, Redirect, Refuse, Route
+from lasthop.engine.plan.routing import Forward, Redirect, Refuse, Route, WeightedBackend
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backends import BackendTarget, endpoints, target
 from lasthop.engine.resolve.routing.route_references import filter_references
@@ -116,7 +116,7 @@ def outcome(g: Graph, key: Key, rule: int, route: Route, gateway: Key, request: 
 
 
 def _forwarded(
-    g: Graph, key: Key, rule: int, backends: Sequence[Backend], request: Request, references: tuple[Fact, ...]
+    g: Graph, key: Key, rule: int, backends: Sequence[WeightedBackend], request: Request, references: tuple[Fact, ...]
 ) -> RuleOutcome:
     total = sum(backend.weight for backend in backends)
     shares, hops, required = [], [], ""
@@ -137,14 +137,14 @@ def backend_names(shares: Sequence[BackendShare]) -> str:
     return ", ".join(f"{share.backend}:{share.port}" if share.backend else "nowhere" for share in shares)
 
 
-def _portion(backend: Backend, total: int) -> tuple[float, str]:
+def _portion(backend: WeightedBackend, total: int) -> tuple[float, str]:
     """Returns a backend's part of the traffic, and how the sentence about it begins."""
     part = backend.weight / total
     return part, f"{backend.weight} of {total} ({part:.1%}) to " if part < 1 else "to "
 
 
 def _share(
-    g: Graph, key: Key, rule: int, backend: Backend, number: int, total: int, request: Request
+    g: Graph, key: Key, rule: int, backend: WeightedBackend, number: int, total: int, request: Request
 ) -> tuple[BackendShare, Fact, str]:
     """Returns a backend's share, the explanation of its hop, and how that must be verified."""
     part, words = _portion(backend, total)
@@ -152,7 +152,7 @@ def _share(
         fact = _unfollowed(g, key, rule, number, words, request)
         return BackendShare("", share=part, status=_refusal_status(request)), fact, ""
     hop = backend.hop
-    if backend.upgrades_apart and request.upgrade:
+    if backend.separate_upgrades and request.upgrade:
         hop = hop._replace(protocol=Protocol.H1_UPGRADE)
     report, _ = hop_report(g, hop)
     share = _share_of_hop(hop, report, part)
@@ -199,7 +199,7 @@ def _filter_references(g: Graph, key: Key, rule: int, gateway: Key) -> Iterator[
             yield reference_fact(g, key, gateway, lead.ref, lead.role, protocol)
 
 
-def stream_shares(g: Graph, backends: tuple[Backend, ...]) -> tuple[tuple[BackendShare, ...], tuple[Fact, ...]]:
+def stream_shares(g: Graph, backends: tuple[WeightedBackend, ...]) -> tuple[tuple[BackendShare, ...], tuple[Fact, ...]]:
     total = sum(backend.weight for backend in backends)
     shares, facts = [], []
     for backend in backends:

@@ -30,7 +30,7 @@ from lasthop.engine.outputs.explain.request_answer import (
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.listener import GatewayPlan, ListenerPlan
 from lasthop.engine.plan.problem import Problem
-from lasthop.engine.plan.request import Rejected, Request, seen
+from lasthop.engine.plan.request import Rejected, Request, normalize
 from lasthop.engine.resolve.gateways.gateways import gateway
 from lasthop.engine.resolve.gateways.listener_conditions import unusable_servers
 from lasthop.engine.resolve.gateways.ports import port_problem
@@ -152,7 +152,7 @@ def _tls(g: Graph, owner: GatewayPlan, there: list[ListenerPlan], routes: Sequen
                 return _stream(g, owner, listener, pattern, request)
             if _takes_handshake(listener, pattern) and listener.served:
                 return _http(g, owner, [listener], routes, request)
-            if _takes_handshake(listener, pattern) and listener.shut:
+            if _takes_handshake(listener, pattern) and listener.closed:
                 facts = [_unserved(listener)]
                 return _answer(owner.key, request, Action.CLOSE, "closed: its listener cannot be served", facts)
     return _no_listener(owner.key, there, request)
@@ -199,7 +199,7 @@ def _http(g: Graph, owner: GatewayPlan, listeners: list[ListenerPlan], routes: S
     """Follows a request through listeners that share a route table; those of HTTP a port's."""
     listener = _by_host(listeners, request)
     where = _entered(listener, request, *asked_facts(g, listener))
-    asked = seen(request, http_rules(g, owner.key))
+    asked = normalize(request, http_rules(g, owner.key))
     if isinstance(asked, Rejected):
         facts = (where, plain(f"{asked.why}; a GatewayProfile decides what is done with that (spec.http)"))
         at = {"listener": listener.name, "status": asked.status}

@@ -8,7 +8,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.condition import failed, true
 from lasthop.engine.plan.limits import over
-from lasthop.engine.plan.listener import Holder, ListenerSetPlan
+from lasthop.engine.plan.listener import ListenerSetPlan, RouteParent
 from lasthop.engine.plan.problem import Problem, internal_error, listeners_not_valid
 from lasthop.engine.resolve.gateways.allowed_listeners import allows_set, parent_gateway
 from lasthop.engine.resolve.gateways.gateways import gateway_accepted
@@ -49,15 +49,15 @@ def listener_set(g: Graph, key: Key) -> ListenerSetPlan | None:
 
 
 @query
-def holder(g: Graph, key: Key) -> Holder | None:
+def holder(g: Graph, key: Key) -> RouteParent | None:
     """Returns a Gateway or ListenerSet as a parent of routes; None if it is not ours."""
     if key.kind == "Gateway":
-        return Holder(key, key, listeners_by_owner(g, key)[key]) if gateway_accepted(g, key) else None
+        return RouteParent(key, key, listeners_by_owner(g, key)[key]) if gateway_accepted(g, key) else None
     found = listener_set(g, key)
     if found is None:
         return None
     refused = found.accepted.reason == reasons.NOT_ALLOWED
-    return Holder(key, found.gateway, found.listeners, found.accepted.problem if refused else None)
+    return RouteParent(key, found.gateway, found.listeners, found.accepted.problem if refused else None)
 
 
 ACCEPTED_SETS = Index[Key, Key]("accepted-set")

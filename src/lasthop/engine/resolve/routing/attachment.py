@@ -15,7 +15,7 @@ from lasthop.base.api.meta import Key
 from lasthop.base.api.route_kinds import ROUTE_KINDS
 from lasthop.base.api.routes import ParentReference, Route
 from lasthop.engine.plan import reasons
-from lasthop.engine.plan.listener import Holder, ListenerPlan
+from lasthop.engine.plan.listener import ListenerPlan, RouteParent
 from lasthop.engine.plan.problem import Problem, unsupported_value
 from lasthop.engine.plan.routing import ExternalAuth, Parent
 from lasthop.engine.plan.upstream import Hop, Protocol
@@ -27,7 +27,14 @@ from lasthop.engine.resolve.gateways.listeners import listeners, spec_listeners,
 from lasthop.engine.resolve.routing.budgets import VIRTUAL_HOSTS, RouteCost
 from lasthop.engine.resolve.routing.hostnames import intersection, most_specific, specificity
 from lasthop.engine.resolve.routing.http_syntax import is_hostname, shown
-from lasthop.engine.resolve.routing.routes import PROTOCOLS, RouteTargets, read_route, route_judgement, targets, upgrades_apart
+from lasthop.engine.resolve.routing.routes import (
+    PROTOCOLS,
+    RouteTargets,
+    read_route,
+    route_judgement,
+    separate_upgrades,
+    targets,
+)
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.node import Crash
 from lasthop.engine.store.sources import Entry, Index
@@ -61,7 +68,7 @@ def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
     return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
-def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holder) -> Parent:
+def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: RouteParent) -> Parent:
     def refused(problem: Problem) -> Parent:
         over = protocols(route, ())
         return Parent(owner.key, owner.gateway, ref.section_name, ref.port, problem=problem, protocols=over)
@@ -96,7 +103,7 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holde
     return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), over)
 
 
-def _not_allowed(route: Key, owner: Holder, named: Sequence[ListenerPlan]) -> Problem:
+def _not_allowed(route: Key, owner: RouteParent, named: Sequence[ListenerPlan]) -> Problem:
     message = f"no listener allows {route.kind}s from namespace {route.namespace}"
     remedy = f"see allowedRoutes of the {owner.key.kind}"
     if not any(route.kind in listener.supported_kinds for listener in named):
@@ -143,7 +150,7 @@ def _serves(g: Graph, gateway: Key, listener: ListenerPlan, hostname: str) -> bo
 @query
 def served_hostnames(g: Graph, gateway: Key, port: int, transport: str) -> frozenset[str]:
     """Returns the hostnames of a port: all that routes have to know of the listeners that they are not attached to."""
-    there = (x for x in listeners(g, gateway) if (x.port, x.transport) == (port, transport) and (x.served or x.shut))
+    there = (x for x in listeners(g, gateway) if (x.port, x.transport) == (port, transport) and (x.served or x.closed))
     return frozenset(listener.hostname for listener in there)
 
 
@@ -219,7 +226,7 @@ def _hops(g: Graph, parent: Parent, to: RouteTargets) -> Iterator[RouteHop]:
         for protocol in (own,) if own else parent.protocols:
             hop, used = Hop(parent.gateway, target.backend, target.port, protocol), target in to.used
             yield RouteHop(hop, used)
-            if upgrades_apart(g, hop):
+            if separate_upgrades(g, hop):
                 yield RouteHop(hop._replace(protocol=Protocol.H1_UPGRADE), used)
 
 
@@ -304,7 +311,7 @@ def index_tables(g: Graph, key: Key) -> Iterator[Entry]:
             yield VIRTUAL_HOSTS.entry((key, listener.table, MISDIRECTED), names)
     open_ports = {(listener.port, listener.transport) for listener in served}
     for listener in owner.listeners:
-        if listener.shut and listener.hostname and (listener.port, listener.transport) in open_ports:
+        if listener.closed and listener.hostname and (listener.port, listener.transport) in open_ports:
             # What is closed keeps its name: requests for it get 404, connections are closed. HTTPS has a closed chain.
             at = (key, listener.table, listener.hostname)
             if listener.protocol == "TLS":

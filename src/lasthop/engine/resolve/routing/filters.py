@@ -12,7 +12,7 @@ from lasthop.base.api import routes as api
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.limits import Limits, over
 from lasthop.engine.plan.problem import Problem, incompatible_filters, unsupported_value
-from lasthop.engine.plan.routing import NO_HEADERS, Cors, HeaderEdit, Headers, PathEdit, PathType, Redirect, Rewrite
+from lasthop.engine.plan.routing import NO_EDITS, Cors, HeaderEdit, HeaderEdits, PathEdit, PathType, Redirect, Rewrite
 from lasthop.engine.resolve.routing import http_syntax as syntax
 from lasthop.engine.resolve.routing.external_auth import problems as external_auth_problems
 
@@ -20,7 +20,7 @@ from lasthop.engine.resolve.routing.external_auth import problems as external_au
 class Filters(msgspec.Struct, frozen=True):
     """The filters of one rule, or of one backendRef, folded into what they do."""
 
-    headers: Headers = NO_HEADERS
+    headers: HeaderEdits = NO_EDITS
     redirect: Redirect | None = None
     rewrite: Rewrite | None = None
     cors: Cors | None = None
@@ -32,7 +32,7 @@ NO_FILTERS: Final = Filters()
 def fold(filters: tuple[api.HTTPRouteFilter, ...], match_path: str, path_type: PathType) -> Filters:
     if not filters:
         return NO_FILTERS
-    headers, redirect, rewrite, cors = NO_HEADERS, None, None, None
+    headers, redirect, rewrite, cors = NO_EDITS, None, None, None
     for found in filters:
         if found.request_header_modifier:
             headers = msgspec.structs.replace(headers, request=_edit(found.request_header_modifier))
@@ -57,8 +57,8 @@ def _edit(wanted: api.HTTPHeaderFilter) -> HeaderEdit:
     )
 
 
-def one_after_the_other(first: Headers, second: Headers) -> Headers:
-    return Headers(_both(first.request, second.request), _both(first.response, second.response))
+def one_after_the_other(first: HeaderEdits, second: HeaderEdits) -> HeaderEdits:
+    return HeaderEdits(_both(first.request, second.request), _both(first.response, second.response))
 
 
 def _both(first: HeaderEdit, second: HeaderEdit) -> HeaderEdit:

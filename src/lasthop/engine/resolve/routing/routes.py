@@ -203,10 +203,10 @@ def _route(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match
     if filters.redirect:
         return routing.Route(match, filters.redirect, str(route), filters.headers, filters.cors, auth)
     backends, headers = _backends(g, route, gateway, rule, match), filters.headers
-    if any(backend.headers != routing.NO_HEADERS for backend in backends):
+    if any(backend.headers != routing.NO_EDITS for backend in backends):
         # Envoy would edit for the backend first and for the rule after it, so that the rule had the last word.
         backends = tuple(replace(b, headers=one_after_the_other(headers, b.headers)) for b in backends)
-        headers = routing.NO_HEADERS
+        headers = routing.NO_EDITS
     timeouts, retry = (rule.timeouts, rule.retry) if isinstance(rule, api.HTTPRouteRule) else (api.HTTPRouteTimeouts(), None)
     request, backend = timeouts.request, timeouts.backend_request
     action = routing.Forward(
@@ -236,7 +236,7 @@ def hop_to(g: Graph, route: Key, gateway: Key, ref: api.BackendObjectReference, 
     return Hop(gateway, to.backend, to.port, protocol) if isinstance(to, BackendTarget) else None
 
 
-def upgrades_apart(g: Graph, hop: Hop) -> bool:
+def separate_upgrades(g: Graph, hop: Hop) -> bool:
     """Returns whether requests that ask for an upgrade need another hop than this one. Policies have no say in it, so that
     none of their edits touches a route."""
     return hop.protocol is Protocol.AUTO and speaks_h2c(g, hop.backend, hop.port)
@@ -244,14 +244,14 @@ def upgrades_apart(g: Graph, hop: Hop) -> bool:
 
 def _backends(
     g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match: routing.Match
-) -> tuple[routing.Backend, ...]:
+) -> tuple[routing.WeightedBackend, ...]:
     found = []
     for ref in rule.backend_refs:
         if ref.weight:
             filters = fold(ref.filters, match.path, match.path_type)
             hop = hop_to(g, route, gateway, ref, PROTOCOLS[route.kind])
-            apart = hop is not None and upgrades_apart(g, hop)
-            found.append(routing.Backend(ref.weight, hop, filters.headers, filters.rewrite, apart))
+            apart = hop is not None and separate_upgrades(g, hop)
+            found.append(routing.WeightedBackend(ref.weight, hop, filters.headers, filters.rewrite, apart))
     return tuple(found)
 
 
@@ -276,7 +276,7 @@ def unkept_sessions(g: Graph, route: Key) -> tuple[Problem, ...]:
 
 
 def _session(
-    g: Graph, route: Key, rule: api.RequestRouteRule, backends: tuple[routing.Backend, ...]
+    g: Graph, route: Key, rule: api.RequestRouteRule, backends: tuple[routing.WeightedBackend, ...]
 ) -> routing.Session | None:
     """Returns the sessions that the rule asks for, or else its only backend."""
     wanted, of_rule = rule.session_persistence, ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lasthop.base.api.meta import Key
 from lasthop.base.api.routes import StreamRoute
-from lasthop.engine.plan.routing import Backend, Stream
+from lasthop.engine.plan.routing import Stream, WeightedBackend
 from lasthop.engine.plan.upstream import Protocol
 from lasthop.engine.resolve.gateways.listeners import table_listener
 from lasthop.engine.resolve.routing.attachment import LISTENER_STREAMS, stream_protocol
@@ -30,8 +30,8 @@ def stream(g: Graph, gateway: Key, table: str, hostname: str) -> Stream:
 
 
 @query
-def stream_backends(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> tuple[Backend, ...]:
+def stream_backends(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> tuple[WeightedBackend, ...]:
     obj = read(g, route, StreamRoute)
     usable = obj is not None and obj.spec.rules and not route_judgement(g, route, gateway).rules[0].problems
     refs = obj.spec.rules[0].backend_refs if obj and usable else ()
-    return tuple(Backend(ref.weight, hop_to(g, route, gateway, ref, protocol)) for ref in refs if ref.weight)
+    return tuple(WeightedBackend(ref.weight, hop_to(g, route, gateway, ref, protocol)) for ref in refs if ref.weight)
