@@ -54,7 +54,16 @@ def test_a_gateway_that_starts_on_the_folder_is_judged_by_traffic(lasthop: Lasth
 
 
 def test_a_gateway_that_is_not_there_passes_nothing_and_fails_nothing(tmp_path: Path) -> None:
-    command: list[str | Path] = [EXECUTABLE, "judge", "--address", f"127.0.0.1:{free_port()}", "--write", tmp_path, "--patience", "5"]
+    command: list[str | Path] = [
+        EXECUTABLE,
+        "judge",
+        "--address",
+        f"127.0.0.1:{free_port()}",
+        "--write",
+        tmp_path,
+        "--patience",
+        "5",
+    ]
     cases = "^(names/exact|protocols/(grpc|tls|tcp)(-ca)?|status/accepted)$"
     told = subprocess.run([*command, "--cases", cases, "-o", "json"], capture_output=True, timeout=110)
     assert told.returncode == 1, told.stderr
@@ -62,7 +71,16 @@ def test_a_gateway_that_is_not_there_passes_nothing_and_fails_nothing(tmp_path: 
 
 
 def test_a_second_run_removes_the_cases_of_the_first(tmp_path: Path) -> None:
-    command: list[str | Path] = [EXECUTABLE, "judge", "--address", f"127.0.0.1:{free_port()}", "--write", tmp_path, "--patience", "5"]
+    command: list[str | Path] = [
+        EXECUTABLE,
+        "judge",
+        "--address",
+        f"127.0.0.1:{free_port()}",
+        "--write",
+        tmp_path,
+        "--patience",
+        "5",
+    ]
     (tmp_path / "own.yaml").touch()
     for case in ("names/exact", "names/other"):
         subprocess.run([*command, "--cases", f"^{case}$"], capture_output=True, timeout=110)
