@@ -15,8 +15,11 @@ TICK: Final = 1.0
 SLICE: Final = 40
 """Members of each output that are computed before the next event is processed: some 20 ms, so that an edit of one policy does
 not wait for a CA that thousands share."""
-URGENT_SLICE: Final = 10
-"""The same limit while clusters wait for their turn: a shared CA is in force before the last of its statuses is written.
+URGENT_SLICE: Final = 100
+"""The same limit for the clusters that names refer to: a CA that a hundred policies share is sent in one turn, unless it takes
+longer than a turn may (`controller.TURN`)."""
+REST_SLICE: Final = 10
+"""The same limit for everything else while clusters wait for their turn: a shared CA is in force before the last of its statuses is written.
 Owners take turns in these few as well, so a neighbour's edit does not wait for them."""
 SENT_POLL_SECONDS: Final = 0.002
 MAX_SENT_POLLS: Final = 500
@@ -43,9 +46,9 @@ async def _settle_when_dirty(controller: Controller) -> None:
     await controller.loaded.wait()
     while True:
         await controller.dirty.wait()
-        if controller.settle_urgent(SLICE):
+        if controller.settle_urgent(URGENT_SLICE):
             await asyncio.sleep(0)  # it is sent before route tables, which may have megabytes, are built
-        controller.settle(URGENT_SLICE if controller.engine.urgent else SLICE)
+        controller.settle(REST_SLICE if controller.engine.urgent else SLICE)
         if controller.engine.unsettled_but(controller.busy()):
             controller.dirty.set()
             await _until_sent(controller)

@@ -9,7 +9,7 @@ import gzip
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -59,6 +59,8 @@ class _Stored(msgspec.Struct, frozen=True):
 
 class _Encoded(NamedTuple):
     known: PortMemory
+    bare: bool
+    """Its bases are left out."""
     port: msgspec.Raw
     bases: dict[str, Basis]
 
@@ -69,13 +71,14 @@ class Encoder:
     def __init__(self) -> None:
         self._known: dict[Port, _Encoded] = {}
 
-    def __call__(self, memory: Memory) -> bytes:
+    def __call__(self, memory: Memory, bare: Collection[str] = ()) -> bytes:
+        """`bare`: namespaces whose bases are left out."""
         before, self._known = self._known, {}
         bases: dict[str, Basis] = {}
         for port, known in memory.ports.items():
-            one = before.get(port)
-            if one is None or one.known is not known:
-                one = _encoded(port, known)
+            one, is_bare = before.get(port), port.backend.namespace in bare
+            if one is None or one.known is not known or one.bare != is_bare:
+                one = _encoded(port, known, bare=is_bare)
             self._known[port] = one
             bases |= one.bases
         ports = [each.port for each in self._known.values()]
@@ -83,12 +86,12 @@ class Encoder:
         return msgspec.json.encode(document)
 
 
-def _encoded(port: Port, known: PortMemory) -> _Encoded:
-    found = [each.basis for each in _each(known)]
+def _encoded(port: Port, known: PortMemory, *, bare: bool) -> _Encoded:
+    found = [None if bare else each.basis for each in _each(known)]
     keys = ["" if basis is None else hashlib.blake2b(msgspec.json.encode(basis), digest_size=8).hexdigest() for basis in found]
-    bare = _with_bases(known, [None] * len(found))
+    without = _with_bases(known, [None] * len(found))
     bases = {key: basis for key, basis in zip(keys, found, strict=True) if basis is not None}
-    return _Encoded(known, msgspec.Raw(msgspec.json.encode(_StoredPort(*port, bare, tuple(keys)))), bases)
+    return _Encoded(known, bare, msgspec.Raw(msgspec.json.encode(_StoredPort(*port, without, tuple(keys)))), bases)
 
 
 def _each(known: PortMemory) -> list[HopVerification]:
@@ -133,12 +136,12 @@ def pack(memory: Memory, ports: int, encode: Encoder) -> bytes:
     share."""
     complete = len(memory.ports) <= ports
     kept = memory.ports if complete else _shares(memory.ports, ports)
-    packed = Memory(_within(kept, MAX_HASHES), memory.record, complete)
-    return gzip.compress(encode(packed), compresslevel=1, mtime=0)
+    packed = Memory(kept, memory.record, complete)
+    return gzip.compress(encode(packed, _loud(kept, MAX_HASHES)), compresslevel=1, mtime=0)
 
 
-def _within(known: Mapping[Port, PortMemory], hashes: int) -> Mapping[Port, PortMemory]:
-    """Leaves out which CAs and pins there were, where namespaces have too many of them: hashes cannot be compressed."""
+def _loud(known: Mapping[Port, PortMemory], hashes: int) -> Collection[str]:
+    """Returns the namespaces that have too many CAs and pins for all to be kept: hashes cannot be compressed."""
     counts = Counter[str]()
     seen: set[tuple[str, str]] = set()
     for port, each in known.items():
@@ -148,13 +151,9 @@ def _within(known: Mapping[Port, PortMemory], hashes: int) -> Mapping[Port, Port
                 seen.add(place)
                 counts[port.backend.namespace] += len(found.basis.cas) + len(found.basis.pins)
     if counts.total() <= hashes:
-        return known
+        return ()
     most = share(counts, hashes)
-    loud = {namespace for namespace, count in counts.items() if count > most}
-    return {
-        port: _with_bases(each, [None] * len(_each(each))) if port.backend.namespace in loud else each
-        for port, each in known.items()
-    }
+    return {namespace for namespace, count in counts.items() if count > most}
 
 
 def _shares(known: Mapping[Port, PortMemory], ports: int) -> Mapping[Port, PortMemory]:

@@ -236,14 +236,16 @@ class Graph:
         reads: dict[Node, None] = {}
         source = node.id[0]
         value = self._compute(node.id, reads) if source.__class__ is Query else source.current(self, node.id)
-        old, node.deps = node.deps, tuple(reads)
-        for dep in node.deps:
-            dep.add_reader(node)
-        for dep in old:
-            if dep not in reads:
-                dep.remove_reader(node)
-                if not dep.readers:
-                    self._unread.append(dep)
+        old, deps = node.deps, tuple(reads)
+        if deps != old:  # mostly it reads what it has read before
+            node.deps = deps
+            for dep in deps:
+                dep.add_reader(node)
+            for dep in old:
+                if dep not in reads:
+                    dep.remove_reader(node)
+                    if not dep.readers:
+                        self._unread.append(dep)
         if value != node.value:
             node.value = value
             node.changed = self._revision

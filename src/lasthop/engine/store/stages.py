@@ -156,6 +156,7 @@ class Stages:
         self._members: dict[Domain, set[Member]] = defaultdict(set)
         self._states = [_State(stage, tuple(self._members[domain] for domain in stage.domains)) for stage in stages]
         self._by_name = {state.stage.name: state for state in self._states}
+        self._at_once = [state for state in self._states if isinstance(state.stage, Indexer) and not state.stage.patient]
         self._beside: dict[str, list[_State]] = {name: [] for name in self._by_name}
         for state in self._states:
             if isinstance(state.stage, Output) and state.stage.beside:
@@ -227,7 +228,7 @@ class Stages:
                 if stage.named:
                     introducing |= state.turns.owners_of_new()
             limited = limit is not None or only is not None
-            if limited and not any(state.turns.dirty for state in self._states if _at_once(state.stage)):
+            if limited and not any(state.turns.dirty for state in self._at_once):
                 return changes
         raise RuntimeError("stages feed each other in a circle")
 
@@ -348,7 +349,3 @@ class Stages:
             noted = self.journal.setdefault(id, {})
             noted[(state.query, *member)] = None
             noted.update({(domain, *member): None for domain in state.stage.domains if not isinstance(domain, str)})
-
-
-def _at_once(stage: Stage) -> bool:
-    return isinstance(stage, Indexer) and not stage.patient
