@@ -14,7 +14,7 @@ from lasthop.engine.plan.verdict import HopVerification
 from lasthop.engine.plan.verification_change import SAME, ChangeKind, Subject, VerificationChange
 from lasthop.engine.plan.verification_change import compare as compare_verification
 
-Place = tuple[Key, Key, int]
+GatewayPort = tuple[Key, Key, int]
 """Gateway, backend and port. One policy decides for all its protocols."""
 Best = Callable[[Key, int], HopVerification | None]
 """Returns the strongest that a port of a backend has been, if that is known."""
@@ -34,7 +34,7 @@ class ComparedState(msgspec.Struct, frozen=True):
     where: str
     mistakes: tuple[Mistake, ...]
     hops: tuple[HopReport, ...]
-    verified: Mapping[Place, HopVerification]
+    verified: Mapping[GatewayPort, HopVerification]
     """The hops that policies may apply to."""
     unknown: tuple[NotCompared, ...] = ()
 
@@ -110,8 +110,8 @@ def _identity(mistake: Mistake) -> tuple[object, ...]:
     return finding.severity, finding.object, finding.reason, finding.message if finding.object else finding.reason
 
 
-def _by_place(hops: Iterable[HopReport]) -> dict[Place, list[HopReport]]:
-    found: dict[Place, list[HopReport]] = {}
+def _by_place(hops: Iterable[HopReport]) -> dict[GatewayPort, list[HopReport]]:
+    found: dict[GatewayPort, list[HopReport]] = {}
     for hop in sorted(hops, key=lambda each: each.order):
         found.setdefault(hop.place, []).append(hop)
     return found

@@ -12,7 +12,7 @@ from lasthop.engine.outputs.status.routes import REFUSAL
 from lasthop.engine.plan.routing import Parent
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backends import BackendTarget, target
-from lasthop.engine.resolve.gateways.listener_sets import holder
+from lasthop.engine.resolve.gateways.listener_sets import route_parent
 from lasthop.engine.resolve.gateways.ours import is_ours, not_ours
 from lasthop.engine.resolve.routing.attachment import PARENT_KINDS, parent_key, parents
 from lasthop.engine.resolve.routing.route_references import filter_references
@@ -66,7 +66,7 @@ def _refused(parent: Parent) -> Fact:
 
 def _served(g: Graph, parent: Parent) -> Fact:
     names = sorted({hostname or "any hostname" for _, hostname in parent.hosts})
-    owner = holder(g, parent.owner)
+    owner = route_parent(g, parent.owner)
     ports = {listener.name: f"{listener.name} (port {listener.port})" for listener in (owner.listeners if owner else ())}
     listeners = ", ".join(ports.get(name, name) for name in parent.listeners)
     if not names:

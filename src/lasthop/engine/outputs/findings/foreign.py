@@ -15,7 +15,7 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.problem import Problem
-from lasthop.engine.resolve.gateways.ours import not_ours, strange_parents
+from lasthop.engine.resolve.gateways.ours import not_ours, unserved_parents
 from lasthop.engine.resolve.settings import settings
 from lasthop.engine.store.graph import Graph, query
 from lasthop.engine.store.stages import Output
@@ -48,7 +48,7 @@ def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 def unattached(g: Graph, route: Key, *, served: bool) -> Iterator[Finding]:
     """Parents of a route that are not ours; `served`: some other is."""
-    strange = list(strange_parents(g, route))
+    strange = list(unserved_parents(g, route))
     if settings(g).pods or not strange:
         if not served:
             yield make_finding(route, reasons.NO_MATCHING_PARENT, ROUTE, severity=Severity.WARNING)

@@ -17,7 +17,7 @@ from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, make_finding
 from lasthop.engine.plan.listener import ListenerPlan
 from lasthop.engine.plan.routing import Parent
-from lasthop.engine.resolve.gateways.listener_sets import holder
+from lasthop.engine.resolve.gateways.listener_sets import route_parent
 from lasthop.engine.resolve.gateways.listeners import listeners, table_listener
 from lasthop.engine.resolve.routing.attachment import parents, route_hostname
 from lasthop.engine.resolve.routing.budgets import verdict_at
@@ -52,7 +52,7 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 def _taken(g: Graph, key: Key, obj: Route, parent: Parent) -> Iterator[Finding]:
     """Finds hostnames of a route that a ListenerSet of another namespace serves, by a more specific listener. The spec has it
     so, and who opened the Gateway to ListenerSets may not know."""
-    found = holder(g, parent.owner) if parent.problem is None else None
+    found = route_parent(g, parent.owner) if parent.problem is None else None
     for listener in found.listeners if found else ():
         if listener.name in parent.listeners and listener.served:
             for own in obj.spec.hostnames or ("",):

@@ -18,7 +18,7 @@ from lasthop.engine.plan.condition import Condition, failed, true
 from lasthop.engine.plan.problem import joined
 from lasthop.engine.plan.routing import Parent
 from lasthop.engine.resolve.gateways.gateways import without_effect
-from lasthop.engine.resolve.gateways.listener_sets import holder
+from lasthop.engine.resolve.gateways.listener_sets import route_parent
 from lasthop.engine.resolve.gateways.ports import port_problem, serves_nothing
 from lasthop.engine.resolve.hops.failing import hop_trouble, unconnected
 from lasthop.engine.resolve.hops.weakening import weakened
@@ -58,7 +58,7 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
 def unserved_at(g: Graph, parent: Parent) -> tuple[Condition, ...]:
     """Returns why clients do not reach a route at a Gateway, or not on every port of it: the ports cannot be had. `Accepted`
     is about the route, so this is a condition of its own, absent otherwise."""
-    owner = holder(g, parent.owner)
+    owner = route_parent(g, parent.owner)
     ports = {(each.port, each.transport) for each in (owner.listeners if owner else ()) if each.name in parent.listeners}
     problems = [port_problem(g, parent.gateway, *port) for port in sorted(ports)]
     blocked = [problem for problem in problems if problem and problem.reason != reasons.PENDING]

@@ -86,14 +86,14 @@ def _is_bad(condition: Json) -> bool:
     return bool(condition["status"] == "True") == type.negative
 
 
-def _out_of_date(document: Json, found: list[tuple[Place, Json]]) -> Summary | None:
+def _out_of_date(document: Json, found: list[tuple[ConditionPlace, Json]]) -> Summary | None:
     seen, now = min(c.get("observedGeneration", 0) for _, c in found), document["metadata"].get("generation", 0)
     if seen >= now:
         return None
     return Summary("Unknown", f"its status is out of date: of generation {seen}, and the object has generation {now}")
 
 
-def _bad_news(document: Json, bad: list[tuple[Place, Json]], found: list[tuple[Place, Json]]) -> Summary:
+def _bad_news(document: Json, bad: list[tuple[ConditionPlace, Json]], found: list[tuple[ConditionPlace, Json]]) -> Summary:
     place, condition = min(bad, key=lambda each: each[1]["status"] == "Unknown")
     where = f"{place.name}: " if place.name else ""
     others = sorted({other.name for other, _ in bad} - {place.name, ""}) if place.name else []
@@ -109,7 +109,7 @@ def _bad_news(document: Json, bad: list[tuple[Place, Json]], found: list[tuple[P
     )
 
 
-def _unserved(document: Json, place: Place, condition: Json) -> tuple[str, ...]:
+def _unserved(document: Json, place: ConditionPlace, condition: Json) -> tuple[str, ...]:
     """Returns the Gateway or ListenerSet that keeps an object from being served."""
     if condition["type"] != PROGRAMMED or condition["reason"] != PARENT_NOT_PROGRAMMED:
         return ()
@@ -152,13 +152,13 @@ def _conditions(document: Json) -> Iterator[Json]:
     return (condition for _, group in _groups(document) for condition in group.get("conditions") or ())
 
 
-def _besides(name: str, found: list[tuple[Place, Json]]) -> str:
+def _besides(name: str, found: list[tuple[ConditionPlace, Json]]) -> str:
     """Returns what is weakened elsewhere, of an object that is refused at one Gateway: both are worth knowing."""
     weakened = ((other.name, c) for other, c in found if condition_type(c["type"]).weakened)
     return next((f"; {other}: {c['message']}" for other, c in weakened if other != name), "")
 
 
-class Place(NamedTuple):
+class ConditionPlace(NamedTuple):
     """What conditions are about: the object itself, one of its listeners, or a parent or ancestor."""
 
     name: str = ""
@@ -166,17 +166,17 @@ class Place(NamedTuple):
     """Of a parent or ancestor, as commands take it."""
 
 
-def _place(ref: Json, namespace: str = "") -> Place:
+def _place(ref: Json, namespace: str = "") -> ConditionPlace:
     path = f"{ref.get('namespace') or namespace}/{ref.get('name', '')}".lstrip("/")
-    return Place(path, f"{(ref.get('kind') or 'Gateway').lower()}/{path}")
+    return ConditionPlace(path, f"{(ref.get('kind') or 'Gateway').lower()}/{path}")
 
 
-def _groups(document: Json) -> Iterator[tuple[Place, Json]]:
+def _groups(document: Json) -> Iterator[tuple[ConditionPlace, Json]]:
     from lasthop.base.api.kinds import CONTROLLER_NAME  # here, so that the CLI starts quickly
 
     status = document.get("status") or {}
-    yield Place(), status
-    yield from ((Place(listener["name"]), listener) for listener in status.get("listeners") or ())
+    yield ConditionPlace(), status
+    yield from ((ConditionPlace(listener["name"]), listener) for listener in status.get("listeners") or ())
     for entry in _entries(document):
         if entry.get("controllerName", CONTROLLER_NAME) == CONTROLLER_NAME:
             yield _place(entry.get("parentRef") or entry["ancestorRef"]), entry

@@ -167,7 +167,7 @@ def mistyped_text(service: Key, target: str) -> str:
 CLOSED_PORTS: Final = "its ports without a policy return 500 unless their appProtocol is a plaintext protocol"
 
 
-def meant_service(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[Key, str] | None:
+def mistyped_service(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple[Key, str] | None:
     """Returns the Service that a target means whose kind, group or name is impossible, and which of them; None if it names a
     possible Service, or an object of another system."""
     kind = target.kind if target.kind in SERVICE_GROUPS else closest(target.kind, SERVICE_GROUPS)
@@ -177,7 +177,7 @@ def meant_service(g: Graph, policy: Key, target: PolicyTargetReference) -> tuple
     wrong = "" if service_of(policy, target) else f"kind {target.kind}" + (f" of group {target.group}" if target.group else "")
     if not is_dns_label(target.name):
         bare = key._replace(name=_IMPOSSIBLE.sub("", target.name.casefold()).strip("-"))
-        key = bare if read(g, bare, AnyService) else key._replace(name=service_meant(g, key))
+        key = bare if read(g, bare, AnyService) else key._replace(name=closest_service(g, key))
         wrong = wrong or f"{kind} {target.name!r}"
     return (key, wrong) if wrong and key.name else None
 
@@ -209,7 +209,7 @@ def index_service_imports(g: Graph, key: Key) -> Iterator[Entry]:
 
 
 @query
-def service_meant(g: Graph, service: Key) -> str:
+def closest_service(g: Graph, service: Key) -> str:
     """Returns the name of the Service that a reference to a missing one probably means, or nothing."""
     if SERVICES.size(g, service.kind, service.namespace) > MAX_SERVICES:
         return ""
@@ -222,12 +222,12 @@ MISAIMED = Index[Key, tuple[Key, str]]("misaimed")
 
 def _misaimed(g: Graph, policy: Key, services: Iterable[Key]) -> list[Entry]:
     missing = [service for service in services if read(g, service, AnyService) is None]
-    guesses = [(service, service_meant(g, service)) for service in missing]
+    guesses = [(service, closest_service(g, service)) for service in missing]
     return [MISAIMED.entry((service._replace(name=guess),), (policy, service.name)) for service, guess in guesses if guess]
 
 
 def _mistyped(g: Graph, policy: Key, targets: Iterable[PolicyTargetReference]) -> list[Entry]:
-    found = (meant_service(g, policy, target) for target in targets)
+    found = (mistyped_service(g, policy, target) for target in targets)
     return [MISTYPED.entry((service,), Stray(policy, wrong)) for service, wrong in filter(None, found)]
 
 

@@ -22,7 +22,7 @@ from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.reach import HOPS, REFUSED
 from lasthop.engine.resolve.gateways.allowed_listeners import allows_namespace
 from lasthop.engine.resolve.gateways.gateways import gateway
-from lasthop.engine.resolve.gateways.listener_sets import holder
+from lasthop.engine.resolve.gateways.listener_sets import route_parent
 from lasthop.engine.resolve.gateways.listeners import listeners, spec_listeners, table_listener
 from lasthop.engine.resolve.routing.budgets import VIRTUAL_HOSTS, RouteCost
 from lasthop.engine.resolve.routing.hostnames import intersection, most_specific, specificity
@@ -62,7 +62,7 @@ def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
     for ref in obj.spec.parent_refs:
         if (ref.group, ref.kind) not in PARENT_KINDS:
             continue
-        owner = holder(g, parent_key(route, ref))
+        owner = route_parent(g, parent_key(route, ref))
         if owner is not None:
             found.append(_attach(g, route, obj, ref, owner))
     return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
@@ -276,7 +276,7 @@ def _asked_first(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[Ext
 @indexer("Gateway", "ListenerSet", keeps=True)
 def index_listener_hops(g: Graph, owner: Key) -> Iterator[Entry]:
     """Indexes the servers that listeners ask: they are reached by their owner, as the backends of a route are by the route."""
-    found = holder(g, owner)
+    found = route_parent(g, owner)
     for listener in found.listeners if found and not found.problem else ():
         for auth in listener.auth if listener.served else ():
             yield HOPS.entry((auth.hop.gateway, auth.hop.backend, auth.hop.port, auth.hop.protocol), owner)

@@ -19,7 +19,7 @@ from lasthop.engine.plan.problem import Problem, unsupported_value
 from lasthop.engine.plan.tls import Refused
 from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backend_traffic import KIND as TRAFFIC_POLICY
-from lasthop.engine.resolve.backends.backend_traffic import asked_session, kept_session
+from lasthop.engine.resolve.backends.backend_traffic import configured_session, effective_session
 from lasthop.engine.resolve.backends.backends import BackendTarget, speaks_h2c, target
 from lasthop.engine.resolve.gateways.profiles import limits
 from lasthop.engine.resolve.hops.hops import hop_tls
@@ -268,7 +268,7 @@ def unkept_sessions(g: Graph, route: Key) -> tuple[Problem, ...]:
         refs = [(index, ref) for index, ref in enumerate(rule.backend_refs) if ref.weight]
         for index, ref in refs if len(refs) > 1 and not rule.session_persistence else ():
             to = target(g, route, ref)
-            asked = asked_session(g, to.backend) if isinstance(to, BackendTarget) else None
+            asked = configured_session(g, to.backend) if isinstance(to, BackendTarget) else None
             if asked:
                 message = f"the sessions that {asked.by} asks for are not kept over several backendRefs; use one"
                 found.append(unsupported_value(message, f"spec.rules[{number}].backendRefs[{index}]"))
@@ -281,7 +281,7 @@ def _session(
     """Returns the sessions that the rule asks for, or else its only backend."""
     wanted, of_rule = rule.session_persistence, ""
     hop = backends[0].hop if len(backends) == 1 else None
-    if wanted is None and hop and (kept := kept_session(g, hop.gateway, hop.backend)):
+    if wanted is None and hop and (kept := effective_session(g, hop.gateway, hop.backend)):
         wanted = kept.wanted
         of_rule = f"{route}{rule.name or written_matches(rule)}" if kept.by.kind == TRAFFIC_POLICY else ""
     if wanted is None:
