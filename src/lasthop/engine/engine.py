@@ -18,8 +18,8 @@ from lasthop.base.api.status import Status
 from lasthop.engine.memory.causes import Causes
 from lasthop.engine.memory.policies import PolicyMemory
 from lasthop.engine.memory.verification import VerificationMemory
-from lasthop.engine.outputs.audit.certificates import CertificateReport, Used, certificates_of, each_once
-from lasthop.engine.outputs.audit.hops import REFUSALS, HopReport, Reported, hop_report, joined
+from lasthop.engine.outputs.audit.certificates import CertificateReport, Used, certificates_of, distinct_certificates
+from lasthop.engine.outputs.audit.hops import REFUSALS, HopReport, ReportedHop, hop_report, joined
 from lasthop.engine.outputs.envoy.assembly import Assembly, ByGateway
 from lasthop.engine.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS
 from lasthop.engine.outputs.envoy.listeners import LISTENERS
@@ -203,7 +203,7 @@ class Engine:
     def hops(self) -> list[HopReport]:
         return joined(self.each_hop())
 
-    def each_hop(self) -> Iterator[Reported]:
+    def each_hop(self) -> Iterator[ReportedHop]:
         """Yields the hops one by one, so that callers can interleave other work. Hops that disappear meanwhile are left
         out."""
         for key in list(self.stages.members(CLUSTERS)):
@@ -250,7 +250,7 @@ class Engine:
         return not isinstance(found, Crash) and any(each.gateway == gateway and each.listeners for each in found)
 
     def certificates(self) -> list[CertificateReport]:
-        return each_once(self.each_holder())
+        return distinct_certificates(self.each_holder())
 
     def each_holder(self) -> Iterator[tuple[Used, ...]]:
         """Yields the certificates of each Gateway, policy and XBackend, one object at a time."""

@@ -278,7 +278,7 @@ def test_a_policy_that_only_passthrough_reaches_is_not_used() -> None:
 def test_a_policy_whose_ports_all_have_policies_of_their_own_is_never_used() -> None:
     found = _explained(POLICY, mk_policy("shop/q", "api", "api.internal", ["corp-ca"], section="https"))
     assert _said(found, "target Service shop/api: never used").state is FactState.WARNING
-    assert _said(found, "each is named by a policy of its own (shop/q)")
+    assert _said(found, "other policies name each port (shop/q)")
 
 
 def test_a_policy_for_a_service_that_does_not_exist_is_told_where_it_is_probably_meant() -> None:

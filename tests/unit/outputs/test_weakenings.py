@@ -303,7 +303,7 @@ def test_a_hop_that_connects_again_with_other_names_says_that_its_failure_is_ove
     edit(engine, changed)
     edits(engine)
     ((_, after, because, _, _),) = edits(restarted(engine, {**WORLD, **changed}))
-    assert (after, because) == ("verified (CA) for new.example", "what it failed for is resolved")
+    assert (after, because) == ("verified (CA) for new.example", "the cause of its failure is resolved")
     edit(engine, keyed(mk_config_map("a/c", ca_pem("good"))))
     ((_, after, because, _, _),) = edits(engine)
     assert (after, because) == ("verified (CA) for new.example", "ConfigMap a/c was created")

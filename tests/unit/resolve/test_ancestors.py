@@ -53,7 +53,7 @@ def test_the_gateway_that_finds_no_room_fails_closed_and_its_route_says_why() ->
     status = snapshot.status[Key("HTTPRoute", "a", "two")]
     resolved = next(c for c in status.parents[0].conditions if c.type == "ResolvedRefs")  # type: ignore[union-attr]
     assert (resolved.status, resolved.reason) == ("False", "InvalidBackendTLS")
-    assert "no room in its status" in resolved.message
+    assert "has no free entry" in resolved.message
     (finding,) = (finding for finding in engine.findings() if "no room for Gateway b/second" in finding.message)
     assert finding.severity == "error"
     assert finding.remedy == "Let that Gateway use a second Service for the same backend, with a policy of its own."

@@ -21,7 +21,7 @@ from lasthop.engine.resolve.policies.conditions import exceptions, target_proble
 from lasthop.engine.resolve.policies.judgement import judgement
 from lasthop.engine.resolve.policies.targets import WHOLE, port_winner, service_of
 from lasthop.engine.resolve.policies.texts import read_texts
-from lasthop.engine.resolve.trust.waivers import LOST, describe
+from lasthop.engine.resolve.trust.waivers import UNCHECKED, describe
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
 
@@ -106,8 +106,8 @@ def _connected(g: Graph, hop: Hop, tls: BackendTLS | Plaintext, by: Fact) -> Fac
     """Describes a hop that is under the policy, with what has happened on it."""
     seen = observed_fact(g, hop)
     facts, said = (by, *seen), f"{hop.gateway}, port {hop.port}: TLS"
-    if tls.strength in LOST:
-        return Fact(f"{said}, {LOST[tls.strength]}", worst((warning(""), *seen)), facts, hop.gateway)
+    if tls.strength in UNCHECKED:
+        return Fact(f"{said}, {UNCHECKED[tls.strength]}", worst((warning(""), *seen)), facts, hop.gateway)
     verified = any(fact.state is FactState.GOOD for fact in seen)
     return Fact(f"{said}, {'verified' if verified else 'must be verified'}", worst((good(""), *seen)), facts, hop.gateway)
 

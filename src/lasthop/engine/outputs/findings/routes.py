@@ -22,7 +22,7 @@ from lasthop.engine.resolve.gateways.listeners import listeners, table_listener
 from lasthop.engine.resolve.routing.attachment import parents, route_hostname
 from lasthop.engine.resolve.routing.budgets import verdict_at
 from lasthop.engine.resolve.routing.hostnames import intersection, most_specific
-from lasthop.engine.resolve.routing.routes import PROTOCOLS, read_route, unkept_sessions
+from lasthop.engine.resolve.routing.routes import PROTOCOLS, read_route, unsupported_sessions
 from lasthop.engine.resolve.routing.streams import owner
 from lasthop.engine.store.graph import Graph, query
 
@@ -36,7 +36,9 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
         return ()
     found = list(ignored_scope(key, "useDefaultGateways", obj.spec.use_default_gateways))
     found += unattached(g, key, served=bool(known))
-    found += [replace(problem, severity=Severity.WARNING).on(key) for problem in (unkept_sessions(g, key) if known else ())]
+    found += [
+        replace(problem, severity=Severity.WARNING).on(key) for problem in (unsupported_sessions(g, key) if known else ())
+    ]
     for parent in known:
         if parent.problem:
             found.append(parent.problem.at("spec.parentRefs").on(key))

@@ -19,7 +19,7 @@ from lasthop.engine.plan.upstream import Hop, Protocol
 from lasthop.engine.resolve.backends.backends import endpoints
 from lasthop.engine.resolve.backends.endpoint_slices import missing_endpoints
 from lasthop.engine.resolve.hops.observed import PortState, hop_state, port_states
-from lasthop.engine.resolve.policies.targets import WHOLE, Claim, claims, port_winner, rule_of
+from lasthop.engine.resolve.policies.targets import WHOLE, TargetClaim, claims, port_winner, rule_of
 from lasthop.engine.resolve.settings import OBSERVES
 from lasthop.engine.store.graph import Graph
 from lasthop.engine.store.store import read
@@ -41,7 +41,7 @@ class Loser(msgspec.Struct, frozen=True):
     rule: LostBy
     section: str = WHOLE
     """The port that the policy names."""
-    winner: Claim | None = None
+    winner: TargetClaim | None = None
     precedence: str = ""
     """For AGE: why the winner takes precedence, for example `is older`."""
 
@@ -90,7 +90,7 @@ def losers(g: Graph, backend: Key, port_number: int) -> Iterator[Loser]:
                     yield _lost(claim, winner, section, port.name)
 
 
-def _lost(claim: Claim, winner: Claim, section: str, port: str) -> Loser:
+def _lost(claim: TargetClaim, winner: TargetClaim, section: str, port: str) -> Loser:
     if section == WHOLE and port in winner.sections and port != WHOLE:
         return Loser(claim.policy, LostBy.SECTION, section, winner)
     return Loser(claim.policy, LostBy.AGE, section, winner, rule_of(winner.age, claim.age))

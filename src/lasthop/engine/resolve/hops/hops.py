@@ -31,7 +31,7 @@ from lasthop.engine.resolve.gateways.profiles import backend_rules
 from lasthop.engine.resolve.policies.ancestors import MAX_ANCESTORS, ancestors
 from lasthop.engine.resolve.policies.judgement import judgement
 from lasthop.engine.resolve.policies.permissions import permitted_tls, plaintext_problem
-from lasthop.engine.resolve.policies.targets import port_winner, stray_text, strays
+from lasthop.engine.resolve.policies.targets import missed_target_text, missed_targets, port_winner
 from lasthop.engine.resolve.settings import ABSENCE_PROVEN, POLICIES_UNKNOWN, settings
 from lasthop.engine.resolve.trust.client_certificates import chain_digest, shown_certificate
 from lasthop.engine.store.graph import Graph, query
@@ -173,9 +173,9 @@ def _plaintext(g: Graph, hop: Hop) -> HopTLS:
 
 def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
     # A port that was renamed, or one mistyped letter in a sectionName, must not turn a verified hop into plaintext.
-    if not is_plaintext(port.app_protocol) and (missing := strays(g, hop.backend)):
+    if not is_plaintext(port.app_protocol) and (missing := missed_targets(g, hop.backend)):
         policy = missing[0].policy
-        message = f"{policy} does not match its target: {stray_text(g, hop.backend, missing[0])}"
+        message = f"{policy} does not match its target: {missed_target_text(g, hop.backend, missing[0])}"
         return Refused(Problem(reasons.TARGET_NOT_FOUND, message, about=(policy, hop.backend)), policy)
     tls = _plaintext(g, hop)
     if isinstance(tls, Plaintext) and (unknown := policies_unknown(g, hop)):

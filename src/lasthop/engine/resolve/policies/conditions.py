@@ -63,7 +63,7 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
     return None
 
 
-def precedence(g: Graph, policy: Key, winner: targets.Claim) -> str:
+def precedence(g: Graph, policy: Key, winner: targets.TargetClaim) -> str:
     """Names the policy that takes precedence over another with the same target, and the rule."""
     obj = read_policy(g, policy)
     rule = targets.rule_of(winner.age, obj.age if obj else winner.age)
