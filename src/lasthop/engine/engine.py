@@ -261,10 +261,10 @@ class Engine:
     def _collect_findings(self, outputs: Changes) -> FindingChanges:
         if self._crashes != self.graph.crashes:
             self._crashes = dict(self.graph.crashes)
-            self._findings.say("crashes", tuple(map(crash_finding, self._crashes)))
+            self._findings.replace("crashes", tuple(map(crash_finding, self._crashes)))
         for output in FINDINGS:
             for key, found in output.of(outputs).items():
-                self._findings.say((output.name, key), () if found is None or isinstance(found, Gone) else found)
+                self._findings.replace((output.name, key), () if found is None or isinstance(found, Gone) else found)
         return self._findings.changes()
 
 

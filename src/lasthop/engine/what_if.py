@@ -168,7 +168,7 @@ class Rehearsal:
     def _take(self, outputs: Changes) -> None:
         for output in FINDINGS:
             for key, found in output.of(outputs).items():
-                self._findings.say((output.name, key), () if found is None or isinstance(found, Gone) else found)
+                self._findings.replace((output.name, key), () if found is None or isinstance(found, Gone) else found)
         self._hops.update(dict.fromkeys(Hop(*key) for key in CLUSTERS.of(outputs)))
         self._places.update(dict.fromkeys(hop[:3] for hop in VERDICTS.of(outputs)))
 

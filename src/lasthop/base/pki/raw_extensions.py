@@ -1,4 +1,4 @@
-"""Reads extensions of a certificate by themselves, from DER that has been parsed before.
+"""Reads single extensions of a certificate from DER that was parsed before.
 
 `cryptography` reads all of them or none, and one that it does not support must not hide a keyUsage for which Envoy rejects the
 certificate. What is malformed raises some Exception here: `parse.py` calls this, guarded.

@@ -1,4 +1,4 @@
-"""Reads certificate revocation lists that others have written; answers with values and never raises."""
+"""Parses foreign certificate revocation lists. Functions return problems as values and never raise."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RevocationList(msgspec.Struct, frozen=True):
     """The issuer's name as DER, for comparison."""
     this_update: float
     next_update: float | None
-    """None: it does not say when it will be out of date."""
+    """None without nextUpdate."""
     revoked: int
     pem: bytes
 

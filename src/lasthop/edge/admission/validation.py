@@ -121,7 +121,7 @@ def hostname_problem(written: str, pattern: str) -> tuple[str, str] | None:
     """Returns the problem, to follow the value in a sentence, and the remedy; None if the pattern is another."""
     if pattern not in HOSTNAMES:
         return None
-    # Of one that is much too long nothing is guessed: there may be a megabyte of it.
+    # Of one that is much too long nothing is with_suggestion: there may be a megabyte of it.
     parts = _PARTS.match(written) if len(written) <= MAX_MESSAGE else None
     host = parts["host"].lower() if parts else ""
     instead = f"Write {host}." if re.match(pattern, host) else "Write a name such as api.example."

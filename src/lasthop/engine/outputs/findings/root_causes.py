@@ -1,8 +1,7 @@
-"""Findings as a list of mistakes: what only follows from another finding is listed there, in one line, and not counted.
+"""Groups findings by root cause: a finding that follows from another one is listed beneath it and not counted.
 
-Which causes a finding may have is in its entry in engine/plan/reasons.py (`Kind.follows`); this module looks for them. In a
-cluster something may also be missing only because the user may not see it (`unseen`).
-"""
+The entry of a reason in engine/plan/reasons.py (`ReasonEntry.follows`) lists possible causes; this module looks for them. In a
+cluster, an object may also seem missing because the user may not read it (`unseen`)."""
 
 from __future__ import annotations
 
@@ -19,16 +18,16 @@ from lasthop.engine.plan.reasons import Cause, entry_of
 class Mistake(msgspec.Struct, frozen=True):
     finding: Finding
     follows: tuple[Finding, ...] = ()
-    """What would be right if this were."""
+    """Findings that disappear with this one."""
 
 
 def mistakes(
     findings: Iterable[Finding], broken: Mapping[Key, str], unseen: Callable[[Finding], Finding | None] = lambda _: None
 ) -> list[Mistake]:
-    """Groups findings by their causes. `findings` have their places; `broken`: the objects that seem to be in files which are
-    not applied; `unseen`: what of a cluster could not be read, if a finding may be due to that."""
+    """Groups findings by their causes. `findings` have file and line. `broken` maps objects to the file that is not applied
+    and probably contains them. `unseen` returns the finding on an unreadable kind that may cause a finding."""
     found = list(dict.fromkeys(findings))
-    known = _Known(found, broken)
+    known = _CauseIndex(found, broken)
     causes = {each: cause for each in found if (cause := unseen(each) or known.cause(each)) and cause != each}
     roots: dict[Finding, list[Finding]] = {finding: [] for finding in found if finding not in causes}
     for finding, cause in causes.items():
@@ -43,8 +42,8 @@ def _place(finding: Finding) -> tuple[str, int, str, str]:
     return (finding.file, finding.line, "" if finding.file else str(finding.object or ""), finding.message)
 
 
-class _Known:
-    """The errors by what others are about."""
+class _CauseIndex:
+    """Indexes errors by the objects and files through which other findings refer to them."""
 
     def __init__(self, findings: list[Finding], broken: Mapping[Key, str]) -> None:
         self._of_object: dict[Key, Finding] = {}
@@ -55,7 +54,7 @@ class _Known:
         self._unserved: Finding | None = None
         self._broken = broken
         self._opaque: dict[str, str] = {}
-        """By namespace, empty for all: a file that may contain a policy."""
+        """A file that may contain a policy, by namespace (empty: all namespaces)."""
         for each in findings:
             if each.object is None:
                 for policy in each.missing:
@@ -102,7 +101,7 @@ class _Known:
         return next((error for error in found if gateways.intersection(_gateways(error))), None)
 
     def _missing(self, finding: Finding) -> Finding | None:
-        """Returns the error of the first missing object that is in a broken file or lacks a local one."""
+        """Returns the error of the first missing object that is in a broken file, or whose local file is missing."""
         for key in finding.missing:
             if key in self._broken:
                 return self._of_file.get(self._broken[key])
@@ -119,13 +118,13 @@ class _Known:
 
 
 def _not_accepted(finding: Finding) -> bool:
-    """Returns whether it only says that a Gateway is not programmed because it is not accepted, which is a finding of its
-    own."""
+    """Returns whether a finding only reports that a Gateway is not programmed because it is not accepted, which is a separate
+    finding."""
     return finding.object is not None and (finding.object.kind, finding.reason) == ("Gateway", reasons.INVALID)
 
 
 def _names_nothing(finding: Finding) -> bool:
-    """Returns whether something unnamed may be its cause: an error of an object is judged by what it names."""
+    """Returns whether a finding names no other object, so that an unnamed one may be its cause."""
     return not finding.about and (finding.object is None or finding.severity is Severity.WARNING)
 
 
