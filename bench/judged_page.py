@@ -31,32 +31,35 @@ INTRODUCTION: Final = """# Judged
 What gateways verify on the last hop, measured by [`lasthop judge`](judge.md) with the same cases for each: on one machine, a
 real API server (Kubernetes 1.36.3), Gateway API v1.7.0, experimental channel. `make judge` writes this page.
 
-A fault is listed only where the specification, an API comment or an RFC demands otherwise in words, and those words stand
+A fault is listed only where the specification, an API comment or an RFC requires otherwise in words, and those words stand
 beside it. Where support is left to implementations, a refusal counts as *not claimed*. Changes at run time have 60 seconds to
 take effect. Severities: *plaintext*: bytes without TLS reached a backend that a policy targets. *open*: a request reached a
-backend whose certificate must be refused. *closed*: a request failed that must succeed. *status*: a condition, or the code
-that a client received, differs. Names are matched by RFC 9525, which obsoletes RFC 6125; the older one let clients accept a
-wildcard that is only a part of a label.
+backend although its connection must fail. *closed*: a request failed that must succeed. *status*: a condition, or the code
+that a client received, differs.
+
+Two readings matter. Names are matched by RFC 9525, which obsoletes RFC 6125; the older one let clients accept a wildcard that
+is only a part of a label. And the API leaves further checks of CA content, such as dates, to implementations, but calls a
+reference invalid whose data is malformed; so `status` asks for the condition there, with any reason.
 """
 NOT_JUDGED: Final = """
 ## Not judged
 
-Nothing is said here of other implementations. NGINX Gateway Fabric, agentgateway, Istio, Cilium and kgateway are installed
-from container images, which the machine of these runs cannot run. Traefik and the HAProxy-based ones read the Gateway API
-only from a cluster; as processes beside this API server they have not been tried. `lasthop judge --context C --gateway-class
-NAME` judges each where it runs.
+No other implementation has been judged. NGINX Gateway Fabric, agentgateway, Istio, Cilium and kgateway are installed from
+container images, which the machine of these runs cannot run. Traefik and the HAProxy-based implementations read the Gateway
+API only from a cluster; they have not been tried as processes beside this API server. `lasthop judge --context C --gateway-class
+NAME` judges an implementation where it runs.
 """
 
 
 def keep(system: str, documents: list[dict[str, Any]]) -> None:
-    """Keeps what a run has found, without what differs between two equal runs."""
+    """Stores the results of a run, without certificates and times."""
     cases = [case for document in documents for case in document["cases"]]
     for case in cases:
         case["objects"] = _without_certificates(case.get("objects", []))
-    seconds = sum(document["judged"]["seconds"] for document in documents)
+    seconds = sum(document["gateway"]["seconds"] for document in documents)
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     kept[system] = {
-        "date": documents[0]["judged"]["date"],
+        "date": documents[0]["gateway"]["date"],
         "seconds": round(seconds),
         "cases": [_kept(case) for case in cases],
     }
@@ -64,9 +67,9 @@ def keep(system: str, documents: list[dict[str, Any]]) -> None:
 
 
 def _kept(case: dict[str, Any]) -> dict[str, Any]:
-    """Of a fault everything that the page shows, of the rest the outcome."""
+    """Returns the outcome of a case; of a failed one everything that the page shows."""
     always = ("id", "area", "outcome", "severity", "why")
-    of_faults = ("title", "demands", "faults", "objects") if case["outcome"] == "fail" else ()
+    of_faults = ("title", "requirement", "faults", "objects") if case["outcome"] == "fail" else ()
     return {name: case[name] for name in (*always, *of_faults) if name in case}
 
 
@@ -113,14 +116,14 @@ def _system(title: str, configuration: str, found: dict[str, Any]) -> Iterator[s
         yield ""
         yield "No fault was found."
     for severity in SEVERITIES:
-        by_demand: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        by_requirement: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for case in failed:
             if case["severity"] == severity:
-                by_demand.setdefault((case["demands"]["sentence"], case["demands"]["source"]), []).append(case)
-        if by_demand:
+                by_requirement.setdefault((case["requirement"]["sentence"], case["requirement"]["source"]), []).append(case)
+        if by_requirement:
             yield ""
             yield f"### {severity.capitalize()}"
-        for (sentence, source), cases in by_demand.items():
+        for (sentence, source), cases in by_requirement.items():
             yield from _faults(sentence, source, cases)
     left_out: dict[str, list[str]] = {}
     for case in found["cases"]:
@@ -134,7 +137,7 @@ def _system(title: str, configuration: str, found: dict[str, Any]) -> Iterator[s
 
 def _faults(sentence: str, source: str, cases: list[dict[str, Any]]) -> Iterator[str]:
     yield ""
-    yield f"Demanded: “{sentence}” ({source}). Seen:"
+    yield f"Required: “{sentence}” ({source}). Observed:"
     yield ""
     for case in cases:
         for fault in case["faults"]:
@@ -143,14 +146,14 @@ def _faults(sentence: str, source: str, cases: list[dict[str, Any]]) -> Iterator
     yield "<details><summary>Policies and CAs of these cases</summary>"
     yield ""
     yield "```"
-    yield yaml.safe_dump_all(_told(cases), sort_keys=False, width=120, allow_unicode=True).rstrip()
+    yield yaml.safe_dump_all(_policies(cases), sort_keys=False, width=120, allow_unicode=True).rstrip()
     yield "```"
     yield ""
     yield "</details>"
 
 
-def _told(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What differs between cases; Services and routes are alike, and `lasthop judge --write` writes them all."""
+def _policies(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the objects that differ between cases. `lasthop judge --write` writes Services and routes as well."""
     kinds = ("BackendTLSPolicy", "ConfigMap", "Secret")
     found = [each for case in cases for each in case["objects"] if each["kind"] in kinds]
     return [{name: each[name] for name in ("kind", "metadata", "spec", "data") if name in each} for each in found]

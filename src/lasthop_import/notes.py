@@ -96,6 +96,8 @@ class Note(msgspec.Struct, frozen=True):
     target: str = ""
     """The object that is written, as `BackendTLSPolicy obs/grafana`."""
     severity: NoteSeverity | None = None
+    everywhere: bool = False
+    """The setting applies to all routes, in whatever namespace its object is."""
 
     @property
     def level(self) -> NoteSeverity:

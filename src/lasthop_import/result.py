@@ -49,8 +49,8 @@ class ReportRow(msgspec.Struct, frozen=True):
         return (*urgency, self.backend, *self.source.order, self.role)
 
 
-def _were(number: int) -> str:
-    return "was" if number == 1 else "were"
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 class ImportResult(msgspec.Struct, frozen=True):
@@ -85,21 +85,20 @@ class ImportResult(msgspec.Struct, frozen=True):
         """One sentence for readers who see nothing else."""
         levels = {row.backend: row.old for row in self.rows if row.old not in (OldLevel.PLAINTEXT, OldLevel.PASSTHROUGH)}
         count = Counter(levels.values())
-        known = len(levels) - count[OldLevel.UNKNOWN]
-        parts = [f"{count[OldLevel.UNVERIFIED]} of {known} TLS backends {_were(count[OldLevel.UNVERIFIED])} never verified"]
-        if count[OldLevel.CHAIN]:
-            parts.append(f"{count[OldLevel.CHAIN]} without a check of the name")
-        if count[OldLevel.BROKEN]:
-            parts.append(f"{count[OldLevel.BROKEN]} cannot have worked as configured")
-        parts = parts if known else ["no backend had TLS"]
-        if count[OldLevel.UNKNOWN]:
-            parts.append(f"of {count[OldLevel.UNKNOWN]} the input does not say whether TLS was used")
-        if self.closed:
-            parts.append(f"{len(self.closed)} would lose their access control, and answer 500 until that is decided")
+        unknown, unverified, closed = count[OldLevel.UNKNOWN], count[OldLevel.UNVERIFIED], len(self.closed)
+        known = len(levels) - unknown
         dropped = sum(row.new.how is HopOutcome.DROPPED for row in self.rows)
-        if dropped:
-            parts.append(f"{dropped} {'hop is' if dropped == 1 else 'hops are'} left out")
-        return f"{'; '.join(parts)}."
+        nothing = "no backend had TLS" if self.objects else "nothing was written"
+        parts = [
+            f"{unverified} of {known} TLS backends {'was' if unverified == 1 else 'were'} never verified" if known else "",
+            f"{count[OldLevel.CHAIN]} without a check of the name" if count[OldLevel.CHAIN] else "",
+            f"{count[OldLevel.BROKEN]} cannot have worked as configured" if count[OldLevel.BROKEN] else "",
+            "" if levels else nothing,
+            f"the input does not show whether {_counted(unknown, 'backend')} used TLS" if unknown else "",
+            f"{_counted(closed, 'route')} with lost access control closed until you decide" if closed else "",
+            f"{_counted(dropped, 'hop')} left out" if dropped else "",
+        ]
+        return f"{'; '.join(filter(None, parts))}."
 
     @property
     def summary(self) -> dict[str, int]:

@@ -152,13 +152,16 @@ def unseen_policies(inputs: Inputs, backend: ServiceBackend, by_section: tuple[t
     return msgspec.structs.replace(unseen, by_section=by_section) if unseen else None
 
 
-def unread_policy(inputs: Inputs, backend: ServiceBackend) -> HopTLS | None:
-    """Returns the TLS of a hop to a Service that a BackendTLSPolicy may be about whose version is not read; else None."""
-    for document in inputs.unread_versions(KINDS["BackendTLSPolicy"]):
+def unread_policy(inputs: Inputs, backend: ServiceBackend, read_versions: bool = True) -> HopTLS | None:
+    """Returns the TLS of a hop to a Service that an unread BackendTLSPolicy may target; None if there is none.
+    `read_versions`: whether the system reads any BackendTLSPolicy."""
+    kind = KINDS["BackendTLSPolicy"]
+    for document in (*inputs.unread_versions(kind), *(() if read_versions else inputs.of(kind))):
         targets = [*mappings(document.spec.get("targetRefs")), *mappings([document.spec.get("targetRef")])]
         named = not targets or any(each.get("name") == backend.name for each in targets)
         if document.namespace == backend.namespace and named:
             why = f"{document.name} is of version {document.api_version}, which is not read"
+            why = why if document.api_version not in kind.api_versions else f"{document.name} is not read"
             return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)
     return None
 

@@ -72,11 +72,20 @@ def read(
         own = [each for each in documents if len(systems) == 1 or _may_read(system, systems, each, controllers)]
         inputs = Inputs(_only(own, settings), hidden)
         imported = imported.joined(system.read(inputs, settings))
-        notes += [*inputs.notes, *inputs.unknown()]
+        notes += [*inputs.notes, *(_restricted(system, each) for each in inputs.unknown())]
         wanted |= inputs.wanted
         origins = dict.fromkeys(_seen(inputs), system.name) | origins
     notes += _left(systems, [each for each in documents if each not in origins])
     return SystemsRead(imported, tuple(notes), frozenset(wanted), origins)
+
+
+def _restricted(system: System, unread: Note) -> Note:
+    """Returns the note about an unread field. In the spec of a kind that restricts access, the field may be a restriction."""
+    source = unread.source
+    if source is None or source.document.kind not in system.restricting or len(source.path) != 2 or source.path[0] != "spec":
+        return unread
+    text = "this importer does not know the field, which may restrict access"
+    return msgspec.structs.replace(unread, category=Category.ACCESS_CONTROL, text=text)
 
 
 def _seen(inputs: Inputs) -> set[Document]:
@@ -113,17 +122,31 @@ def _left(systems: Sequence[System], documents: Sequence[Document]) -> list[Note
     others: dict[str, list[Document]] = {}
     for document in documents:
         if text := _other_version(systems, document):
+            restricts = any(document.kind in system.restricting for system in systems)
+            text += "; it may restrict access" if restricts else ""
+            category = Category.ACCESS_CONTROL if restricts else Category.CANNOT
             source = SourceRef(document, ("apiVersion",))
-            notes.append(Note(Category.CANNOT, "other-version", text, source, severity=NoteSeverity.HIGH))
+            notes.append(Note(category, "other-version", text, source, severity=NoteSeverity.HIGH))
         elif document.kind == INGRESS.kind and class_of(document) not in WELL_KNOWN:
             notes.append(class_unknown(document, {class_of(each) for each in documents if each.kind == INGRESS.kind}))
         elif document.kind not in READ_ALONG:
             others.setdefault(document.kind, []).append(document)
-    for kind, found in sorted(others.items()):
-        names = ", ".join(sorted(each.path for each in found)[:3])
-        text = f"{len(found)} of kind {kind} are not read: {names}{', ...' if len(found) > 3 else ''}"
-        notes.append(Note(Category.SKIPPED, "other-kind", text, SourceRef(min(found, key=lambda each: each.path))))
+    for kind, unread in sorted(others.items()):
+        names = ", ".join(sorted(each.path for each in unread)[:3])
+        text = f"kind {kind} is not read: {names}{f' and {len(unread) - 3} more' if len(unread) > 3 else ''}"
+        first = min(unread, key=lambda each: each.path)
+        notes.append(_unread_kind(systems, first, text))
     return notes
+
+
+def _unread_kind(systems: Sequence[System], document: Document, text: str) -> Note:
+    """Returns the note about a kind that no system reads. One of a system's own API groups is configuration that is lost."""
+    owner = next((system for system in systems if document.group in system.groups), None)
+    if owner is None:
+        return Note(Category.SKIPPED, "other-kind", text, SourceRef(document))
+    category = Category.ACCESS_CONTROL if document.kind in owner.restricting else Category.CANNOT
+    text = f"{text}; the kind is part of {owner.title}, and what it configures is lost"
+    return Note(category, "other-kind", text, SourceRef(document), severity=NoteSeverity.HIGH)
 
 
 def _other_version(systems: Sequence[System], document: Document) -> str:

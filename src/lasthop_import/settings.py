@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lasthop.base.api.kinds import Kind
+from lasthop.base.api.kinds import GATEWAY_API, Kind
 from lasthop_import.documents import Document
 from lasthop_import.model import Imported, ObjectName
 
@@ -84,3 +84,13 @@ class System(msgspec.Struct, frozen=True):
     flags: tuple[Flag, ...] = ()
     controllers: tuple[str, ...] = ()
     """Of IngressClasses, whose Ingresses are always its own."""
+    restricting: frozenset[str] = frozenset()
+    """Kinds that may restrict access. Their routes are closed if the version, or a field of the spec, is not known."""
+    other_groups: tuple[str, ...] = ()
+    """API groups of the system of which no kind is read."""
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """API groups that are this system's alone: what is lost of them is lost configuration."""
+        own = {kind.group for kind in self.kinds} - {GATEWAY_API, "networking.k8s.io", ""}
+        return frozenset((*own, *self.other_groups))

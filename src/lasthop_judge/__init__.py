@@ -1,19 +1,19 @@
-"""`lasthop judge`: judges the last hop of any Gateway API implementation from outside, by traffic and status.
+"""`lasthop judge`: tests how any Gateway API implementation verifies its backends, by traffic and status.
 
-    cases      one entry each: objects, what the backend serves, what the specification demands
+    cases      one entry each: objects, what the backend serves, what the specification requires
       │
       ▼
-    place ───> objects of a case, with its own Service, port, hostname ───> place: a cluster, or a folder of files
+    objects ─> objects of a case, with its own Service, port, hostname ───> testbed: a cluster, or a folder of files
       │                                                                           │
       ▼                                                                           ▼
     trial      waits, asks, changes, asks again <─── client ───> gateway ───> backend: records every connection
       │                                                                           │
       ▼                                                                           │
-    verdict    compares what was seen with what is demanded <─────────────────────┘
+    verdict    compares the observation with the requirement  <─────────────────────┘
       │
       ▼
     report     text, JSON, JUnit, Markdown, HTML
 
-Nothing here imports Lasthop's engine: a verdict rests on what the client received, what the backend recorded and which
-conditions the objects carry.
+This package does not import Lasthop's engine. A verdict rests only on the client's response, the backend's record of its
+connections, and the conditions of the objects.
 """

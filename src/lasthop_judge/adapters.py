@@ -1,4 +1,4 @@
-"""How implementations spell GEP-4152, which has no API yet."""
+"""How implementations configure the features of GEP-4152, which has no API yet."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import dataclasses
 from typing import Final
 
 from lasthop_judge.certificates import Issuer
-from lasthop_judge.model import Json, Pins, Skips
+from lasthop_judge.model import Json, PinnedCertificates, Skips
 
 
 @dataclasses.dataclass(frozen=True)
-class Spelled:
-    """What a policy's extension becomes."""
+class ExtensionObjects:
+    """The objects for the extension of a policy."""
 
     objects: tuple[Json, ...] = ()
     refs: tuple[Json, ...] = ()
@@ -22,7 +22,7 @@ class Spelled:
 
 @dataclasses.dataclass(frozen=True)
 class Permission:
-    """The operator's word on one Gateway."""
+    """The operator's permission for one Gateway."""
 
     objects: tuple[Json, ...]
     spec: Json
@@ -30,23 +30,25 @@ class Permission:
 
 
 class Adapter:
-    """The spelling of an implementation that has none."""
+    """An implementation without skipped checks or pins."""
 
     name = "none"
     controllers: tuple[str, ...] = ()
     """controllerNames by which `--adapter auto` finds it."""
 
-    def spell(self, name: str, extension: Skips | Pins, address: str, port: int, issuer: Issuer) -> Spelled | None:
-        """Returns the objects for an extension under this name, or None if it cannot be written. Address and port are the
-        backend's."""
+    def spell(
+        self, name: str, extension: Skips | PinnedCertificates, address: str, port: int, issuer: Issuer
+    ) -> ExtensionObjects | None:
+        """Returns the objects for an extension under this name, or None if the implementation cannot express it. Address
+        and port are the backend's."""
         return None
 
     def permission(self, gateway: str, permitted: bool) -> Permission | None:
-        """Returns what makes a Gateway permit an extension or not, or None if that cannot be said of one Gateway."""
+        """Returns the objects that permit or deny extensions at one Gateway; None if permissions are not per Gateway."""
         return None
 
     degraded: tuple[str, ...] = ()
-    """Types of conditions that tell of degraded verification while they are True."""
+    """Types of conditions that are True while verification is degraded."""
     permits_everywhere = False
     """Whether extensions hold without a permission, so that cases of a permitting Gateway run on the plain one."""
 
@@ -58,13 +60,15 @@ class Lasthop(Adapter):
     _api: Final = "lasthop.dev/v1alpha1"
     _waives: Final = {Skips.ALL: "All", Skips.NAMES: "Names", Skips.DATES: "Expiry"}
 
-    def spell(self, name: str, extension: Skips | Pins, address: str, port: int, issuer: Issuer) -> Spelled:
-        if isinstance(extension, Pins):
+    def spell(
+        self, name: str, extension: Skips | PinnedCertificates, address: str, port: int, issuer: Issuer
+    ) -> ExtensionObjects:
+        if isinstance(extension, PinnedCertificates):
             kind, spec = "PinSet", _pins(issuer, extension)
         else:
             kind, spec = "VerificationWaiver", {"waives": self._waives[extension], "reason": "lasthop judge"}
         made = {"apiVersion": self._api, "kind": kind, "metadata": {"name": name}, "spec": spec}
-        return Spelled((made,), ({"group": "lasthop.dev", "kind": kind, "name": name},))
+        return ExtensionObjects((made,), ({"group": "lasthop.dev", "kind": kind, "name": name},))
 
     def permission(self, gateway: str, permitted: bool) -> Permission:
         spec = {"backendTLS": {"waivers": "Allow" if permitted else "Deny"}}
@@ -73,7 +77,7 @@ class Lasthop(Adapter):
         return Permission((profile,), {"infrastructure": {"parametersRef": ref}})
 
 
-def _pins(issuer: Issuer, pins: Pins) -> Json:
+def _pins(issuer: Issuer, pins: PinnedCertificates) -> Json:
     issued = [issuer.issue(each) for each in pins.certificates]
     if pins.by == "key":
         return {"pins": [{"type": "SPKI", "value": each.key_hash} for each in issued]}
@@ -88,12 +92,14 @@ class EnvoyGateway(Adapter):
     controllers = ("gateway.envoyproxy.io/gatewayclass-controller",)
     permits_everywhere = True
 
-    def spell(self, name: str, extension: Skips | Pins, address: str, port: int, issuer: Issuer) -> Spelled | None:
+    def spell(
+        self, name: str, extension: Skips | PinnedCertificates, address: str, port: int, issuer: Issuer
+    ) -> ExtensionObjects | None:
         if extension is not Skips.ALL:
             return None
         spec = {"endpoints": [{"ip": {"address": address, "port": port}}], "tls": {"insecureSkipVerify": True}}
         made = {"apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": "Backend", "metadata": {"name": name}, "spec": spec}
-        return Spelled((made,), backend={"group": "gateway.envoyproxy.io", "kind": "Backend", "name": name})
+        return ExtensionObjects((made,), backend={"group": "gateway.envoyproxy.io", "kind": "Backend", "name": name})
 
 
 ADAPTERS: Final[dict[str, Adapter]] = {each.name: each for each in (Adapter(), Lasthop(), EnvoyGateway())}

@@ -38,8 +38,8 @@ STATUS_200 = b"\x88"
 Json = dict[str, Any]
 
 
-class Port:
-    """One port of the backend, and what it has seen."""
+class ServedPort:
+    """A port of the backend and the record of its connections."""
 
     def __init__(self, key: str, host: str, number: int, serving: Json, clock: Iterator[int]) -> None:
         self.key, self.clock = key, clock
@@ -195,7 +195,7 @@ def context_of(serving: Json, hello: Any) -> ssl.SSLContext | None:
 
 
 class Control(BaseHTTPRequestHandler):
-    ports: ClassVar[dict[str, Port]]
+    ports: ClassVar[dict[str, ServedPort]]
 
     def do_GET(self) -> None:
         kind, _, key = self.path.strip("/").partition("/")
@@ -231,7 +231,7 @@ def main(path: str) -> None:
     with open(path) as file:
         config = json.load(file)
     host, clock = config["host"], itertools.count(1)
-    ports = {key: Port(key, host, each["port"], each["serving"], clock) for key, each in config["ports"].items()}
+    ports = {key: ServedPort(key, host, each["port"], each["serving"], clock) for key, each in config["ports"].items()}
     Control.ports = ports
     control = ThreadingHTTPServer((host, config["control"]), Control)
     control.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Asks the gateway as its clients do."""
+"""Sends requests to the gateway as its clients do."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,9 +15,11 @@ from lasthop_judge.model import Via
 from lasthop_judge.objects import CANARY_METHOD
 
 TIMEOUT = 15.0
+LIMIT = 65536
+"""Bytes of a response that are read."""
 
 
-class Answer(NamedTuple):
+class ClientResponse(NamedTuple):
     """What a client received."""
 
     status: int | None
@@ -30,7 +33,7 @@ class Answer(NamedTuple):
         return self.text if self.status is None else f"{self.status} {self.text}".strip()
 
 
-def ask(via: Via, address: tuple[str, int], hostname: str, path: str) -> Answer:
+def ask(via: Via, address: tuple[str, int], hostname: str, path: str) -> ClientResponse:
     """Sends one request on a connection of its own. `path` is for HTTP; for gRPC, the canary's path means its method."""
     try:
         match via:
@@ -43,14 +46,19 @@ def ask(via: Via, address: tuple[str, int], hostname: str, path: str) -> Answer:
             case Via.TCP:
                 return _stream(address, hostname, tls=False)
         return _http(address, hostname, path, tls=via is Via.HTTPS)
-    except (OSError, http.client.HTTPException) as error:
-        return Answer(None, "", f"no answer: {error or type(error).__name__}")
+    except (OSError, http.client.HTTPException, ValueError, IndexError) as error:
+        return ClientResponse(None, "", _printable(f"no answer: {error or type(error).__name__}"))
 
 
-def _answer(status: int, body: bytes) -> Answer:
+def _answer(status: int, body: bytes) -> ClientResponse:
     with contextlib.suppress(ValueError, TypeError, KeyError):
-        return Answer(status, str(json.loads(body)["backend"]), "from the backend")
-    return Answer(status, "", body[:120].decode("utf-8", "replace").strip())
+        return ClientResponse(status, str(json.loads(body)["backend"]), "from the backend")
+    return ClientResponse(status, "", _printable(body[:120].decode("utf-8", "replace")))
+
+
+def _printable(text: str) -> str:
+    """One line for a terminal, whatever the gateway sends."""
+    return "".join(character if character.isprintable() else "�" for character in " ".join(text.split()))
 
 
 def _context() -> ssl.SSLContext:
@@ -71,16 +79,16 @@ def _connect(address: tuple[str, int], hostname: str, tls: bool) -> socket.socke
         raise
 
 
-def _http(address: tuple[str, int], hostname: str, path: str, tls: bool) -> Answer:
+def _http(address: tuple[str, int], hostname: str, path: str, tls: bool) -> ClientResponse:
     connection = http.client.HTTPConnection(*address, timeout=TIMEOUT)
     with contextlib.closing(connection):
         connection.sock = _connect(address, hostname, tls)
         connection.request("GET", path, headers={"Host": hostname})
         response = connection.getresponse()
-        return _answer(response.status, response.read())
+        return _answer(response.status, _read(response.read1))
 
 
-def _websocket(address: tuple[str, int], hostname: str, path: str) -> Answer:
+def _websocket(address: tuple[str, int], hostname: str, path: str) -> ClientResponse:
     wants = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZQ==\r\n"
     with _connect(address, hostname, False) as stream:
         stream.sendall(f"GET {path} HTTP/1.1\r\nhost: {hostname}\r\n{wants}\r\n".encode())
@@ -91,27 +99,35 @@ def _websocket(address: tuple[str, int], hostname: str, path: str) -> Answer:
         return _answer(200 if status == 101 else status, body)
 
 
-def _stream(address: tuple[str, int], hostname: str, tls: bool) -> Answer:
+def _stream(address: tuple[str, int], hostname: str, tls: bool) -> ClientResponse:
     """A connection that is forwarded as it is; HTTP is what is spoken over it."""
     with _connect(address, hostname, tls) as stream:
         stream.sendall(f"GET / HTTP/1.1\r\nhost: {hostname}\r\nconnection: close\r\n\r\n".encode())
         received = _until(stream, b"}")
         head, _, body = received.partition(b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 "):
-            return Answer(None, "", "connection closed without an answer")
+            return ClientResponse(None, "", "connection closed without an answer")
         return _answer(int(head.split()[1]), body)
 
 
 def _until(stream: socket.socket, end: bytes) -> bytes:
-    received = b""
-    while end not in received and (data := stream.recv(65536)):
-        received += data
+    received = _read(stream.recv, end)
     if not received:
         raise ConnectionResetError("connection closed without an answer")
     return received
 
 
-def _grpc(address: tuple[str, int], hostname: str, canary: bool) -> Answer:
+def _read(receive: Callable[[int], bytes], end: bytes | None = None) -> bytes:
+    """Reads up to `end`, or everything. A gateway that never stops sending costs LIMIT bytes or TIMEOUT seconds."""
+    received, deadline = b"", time.monotonic() + TIMEOUT
+    while (end is None or end not in received) and len(received) < LIMIT and time.monotonic() < deadline:
+        if not (data := receive(LIMIT)):
+            break
+        received += data
+    return received
+
+
+def _grpc(address: tuple[str, int], hostname: str, canary: bool) -> ClientResponse:
     import grpc
 
     method = f"/{CANARY_METHOD if canary else 'judge.Case'}/Ask"
@@ -122,4 +138,4 @@ def _grpc(address: tuple[str, int], hostname: str, canary: bool) -> Answer:
             return _answer(200, call(b"", timeout=TIMEOUT))
         except grpc.RpcError as error:
             code = error.code()
-            return Answer(503, "", f"gRPC {code.name}: {error.details()}"[:160])
+            return ClientResponse(503, "", f"gRPC {code.name}: {error.details()}"[:160])

@@ -17,8 +17,8 @@ from lasthop.edge.kubernetes.client import Client, path_of
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop_judge import backend
 from lasthop_judge.files import backend_config, curl, openssl
-from lasthop_judge.model import At, Case, Json
-from lasthop_judge.objects import GATEWAY, LABEL, Listeners, Site, gateways, listener_of, servings
+from lasthop_judge.model import Case, GatewayRole, Json
+from lasthop_judge.objects import GATEWAY, LABEL, Listeners, RunSettings, gateways, listener_of, servings
 from lasthop_judge.run import Progress
 
 BACKEND: Final = "judge-backend"
@@ -35,15 +35,15 @@ class ClusterError(Exception):
     """The cluster lacks what a run needs."""
 
 
-def listener_ports(wanted: Iterable[tuple[At, str]]) -> Listeners:
+def listener_ports(wanted: Iterable[tuple[GatewayRole, str]]) -> Listeners:
     """Returns a port for each listener; no two have the same, so that Gateways may share an address."""
     rest, tcp = itertools.count(8401), itertools.count(9401)
-    found: dict[tuple[At, str], int] = {}
-    for at, name in wanted:
-        if at is At.PLAIN and name in LISTENER_PORTS:
-            found[at, name] = LISTENER_PORTS[name]
+    found: dict[tuple[GatewayRole, str], int] = {}
+    for role, name in wanted:
+        if role is GatewayRole.PLAIN and name in LISTENER_PORTS:
+            found[role, name] = LISTENER_PORTS[name]
         else:
-            found[at, name] = next(tcp if name.startswith(("tcp-", "udp-")) else rest)
+            found[role, name] = next(tcp if name.startswith(("tcp-", "udp-")) else rest)
     return found
 
 
@@ -79,27 +79,27 @@ async def namespace(client: Client, name: str, keep: bool, say: Callable[[str], 
             await asyncio.shield(client.delete(f"/api/v1/namespaces/{name}"))
 
 
-class ClusterPlace:
+class ClusterTestbed:
     has_status = True
 
-    def __init__(self, client: Client, site: Site, image: str, dial: str = "") -> None:
+    def __init__(self, client: Client, settings: RunSettings, image: str, dial: str = "") -> None:
         """`dial` is where Gateways are asked instead of at the address of their status."""
-        self._client, self.site, self._image, self._dial = client, site, image, dial
-        self._addresses: dict[At, str] = {}
+        self._client, self.settings, self._image, self._dial = client, settings, image, dial
+        self._addresses: dict[GatewayRole, str] = {}
         self._pod = ""
 
     # --- bringing it up -----------------------------------------------------------------------------------------------
 
     async def start(self, cases: Sequence[Case], progress: Progress) -> None:
-        await self._apply([*self._backend(cases), *self.site.common(cases)])
+        await self._apply([*self._backend(cases), *self.settings.common(cases)])
         await self._backend_ready()
         await self._load(cases, progress)
-        for at in gateways(self.site, cases):
-            self._addresses[at] = await self._address(at)
+        for role in gateways(self.settings, cases):
+            self._addresses[role] = await self._address(role)
 
     async def _load(self, cases: Sequence[Case], progress: Progress) -> None:
         """Creates policies by age, and routes last."""
-        documents = [document for case in cases for document in self.site.documents(case)]
+        documents = [document for case in cases for document in self.settings.documents(case)]
         born = {f"{case.slug}-{policy.name}": policy.born for case in cases for policy in case.policies}
         routes = [each for each in documents if each["kind"].endswith("Route")]
         policies = [each for each in documents if each["kind"] == "BackendTLSPolicy"]
@@ -115,7 +115,7 @@ class ClusterPlace:
                 progress("Creating objects", done, total)
 
     def _backend(self, cases: Sequence[Case]) -> list[Json]:
-        config = backend_config(servings(cases), self.site.issuer, "0.0.0.0", CONTROL, FIRST_PORT)
+        config = backend_config(servings(cases), self.settings.issuer, "0.0.0.0", CONTROL, FIRST_PORT)
         files = {"backend.py": Path(backend.__file__).read_text(), "config.json": json.dumps(config)}
         data = {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
         container = {
@@ -139,8 +139,8 @@ class ClusterPlace:
             "template": {"metadata": {"labels": LABEL}, "spec": pod},
         }
         return [
-            self.site.mk("v1", "Secret", BACKEND, data=data),
-            self.site.mk("apps/v1", "Deployment", BACKEND, spec=spec),
+            self.settings.mk("v1", "Secret", BACKEND, data=data),
+            self.settings.mk("apps/v1", "Deployment", BACKEND, spec=spec),
         ]
 
     async def _backend_ready(self) -> None:
@@ -151,19 +151,19 @@ class ClusterPlace:
             for pod in pods:
                 if any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions") or ()):
                     self._pod = pod["metadata"]["name"]
-                    self.site = dataclasses.replace(self.site, pod=pod["status"]["podIP"])
+                    self.settings = dataclasses.replace(self.settings, pod=pod["status"]["podIP"])
                     return
             if time.monotonic() > deadline:
-                told = "; ".join(json.dumps(pod.get("status", {}))[:400] for pod in pods) or "it has no Pod"
-                raise ClusterError(f"the backend {BACKEND} is not ready within {READY_WITHIN:.0f} s: {told}")
+                detail = "; ".join(json.dumps(pod.get("status", {}))[:400] for pod in pods) or "it has no Pod"
+                raise ClusterError(f"the backend {BACKEND} is not ready within {READY_WITHIN:.0f} s: {detail}")
             await asyncio.sleep(0.3)
 
-    async def _address(self, at: At) -> str:
+    async def _address(self, role: GatewayRole) -> str:
         if self._dial:
             return self._dial
         deadline = time.monotonic() + READY_WITHIN
         while True:
-            status = (await self.status("Gateway", str(at))).get("status", {})
+            status = (await self.status("Gateway", str(role))).get("status", {})
             programmed = any(
                 each["type"] == "Programmed" and each["status"] == "True" for each in status.get("conditions") or ()
             )
@@ -171,15 +171,15 @@ class ClusterPlace:
             if programmed and addresses:
                 return addresses[0]
             if time.monotonic() > deadline:
-                told = json.dumps(status.get("conditions"))[:600]
-                raise ClusterError(f"Gateway {at} is not programmed within {READY_WITHIN:.0f} s: {told}")
+                detail = json.dumps(status.get("conditions"))[:600]
+                raise ClusterError(f"Gateway {role} is not programmed within {READY_WITHIN:.0f} s: {detail}")
             await asyncio.sleep(0.3)
 
     # --- objects ------------------------------------------------------------------------------------------------------
 
     def _path(self, api: str, kind: str, name: str, subresource: str = "") -> str:
         group, _, version = api.rpartition("/")
-        return path_of(group, version, _plural(kind), self.site.namespace, name, subresource)
+        return path_of(group, version, _plural(kind), self.settings.namespace, name, subresource)
 
     async def _apply(self, documents: Iterable[Json]) -> None:
         async def applied(document: Json) -> None:
@@ -214,7 +214,7 @@ class ClusterPlace:
     # --- the backend --------------------------------------------------------------------------------------------------
 
     def _control(self, path: str) -> str:
-        return f"/api/v1/namespaces/{self.site.namespace}/pods/{self._pod}:{CONTROL}/proxy{path}"
+        return f"/api/v1/namespaces/{self.settings.namespace}/pods/{self._pod}:{CONTROL}/proxy{path}"
 
     async def records(self, key: str) -> list[Json]:
         found: list[Json] = json.loads(await self._client.request("GET", self._control(f"/records/{key}")))
@@ -223,14 +223,14 @@ class ClusterPlace:
     async def serve(self, key: str, serving: Json) -> None:
         await self._client.request("POST", self._control(f"/serve/{key}"), body=serving)
 
-    def address(self, at: At, listener: str) -> tuple[str, int]:
-        return self._addresses[at], self.site.listeners[at, listener]
+    def address(self, role: GatewayRole, listener: str) -> tuple[str, int]:
+        return self._addresses[role], self.settings.listeners[role, listener]
 
     def repeat(self, case: Case, path: str) -> tuple[str, ...]:
         key = f"{case.slug}.{case.all_services[0].name}.{case.port}"
-        port = self.site.ports.get(key, 0)
-        forward = f"kubectl -n {self.site.namespace} port-forward deployment/{BACKEND} {port}"
-        asked = curl(case, self.address(self.site.gateway_of(case), listener_of(case)), path)
+        port = self.settings.ports.get(key, 0)
+        forward = f"kubectl -n {self.settings.namespace} port-forward deployment/{BACKEND} {port}"
+        asked = curl(case, self.address(self.settings.gateway_of(case), listener_of(case)), path)
         shown = openssl(case, "127.0.0.1", port)
         return (*asked, *((forward, *shown) if shown else ()))
 

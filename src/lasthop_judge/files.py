@@ -16,9 +16,10 @@ from typing import IO, Final
 import yaml
 
 from lasthop_judge import backend
+from lasthop_judge.cases import ALL
 from lasthop_judge.certificates import Issuer
-from lasthop_judge.model import At, Case, Json, Serving, Via
-from lasthop_judge.objects import API, Site, hostname_of, listener_of, serving_document
+from lasthop_judge.model import Case, GatewayRole, Json, Serving, Via
+from lasthop_judge.objects import API, RunSettings, hostname_of, listener_of, serving_document
 
 LOOPBACK: Final = "127.0.0.1"
 COMMON: Final = "judge.yaml"
@@ -64,30 +65,32 @@ def _line(output: IO[str] | None) -> str:
     return line
 
 
-class FilesPlace:
+class FilesTestbed:
     """One file for each case; a change rewrites it."""
 
     has_status = False
 
-    def __init__(self, folder: Path, site: Site, control: int) -> None:
-        self.folder, self.site, self._control = folder, site, control
+    def __init__(self, folder: Path, settings: RunSettings, control: int) -> None:
+        self.folder, self.settings, self._control = folder, settings, control
         self._files: dict[str, dict[tuple[str, str], Json]] = {}
         self._owners: dict[tuple[str, str], str] = {}
 
     def write(self, cases: Sequence[Case]) -> None:
-        """Writes everything, before the gateway starts or while it runs."""
+        """Writes everything, before the gateway starts or while it runs, and removes the cases of an earlier run."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._add(COMMON, [*self._class(), self._namespace(), *self.site.common(cases)])
+        for file in {_file(case) for case in ALL} - {_file(case) for case in cases}:
+            (self.folder / file).unlink(missing_ok=True)
+        self._add(COMMON, [*self._class(), self._namespace(), *self.settings.common(cases)])
         for case in cases:
-            self._add(_file(case), self.site.documents(case))
+            self._add(_file(case), self.settings.documents(case))
 
     def _class(self) -> Iterator[Json]:
-        for controller in self.site.adapter.controllers[:1]:
-            metadata = {"name": self.site.gateway_class}
+        for controller in self.settings.adapter.controllers[:1]:
+            metadata = {"name": self.settings.gateway_class}
             yield {"apiVersion": API, "kind": "GatewayClass", "metadata": metadata, "spec": {"controllerName": controller}}
 
     def _namespace(self) -> Json:
-        return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.site.namespace}}
+        return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.settings.namespace}}
 
     def _add(self, file: str, documents: Sequence[Json]) -> None:
         touched = set()
@@ -139,13 +142,13 @@ class FilesPlace:
                 raise RuntimeError(f"the backend's control port answers {answer.status} to {path}: {content}")
             return content  # type: ignore[no-any-return]
 
-    def address(self, at: At, listener: str) -> tuple[str, int]:
-        return self.site.bind, self.site.listeners[at, listener]
+    def address(self, role: GatewayRole, listener: str) -> tuple[str, int]:
+        return self.settings.bind, self.settings.listeners[role, listener]
 
     def repeat(self, case: Case, path: str) -> tuple[str, ...]:
-        address = self.address(self.site.gateway_of(case), listener_of(case))
+        address = self.address(self.settings.gateway_of(case), listener_of(case))
         key = f"{case.slug}.{case.all_services[0].name}.{case.port}"
-        return (*curl(case, address, path), *openssl(case, LOOPBACK, self.site.ports.get(key, 0)))
+        return (*curl(case, address, path), *openssl(case, LOOPBACK, self.settings.ports.get(key, 0)))
 
 
 def _file(case: Case) -> str:

@@ -1,4 +1,4 @@
-"""The values of the suite: a case, what its backends serve, what is demanded, and how it ended."""
+"""The values of the suite: cases, the behaviour of their backends, requirements and verdicts."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Area(StrEnum):
     GEP_4152 = "gep4152"
 
 
-class Severity(StrEnum):
-    """What a violation means, the worst first."""
+class FaultSeverity(StrEnum):
+    """What a violation means, worst first."""
 
     PLAINTEXT = "plaintext"
     """Bytes without TLS reached a backend that a policy targets."""
     OPEN = "open"
-    """A request reached a backend whose certificate must be refused."""
+    """A request reached a backend although its connection must fail."""
     CLOSED = "closed"
     """A request failed that must succeed."""
     STATUS = "status"
-    """A condition, or the code that a client received, differs from what is demanded."""
+    """A condition, or the code that a client received, differs from the requirement."""
 
 
 class Outcome(StrEnum):
@@ -49,7 +49,7 @@ class Outcome(StrEnum):
 
 
 class Via(StrEnum):
-    """How the client's request travels to the gateway, and by which route kind to the backend."""
+    """The protocol of the client's request and the kind of the route."""
 
     HTTP = "HTTPRoute"
     HTTPS = "HTTPRoute on an HTTPS listener"
@@ -67,7 +67,7 @@ class Via(StrEnum):
         return self in (Via.TLS, Via.TCP, Via.UDP)
 
 
-class At(StrEnum):
+class GatewayRole(StrEnum):
     """The Gateways of a run."""
 
     PLAIN = "judge"
@@ -96,8 +96,8 @@ class Expect(StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Demand:
-    """The sentence that a case rests on, and where it stands."""
+class Requirement:
+    """A sentence of a specification, and its source."""
 
     sentence: str
     source: str
@@ -105,7 +105,7 @@ class Demand:
 
 @dataclasses.dataclass(frozen=True)
 class Serving:
-    """What a backend does on one port. Without a certificate it speaks plaintext."""
+    """The behaviour of a backend on one port. Without a certificate it speaks plaintext."""
 
     certificate: Recipe | None = None
     chain: tuple[Recipe, ...] = ()
@@ -133,7 +133,7 @@ class Ref:
 
 
 class Skips(StrEnum):
-    """What a policy gives up (GEP-4152)."""
+    """The checks that a policy skips (GEP-4152)."""
 
     ALL = "all"
     NAMES = "names"
@@ -141,7 +141,7 @@ class Skips(StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Pins:
+class PinnedCertificates:
     """Any one of these certificates, by the hash of its key or of itself (GEP-4152)."""
 
     certificates: tuple[Recipe, ...]
@@ -151,7 +151,7 @@ class Pins:
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """A BackendTLSPolicy. Names are those of the case; `place` prefixes them with its id."""
+    """A BackendTLSPolicy. `RunSettings` prefixes its names with the id of the case."""
 
     refs: tuple[Ref, ...] = (Ref("ca"),)
     hostname: str = HOSTNAME
@@ -163,13 +163,13 @@ class Policy:
     """Instead of refs."""
     born: int = 0
     """The order in which policies of different age are created."""
-    extension: Skips | Pins | None = None
-    """What GEP-4152 adds; an adapter spells it."""
+    extension: Skips | PinnedCertificates | None = None
+    """A skipped check or pins (GEP-4152); an adapter turns them into objects."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Bundle:
-    """A ConfigMap or Secret with CA certificates, or with something else in their place."""
+class CABundle:
+    """A ConfigMap or Secret with CA certificates, or with other content."""
 
     name: str = "ca"
     certificates: tuple[Recipe, ...] = (CA,)
@@ -183,7 +183,7 @@ class Bundle:
 
 
 @dataclasses.dataclass(frozen=True)
-class Port:
+class CasePort:
     name: str
     number: int
     serving: Serving | None
@@ -192,50 +192,50 @@ class Port:
 
 
 @dataclasses.dataclass(frozen=True)
-class Service:
+class CaseService:
     name: str = "backend"
-    ports: tuple[Port, ...] = ()
+    ports: tuple[CasePort, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
-class Says:
-    """A condition that a policy of the case has to carry."""
+class ExpectedCondition:
+    """A condition that a policy of the case must have."""
 
     type: str
     status: str
     reasons: tuple[str, ...] = ()
-    """Any one; empty: every reason is allowed."""
+    """One of these; empty: any reason."""
     of: str = "policy"
     """The name of a policy of the case; `policy`: the first."""
     mentions: tuple[str, ...] = ()
     """Words that the message must contain."""
 
 
-class Check(StrEnum):
-    """Further properties of the status that a case is about."""
+class StatusCheck(StrEnum):
+    """Other properties of the status."""
 
     CURRENT_GENERATION = "observedGeneration of every condition is the policy's generation"
     FOREIGN_KEPT = "the ancestor entry of another controller stays as it was"
     TRANSITION_KEPT = "lastTransitionTime changes only if the condition's status does"
-    NOT_ACCEPTED = "no ancestor entry of the Gateway says Accepted=True and ResolvedRefs=True"
+    NOT_ACCEPTED = "no ancestor entry has both Accepted=True and ResolvedRefs=True"
     GATEWAY_IS_ANCESTOR = "an ancestor entry names the Gateway"
-    DEGRADED = "a condition tells that verification is degraded"
+    DEGRADED = "a condition shows degraded verification"
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A change, and what is demanded afterwards."""
+    """A change, and the requirement afterwards."""
 
     title: str
     expect: Expect
-    put: tuple[Policy | Bundle | Service, ...] = ()
-    remove: tuple[Policy | Bundle, ...] = ()
+    put: tuple[Policy | CABundle | CaseService, ...] = ()
+    remove: tuple[Policy | CABundle, ...] = ()
     serve: tuple[tuple[str, Serving], ...] = ()
-    """What ports of the backend, by their name, serve from now on. Their open connections end."""
+    """New behaviour of backend ports, by port name. Their open connections end."""
     sni: str = ""
-    says: tuple[Says, ...] = ()
+    conditions: tuple[ExpectedCondition, ...] = ()
     service: str = ""
-    """The Service that is asked; empty: as before the step."""
+    """The Service that receives requests; empty: as before the step."""
     withdraw: bool = False
     """The operator withdraws the permission of GEP-4152."""
 
@@ -245,23 +245,23 @@ class Case:
     id: str
     """AREA/NAME."""
     title: str
-    demands: Demand
+    requirement: Requirement
     expect: Expect
     serving: Serving = Serving(leaf(HOSTNAME))
     policies: tuple[Policy, ...] = (Policy(),)
-    bundles: tuple[Bundle, ...] = (Bundle(),)
-    services: tuple[Service, ...] = ()
+    bundles: tuple[CABundle, ...] = (CABundle(),)
+    services: tuple[CaseService, ...] = ()
     """Empty: one named `backend`, port `https` 443, with `serving`."""
     via: Via = Via.HTTP
-    at: At = At.PLAIN
+    role: GatewayRole = GatewayRole.PLAIN
     port: str = "https"
     sni: str = ""
-    """The server name that the backend must see. Empty: not judged."""
+    """The server name that the backend must receive; empty: any."""
     alpn: str = ""
     client: bool = False
-    """The backend must see the Gateway's client certificate."""
-    says: tuple[Says, ...] = ()
-    checks: tuple[Check, ...] = ()
+    """The backend must receive the Gateway's client certificate."""
+    conditions: tuple[ExpectedCondition, ...] = ()
+    checks: tuple[StatusCheck, ...] = ()
     steps: tuple[Step, ...] = ()
     features: tuple[str, ...] = ()
     """Beyond Gateway, HTTPRoute and BackendTLSPolicy."""
@@ -283,7 +283,7 @@ class Case:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The features that must be claimed."""
+        """The features that the implementation must claim."""
         kind = {
             Via.GRPC: ("GRPCRoute",),
             Via.TLS: ("TLSRoute", "TLSRouteModeTerminate"),
@@ -292,7 +292,7 @@ class Case:
         }
         mirror = ("HTTPRouteRequestMirror",) if self.via is Via.MIRROR else ()
         sans = ("BackendTLSPolicySANValidation",) if any(each.sans for each in self._all_policies) else ()
-        mtls = ("GatewayBackendClientCertificate",) if self.at is At.MTLS else ()
+        mtls = ("GatewayBackendClientCertificate",) if self.role is GatewayRole.MTLS else ()
         return ("BackendTLSPolicy", *kind.get(self.via, ("HTTPRoute",)), *mirror, *sans, *mtls, *self.features)
 
     @property
@@ -300,33 +300,35 @@ class Case:
         return (*self.policies, *(each for step in self.steps for each in step.put if isinstance(each, Policy)))
 
     @property
-    def extensions(self) -> tuple[Skips | Pins, ...]:
+    def extensions(self) -> tuple[Skips | PinnedCertificates, ...]:
         return tuple(each.extension for each in self._all_policies if each.extension)
 
     @property
-    def all_services(self) -> tuple[Service, ...]:
-        return self.services or (Service(ports=(Port("https", 443, self.serving),)),)
+    def all_services(self) -> tuple[CaseService, ...]:
+        return self.services or (CaseService(ports=(CasePort("https", 443, self.serving),)),)
 
     @property
-    def severities(self) -> tuple[Severity, ...]:
-        """The violations that this case can find."""
+    def severities(self) -> tuple[FaultSeverity, ...]:
+        """The severities of the faults that this case can find."""
         expected = {self.expect, *(step.expect for step in self.steps)} - {Expect.IGNORED}
-        found = [Severity.PLAINTEXT] if expected & {Expect.PASSES, Expect.REFUSED, Expect.REFUSED_5XX} else []
-        found += [Severity.OPEN] if any(each.refused for each in expected) else []
-        found += [Severity.CLOSED] if expected & {Expect.PASSES, Expect.PLAINTEXT} else []
-        judged = self.says or self.checks or Expect.REFUSED_5XX in expected or any(step.says for step in self.steps)
-        return tuple(found + ([Severity.STATUS] if judged else []))
+        found = [FaultSeverity.PLAINTEXT] if expected & {Expect.PASSES, Expect.REFUSED, Expect.REFUSED_5XX} else []
+        found += [FaultSeverity.OPEN] if any(each.refused for each in expected) else []
+        found += [FaultSeverity.CLOSED] if expected & {Expect.PASSES, Expect.PLAINTEXT} else []
+        judged = (
+            self.conditions or self.checks or Expect.REFUSED_5XX in expected or any(step.conditions for step in self.steps)
+        )
+        return tuple(found + ([FaultSeverity.STATUS] if judged else []))
 
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    severity: Severity
+    severity: FaultSeverity
     seen: str
     step: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class CaseVerdict:
     case: Case
     outcome: Outcome
     faults: tuple[Fault, ...] = ()
@@ -339,9 +341,9 @@ class Verdict:
     objects: tuple[Json, ...] = ()
     """Of a failing case."""
     unserved: bool = False
-    """It was not run because the gateway did not serve its route."""
+    """Not run because the gateway did not serve the route."""
 
     @property
-    def severity(self) -> Severity | None:
-        order = list(Severity)
+    def severity(self) -> FaultSeverity | None:
+        order = list(FaultSeverity)
         return min((fault.severity for fault in self.faults), key=order.index, default=None)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from lasthop_judge.adapters import Adapter
 from lasthop_judge.cases.routes import MTLS
 from lasthop_judge.certificates import CA, Issuer, Recipe, leaf
-from lasthop_judge.model import At, Bundle, Case, Json, Policy, Port, Service, Serving, Skips, Via
+from lasthop_judge.model import CABundle, Case, CasePort, CaseService, GatewayRole, Json, Policy, Serving, Skips, Via
 
 GATEWAY: Final = "gateway.networking.k8s.io"
 API: Final = f"{GATEWAY}/v1"
@@ -20,13 +20,15 @@ CANARY: Final = "canary"
 """A Service without a policy. Each route leads to it too: once it answers there, the gateway serves the route."""
 CANARY_PATH: Final = "/judge-canary"
 CANARY_METHOD: Final = "judge.Canary"
+STREAM_CANARIES: Final = {Via.TLS: "tls", Via.TCP: f"tcp-{CANARY}"}
+"""Listeners of the routes that lead connections to the canary: such a route has no second backend."""
 CANARIES: Final = {f"{CANARY}.http": Serving(alpn=()), f"{CANARY}.grpc": Serving(alpn=(), grpc=True)}
 LABEL: Final = {"app": "judge-backend"}
 LISTENER_CERTIFICATE: Final = "judge-listener"
 CLIENT_CERTIFICATE: Final = "judge-client"
 CLIENT: Final = Recipe("judge gateway", issuer=MTLS, purposes=("client",))
 
-Listeners = Mapping[tuple[At, str], int]
+Listeners = Mapping[tuple[GatewayRole, str], int]
 """(Gateway, listener) -> port."""
 
 
@@ -73,12 +75,16 @@ def hostname_of(case: Case) -> str:
     return f"{case.slug}.{middle}{DOMAIN}"
 
 
+def canary_hostname(via: Via) -> str:
+    return f"{CANARY}.{via.name.lower()}.{DOMAIN}"
+
+
 def path_of(service: str, port: str) -> str:
     return f"/{service}/{port}"
 
 
 @dataclasses.dataclass(frozen=True)
-class Site:
+class RunSettings:
     """What objects depend on beside the case."""
 
     namespace: str
@@ -97,37 +103,47 @@ class Site:
     dated: bool = False
     """Objects carry their age as creationTimestamp; otherwise they are created in that order."""
 
-    def gateway_of(self, case: Case) -> At:
-        if self.adapter.permits_everywhere and case.at is At.PERMITTING:
-            return At.PLAIN
-        return case.at
+    def gateway_of(self, case: Case) -> GatewayRole:
+        if self.adapter.permits_everywhere and case.role is GatewayRole.PERMITTING:
+            return GatewayRole.PLAIN
+        return case.role
 
     # --- of the run ---------------------------------------------------------------------------------------------------
 
     def common(self, cases: Sequence[Case]) -> list[Json]:
-        ports = tuple(Port(key.partition(".")[2], number, None) for number, key in enumerate(CANARIES, 80))
+        ports = tuple(CasePort(key.partition(".")[2], number, None) for number, key in enumerate(CANARIES, 80))
         return [
             *self._service(CANARY, CANARY, ports),
             self._key_pair(LISTENER_CERTIFICATE, leaf(f"*.https.{DOMAIN}", f"*.tls.{DOMAIN}")),
             self._key_pair(CLIENT_CERTIFICATE, CLIENT),
-            *(document for at in gateways(self, cases) for document in self._gateway(at, cases)),
+            *(document for role in gateways(self, cases) for document in self._gateway(role, cases)),
+            *(self._stream_canary(via, listener) for via, listener in _stream_canaries(cases).items()),
         ]
 
-    def _gateway(self, at: At, cases: Sequence[Case]) -> Iterator[Json]:
+    def _stream_canary(self, via: Via, listener: str) -> Json:
+        spec: Json = {"parentRefs": [{"name": str(GatewayRole.PLAIN), "sectionName": listener}]}
+        if via is Via.TLS:
+            spec["hostnames"] = [canary_hostname(via)]
+        rules = [{"backendRefs": [{"name": CANARY, "port": 80}]}]
+        return self.mk(API, f"{via.name}Route", f"{CANARY}-{via.name.lower()}", spec={**spec, "rules": rules})
+
+    def _gateway(self, role: GatewayRole, cases: Sequence[Case]) -> Iterator[Json]:
         spec: Json = {"gatewayClassName": self.gateway_class}
         if self.bind:
             spec["addresses"] = [{"type": "IPAddress", "value": self.bind}]
-        spec["listeners"] = [self._listener(at, name) for gateway, name in self.listeners if gateway is at]
-        if at is At.MTLS:
+        spec["listeners"] = [self._listener(role, name) for gateway, name in self.listeners if gateway is role]
+        if role is GatewayRole.MTLS:
             ref = {"group": "", "kind": "Secret", "name": CLIENT_CERTIFICATE}
             spec["tls"] = {"backend": {"clientCertificateRef": ref}}
-        if at in (At.PERMITTING, At.WITHDRAWING) and (permission := self.adapter.permission(str(at), True)):
+        if role in (GatewayRole.PERMITTING, GatewayRole.WITHDRAWING) and (
+            permission := self.adapter.permission(str(role), True)
+        ):
             yield from map(self.own, permission.objects)
             spec |= permission.spec
-        yield self.mk(API, "Gateway", at, spec=spec)
+        yield self.mk(API, "Gateway", role, spec=spec)
 
-    def _listener(self, at: At, name: str) -> Json:
-        found: Json = {"name": name, "port": self.listeners[at, name], "allowedRoutes": {"namespaces": {"from": "Same"}}}
+    def _listener(self, role: GatewayRole, name: str) -> Json:
+        found: Json = {"name": name, "port": self.listeners[role, name], "allowedRoutes": {"namespaces": {"from": "Same"}}}
         certificate = {"certificateRefs": [{"group": "", "kind": "Secret", "name": LISTENER_CERTIFICATE}]}
         match name:
             case "http":
@@ -148,22 +164,22 @@ class Site:
 
     def documents(self, case: Case) -> list[Json]:
         """In the order in which they are created: a policy never comes after the route that leads to its target."""
-        parts: tuple[Policy | Bundle | Service, ...] = (
+        parts: tuple[Policy | CABundle | CaseService, ...] = (
             *case.bundles,
             *case.all_services,
             *sorted(case.policies, key=lambda policy: policy.born),
         )
         return [*(document for part in parts for document in self.of(case, part)), self.route(case)]
 
-    def of(self, case: Case, part: Policy | Bundle | Service) -> list[Json]:
+    def of(self, case: Case, part: Policy | CABundle | CaseService) -> list[Json]:
         match part:
-            case Bundle():
+            case CABundle():
                 return [self._bundle(case, part)]
-            case Service():
+            case CaseService():
                 return self._service(f"{case.slug}-{part.name}", f"{case.slug}.{part.name}", part.ports)
         return self._policy(case, part)
 
-    def _bundle(self, case: Case, bundle: Bundle) -> Json:
+    def _bundle(self, case: Case, bundle: CABundle) -> Json:
         whole = "".join(self.issuer.issue(each).pem for each in bundle.certificates)
         text = whole if bundle.text is None else _filled(bundle.text, self.issuer)
         data = {bundle.key: text} if bundle.key else {}
@@ -172,7 +188,7 @@ class Site:
             data = {key: _base64(value) for key, value in data.items()}
         return self.mk("v1", bundle.kind, f"{case.slug}-{bundle.name}", data=data)
 
-    def _service(self, name: str, prefix: str, ports: Sequence[Port]) -> list[Json]:
+    def _service(self, name: str, prefix: str, ports: Sequence[CasePort]) -> list[Json]:
         listed = [
             {
                 "name": port.name,
@@ -236,11 +252,11 @@ class Site:
         """Whether the adapter can write the case."""
         if any(self._spelled(case, policy) is None for policy in case.policies if policy.extension):
             return False
-        permission = self.adapter.permission(str(case.at), True) is not None
-        match case.at:
-            case At.PERMITTING:
+        permission = self.adapter.permission(str(case.role), True) is not None
+        match case.role:
+            case GatewayRole.PERMITTING:
                 return permission or self.adapter.permits_everywhere
-            case At.WITHDRAWING:
+            case GatewayRole.WITHDRAWING:
                 return permission
         denied = any(isinstance(each, Skips) for each in case.extensions)
         return permission or not denied
@@ -271,7 +287,7 @@ class Site:
                 rules.append(_rule(path, backend))
         return self.mk(API, "HTTPRoute", case.slug, spec={**spec, "rules": rules})
 
-    def _backend(self, case: Case, service: Service, port: Port) -> Json:
+    def _backend(self, case: Case, service: CaseService, port: CasePort) -> Json:
         for policy in case.policies:
             spelled = self._spelled(case, policy) if policy.target == service.name else None
             if spelled and spelled.backend:
@@ -285,17 +301,24 @@ class Site:
         return {"apiVersion": api, "kind": kind, "metadata": {"name": str(name), "namespace": self.namespace}, **body}
 
 
-def gateways(site: Site, cases: Sequence[Case]) -> list[At]:
+def gateways(settings: RunSettings, cases: Sequence[Case]) -> list[GatewayRole]:
     """Returns the Gateways that these cases use."""
-    used = {site.gateway_of(case) for case in cases}
-    return [at for at in At if at in used]
+    used = {settings.gateway_of(case) for case in cases}
+    return [role for role in GatewayRole if role in used]
 
 
-def wanted_listeners(cases: Sequence[Case], used: Sequence[At]) -> list[tuple[At, str]]:
+def wanted_listeners(cases: Sequence[Case], used: Sequence[GatewayRole]) -> list[tuple[GatewayRole, str]]:
     """Returns the listeners that these cases use. All Gateways have an HTTP listener."""
-    found = [(at, "http") for at in used]
-    streams = [(At.PLAIN, listener_of(case)) for case in cases if listener_of(case) != "http"]
-    return [*found, *dict.fromkeys(streams)]
+    found = [(role, "http") for role in used]
+    canaries = [(GatewayRole.PLAIN, listener) for listener in _stream_canaries(cases).values()]
+    streams = [(GatewayRole.PLAIN, listener_of(case)) for case in cases if listener_of(case) != "http"]
+    return [*found, *dict.fromkeys((*canaries, *streams))]
+
+
+def _stream_canaries(cases: Sequence[Case]) -> dict[Via, str]:
+    """Returns the listeners of the canaries that these cases need."""
+    used = {case.via for case in cases}
+    return {via: listener for via, listener in STREAM_CANARIES.items() if via in used}
 
 
 def _rule(path: str, backend: Json) -> Json:

@@ -1,4 +1,4 @@
-"""Chooses the cases that a gateway claims, and tries them side by side."""
+"""Selects the cases that a gateway claims, and runs them concurrently."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from lasthop_judge.model import Case, Outcome, Verdict
-from lasthop_judge.objects import Site
-from lasthop_judge.trial import Patience, Place, Trial
+from lasthop_judge.model import Case, CaseVerdict, Outcome
+from lasthop_judge.objects import RunSettings
+from lasthop_judge.trial import Patience, Testbed, Trial
 
 AT_ONCE: Final = 24
 
@@ -18,36 +18,38 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Chosen:
+class CaseSelection:
     cases: tuple[Case, ...]
     """To be tried."""
-    left_out: tuple[Verdict, ...]
+    left_out: tuple[CaseVerdict, ...]
 
 
-def choose(cases: Sequence[Case], claimed: Collection[str] | None, site: Site) -> Chosen:
+def choose(cases: Sequence[Case], claimed: Collection[str] | None, settings: RunSettings) -> CaseSelection:
     """`claimed` are the features of the GatewayClass; None: they are not known, and every one counts as claimed."""
     tried, left_out = [], []
     for case in cases:
         missing = [] if claimed is None else [name for name in case.needs if name not in claimed]
         if missing:
-            left_out.append(Verdict(case, Outcome.NOT_CLAIMED, why=f"feature {missing[0]} is not claimed"))
-        elif not site.spellable(case):
-            why = f"adapter {site.adapter.name} does not say how to write this"
-            left_out.append(Verdict(case, Outcome.NOT_RUN, why=why))
+            left_out.append(CaseVerdict(case, Outcome.NOT_CLAIMED, why=f"feature {missing[0]} is not claimed"))
+        elif not settings.spellable(case):
+            why = f"adapter {settings.adapter.name} does not say how to write this"
+            left_out.append(CaseVerdict(case, Outcome.NOT_RUN, why=why))
         else:
             tried.append(case)
-    return Chosen(tuple(tried), tuple(left_out))
+    return CaseSelection(tuple(tried), tuple(left_out))
 
 
-async def judge(place: Place, site: Site, chosen: Chosen, patience: Patience, progress: Progress) -> list[Verdict]:
-    """Returns the verdicts in the order of the cases; the objects are in place."""
+async def judge(
+    testbed: Testbed, settings: RunSettings, chosen: CaseSelection, patience: Patience, progress: Progress
+) -> list[CaseVerdict]:
+    """Returns the verdicts in the order of the cases. The objects already exist."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
     turns, done = asyncio.Semaphore(AT_ONCE), 0
 
-    async def tried(case: Case) -> Verdict:
+    async def tried(case: Case) -> CaseVerdict:
         nonlocal done
         async with turns:
-            verdict = await Trial(place, site, case, patience).run()
+            verdict = await Trial(testbed, settings, case, patience).run()
         done += 1
         progress("Judging", done, len(chosen.cases))
         return verdict

@@ -1,4 +1,4 @@
-"""Tries one case: waits until it is served, asks, changes, asks again, and compares what was seen with what is demanded."""
+"""Runs one case: waits for its route, sends requests, applies changes, and compares the observation with the requirement."""
 
 from __future__ import annotations
 
@@ -11,24 +11,34 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from lasthop_judge import client
-from lasthop_judge.client import Answer
+from lasthop_judge.client import ClientResponse
 from lasthop_judge.model import (
-    At,
     Case,
-    Check,
+    CaseVerdict,
     Expect,
+    ExpectedCondition,
     Fault,
+    FaultSeverity,
+    GatewayRole,
     Json,
     Outcome,
     Policy,
-    Says,
     Serving,
-    Severity,
+    StatusCheck,
     Step,
-    Verdict,
     Via,
 )
-from lasthop_judge.objects import CANARY_PATH, Site, backend_key, hostname_of, listener_of, path_of, serving_document
+from lasthop_judge.objects import (
+    CANARY_PATH,
+    STREAM_CANARIES,
+    RunSettings,
+    backend_key,
+    canary_hostname,
+    hostname_of,
+    listener_of,
+    path_of,
+    serving_document,
+)
 
 REFUSALS: Final = 3
 """Refusals in a row that count as one."""
@@ -43,7 +53,7 @@ EDITED: Final = "edited.example"
 
 @dataclasses.dataclass(frozen=True)
 class Patience:
-    """Seconds to wait for what is demanded."""
+    """Seconds to wait for the required behaviour."""
 
     first: float = 60.0
     """Until a route is served."""
@@ -58,8 +68,8 @@ class Patience:
     made”, so requests over those are noted and no fault."""
 
 
-class Place(Protocol):
-    """Where the objects are, the backend runs and the gateway listens."""
+class Testbed(Protocol):
+    """The environment of a run: objects, backend and gateway."""
 
     has_status: bool
 
@@ -72,7 +82,7 @@ class Place(Protocol):
         ...
 
     async def write_status(self, kind: str, name: str, status: Json) -> bool:
-        """Writes a status as another controller would, and returns whether the place allows it."""
+        """Writes a status as another controller would, and returns whether the testbed allows it."""
         ...
 
     async def records(self, key: str) -> list[Json]: ...
@@ -81,7 +91,7 @@ class Place(Protocol):
         """Changes what a port of the backend serves, and ends its connections."""
         ...
 
-    def address(self, at: At, listener: str) -> tuple[str, int]: ...
+    def address(self, role: GatewayRole, listener: str) -> tuple[str, int]: ...
 
     def repeat(self, case: Case, path: str) -> tuple[str, ...]:
         """Returns commands by which a reader repeats the case."""
@@ -89,12 +99,12 @@ class Place(Protocol):
 
 
 class _Failed(Exception):
-    def __init__(self, severity: Severity, seen: str) -> None:
+    def __init__(self, severity: FaultSeverity, seen: str) -> None:
         self.severity, self.seen = severity, seen
 
 
 class _Unjudged(Exception):
-    """The place cannot show what the case is about."""
+    """The testbed cannot show the behaviour that the case tests."""
 
 
 class _Unserved(_Unjudged):
@@ -103,14 +113,14 @@ class _Unserved(_Unjudged):
 
 @dataclasses.dataclass(frozen=True)
 class _Phase:
-    """What is asked, and what is demanded of the answer."""
+    """A request, and the response that is required."""
 
     expect: Expect
     title: str = ""
     sni: str = ""
     alpn: str = ""
     client: bool = False
-    says: tuple[Says, ...] = ()
+    conditions: tuple[ExpectedCondition, ...] = ()
     service: str = "backend"
     port: str = "https"
     seconds: float = 30.0
@@ -119,8 +129,8 @@ class _Phase:
 
 
 class Trial:
-    def __init__(self, place: Place, site: Site, case: Case, patience: Patience) -> None:
-        self.place, self.site, self.case, self.patience = place, site, case, patience
+    def __init__(self, testbed: Testbed, settings: RunSettings, case: Case, patience: Patience) -> None:
+        self.testbed, self.settings, self.case, self.patience = testbed, settings, case, patience
         self._notes: list[str] = []
         self._seen = 0
         """The backend's clock when it was last read."""
@@ -129,7 +139,7 @@ class Trial:
         self._over_old = False
         """The last request arrived over a connection from before the change."""
 
-    async def run(self) -> Verdict:
+    async def run(self) -> CaseVerdict:
         begun, step, case = time.monotonic(), "", self.case
         faults: list[Fault] = []
         outcome, why, unserved = Outcome.PASS, "", False
@@ -145,21 +155,21 @@ class Trial:
         except _Failed as failed:
             faults.append(Fault(failed.severity, failed.seen, step))
             outcome = Outcome.FAIL
-            if case.optional and failed.severity is Severity.CLOSED and not await self._claims():
+            if case.optional and failed.severity is FaultSeverity.CLOSED and not await self._claims():
                 outcome, why = Outcome.NOT_CLAIMED, f"implementation-specific; refused: {failed.seen}"
                 faults = []
         except _Unjudged as unjudged:
             outcome, why, unserved = Outcome.NOT_RUN, str(unjudged), isinstance(unjudged, _Unserved)
         failed_case = outcome is Outcome.FAIL
-        return Verdict(
+        return CaseVerdict(
             case,
             outcome,
             tuple(faults),
             why,
             tuple(self._notes),
             round(time.monotonic() - begun, 2),
-            self.place.repeat(case, path_of(case.all_services[0].name, case.port)) if failed_case else (),
-            tuple(self.site.documents(case)) if failed_case else (),
+            self.testbed.repeat(case, path_of(case.all_services[0].name, case.port)) if failed_case else (),
+            tuple(self.settings.documents(case)) if failed_case else (),
             unserved,
         )
 
@@ -167,7 +177,7 @@ class Trial:
         case, patience = self.case, self.patience
         seconds = patience.refused if case.expect.refused else patience.passes
         service = case.all_services[0].name
-        first = _Phase(case.expect, "", case.sni, case.alpn, case.client, case.says, service, case.port, seconds)
+        first = _Phase(case.expect, "", case.sni, case.alpn, case.client, case.conditions, service, case.port, seconds)
         found: list[tuple[_Phase, Step | None]] = [(first, None)]
         for step in case.steps:
             before = found[-1][0]
@@ -175,7 +185,7 @@ class Trial:
                 step.expect,
                 step.title,
                 step.sni,
-                says=step.says,
+                conditions=step.conditions,
                 service=step.service or before.service,
                 port=before.port,
                 seconds=patience.change,
@@ -189,23 +199,19 @@ class Trial:
     async def _served(self) -> None:
         """Waits until the gateway serves the case's route, and until its status is of the present generation."""
         case, deadline = self.case, time.monotonic() + self.patience.first
+        while case.via is not Via.UDP and not (answer := await self._ask_canary()).backend.startswith("canary."):
+            if time.monotonic() > deadline:
+                raise _Unserved(f"{_kind(case.via)} to a backend without a policy is not served: {answer.shown}")
+            await asyncio.sleep(PAUSE)
         if case.via.stream:
             await asyncio.sleep(STREAM_SETTLE)
-        else:
-            while not (answer := await self._ask(CANARY_PATH)).backend.startswith("canary."):
-                if time.monotonic() > deadline:
-                    kind = "GRPCRoute" if case.via is Via.GRPC else "HTTPRoute"
-                    raise _Unserved(
-                        f"the {kind} is not served: its rule for a backend without a policy answers {answer.shown}"
-                    )
-                await asyncio.sleep(PAUSE)
-        if not self.place.has_status:
+        if not self.testbed.has_status:
             return
         deadline = min(deadline, time.monotonic() + self.patience.refused)
         for policy in self.case.policies:
             while not await self._current(policy.name):
                 if time.monotonic() > deadline:
-                    return  # who writes no status is judged by traffic
+                    return  # an implementation without status is judged by traffic
                 await asyncio.sleep(PAUSE)
 
     async def _current(self, policy: str) -> bool:
@@ -216,19 +222,19 @@ class Trial:
         return bool(entries) and all(each.get("observedGeneration") == generation for each in _conditions(entries))
 
     async def _change(self, step: Step) -> None:
-        case, site = self.case, self.site
-        if step.put and any(isinstance(part, Policy) and part.born for part in step.put) and not site.dated:
+        case, settings = self.case, self.settings
+        if step.put and any(isinstance(part, Policy) and part.born for part in step.put) and not settings.dated:
             await asyncio.sleep(1.1)
         for gone in step.remove:
-            await self.place.remove(case, site.of(case, gone))
+            await self.testbed.remove(case, settings.of(case, gone))
         for part in step.put:
-            await self.place.put(case, site.of(case, part))
+            await self.testbed.put(case, settings.of(case, part))
         for port, serving in step.serve:
             await self._serve(port, serving)
         if step.withdraw:
-            permission = site.adapter.permission(str(case.at), False)
+            permission = settings.adapter.permission(str(case.role), False)
             assert permission
-            await self.place.put(case, [site.own(each) for each in permission.objects])
+            await self.testbed.put(case, [settings.own(each) for each in permission.objects])
 
     def _serving(self, phase: _Phase) -> Serving:
         """Returns what the port serves by now."""
@@ -240,25 +246,32 @@ class Trial:
 
     async def _serve(self, port: str, serving: Serving) -> None:
         key = backend_key(self.case, self.case.all_services[0].name, port)
-        await self.place.serve(key, serving_document(serving, self.site.issuer))
+        await self.testbed.serve(key, serving_document(serving, self.settings.issuer))
 
     # --- traffic ------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, path: str) -> Answer:
-        case = self.case
-        address = self.place.address(self.site.gateway_of(case), listener_of(case))
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, client.ask, case.via, address, hostname_of(case), path)
+    async def _ask(self, path: str) -> ClientResponse:
+        return await self._ask_at(self.settings.gateway_of(self.case), listener_of(self.case), hostname_of(self.case), path)
+
+    async def _ask_canary(self) -> ClientResponse:
+        """Asks the backend without a policy: by the case's own route, or for streams by the one that all share."""
+        if self.case.via in STREAM_CANARIES:
+            return await self._ask_at(GatewayRole.PLAIN, STREAM_CANARIES[self.case.via], canary_hostname(self.case.via), "/")
+        return await self._ask(CANARY_PATH)
+
+    async def _ask_at(self, gateway: GatewayRole, listener: str, hostname: str, path: str) -> ClientResponse:
+        address, loop = self.testbed.address(gateway, listener), asyncio.get_running_loop()
+        return await loop.run_in_executor(None, client.ask, self.case.via, address, hostname, path)
 
     async def _judge(self, phase: _Phase) -> None:
         if phase.expect is not Expect.IGNORED:
             await self._judge_traffic(phase)
-        if phase.says:
-            await self._judge_status(phase.says)
+        if phase.conditions:
+            await self._judge_status(phase.conditions)
 
     async def _judge_traffic(self, phase: _Phase) -> None:
         key = backend_key(self.case, phase.service, phase.port)
-        self._seen = self._changed = _clock(await self.place.records(key))
+        self._seen = self._changed = _clock(await self.testbed.records(key))
         begun, good, wrong, ended = time.monotonic(), 0, None, False
         needed = REFUSALS if phase.expect.refused else PASSES
         while good < needed:
@@ -278,17 +291,17 @@ class Trial:
             self._notes.append(f"{phase.title or 'at first'}: after {took:.1f} s; before that {wrong.seen}")
 
     async def _asked_once(self, phase: _Phase, key: str) -> _Failed | None:
-        """Asks once; returns what was wrong, or raises what no time makes good."""
+        """Sends one request. Returns a fault that may pass with time, or raises one that cannot."""
         answer = await self._ask(path_of(phase.service, phase.port))
         reached, fresh = await self._reached(phase, key)
         plain = [each for each in fresh if each.get("plaintext")]
         if phase.expect is Expect.PLAINTEXT:
             if answer.backend == key and plain:
                 return None
-            return _Failed(Severity.CLOSED, f"no plaintext answer: {answer.shown}{_told(fresh)}")
+            return _Failed(FaultSeverity.CLOSED, f"no plaintext answer: {answer.shown}{_backend_record(fresh)}")
         if plain:
             text = bytes.fromhex(plain[0]["first"]).decode("latin-1")
-            failed = _Failed(Severity.PLAINTEXT, f"the backend received bytes without TLS, beginning with {text!r}")
+            failed = _Failed(FaultSeverity.PLAINTEXT, f"the backend received bytes without TLS, beginning with {text!r}")
             if phase.after_plaintext:
                 return failed
             raise failed
@@ -301,24 +314,24 @@ class Trial:
         elif answer.backend != key:
             arrived = False
         if not arrived or reached is None:
-            return _Failed(Severity.CLOSED, f"{answer.shown}{_told(fresh)}")
+            return _Failed(FaultSeverity.CLOSED, f"{answer.shown}{_backend_record(fresh)}")
         for wanted, found, name in (
             (phase.sni, reached.get("sni"), "SNI"),
             (phase.alpn, reached.get("alpn"), "ALPN"),
             ("judge gateway" if phase.client else "", reached.get("client"), "client certificate"),
         ):
             if wanted and found != wanted:
-                return _Failed(Severity.CLOSED, f"the backend saw {name} {found!r} instead of {wanted!r}")
+                return _Failed(FaultSeverity.CLOSED, f"the backend saw {name} {found!r} instead of {wanted!r}")
         return None
 
-    def _refusal(self, phase: _Phase, answer: Answer, arrived: bool, reached: Json | None) -> _Failed | None:
+    def _refusal(self, phase: _Phase, answer: ClientResponse, arrived: bool, reached: Json | None) -> _Failed | None:
         if arrived:
             over = f" over {reached['tls']}" if reached and reached.get("tls") else ""
-            return _Failed(Severity.OPEN, f"a request reached the backend{over}; the client received {answer.shown}")
+            return _Failed(FaultSeverity.OPEN, f"a request reached the backend{over}; the client received {answer.shown}")
         if phase.expect is Expect.REFUSED_5XX and (answer.status is None or answer.status < 500):
-            return _Failed(Severity.STATUS, f"the client received {answer.shown} instead of a 5xx")
+            return _Failed(FaultSeverity.STATUS, f"the client received {answer.shown} instead of a 5xx")
         if phase.expect is Expect.REFUSED and answer.status and answer.status < 400 and self.case.via is not Via.MIRROR:
-            return _Failed(Severity.STATUS, f"the client received {answer.shown} instead of an error")
+            return _Failed(FaultSeverity.STATUS, f"the client received {answer.shown} instead of an error")
         return None
 
     async def _reached(self, phase: _Phase, key: str) -> tuple[Json | None, list[Json]]:
@@ -326,7 +339,7 @@ class Trial:
         mirrored request arrives a moment after the answer."""
         deadline = time.monotonic() + (MIRROR_WAIT if self.case.via is Via.MIRROR else 0)
         while True:
-            records = await self.place.records(key)
+            records = await self.testbed.records(key)
             reached = next((each for each in reversed(records) if _last(each) > self._seen), None)
             fresh = [each for each in records if each["at"] > self._seen or each is reached]
             plain = any(each.get("plaintext") for each in fresh)
@@ -338,22 +351,22 @@ class Trial:
     # --- status -------------------------------------------------------------------------------------------------------
 
     async def _policy(self, name: str) -> Json:
-        return await self.place.status("BackendTLSPolicy", f"{self.case.slug}-{name}")
+        return await self.testbed.status("BackendTLSPolicy", f"{self.case.slug}-{name}")
 
     def _readable(self) -> None:
-        if not self.place.has_status:
-            raise _Unjudged("only traffic is judged here, and the case is about status")
+        if not self.testbed.has_status:
+            raise _Unjudged("status is not available; the case is about status")
 
     async def _claims(self) -> bool:
         """Whether the status says that the policy is in force."""
-        if not self.place.has_status:
+        if not self.testbed.has_status:
             return False
         found = await asyncio.gather(*(self._policy(policy.name) for policy in self.case.policies))
         return all(_is(policy, kind, "True") for policy in found for kind in ("Accepted", "ResolvedRefs"))
 
-    async def _judge_status(self, says: Iterable[Says]) -> None:
+    async def _judge_status(self, conditions: Iterable[ExpectedCondition]) -> None:
         self._readable()
-        for wanted in says:
+        for wanted in conditions:
             await self._holds(functools.partial(self._compared, wanted), wanted.of)
 
     async def _holds(self, compared: Callable[[Json], str], of: str = "policy") -> None:
@@ -361,54 +374,59 @@ class Trial:
         deadline = time.monotonic() + self.patience.status
         while wrong := compared(await self._object(of)):
             if time.monotonic() > deadline:
-                raise _Failed(Severity.STATUS, wrong)
+                raise _Failed(FaultSeverity.STATUS, wrong)
             await asyncio.sleep(PAUSE)
 
     async def _object(self, of: str) -> Json:
         names = [policy.name for policy in self.case.policies]
         return await self._policy(names[0] if of == "policy" else of)
 
-    def _compared(self, wanted: Says, found: Json) -> str:
+    def _compared(self, wanted: ExpectedCondition, found: Json) -> str:
         """Returns how the object's conditions differ from what is demanded."""
         reasons = f" with reason {' or '.join(wanted.reasons)}" if wanted.reasons else ""
-        demanded = f"demanded is {wanted.type}={wanted.status}{reasons}"
+        required = f"required: {wanted.type}={wanted.status}{reasons}"
         entries = _entries(found)
         conditions = [each for each in _conditions(entries) if each["type"] == wanted.type]
         if not conditions:
             has = "no ancestor entry" if not entries else f"no condition {wanted.type}"
-            return f"{demanded}; {_named(found)} has {has}"
+            return f"{required}; {_named(found)} has {has}"
         for each in conditions:
             if each["status"] != wanted.status or (wanted.reasons and each["reason"] not in wanted.reasons):
-                return f"{demanded}; {_named(found)} has {_shown(each)}"
+                return f"{required}; {_named(found)} has {_shown(each)}"
             if missing := [word for word in wanted.mentions if word not in each.get("message", "")]:
-                return f"demanded is a message that names {missing[0]}; it is {each.get('message', '')!r}"
+                return f"required: a message that names {missing[0]}; it is {each.get('message', '')!r}"
         return ""
 
-    async def _check(self, check: Check) -> None:
+    async def _check(self, check: StatusCheck) -> None:
         self._readable()
         match check:
-            case Check.GATEWAY_IS_ANCESTOR | Check.CURRENT_GENERATION | Check.NOT_ACCEPTED | Check.DEGRADED:
+            case (
+                StatusCheck.GATEWAY_IS_ANCESTOR
+                | StatusCheck.CURRENT_GENERATION
+                | StatusCheck.NOT_ACCEPTED
+                | StatusCheck.DEGRADED
+            ):
                 await self._holds(functools.partial(self._checked, check))
-            case Check.FOREIGN_KEPT:
+            case StatusCheck.FOREIGN_KEPT:
                 await self._foreign_kept()
-            case Check.TRANSITION_KEPT:
+            case StatusCheck.TRANSITION_KEPT:
                 await self._transition_kept()
 
-    def _checked(self, check: Check, policy: Json) -> str:
+    def _checked(self, check: StatusCheck, policy: Json) -> str:
         entries = _entries(policy)
-        if check is Check.GATEWAY_IS_ANCESTOR:
+        if check is StatusCheck.GATEWAY_IS_ANCESTOR:
             names = [each["ancestorRef"]["name"] for each in entries]
-            gateway = self.site.gateway_of(self.case)
+            gateway = self.settings.gateway_of(self.case)
             return "" if gateway in names else f"ancestors are {', '.join(names) or 'none'}; the Gateway is {gateway}"
-        if check is Check.CURRENT_GENERATION:
+        if check is StatusCheck.CURRENT_GENERATION:
             generation = policy["metadata"].get("generation")
             old = [each for each in _conditions(entries) if each.get("observedGeneration") != generation]
             shown = f"{_shown(old[0])} is of generation {old[0].get('observedGeneration')}, not {generation}" if old else ""
             return shown or ("" if entries else "there is no ancestor entry")
-        if check is Check.DEGRADED:
-            if not self.site.adapter.degraded:
+        if check is StatusCheck.DEGRADED:
+            if not self.settings.adapter.degraded:
                 raise _Unjudged("the adapter knows no such condition")
-            types = self.site.adapter.degraded
+            types = self.settings.adapter.degraded
             return "" if any(_is(policy, each, "True") for each in types) else f"no condition {' or '.join(types)} is True"
         both = all(_is(policy, kind, "True") for kind in ("Accepted", "ResolvedRefs"))
         return f"{_named(policy)} has Accepted=True and ResolvedRefs=True" if entries and both else ""
@@ -429,12 +447,14 @@ class Trial:
             "conditions": [condition],
         }
         status = {"ancestors": [*policy.get("status", {}).get("ancestors", ()), entry]}
-        if not await self.place.write_status("BackendTLSPolicy", policy["metadata"]["name"], status):
-            raise _Unjudged("the place does not let another controller write status")
+        if not await self.testbed.write_status("BackendTLSPolicy", policy["metadata"]["name"], status):
+            raise _Unjudged("the testbed does not let another controller write status")
         after = await self._edited()
         kept = [each for each in after["status"]["ancestors"] if each["controllerName"] == FOREIGN]
         if [each["conditions"] for each in kept] != [[condition]]:
-            raise _Failed(Severity.STATUS, f"after an edit of the policy the entry is {json.dumps(kept) if kept else 'gone'}")
+            raise _Failed(
+                FaultSeverity.STATUS, f"after an edit of the policy the entry is {json.dumps(kept) if kept else 'gone'}"
+            )
 
     async def _transition_kept(self) -> None:
         before = {each["type"]: each for each in _conditions(_entries(await self._object("policy")))}
@@ -444,7 +464,7 @@ class Trial:
             new = after.get(kind)
             if new and new["status"] == old["status"] and new["lastTransitionTime"] != old["lastTransitionTime"]:
                 times = f"{old['lastTransitionTime']} became {new['lastTransitionTime']}"
-                raise _Failed(Severity.STATUS, f"{kind} stayed {new['status']}, and its lastTransitionTime {times}")
+                raise _Failed(FaultSeverity.STATUS, f"{kind} stayed {new['status']}, and its lastTransitionTime {times}")
 
     async def _edited(self) -> Json:
         """Edits the policy's hostname, and returns it once its status is of the new generation."""
@@ -452,7 +472,7 @@ class Trial:
         old = (await self._policy(policy.name))["metadata"].get("generation")
         if old is None:
             raise _Unjudged("objects have no generation here")
-        await self.place.put(self.case, self.site.of(self.case, policy))
+        await self.testbed.put(self.case, self.settings.of(self.case, policy))
         deadline = time.monotonic() + self.patience.status
         while True:
             found = await self._policy(policy.name)
@@ -462,8 +482,12 @@ class Trial:
             if new != old and entries and not stale:
                 return found
             if time.monotonic() > deadline:
-                raise _Failed(Severity.STATUS, "the status did not follow an edit of the policy")
+                raise _Failed(FaultSeverity.STATUS, "the status did not follow an edit of the policy")
             await asyncio.sleep(PAUSE)
+
+
+def _kind(via: Via) -> str:
+    return {Via.GRPC: "a GRPCRoute", Via.TLS: "a TLSRoute", Via.TCP: "a TCPRoute"}.get(via, "an HTTPRoute")
 
 
 def _clock(records: Iterable[Json]) -> int:
@@ -474,8 +498,8 @@ def _last(record: Json) -> int:
     return int(max(record["requests"], default=0))
 
 
-def _told(fresh: Sequence[Json]) -> str:
-    """What the backend recorded of a connection that came to nothing."""
+def _backend_record(fresh: Sequence[Json]) -> str:
+    """Describes the last connection, which carried no request."""
     if not fresh:
         return "; the backend saw no connection"
     last = fresh[-1]

@@ -20,6 +20,7 @@ REASONS = {
     "cluster": "needs a Kubernetes cluster; conformance/ runs these",
     "root": "needs root and systemd; `make service` runs these",
     "release": "installs, or takes an hour; `make bare` and `make release` run these",
+    "judge": "waits for a gateway in another terminal and asks it for a minute; tests/judge runs these",
     "tools": "needs a program that the tests do not install",
 }
 """Why a block marked `<!-- not run: REASON -->` is not run."""

@@ -284,7 +284,12 @@ class Walk:
 
     def _forked(self, args: list[str]) -> tuple[int, str]:
         out = self.folder / "out"
-        code = Forked(args, self.cwd, out).wait()
+        process = Forked(args, self.cwd, out)
+        try:
+            code = process.wait()
+        except subprocess.TimeoutExpired as late:
+            process.send_signal(signal.SIGKILL)
+            return process.wait(), f"{out.read_text()}\n{late}"
         return code, out.read_text()
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import sys
 import time
 from pathlib import Path
 from random import Random
 
-import structlog
 import yaml
 
+from lasthop.base.text.logs import LOG
 from tests.fuzz.harness import Failed, Harness, harness
 from tests.fuzz.objects import Document, Tenant
 
@@ -83,7 +82,7 @@ def main() -> int:
     parser.add_argument("--iterations", type=int)
     parser.add_argument("--seconds", type=float)
     args = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    LOG.write = lambda *entry: None
     seconds = args.seconds if args.seconds or args.iterations else 60.0
     return asyncio.run(fuzz(args.seed, args.first, args.iterations, seconds))
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from lasthop.base.api.bundle import supported_features
 from lasthop_judge.adapters import ADAPTERS
 from lasthop_judge.certificates import Issuer
-from lasthop_judge.files import LOOPBACK, BackendProcess, FilesPlace, backend_process
-from lasthop_judge.model import Case, Json, Verdict
-from lasthop_judge.objects import Site, gateways, servings, wanted_listeners
+from lasthop_judge.files import LOOPBACK, BackendProcess, FilesTestbed, backend_process
+from lasthop_judge.model import Case, CaseVerdict, Json
+from lasthop_judge.objects import RunSettings, gateways, servings, wanted_listeners
 from lasthop_judge.run import choose, judge
 from lasthop_judge.trial import Patience
 from tests.backends import until
@@ -27,19 +27,19 @@ PATIENCE = Patience(first=90, passes=45, refused=20, change=60, status=30, poole
 """On a busy machine; what is wrong is wrong at once. Lasthop ends connections of the old policy by itself."""
 
 
-class LasthopPlace(FilesPlace):
+class LasthopTestbed(FilesTestbed):
     """A folder whose statuses the running gateway tells."""
 
     has_status = True
 
-    def __init__(self, lasthop: Lasthop, site: Site, control: int) -> None:
-        super().__init__(lasthop.folder, site, control)
+    def __init__(self, lasthop: Lasthop, settings: RunSettings, control: int) -> None:
+        super().__init__(lasthop.folder, settings, control)
         self._lasthop = lasthop
         self._told: tuple[float, dict[str, Json]] = (0.0, {})
 
     async def status(self, kind: str, name: str) -> Json:
         assert kind == "BackendTLSPolicy"
-        return (await asyncio.to_thread(self._policies)).get(f"{self.site.namespace}/{name}", {})
+        return (await asyncio.to_thread(self._policies)).get(f"{self.settings.namespace}/{name}", {})
 
     def _policies(self) -> dict[str, Json]:
         at, told = self._told
@@ -49,23 +49,25 @@ class LasthopPlace(FilesPlace):
         return told
 
 
-def make_site(cases: Sequence[Case], backend: BackendProcess, issuer: Issuer) -> Site:
-    site = Site("judge", "lasthop", ADAPTERS["lasthop"], issuer, backend.ports, {}, LOOPBACK, bind=LOOPBACK, dated=True)
-    wanted = wanted_listeners(cases, gateways(site, cases))
-    return dataclasses.replace(site, listeners={each: free_port() for each in wanted})
+def make_settings(cases: Sequence[Case], backend: BackendProcess, issuer: Issuer) -> RunSettings:
+    settings = RunSettings(
+        "judge", "lasthop", ADAPTERS["lasthop"], issuer, backend.ports, {}, LOOPBACK, bind=LOOPBACK, dated=True
+    )
+    wanted = wanted_listeners(cases, gateways(settings, cases))
+    return dataclasses.replace(settings, listeners={each: free_port() for each in wanted})
 
 
-def judged(cases: Sequence[Case], patience: Patience = PATIENCE, executable: Sequence[str | Path] = ()) -> list[Verdict]:
+def judged(cases: Sequence[Case], patience: Patience = PATIENCE, executable: Sequence[str | Path] = ()) -> list[CaseVerdict]:
     """Runs Lasthop on the objects of these cases and returns their verdicts. `executable` is another Lasthop."""
     issuer = Issuer()
     with tempfile.TemporaryDirectory(prefix="lh-", dir="/tmp") as root, backend_process(servings(cases), issuer) as backend:
-        site = make_site(cases, backend, issuer)
-        chosen = choose(cases, supported_features(()), site)
+        settings = make_settings(cases, backend, issuer)
+        chosen = choose(cases, supported_features(()), settings)
         with contextlib.closing(Lasthop(Path(root))) as lasthop:
             if executable:
                 lasthop.executable = [*executable]
-            place = LasthopPlace(lasthop, site, backend.control)
-            place.write(chosen.cases)
+            testbed = LasthopTestbed(lasthop, settings, backend.control)
+            testbed.write(chosen.cases)
             lasthop.start(ready=False)
             until(lasthop.ready, "lasthop is ready")
-            return asyncio.run(judge(place, site, chosen, patience, lambda *_: None))
+            return asyncio.run(judge(testbed, settings, chosen, patience, lambda *_: None))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.backends import until
+from tests.ports import free_port
 from tests.proxy.lasthop import EXECUTABLE, Lasthop
 
 CASES = "^(names/(exact|other|sni)|invalid/missing|changes/policy-removed|status/accepted)$"
@@ -50,6 +51,40 @@ def test_a_gateway_that_starts_on_the_folder_is_judged_by_traffic(lasthop: Lasth
     assert judge.returncode == 0, told
     assert (found["summary"]["pass"], found["summary"]["not run"]) == (5, 1)  # status/accepted has nothing to read
     assert "names/exact" in page.read_text()
+
+
+def test_a_gateway_that_is_not_there_passes_nothing_and_fails_nothing(tmp_path: Path) -> None:
+    command: list[str | Path] = [
+        EXECUTABLE,
+        "judge",
+        "--address",
+        f"127.0.0.1:{free_port()}",
+        "--write",
+        tmp_path,
+        "--patience",
+        "5",
+    ]
+    cases = "^(names/exact|protocols/(grpc|tls|tcp)(-ca)?|status/accepted)$"
+    told = subprocess.run([*command, "--cases", cases, "-o", "json"], capture_output=True, timeout=110)
+    assert told.returncode == 1, told.stderr
+    assert json.loads(told.stdout)["summary"]["not run"] == 8
+
+
+def test_a_second_run_removes_the_cases_of_the_first(tmp_path: Path) -> None:
+    command: list[str | Path] = [
+        EXECUTABLE,
+        "judge",
+        "--address",
+        f"127.0.0.1:{free_port()}",
+        "--write",
+        tmp_path,
+        "--patience",
+        "5",
+    ]
+    (tmp_path / "own.yaml").touch()
+    for case in ("names/exact", "names/other"):
+        subprocess.run([*command, "--cases", f"^{case}$"], capture_output=True, timeout=110)
+    assert {file.name for file in tmp_path.iterdir()} == {"own.yaml", "judge.yaml", "names-other.yaml"}
 
 
 def test_ctrl_c_ends_the_backend_too(lasthop: Lasthop) -> None:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lasthop_judge.cases import ALL
-from lasthop_judge.model import Area, Outcome, Severity, Verdict
+from lasthop_judge.model import Area, CaseVerdict, FaultSeverity, Outcome
 from lasthop_judge.trial import Patience
 from tests.judge.judged import judged
 
@@ -29,10 +29,10 @@ class Planted:
     code: str
     """Run before Lasthop starts; `patch(module, name, make)` replaces a function by what `make` makes of it."""
     guards: tuple[str, ...]
-    severity: Severity
+    severity: FaultSeverity
 
 
-OPEN, PLAINTEXT, CLOSED, STATUS = Severity.OPEN, Severity.PLAINTEXT, Severity.CLOSED, Severity.STATUS
+OPEN, PLAINTEXT, CLOSED, STATUS = FaultSeverity.OPEN, FaultSeverity.PLAINTEXT, FaultSeverity.CLOSED, FaultSeverity.STATUS
 TLS, HOPS, POLICIES = "lasthop.engine.outputs.envoy.tls", "lasthop.engine.resolve.hops.hops", "lasthop.engine.resolve.policies"
 AFTER_VALIDATION = f"""
     def make(old):
@@ -49,7 +49,109 @@ def checks(change: str) -> str:
     return AFTER_VALIDATION.replace("CHANGE", change)
 
 
+def unverified(hops: str) -> str:
+    """Checks nothing on the hops for which this expression over `hop` is true."""
+    return f"""
+        built = []
+        def remember(old):
+            def build(hop, *rest):
+                built[:] = [hop]
+                return old(hop, *rest)
+            return build
+        def skip(old):
+            def validate(context, tls):
+                hop, = built
+                if not ({hops}):
+                    old(context, tls)
+            return validate
+        patch("lasthop.engine.outputs.envoy.clusters", "build", remember)
+        patch("{TLS}", "_validate", skip)
+    """
+
+
 FAULTS = {
+    "nothing is checked": Planted(
+        unverified("hop.backend.name != 'names-exact-backend'"), ("names/other", "chains/other-ca", "dates/expired"), OPEN
+    ),
+    "GRPCRoutes are not checked": Planted(
+        unverified("hop.protocol == 'h2'"), ("protocols/grpc-ca", "protocols/grpc-name"), OPEN
+    ),
+    "TLSRoutes and TCPRoutes are not checked": Planted(
+        unverified("hop.protocol == 'tcp'"), ("protocols/tls-ca", "protocols/tls-name", "protocols/tcp-expired"), OPEN
+    ),
+    "mirrors are not checked": Planted(unverified("'mirror' in hop.backend.name"), ("protocols/mirror-ca",), OPEN),
+    "mirrors are plaintext": Planted(
+        f"""
+        from lasthop.engine.plan.tls import Plaintext
+        def make(old):
+            return lambda g, hop: Plaintext() if "mirror" in hop.backend.name else old(g, hop)
+        patch("{HOPS}", "_requested_tls", make)
+        """,
+        ("protocols/mirror", "protocols/mirror-ca"),
+        PLAINTEXT,
+    ),
+    "subjectAltNames are ignored": Planted(
+        f"""
+        from lasthop.engine.plan.tls import San, SanType
+        patch("{POLICIES}.judgement", "_names", lambda old: lambda validation: (San(SanType.DNS, validation.hostname),))
+        """,
+        ("names/san-hostname-not-listed",),
+        OPEN,
+    ),
+    "the younger policy wins": Planted(
+        f"""
+        def make(old):
+            def winner(g, service, name):
+                found = importlib.import_module("{POLICIES}.targets").claims(g, service)
+                named = [claim for claim in found for section in (name, "") if section in claim.sections]
+                return named[-1] if named else None
+            return winner
+        patch("{POLICIES}.targets", "port_winner", make)
+        """,
+        ("precedence/older-wrong", "precedence/name-wrong"),
+        OPEN,
+    ),
+    "connections from before an edit stay in use": Planted(
+        f"""
+        import json, pathlib, tempfile
+        from envoy.extensions.transport_sockets.tls.v3 import secret_pb2, tls_pb2
+        from google.protobuf import json_format
+        folder = pathlib.Path(tempfile.mkdtemp())
+        def make(old):
+            def by_secret(tls, alpn=()):
+                made = old(tls, alpn)
+                context = tls_pb2.UpstreamTlsContext.FromString(made.typed_config.value)
+                common, name = context.common_tls_context, tls.source.path.replace("/", "-")
+                secret = secret_pb2.Secret(name=name, validation_context=common.validation_context)
+                resource = json_format.MessageToDict(secret)
+                resource["@type"] = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+                new, file = folder / (name + ".new"), folder / (name + ".json")
+                new.write_text(json.dumps({{"resources": [resource]}}))
+                new.rename(file)
+                common.ClearField("validation_context")
+                common.validation_context_sds_secret_config.name = name
+                common.validation_context_sds_secret_config.sds_config.path_config_source.path = str(file)
+                common.validation_context_sds_secret_config.sds_config.resource_api_version = 2
+                made.typed_config.value = context.SerializeToString(deterministic=True)
+                return made
+            return by_secret
+        patch("{TLS}", "upstream_transport_socket", make)
+        patch("lasthop.engine.plan.cluster_metadata", "identity", lambda old: lambda tls: "same")
+        """,
+        ("changes/ca-swapped", "changes/ca-swapped-h2"),
+        OPEN,
+    ),
+    "a condition is missing": Planted(
+        f"""
+        def make(old):
+            return lambda g, policy, gateway: tuple(
+                each for each in old(g, policy, gateway) if each.type != "ResolvedRefs"
+            )
+        patch("{POLICIES}.conditions", "conditions", make)
+        """,
+        ("status/missing-resolved", "status/resolved"),
+        STATUS,
+    ),
     "names are not checked": Planted(f'patch("{TLS}", "dns_regex", lambda old: lambda name: ".*")', ("names/other",), OPEN),
     "the hostname authenticates beside subjectAltNames": Planted(
         f"""
@@ -186,10 +288,10 @@ run()
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Verdict]]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, CaseVerdict]]:
     """By fault and case; several faulty gateways at once, because each mostly waits."""
 
-    def tried(name: str) -> dict[str, Verdict]:
+    def tried(name: str) -> dict[str, CaseVerdict]:
         planted = FAULTS[name]
         script = tmp_path_factory.mktemp("planted") / "faulty.py"
         script.write_text(HEAD + textwrap.dedent(planted.code) + TAIL)
@@ -205,7 +307,7 @@ def test_faults_are_planted_in_every_area() -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_found_by_the_case_that_guards_it(found: dict[str, dict[str, Verdict]], name: str) -> None:
+def test_a_planted_fault_is_found_by_the_case_that_guards_it(found: dict[str, dict[str, CaseVerdict]], name: str) -> None:
     planted, verdicts = FAULTS[name], found[name]
     assert verdicts[CONTROL].outcome is Outcome.PASS, verdicts[CONTROL].faults
     for id in planted.guards:

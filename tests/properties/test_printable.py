@@ -7,19 +7,18 @@ import tempfile
 import unicodedata
 from pathlib import Path
 
-import structlog
 import yaml
 from click.testing import CliRunner
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from lasthop.base.text import logs
 from lasthop.base.text.printable import LIMIT, clean, printable
 from lasthop.cli.main import main
 from lasthop.cli.render.status_table import Columns, row
 from lasthop.cli.views.folder import FolderView
 from lasthop.engine.outputs.status.status_cache import StatusCache
 from lasthop.engine.outputs.status.summary import summary
-from lasthop.run import logs
 from tests.certificates import DAY, NOW, Certificate
 from tests.folders import BASE, config_map, policy
 
@@ -113,10 +112,7 @@ def test_nothing_that_others_have_written_reaches_the_terminal_raw(text: str) ->
 
 def _logged(event: str) -> str:
     """As on a terminal."""
-    fields = {"event": event, "reason": event, "log_tail": [event]}
-    for processor in logs.processors(terminal=True):
-        fields = processor(structlog.get_logger(), "info", fields)
-    return str(fields)
+    return logs.text_line("info", event, {"reason": event, "log_tail": [event]})
 
 
 @given(st.text(st.characters(codec="utf-8")))

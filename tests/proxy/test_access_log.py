@@ -115,8 +115,8 @@ def test_a_backend_that_does_not_answer_is_told_in_one_sentence_and_logged_in_wo
     assert gateway.get("log-late") == (504, NO_ANSWER)
     assert gateway.get("log-nobody") == (503, BACKEND_FAILURE)
     assert entry(gateway, "log-mtls")["why"].endswith(
-        "(with TLS 1.3 a backend does this that wants a client certificate, or speaks another protocol than ALPN offers)"
+        "(with TLS 1.3 a backend does this if it wants a client certificate, or speaks another protocol than ALPN offers)"
     )
-    assert entry(gateway, "log-reset")["why"].startswith("backend reset the request before it answered")
-    assert entry(gateway, "log-late")["why"] == "backend did not answer in time"
+    assert entry(gateway, "log-reset")["why"].startswith("backend reset the request before it responded")
+    assert entry(gateway, "log-late")["why"] == "backend did not respond in time"
     assert entry(gateway, "log-nobody")["why"] == "backend has no ready endpoint"

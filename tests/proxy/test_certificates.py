@@ -45,7 +45,6 @@ CASES = {
     ),
     "ca-in-the-system-store": good(issued(), cas=()),
     "ca-not-in-the-system-store": bad(issued(issuer=OTHER_CA), cas=()),
-    "good-ref-beside-a-missing-one": good(issued(), cas=("ca", "not-there")),
     "dns-san-that-is-an-ip": bad(issued("127.0.0.1")),
     # wildcards in subjectAltNames, of which the specification says nothing
     "policy-wildcard-and-one-label": good(issued("a.x.example"), "api.example", WILD),

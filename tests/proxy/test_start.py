@@ -34,7 +34,7 @@ def lasthop(own: Callable[..., Lasthop]) -> Lasthop:
 
 def test_without_an_envoy_binary_it_says_where_it_looked_and_what_to_do(lasthop: Lasthop) -> None:
     said = refused(lasthop, str(lasthop.folder), LASTHOP_ENVOY="/nonexistent")
-    assert said.startswith("Error: There is no Envoy at /nonexistent. Correct LASTHOP_ENVOY, which names it")
+    assert said.startswith("Error: /nonexistent does not exist. Correct LASTHOP_ENVOY, which names it")
 
 
 def test_something_else_than_an_envoy_is_not_run(lasthop: Lasthop) -> None:

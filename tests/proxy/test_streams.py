@@ -145,7 +145,7 @@ def test_a_backend_that_wants_a_client_certificate_is_logged(
     streams.lasthop.settle()
     assert (asked(streams.tls, "mtls.test") if kind == "TLSRoute" else asked(streams.tcp)) == ""
     lines = until(lambda: [line for line in streams.lines() if line.get("policy") == f"shop/{name}"])
-    assert lines[0]["why"].endswith("(with TLS 1.3 one that wants a client certificate does this)")
+    assert lines[0]["why"].endswith("(with TLS 1.3 it does this if it wants a client certificate)")
     assert lines[0]["gateway"] == "shop/web"
 
 

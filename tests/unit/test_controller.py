@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from lasthop.base.api.meta import Key
 from lasthop.base.api.status import GatewayStatus
@@ -22,13 +21,26 @@ from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource, Withdrawal
 from lasthop.engine.outputs.status.summary import summary
 from lasthop.engine.resolve.gateways.ports import PROBE, Probe
+from lasthop.run import loop
 from lasthop.run.controller import Controller
 from lasthop.run.host import HostRuntime, with_reason
 from lasthop.run.loop import SLICE
+from tests.fake_api import until
+from tests.logged import captured
 from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
 
 GATEWAY = Key("Gateway", "a", "gw")
 HOP = "a/gw/a/api/443/auto"
+OBJECTS = keyed(
+    mk_class(),
+    mk_gateway(GATEWAY.path),
+    mk_service("a/api"),
+    mk_service("a/other"),
+    mk_config_map("a/ca", ca_pem("good")),
+    mk_policy("a/p", "api", "api.example", ["ca"]),
+    mk_route("a/r", GATEWAY.path, [{"name": "api", "port": 443}], ["one.example"]),
+    mk_route("a/s", GATEWAY.path, [{"name": "other", "port": 443}], ["two.example"]),
+)
 
 
 class NoSource(ObjectSource):
@@ -37,20 +49,23 @@ class NoSource(ObjectSource):
         yield Batch({})
 
 
+class SlowSource(ObjectSource):
+    """Yields these batches once it may."""
+
+    def __init__(self, *batches: Batch) -> None:
+        self.may, self._batches = asyncio.Event(), batches
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        for batch in self._batches:
+            await self.may.wait()
+            yield batch
+        await asyncio.Event().wait()
+
+
 @pytest.fixture
 async def controller(tmp_path: Path) -> Controller:
     found = HostRuntime(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path).controller
-    objects = keyed(
-        mk_class(),
-        mk_gateway(GATEWAY.path),
-        mk_service("a/api"),
-        mk_service("a/other"),
-        mk_config_map("a/ca", ca_pem("good")),
-        mk_policy("a/p", "api", "api.example", ["ca"]),
-        mk_route("a/r", GATEWAY.path, [{"name": "api", "port": 443}], ["one.example"]),
-        mk_route("a/s", GATEWAY.path, [{"name": "other", "port": 443}], ["two.example"]),
-    )
-    found.take(Batch(objects))
+    found.take(Batch(OBJECTS))
     PROBE.set(found.engine.graph, Probe(), GATEWAY, "0.0.0.0", 80, "TCP")
     found.settle()
     return found
@@ -179,14 +194,14 @@ def test_an_internal_error_is_logged_once_when_it_appears_and_once_when_it_is_go
             raise RuntimeError("boom")
 
     config_map = mk_config_map("a/ca", ca_pem("good"))
-    with capture_logs() as logged:
+    with captured() as logged:
         controller.take(Batch(keyed(msgspec.structs.replace(config_map, data=Bomb()))))
         for _ in range(3):
             controller.settle()
     assert [entry["event"] for entry in logged].count("internal error; what depends on it is closed") == 1
     assert [f.object for f in controller.findings() if f.reason == "InternalError"] == [Key("ConfigMap", "a", "ca")]
     assert [hop.manner for hop in controller.engine.hops() if hop.backend.path == "a/api"] == ["failing closed"]
-    with capture_logs() as logged:
+    with captured() as logged:
         controller.take(Batch(keyed(config_map)))
         for _ in range(3):
             controller.settle()
@@ -323,7 +338,7 @@ def edited(controller: Controller, batch: Batch) -> None:
 def test_the_record_begins_with_a_count_and_goes_on_with_each_change(controller: Controller) -> None:
     (began,) = controller.record.record.entries
     assert (began.effect, began.because) == ("Began", "1 verified, 1 plaintext")
-    with capture_logs() as logs:
+    with captured() as logs:
         edited(controller, Batch({Key("BackendTLSPolicy", "a", "p"): None}))
     (found,) = controller.record.changes
     assert (found.address, found.gateways, found.before) == ("a/api:443", ("a/gw",), "verified (CA) for api.example")
@@ -344,6 +359,30 @@ def test_while_not_everything_has_been_read_nothing_is_new(tmp_path: Path) -> No
     assert [each.effect for each in found.record.record.entries] == ["Began", "NewReduced"]
 
 
+async def test_a_start_that_takes_its_time_is_compared_with_what_an_earlier_process_knew(controller: Controller) -> None:
+    """The clock ticks and proxies connect while the objects are still being read."""
+    objects = {key: obj for key, obj in OBJECTS.items() if key.kind != "BackendTLSPolicy"}
+    first = {key: obj for key, obj in objects.items() if key.kind != "HTTPRoute"}
+    source = SlowSource(Batch(first, complete=False), Batch(objects))
+    again = Controller(source, Engine(now=NOW.timestamp()), lambda: None, ())
+    again.recall(controller.remembered())
+    running = asyncio.ensure_future(loop.run(again))
+    again.tick()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not again.settled
+    source.may.set()
+    await until(lambda: again.settled)
+    running.cancel()
+    assert [(each.effect, each.address) for each in again.record.record.entries] == [
+        ("Began", " :0"),
+        ("Weaker", "a/api:443"),
+    ]
+    assert [each.object for each in again.findings() if each.reason == "NoLongerVerified"] == [Key("HTTPRoute", "a", "r")]
+    (found,) = again.record.changes
+    assert not found.causes  # the policy was deleted while nothing ran
+
+
 def test_where_proxies_run_elsewhere_each_change_is_one_line_of_the_log() -> None:
     who = {Key("ConfigMap", "a", "ca"): "kubectl (Update, 2026-11-18T12:00:00Z)"}
     found = Controller(NoSource(), Engine(now=NOW.timestamp()), lambda: None, (), who=lambda key: who.get(key, ""))
@@ -351,7 +390,7 @@ def test_where_proxies_run_elsewhere_each_change_is_one_line_of_the_log() -> Non
     policy = mk_policy("a/p", "api", "api.example", ["ca"])
     objects = [mk_class(), mk_gateway(GATEWAY.path), mk_service("a/api"), policy, route]
     edited(found, Batch(keyed(*objects, mk_config_map("a/ca", ca_pem("good")))))
-    with capture_logs() as logs:
+    with captured() as logs:
         edited(found, Batch(keyed(mk_config_map("a/ca", ca_pem("other")))))
     (line,) = [each for each in logs if each["event"].startswith("a/api:443")]
     words = "verified (CA) for api.example"

@@ -150,6 +150,7 @@ def rehearsed(before: dict[Key, Object | None], edited: Key, obj: Object | None,
 def running(*states: dict[Key, Object | None]) -> Engine:
     """An engine that has served these states one after the other."""
     engine, _ = settled(states[0], settings=IN_CLUSTER)
+    engine.verifications.started()
     for each in states[1:]:
         engine.apply(each)
         settle(engine, Snapshot())

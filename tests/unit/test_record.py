@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 
@@ -180,6 +181,20 @@ def test_a_broken_chain_stays_broken_unless_an_intact_one_is_known() -> None:
     later = joined(broken, mk_record([mk(90_000.0)], 2.0))
     assert later.faults() == ("entry 3 is missing",), "nor does it go on without its past"
     assert not joined(broken, own).faults() and told(joined(broken, own)) == told(own)
+
+
+@pytest.mark.parametrize(("first", "last"), [pair for pair in itertools.combinations(range(7), 2) if pair != (0, 6)])
+def test_a_start_on_a_record_that_lacks_entries_keeps_the_fault(first: int, last: int) -> None:
+    stored = mk_record([mk(1000.0 * at) for at in range(1, 6)], 1.0)
+    broken = replace(stored, entries=(*stored.entries[:first], *stored.entries[last:]))
+    again = ChangeRecord()
+    again.note("was edited", 9000.0)
+    again.merge(broken)
+    assert again.record.faults()
+    again.note("more", 9001.0)
+    assert again.record.faults() and joined(again.record, Record()).faults()
+    later = joined(broken, mk_record((), 1.0, {"a": 5.0}))
+    assert later.faults(), "nor does a note about a gap mend it"
 
 
 @given(found_changes, found_changes, st.integers(3, 20))

@@ -1,1 +1,1 @@
-"""Adapters: one protocol each (files, API server, xDS, Envoy's process, TLS probes), independent of each other."""
+"""Adapters to one protocol each (files, API server, xDS, Envoy's process, TLS probes), independent of each other."""

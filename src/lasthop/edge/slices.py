@@ -9,42 +9,43 @@ from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 SLICE: Final = 0.01
-"""Seconds after which the event loop is given back."""
+"""Seconds after which long work yields to the event loop."""
 SHARE: Final = 5
-"""How many times as long as a value took to make it is kept at least: the making never takes more of a core than a fifth."""
+"""A value is kept at least this many times as long as it took to compute, so that computing it takes at most a fifth of a
+core."""
 RECENT: Final = 5.0
-"""Seconds for which a value that is no longer fresh is good enough for somebody who must not wait."""
+"""Seconds for which a stale value is good enough for a caller that must not wait."""
 
 
 async def in_slices(items: Iterable[T]) -> list[T]:
-    """Consumes an iterator that works as it goes, without holding up others."""
+    """Consumes an iterator in slices, without blocking the event loop."""
 
     def collect() -> Generator[None, None, list[T]]:
-        found = []
-        for each in items:
-            found.append(each)
+        collected = []
+        for item in items:
+            collected.append(item)
             yield
-        return found
+        return collected
 
     return await step_by_step(collect())
 
 
 async def step_by_step(work: Generator[None, None, T]) -> T:
-    """Runs a generator to its end, without holding up others for longer than one of its steps takes."""
+    """Runs a generator to its end, without blocking the event loop for longer than one step."""
     begun = time.monotonic()
     while True:
         try:
             next(work)
         except StopIteration as done:
-            found: T = done.value
-            return found
+            result: T = done.value
+            return result
         if time.monotonic() - begun > SLICE:
             await asyncio.sleep(0)
             begun = time.monotonic()
 
 
 async def wait_for(event: asyncio.Event, seconds: float) -> bool:
-    """Waits for an event for at most so many seconds, and returns whether it is set."""
+    """Waits for an event for at most so many seconds; returns whether it is set."""
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()
@@ -53,12 +54,12 @@ async def wait_for(event: asyncio.Event, seconds: float) -> bool:
 
 
 class Shared(Generic[T]):
-    """A value that is made again only if it may have changed; those who ask while it is made wait for it together."""
+    """Caches a value that is expensive to compute. Callers that arrive during a computation share its result."""
 
     def __init__(
         self, make: Callable[[], Awaitable[T]], version: Callable[[], Any] = lambda: None, seconds: float = 0
     ) -> None:
-        """`version`: as long as it is the same, so is the value; None: not known. `seconds`: how old the value may be."""
+        """`version`: while it is unchanged, the value is current; None: unknown. `seconds`: the maximum age of the value."""
         self._make, self._version, self._seconds = make, version, seconds
         self._lock = asyncio.Lock()
         self._kept: T | None = None
@@ -66,7 +67,7 @@ class Shared(Generic[T]):
         self._begun, self._until = 0.0, 0.0
 
     async def at_once(self) -> T:
-        """Returns the value as it was made last, if somebody has asked for it lately; others wait for a new one."""
+        """Returns the last value if it was requested recently; otherwise computes a new one."""
         recent = self._lock.locked() or time.monotonic() < max(self._until, self._begun) + RECENT
         return self._kept if self._kept is not None and recent else await self.get()
 
@@ -81,6 +82,6 @@ class Shared(Generic[T]):
             return self._kept
 
     def _fresh(self, asked: float) -> bool:
-        """Returns whether it was made since it was asked for, or not old yet, or nothing has changed since."""
+        """Returns whether the value was computed after the request, is within its age, or nothing has changed since."""
         same = self._of is not None and self._of == self._version()
         return self._begun >= asked or time.monotonic() < self._until or same

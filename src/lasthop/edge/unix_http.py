@@ -1,7 +1,7 @@
 """Sends one HTTP request to a running gateway, over its unix socket or to its admin address.
 
-For commands: a library for this takes longer to import than the gateway takes to answer. Requests are HTTP/1.0, so that
-answers come as they are and not in chunks.
+Used by commands, because importing an HTTP library takes longer than the gateway's response. Requests are HTTP/1.0, so that
+responses are not chunked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 _CREDENTIALS: Final = struct.Struct("3i")
-"""pid, uid and gid of the process that listens, as the kernel knows them (SO_PEERCRED)."""
+"""pid, uid and gid of the listening process, from the kernel (SO_PEERCRED)."""
 
 
 Endpoint = Path | tuple[str, int]
@@ -23,11 +23,11 @@ Endpoint = Path | tuple[str, int]
 
 
 class BadResponse(Exception):
-    """The response is not HTTP, or ended too early."""
+    """The response is not HTTP, or ended early."""
 
 
 class ErrorResponse(Exception):
-    """The answer is not 200; the text says why."""
+    """The status is not 200; the text is the reason."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text}")
@@ -35,23 +35,23 @@ class ErrorResponse(Exception):
 
 
 def get(path: Endpoint, target: str, timeout: float, method: str = "GET") -> tuple[int, bytes]:
-    """Returns status and body. By a unix socket, of a process of this user or of root only; for root, of the owner of the
-    folder that it is in. Raises OSError or `BadResponse`."""
+    """Returns status and body. A unix socket must belong to a process of this user or of root; for root, of the owner of the
+    folder. Raises OSError or `BadResponse`."""
     with _connected(path, timeout) as connection:
         connection.sendall(_request(target, method))
         return _response(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
 
 
 def stream(path: Endpoint, target: str, timeout: float = 30.0) -> Iterator[bytes]:
-    """Yields the lines of an answer that goes on, as they come in. Raises OSError, `BadResponse` or `ErrorResponse`; also if
-    nothing comes for so many seconds."""
+    """Yields the lines of a continuous response as they arrive. Raises OSError, also after so many seconds without data,
+    `BadResponse` or `ErrorResponse`."""
     with _connected(path, timeout) as connection:
         connection.sendall(_request(target))
         received = b""
         while b"\r\n\r\n" not in received:
             piece = connection.recv(1 << 16)
             if not piece:
-                raise BadResponse("it ended too early")
+                raise BadResponse("the response ended early")
             received += piece
         head, _, rest = received.partition(b"\r\n\r\n")
         status = int(head.split(None, 2)[1])
@@ -77,7 +77,7 @@ def _connected(path: Endpoint, timeout: float) -> socket.socket:
         _, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
         believed = (0, os.geteuid()) if os.geteuid() else (0, path.parent.lstat().st_uid)
         if uid not in believed:
-            raise PermissionError(errno.EACCES, f"the process that listens there is uid {uid}'s, not yours")
+            raise PermissionError(errno.EACCES, f"the listening process belongs to uid {uid}, not to you")
     except BaseException:
         connection.close()
         raise
@@ -89,14 +89,14 @@ def _request(target: str, method: str = "GET") -> bytes:
 
 
 def _response(received: bytes) -> tuple[int, bytes]:
-    """Reads a response from everything that was received before the connection closed, as it was asked to."""
+    """Parses a response from all bytes received until the connection closed."""
     head, end, body = received.partition(b"\r\n\r\n")
     try:
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         status = int(first.split()[1])
         if not end or len(body) < int(headers.get("content-length", 0)):
-            raise ValueError("it ended too early")
+            raise ValueError("the response ended early")
     except (ValueError, IndexError) as error:
-        raise BadResponse(f"no HTTP response: {error}") from error
+        raise BadResponse(f"invalid HTTP response: {error}") from error
     return status, body

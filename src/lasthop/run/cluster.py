@@ -29,7 +29,7 @@ from lasthop.edge.sinks.sink import Sink
 from lasthop.edge.sources.kubernetes.source import KubernetesSource
 from lasthop.edge.xds.acks import AckReport
 from lasthop.edge.xds.observing import ProxiesHere
-from lasthop.edge.xds.replicas import Ages, Reporter
+from lasthop.edge.xds.replicas import ContactAges, Reporter
 from lasthop.engine.engine import Engine
 from lasthop.engine.plan.infrastructure import Infrastructure
 from lasthop.engine.plan.listener import GatewayPlan
@@ -54,7 +54,7 @@ ADDRESS: Final = "lasthop.dev/xds-address"
 CUT_OFF: Final = "this replica does not hear the API server and another one does, so that one serves the proxies"
 
 
-class ClusterRuntime(Sink, Leadership, Ages):
+class ClusterRuntime(Sink, Leadership, ContactAges):
     def __init__(
         self,
         client: Client,

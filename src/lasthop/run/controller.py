@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from lasthop.base import gc_pause
 from lasthop.base.api.meta import Key
+from lasthop.base.text.logs import LOG
 from lasthop.edge.observe.observations import MAX_PROXIES, Observations
 from lasthop.edge.observe.totals import Totals
 from lasthop.edge.sinks.sink import Sink
@@ -41,7 +42,6 @@ from lasthop.engine.plan.tls import SystemStore
 from lasthop.engine.resolve.gateways.gateways import gateway
 from lasthop.engine.resolve.settings import CRD_VERSIONS, OBSERVES, PROXY, SYSTEM_STORE, set_absent, set_observed
 from lasthop.engine.store.node import Crash
-from lasthop.run import logs
 from lasthop.run.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
 from lasthop.run.problem_log import Locate, ProblemLog
 
@@ -100,11 +100,11 @@ class Controller:
         """How backends were verified before, and since when they are as they are."""
         self.loaded = asyncio.Event()
         """The source has been read once."""
-        self.log = logs.get().bind()
+        self.log = LOG
         self.dirty, self.arrived = asyncio.Event(), asyncio.Event()
         """There is something to settle; a batch has come in."""
         self._system_store, self._sinks, self._problems = system_store, sinks, ProblemLog(self.log, locate)
-        self._all_read, self._started = True, False
+        self._all_read, self._started = False, False
         self._awaiting: dict[tuple[Port, int], float] = {}
         """Ports that wait for a proof, each with its occasion, and since when."""
         self._looked_at = engine.graph.version

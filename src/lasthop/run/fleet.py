@@ -79,7 +79,7 @@ class GatewayProxies:
     @property
     def refused(self) -> dict[Part, str]:
         """What proxies of this replica have refused for certain."""
-        return {part: self.quarantine.detail(part) or "refused" for part in self.quarantine.convicted}
+        return {part: self.quarantine.detail(part) or "refused" for part in self.quarantine.culprits}
 
     def serves(self, type_url: str, name: str) -> Resource | None:
         change = self.cache.get(type_url, name)
@@ -173,7 +173,7 @@ class Fleet:
         for known in self.gateways.values():
             quarantine = known.quarantine
             changed = quarantine.served(known.cache, known.built_without)
-            edited = [part for part in quarantine.convicted if not is_built(part)] if is_built else []
+            edited = [part for part in quarantine.culprits if not is_built(part)] if is_built else []
             quarantine.forget(edited)
             if changed or edited:
                 effects += self._withhold(known)

@@ -18,7 +18,7 @@ from lasthop.base.text.repeat_filter import RepeatFilter
 from lasthop.edge.proxy.access_log import SkippedLines
 from lasthop.edge.proxy.binary import Envoy
 from lasthop.edge.proxy.entry import AccessLogEntry
-from lasthop.edge.proxy.failures import UNANSWERED
+from lasthop.edge.proxy.failures import EXT_AUTHZ_ERROR
 from lasthop.edge.proxy.request_feed import RequestFeed
 from lasthop.edge.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, ProxyEvent
 from lasthop.edge.sinks.sink import Sink
@@ -280,7 +280,7 @@ def _sockets(gateway: GatewayPlan) -> set[tuple[str, int, str]]:
 
 def with_reason(g: Graph, statuses: StatusCache, entry: AccessLogEntry) -> AccessLogEntry:
     """Adds why there is no cluster, be it to send to or to ask: Envoy cannot know, the route's references do."""
-    asking = entry.details == UNANSWERED
+    asking = entry.details == EXT_AUTHZ_ERROR
     route = statuses.key_of(entry.route or "")
     if route is None or not (asking or "NC" in (entry.flags or "").split(",")):
         return entry

@@ -39,6 +39,8 @@ async def _read(controller: Controller) -> None:
 
 
 async def _settle_when_dirty(controller: Controller) -> None:
+    # The first batch is settled when it is taken. Before it, every hop that an earlier process knew would seem to be gone.
+    await controller.loaded.wait()
     while True:
         await controller.dirty.wait()
         if controller.settle_urgent(SLICE):

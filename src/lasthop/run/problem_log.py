@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lasthop.engine.outputs.findings.root_causes import mistakes
+from lasthop.engine.outputs.findings.root_causes import CauseIndex
 from lasthop.engine.outputs.status.crashed import query_name
 from lasthop.engine.plan.finding import Finding, FindingChanges, Severity
 from lasthop.engine.store.node import Crash, NodeId
@@ -18,37 +18,34 @@ ERROR_LENGTH: Final = 500
 
 Locate = Callable[..., tuple[str, int] | None]
 """Returns file and line of an object, and of a field in it."""
-MANY: Final = 1_000
-"""Findings among which no causes are looked for: that takes as long as there are findings."""
 
 
 class ProblemLog:
     def __init__(self, log: Any, locate: Locate = lambda *_: None) -> None:
         self._log, self._locate = log, locate
-        self._present: dict[Finding, None] = {}
+        self._placed: dict[Finding, Finding] = {}
+        """The present findings, with file and line as far as they are known."""
+        self._causes = CauseIndex()
         self._crashes: dict[NodeId, Crash] = {}
 
     def findings(self, changes: FindingChanges) -> None:
         """Logs a consequence of another problem as information: it goes with that problem."""
         for finding in changes.gone:
-            self._present.pop(finding, None)
-        self._present |= dict.fromkeys(changes.new)
-        causes = self._causes() if changes.new and len(self._present) <= MANY else {}
+            self._causes.put(self._placed.pop(finding, finding), present=False)
         for finding in changes.new:
-            found = self._placed(finding)
-            if cause := causes.get(found):
-                self._log.info(str(finding), because=str(cause), **_where(found))
+            self._placed[finding] = placed = self._with_place(finding)
+            self._causes.put(placed)
+        for finding in changes.new:
+            placed = self._placed[finding]
+            if cause := self._causes.root(placed):
+                self._log.info(str(finding), because=str(cause), **_where(placed))
             else:
                 log = self._log.error if finding.severity is Severity.ERROR else self._log.warning
-                log(str(finding), **_where(found))
+                log(str(finding), **_where(placed))
         for finding in changes.gone:
             self._log.info(f"resolved: {finding}", **_where(finding))
 
-    def _causes(self) -> dict[Finding, Finding]:
-        grouped = mistakes(map(self._placed, self._present), {})
-        return {each: mistake.finding for mistake in grouped for each in mistake.follows}
-
-    def _placed(self, finding: Finding) -> Finding:
+    def _with_place(self, finding: Finding) -> Finding:
         key = finding.object
         place = None if finding.file or key is None else self._locate(key, finding.field) or self._locate(key, "")
         return msgspec.structs.replace(finding, file=place[0], line=place[1]) if place else finding

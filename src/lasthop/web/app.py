@@ -245,7 +245,11 @@ async def _log_level(request: web.Request) -> web.Response:
 async def _proxies(request: web.Request) -> web.Response:
     """Returns whether the proxies of each Gateway hold what they should."""
     controller = request.app[VIEW].controller
-    return _json({key.path: controller.server.state(key) for key in sorted(controller.fleet.gateways)})
+
+    async def states() -> dict[str, object]:
+        return {key.path: controller.server.state(key) for key in sorted(controller.fleet.gateways)}
+
+    return await _answer(request, states)
 
 
 BY_SOCKET: Final = "only the user of this gateway, or root, may ask that, by the admin socket: lasthop {} --dir DIR\n"

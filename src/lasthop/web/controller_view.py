@@ -14,6 +14,7 @@ import msgspec
 from lasthop.base.api.documents import Json
 from lasthop.base.api.kinds import KINDS, has_status
 from lasthop.base.api.meta import Key
+from lasthop.base.text.logs import LOG
 from lasthop.edge.proxy.admin import AdminUnavailable
 from lasthop.edge.proxy.entry import AccessLogEntry
 from lasthop.edge.proxy.request_feed import RequestFeed
@@ -28,7 +29,6 @@ from lasthop.engine.outputs.status.summary import Summary
 from lasthop.engine.plan.finding import Finding, Severity
 from lasthop.engine.plan.not_applied import NotApplied
 from lasthop.engine.plan.request import Request
-from lasthop.run import logs
 from lasthop.run.controller import Controller
 from lasthop.web import traffic
 from lasthop.web.engine_view import EngineView, Locate
@@ -107,12 +107,12 @@ class ControllerView(EngineView):
                 found[key.path] = {"level": await proxy.admin.log_level()}
             except AdminUnavailable as error:
                 found[key.path] = {"error": str(error)}
-        return {"lasthop": logs.level(), "envoy": found}
+        return {"lasthop": LOG.level, "envoy": found}
 
     async def set_log_levels(self, lasthop: str, envoy: str) -> Json:
         """Sets them; empty: unchanged. Returns those that are in force then."""
         if lasthop:
-            logs.set_level(lasthop)
+            LOG.level = lasthop
         for proxy in self._runtime.proxies.values() if envoy else ():
             with contextlib.suppress(AdminUnavailable):  # which is told by what is returned
                 await proxy.admin.set_log_level(envoy)

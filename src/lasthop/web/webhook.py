@@ -14,7 +14,7 @@ from aiohttp import web
 
 from lasthop.base.api.addresses import split_port
 from lasthop.base.pki.certificates import PemKeyPair
-from lasthop.run import logs
+from lasthop.base.text.logs import LOG
 from lasthop.web.app import AdminUnusable
 from lasthop.web.reviews import LARGEST, BadReview, NotJudged, Reviews
 
@@ -124,7 +124,7 @@ async def serving(reviews: Reviews, address: str, pair: Callable[[], PemKeyPair]
             server = await loop.create_server(door, host, int(port), ssl=context, ssl_handshake_timeout=HANDSHAKE)
         except OSError as error:
             raise AdminUnusable(f"the webhook cannot listen on {address}: {error.strerror}") from error
-        logs.get().info("judging edits", address=address)
+        LOG.info("judging edits", address=address)
         try:
             while True:
                 await asyncio.sleep(LOOK)

@@ -17,10 +17,11 @@ import msgspec
 from lasthop.base.api.documents import Json
 from lasthop.base.api.routes import HTTPRouteTimeouts
 from lasthop_import.decisions import Decisions, Question
-from lasthop_import.documents import Document
+from lasthop_import.documents import Document, mappings
 from lasthop_import.model import Imported, ImportedRule
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
+from lasthop_import.writer.objects import CLOSED as CLOSED_ANNOTATION
 
 AMOUNTS: Final = frozenset(
     (
@@ -36,6 +37,14 @@ AMOUNTS: Final = frozenset(
 """Reasons of losses that limited how much was let in, not who: they close nothing."""
 INCLUDING: Final = frozenset(("includes", "route", "delegate", "targetRef", "targetRefs"))
 """Fields by which an object names routes that its restrictions hold for."""
+INSTANCE_WIDE: Final = frozenset(
+    (
+        *("ConfigMap", "ContourConfiguration", "GlobalConfiguration", "Filter", "FilterPolicy"),
+        *("AuthService", "AmbassadorAuthService", "Module", "AmbassadorModule"),
+        *("Host", "AmbassadorHost", "TLSContext", "AmbassadorTLSContext"),
+    )
+)
+"""Kinds whose settings apply to routes of any namespace, without naming them."""
 CLOSED: Final = "closed"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
@@ -68,7 +77,7 @@ def access_loss(
     reasons: dict[Document, list[str]] = {}
     accepted: set[int] = set()
     for note in lost:
-        concerned = finder.concerned(note.source)
+        concerned = finder.concerned(None if note.everywhere else note.source)
         shut = [each for each in concerned if each.document.name not in decisions.opened]
         if note.category in settings.accepted or note.reason in settings.accepted or (concerned and not shut):
             accepted.add(id(note))
@@ -121,7 +130,8 @@ def closed_copy(route: Json) -> Json:
     kept = [
         {**{key: each[key] for key in ("name", "matches") if key in each}, **(NO_BACKEND if streams else {})} for each in rules
     ]
-    return {**route, "spec": {**route["spec"], "rules": kept}}
+    metadata = {**route["metadata"], "annotations": {**route["metadata"].get("annotations", {}), **CLOSED_ANNOTATION}}
+    return {**route, "metadata": metadata, "spec": {**route["spec"], "rules": kept}}
 
 
 NO_BACKEND: Final = {"backendRefs": [{"name": "closed-todo", "port": 1}]}
@@ -152,13 +162,15 @@ class _Finder:
 
     def concerned(self, source: SourceRef | None) -> list[_Concerned]:
         document = source.document if source else None
-        if source is None or document is None:
+        if source is None or document is None or document.kind in INSTANCE_WIDE:
             return [self._whole(each) for each in self._routes]
         if own := self._rules.get(document):
             narrow = [rule for rule in own if _related(rule.source.path, source.path)]
             if narrow and len(narrow) < len(own):
                 return [_Concerned(document, frozenset(map(id, narrow)))]
         found = self._reached(document)
+        if not found and _targets_routes_only(document):
+            return []
         if not found:
             found = {
                 each
@@ -211,6 +223,13 @@ class _Finder:
             and names
             and (each.namespace == document.namespace or each.namespace in names)
         )
+
+
+def _targets_routes_only(document: Document) -> bool:
+    """Returns whether a policy names its targets, all of them routes. If none is in the input, the policy closes nothing."""
+    spec = document.spec
+    targets = [*mappings(spec.get("targetRefs")), *mappings([spec.get("targetRef")])]
+    return bool(targets) and all(str(each.get("kind", "")).endswith("Route") for each in targets)
 
 
 def _related(rule: tuple[str | int, ...], field: tuple[str | int, ...]) -> bool:

@@ -116,5 +116,6 @@ class Admission:
 
     def _note(self, written: Written, text: str) -> None:
         source = written.sources[0] if written.sources else None
+        self.dropped += written.rules
         message = f"{written.name} is left out, because admission refuses it: {text}"
         self.notes.append(Note(Category.TODO, INADMISSIBLE, message, source, target=written.name))

@@ -12,6 +12,8 @@ from lasthop_import.names import shortened
 from lasthop_import.notes import SourceRef
 
 IMPORTED_FROM: Final = "lasthop.dev/imported-from"
+CLOSED: Final = {"lasthop.dev/closed": "answers 500 until decisions.yaml opens it: its access control is not carried over"}
+"""The annotation of a route with closed rules. Gateway API has no fixed answer such as 403."""
 SHOWN_SOURCES: Final = 20
 """Sources that an annotation names; a Service may have thousands of routes."""
 
@@ -81,7 +83,9 @@ class ObjectWriter:
         if names:
             more = f",and {len(names) - SHOWN_SOURCES} more" if len(names) > SHOWN_SOURCES else ""
             metadata = document["metadata"]
-            annotations = {**metadata.get("annotations", {}), IMPORTED_FROM: ",".join(names[:SHOWN_SOURCES]) + more}
+            closed = CLOSED if any(rule.closed for rule in rules) else {}
+            origin = {IMPORTED_FROM: ",".join(names[:SHOWN_SOURCES]) + more}
+            annotations = {**metadata.get("annotations", {}), **closed, **origin}
             document = {**document, "metadata": {**metadata, "annotations": annotations}}
         written = Written(file, document, found, comment, rules)
         self.objects.append(written)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from lasthop_judge import demands as d
+from lasthop_judge import requirements as r
 from lasthop_judge.cases.build import PASSES, REFUSED, serves, shown
 from lasthop_judge.certificates import CA, OTHER_CA, Recipe, leaf
-from lasthop_judge.model import HOSTNAME, Bundle, Case, Demand, Expect
+from lasthop_judge.model import HOSTNAME, CABundle, Case, Expect, Requirement
 
 SIGNS: Final = ("key_cert_sign", "crl_sign")
 
@@ -26,23 +26,23 @@ def below(issuer: Recipe, **settings: Any) -> Recipe:
 
 
 def dates(name: str, title: str, expect: Expect, certificate: Recipe, *chain: Recipe, **settings: Any) -> Case:
-    return shown(f"dates/{name}", title, d.DATES, expect, certificate, *chain, **settings)
+    return shown(f"dates/{name}", title, r.DATES, expect, certificate, *chain, **settings)
 
 
 def chain(
-    name: str, title: str, demands: Demand, expect: Expect, certificate: Recipe, *above: Recipe, **settings: Any
+    name: str, title: str, requirement: Requirement, expect: Expect, certificate: Recipe, *above: Recipe, **settings: Any
 ) -> Case:
-    return shown(f"chains/{name}", title, demands, expect, certificate, *above, **settings)
+    return shown(f"chains/{name}", title, requirement, expect, certificate, *above, **settings)
 
 
-def constrained(name: str, title: str, demands: Demand, expect: Expect, *sans: str, **names: Any) -> Case:
+def constrained(name: str, title: str, requirement: Requirement, expect: Expect, *sans: str, **names: Any) -> Case:
     """An intermediate CA with name constraints."""
     above = middle("judge constrained", **names)
-    return chain(f"constraints-{name}", title, demands, expect, leaf(*(sans or (HOSTNAME,)), issuer=above), above)
+    return chain(f"constraints-{name}", title, requirement, expect, leaf(*(sans or (HOSTNAME,)), issuer=above), above)
 
 
 def rooted(root: Recipe) -> dict[str, Any]:
-    return {"bundles": (Bundle(certificates=(root,)),)}
+    return {"bundles": (CABundle(certificates=(root,)),)}
 
 
 EXPIRED_MIDDLE: Final = middle(days=(-9, -1))
@@ -68,15 +68,15 @@ TWIN_CA: Final = Recipe("judge CA", ca=True, twin=1)
 DAMAGED_MIDDLE: Final = middle("judge damaged", damaged=True)
 CRITICAL_MIDDLE: Final = middle("judge critical", critical=True)
 CHAINS: Final = (
-    chain("signed", "signed by the CA of the policy", d.CORE_REF, PASSES, below(CA)),
-    chain("other-ca", "signed by another CA", d.VERIFY, REFUSED, below(OTHER_CA)),
-    chain("other-ca-sent", "signed by another CA, which the backend sends too", d.VERIFY, REFUSED, below(OTHER_CA), OTHER_CA),
-    chain("self-signed", "a self-signed certificate", d.VERIFY, REFUSED, leaf(HOSTNAME, issuer=None)),
-    chain("twin-ca", "signed by another CA of the same name", d.SIGNATURE, REFUSED, below(TWIN_CA)),
+    chain("signed", "signed by the CA of the policy", r.CORE_REF, PASSES, below(CA)),
+    chain("other-ca", "signed by another CA", r.VERIFY, REFUSED, below(OTHER_CA)),
+    chain("other-ca-sent", "signed by another CA, which the backend sends too", r.VERIFY, REFUSED, below(OTHER_CA), OTHER_CA),
+    chain("self-signed", "a self-signed certificate", r.VERIFY, REFUSED, leaf(HOSTNAME, issuer=None)),
+    chain("twin-ca", "signed by another CA of the same name", r.SIGNATURE, REFUSED, below(TWIN_CA)),
     chain(
         "twin-ca-sent",
         "signed by another CA of the same name, which the backend sends too",
-        d.SIGNATURE,
+        r.SIGNATURE,
         REFUSED,
         below(TWIN_CA),
         TWIN_CA,
@@ -84,43 +84,43 @@ CHAINS: Final = (
     chain(
         "self-signed-twin",
         "self-signed under the name of the CA",
-        d.SIGNATURE,
+        r.SIGNATURE,
         REFUSED,
         leaf(HOSTNAME, issuer=None, cn="judge CA"),
     ),
-    chain("intermediate", "an intermediate CA that the backend sends", d.VERIFY, PASSES, below(MIDDLE), MIDDLE),
-    chain("intermediate-missing", "an intermediate CA that the backend does not send", d.VERIFY, REFUSED, below(MIDDLE)),
+    chain("intermediate", "an intermediate CA that the backend sends", r.VERIFY, PASSES, below(MIDDLE), MIDDLE),
+    chain("intermediate-missing", "an intermediate CA that the backend does not send", r.VERIFY, REFUSED, below(MIDDLE)),
     chain(
         "intermediate-of-other",
         "an intermediate CA of another CA",
-        d.VERIFY,
+        r.VERIFY,
         REFUSED,
         below(middle(issuer=OTHER_CA)),
         middle(issuer=OTHER_CA),
     ),
-    chain("two-intermediates", "two intermediate CAs", d.VERIFY, PASSES, below(SECOND), SECOND, MIDDLE),
-    chain("three-intermediates", "three intermediate CAs", d.VERIFY, PASSES, below(THIRD), THIRD, SECOND, MIDDLE),
-    chain("one-of-two-missing", "the upper of two intermediate CAs is missing", d.VERIFY, REFUSED, below(SECOND), SECOND),
-    chain("unordered", "intermediate CAs in the wrong order", d.ORDER, PASSES, below(SECOND), MIDDLE, SECOND),
-    chain("superfluous", "a certificate that belongs to no chain", d.ORDER, PASSES, below(CA), OTHER_CA),
-    chain("root-sent", "the backend sends the CA too", d.VERIFY, PASSES, below(CA), CA),
-    chain("end-entity-signs", "signed by a certificate that is no CA", d.NOT_A_CA, REFUSED, below(UNUSABLE), UNUSABLE),
+    chain("two-intermediates", "two intermediate CAs", r.VERIFY, PASSES, below(SECOND), SECOND, MIDDLE),
+    chain("three-intermediates", "three intermediate CAs", r.VERIFY, PASSES, below(THIRD), THIRD, SECOND, MIDDLE),
+    chain("one-of-two-missing", "the upper of two intermediate CAs is missing", r.VERIFY, REFUSED, below(SECOND), SECOND),
+    chain("unordered", "intermediate CAs in the wrong order", r.ORDER, PASSES, below(SECOND), MIDDLE, SECOND),
+    chain("superfluous", "a certificate that belongs to no chain", r.ORDER, PASSES, below(CA), OTHER_CA),
+    chain("root-sent", "the backend sends the CA too", r.VERIFY, PASSES, below(CA), CA),
+    chain("end-entity-signs", "signed by a certificate that is no CA", r.NOT_A_CA, REFUSED, below(UNUSABLE), UNUSABLE),
     chain(
         "no-basic-constraints",
         "signed by a certificate without basic constraints",
-        d.NOT_A_CA,
+        r.NOT_A_CA,
         REFUSED,
         below(WITHOUT_BASIC),
         WITHOUT_BASIC,
     ),
     chain(
-        "no-cert-sign", "signed by a CA whose key usage lacks keyCertSign", d.KEY_USAGE, REFUSED, below(NO_SIGNING), NO_SIGNING
+        "no-cert-sign", "signed by a CA whose key usage lacks keyCertSign", r.KEY_USAGE, REFUSED, below(NO_SIGNING), NO_SIGNING
     ),
-    chain("cert-sign", "signed by a CA whose key usage has keyCertSign", d.KEY_USAGE, PASSES, below(SIGNING), SIGNING),
+    chain("cert-sign", "signed by a CA whose key usage has keyCertSign", r.KEY_USAGE, PASSES, below(SIGNING), SIGNING),
     chain(
         "path-length-root-kept",
         "a certificate below a CA of path length 0",
-        d.PATH_LENGTH,
+        r.PATH_LENGTH,
         PASSES,
         below(SHORT_CA),
         **rooted(SHORT_CA),
@@ -128,7 +128,7 @@ CHAINS: Final = (
     chain(
         "path-length",
         "a CA below an intermediate CA of path length 0",
-        d.PATH_LENGTH,
+        r.PATH_LENGTH,
         REFUSED,
         below(BELOW_SHORT_MIDDLE),
         BELOW_SHORT_MIDDLE,
@@ -137,60 +137,60 @@ CHAINS: Final = (
     chain(
         "path-length-kept",
         "a certificate below an intermediate CA of path length 0",
-        d.PATH_LENGTH,
+        r.PATH_LENGTH,
         PASSES,
         below(SHORT_MIDDLE),
         SHORT_MIDDLE,
     ),
-    chain("damaged", "the certificate's signature has a flipped bit", d.SIGNATURE, REFUSED, leaf(HOSTNAME, damaged=True)),
+    chain("damaged", "the certificate's signature has a flipped bit", r.SIGNATURE, REFUSED, leaf(HOSTNAME, damaged=True)),
     chain(
         "damaged-intermediate",
         "the intermediate CA's signature has a flipped bit",
-        d.SIGNATURE,
+        r.SIGNATURE,
         REFUSED,
         below(DAMAGED_MIDDLE),
         DAMAGED_MIDDLE,
     ),
-    chain("critical", "a critical extension that no verifier knows", d.CRITICAL, REFUSED, leaf(HOSTNAME, critical=True)),
+    chain("critical", "a critical extension that no verifier knows", r.CRITICAL, REFUSED, leaf(HOSTNAME, critical=True)),
     chain(
         "critical-intermediate",
         "such an extension in the intermediate CA",
-        d.CRITICAL,
+        r.CRITICAL,
         REFUSED,
         below(CRITICAL_MIDDLE),
         CRITICAL_MIDDLE,
     ),
     chain(
-        "client-usage", "the certificate is for clients only", d.EXTENDED_USAGE, REFUSED, leaf(HOSTNAME, purposes=("client",))
+        "client-usage", "the certificate is for clients only", r.EXTENDED_USAGE, REFUSED, leaf(HOSTNAME, purposes=("client",))
     ),
     chain(
-        "code-usage", "the certificate is for code signing only", d.EXTENDED_USAGE, REFUSED, leaf(HOSTNAME, purposes=("code",))
+        "code-usage", "the certificate is for code signing only", r.EXTENDED_USAGE, REFUSED, leaf(HOSTNAME, purposes=("code",))
     ),
     chain(
         "both-usages",
         "the certificate is for servers and clients",
-        d.EXTENDED_USAGE,
+        r.EXTENDED_USAGE,
         PASSES,
         leaf(HOSTNAME, purposes=("client", "server")),
     ),
-    chain("no-usage", "the certificate has no extended key usage", d.EXTENDED_USAGE, PASSES, leaf(HOSTNAME, purposes=())),
-    constrained("permitted", "name constraints permit the name", d.CONSTRAINTS, PASSES, permitted=("example",)),
-    constrained("not-permitted", "name constraints permit another domain", d.CONSTRAINTS, REFUSED, permitted=("other.test",)),
-    constrained("excluded", "name constraints exclude the name", d.EXCLUDED, REFUSED, excluded=("api.example",)),
-    constrained("excluded-parent", "name constraints exclude the parent domain", d.EXCLUDED, REFUSED, excluded=("example",)),
+    chain("no-usage", "the certificate has no extended key usage", r.EXTENDED_USAGE, PASSES, leaf(HOSTNAME, purposes=())),
+    constrained("permitted", "name constraints permit the name", r.CONSTRAINTS, PASSES, permitted=("example",)),
+    constrained("not-permitted", "name constraints permit another domain", r.CONSTRAINTS, REFUSED, permitted=("other.test",)),
+    constrained("excluded", "name constraints exclude the name", r.EXCLUDED, REFUSED, excluded=("api.example",)),
+    constrained("excluded-parent", "name constraints exclude the parent domain", r.EXCLUDED, REFUSED, excluded=("example",)),
     constrained(
         "excluded-and-permitted",
         "name constraints permit and exclude the name",
-        d.EXCLUDED,
+        r.EXCLUDED,
         REFUSED,
         permitted=("example",),
         excluded=("api.example",),
     ),
-    constrained("excluded-other", "name constraints exclude another domain", d.CONSTRAINTS, PASSES, excluded=("other.test",)),
+    constrained("excluded-other", "name constraints exclude another domain", r.CONSTRAINTS, PASSES, excluded=("other.test",)),
     constrained(
         "second-name",
         "name constraints exclude a second name of the certificate",
-        d.EXCLUDED,
+        r.EXCLUDED,
         REFUSED,
         HOSTNAME,
         "evil.test",
@@ -200,56 +200,56 @@ CHAINS: Final = (
 
 RSA: Final = Recipe("judge RSA CA", ca=True, key="rsa2048")
 KEYS: Final = (
-    shown("keys/p256", "an ECDSA key, P-256", d.SIGNATURES_REQUIRED, PASSES, leaf(HOSTNAME)),
-    shown("keys/p384", "an ECDSA key, P-384", d.VERIFY, PASSES, leaf(HOSTNAME, key="p384", digest="sha384"), optional=True),
+    shown("keys/p256", "an ECDSA key, P-256", r.SIGNATURES_REQUIRED, PASSES, leaf(HOSTNAME)),
+    shown("keys/p384", "an ECDSA key, P-384", r.VERIFY, PASSES, leaf(HOSTNAME, key="p384", digest="sha384"), optional=True),
     shown(
         "keys/rsa2048",
         "an RSA key of 2048 bits, signed with RSA",
-        d.SIGNATURES_REQUIRED,
+        r.SIGNATURES_REQUIRED,
         PASSES,
         leaf(HOSTNAME, key="rsa2048", issuer=RSA),
         **rooted(RSA),
     ),
-    shown("keys/rsa-by-ecdsa", "an RSA key, signed with ECDSA", d.SIGNATURES_REQUIRED, PASSES, leaf(HOSTNAME, key="rsa2048")),
+    shown("keys/rsa-by-ecdsa", "an RSA key, signed with ECDSA", r.SIGNATURES_REQUIRED, PASSES, leaf(HOSTNAME, key="rsa2048")),
     shown(
         "keys/rsa-sha512",
         "an RSA signature with SHA-512",
-        d.VERIFY,
+        r.VERIFY,
         PASSES,
         leaf(HOSTNAME, issuer=RSA, digest="sha512"),
         optional=True,
         **rooted(RSA),
     ),
-    shown("keys/md5", "a signature with MD5", d.MD5, REFUSED, leaf(HOSTNAME, issuer=RSA, digest="md5"), **rooted(RSA)),
+    shown("keys/md5", "a signature with MD5", r.MD5, REFUSED, leaf(HOSTNAME, issuer=RSA, digest="md5"), **rooted(RSA)),
     Case(
         "keys/tls12",
         "a backend that speaks TLS 1.2 only",
-        d.CONNECT,
+        r.TLS_1_2,
         PASSES,
         serves(leaf(HOSTNAME), version="1.2"),
         sni=HOSTNAME,
     ),
-    Case("keys/tls12-other-ca", "TLS 1.2 only, and another CA", d.VERIFY, REFUSED, serves(below(OTHER_CA), version="1.2")),
+    Case("keys/tls12-other-ca", "TLS 1.2 only, and another CA", r.VERIFY, REFUSED, serves(below(OTHER_CA), version="1.2")),
     Case(
         "keys/tls12-other-name",
         "TLS 1.2 only, and another name",
-        d.AUTHENTICATE,
+        r.AUTHENTICATE,
         REFUSED,
         serves(leaf("old.example"), version="1.2"),
     ),
     Case(
         "keys/tls13",
         "a backend that speaks TLS 1.3 only",
-        d.CONNECT,
+        r.TLS_1_3,
         PASSES,
         serves(leaf(HOSTNAME), version="1.3"),
         sni=HOSTNAME,
     ),
-    Case("keys/tls13-other-ca", "TLS 1.3 only, and another CA", d.VERIFY, REFUSED, serves(below(OTHER_CA), version="1.3")),
+    Case("keys/tls13-other-ca", "TLS 1.3 only, and another CA", r.VERIFY, REFUSED, serves(below(OTHER_CA), version="1.3")),
     Case(
         "keys/tls13-other-name",
         "TLS 1.3 only, and another name",
-        d.AUTHENTICATE,
+        r.AUTHENTICATE,
         REFUSED,
         serves(leaf("old.example"), version="1.3"),
     ),

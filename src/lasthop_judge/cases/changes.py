@@ -4,23 +4,42 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from lasthop_judge import demands as d
+from lasthop_judge import requirements as r
 from lasthop_judge.cases.build import PASSES, PLAINTEXT, REFUSED, REFUSED_5XX, serves
 from lasthop_judge.cases.chains import below
 from lasthop_judge.cases.trust import GARBAGE
 from lasthop_judge.certificates import CA, OTHER_CA, leaf
-from lasthop_judge.model import HOSTNAME, Bundle, Case, Demand, Expect, Policy, Port, Ref, Service, Serving, Step, Via
+from lasthop_judge.model import (
+    HOSTNAME,
+    CABundle,
+    Case,
+    CasePort,
+    CaseService,
+    Expect,
+    Policy,
+    Ref,
+    Requirement,
+    Serving,
+    Step,
+    Via,
+)
 
 GOOD: Final = serves(leaf(HOSTNAME, "two.example"))
 ANY: Final = serves(leaf(HOSTNAME, "two.example"), both=True)
-RIGHT, WRONG, EMPTY, BROKEN = Bundle(), Bundle(certificates=(OTHER_CA,)), Bundle(text=""), Bundle(text=GARBAGE)
-OTHER: Final = Bundle("other", (OTHER_CA,))
+RIGHT, WRONG, EMPTY, BROKEN = CABundle(), CABundle(certificates=(OTHER_CA,)), CABundle(text=""), CABundle(text=GARBAGE)
+OTHER: Final = CABundle("other", (OTHER_CA,))
 
 
 def change(
-    name: str, title: str, demands: Demand, *steps: Step, serving: Serving = GOOD, expect: Expect = PASSES, **more: Any
+    name: str,
+    title: str,
+    requirement: Requirement,
+    *steps: Step,
+    serving: Serving = GOOD,
+    expect: Expect = PASSES,
+    **more: Any,
 ) -> Case:
-    return Case(f"changes/{name}", title, demands, expect, serving, steps=steps, **more)
+    return Case(f"changes/{name}", title, requirement, expect, serving, steps=steps, **more)
 
 
 def put(title: str, expect: Expect, *objects: Any, **more: Any) -> Step:
@@ -31,8 +50,8 @@ SWAPPED: Final = put("the CA is replaced by another", REFUSED, WRONG)
 RENAMED: Final = put("the hostname is one that the certificate lacks", REFUSED, Policy(hostname="old.example"))
 BACK: Final = put("the CA is put back", PASSES, RIGHT)
 TWO_SERVICES: Final = (
-    Service(ports=(Port("https", 443, ANY),)),
-    Service("second", (Port("https", 443, ANY),)),
+    CaseService(ports=(CasePort("https", 443, ANY),)),
+    CaseService("second", (CasePort("https", 443, ANY),)),
 )
 
 
@@ -49,7 +68,7 @@ def _tightened() -> tuple[Case, ...]:
             change(
                 f"ca-swapped-{name}",
                 f"the CA is replaced; {name}, pooled connections and sessions",
-                d.RESUMPTION,
+                r.VERIFY,
                 SWAPPED,
                 serving=serving,
             )
@@ -58,7 +77,7 @@ def _tightened() -> tuple[Case, ...]:
             change(
                 f"hostname-{name}",
                 f"the hostname changes; {name}, pooled connections and sessions",
-                d.RESUMPTION,
+                r.VERIFY,
                 RENAMED,
                 serving=serving,
             )
@@ -67,52 +86,52 @@ def _tightened() -> tuple[Case, ...]:
 
 
 CASES: Final = (
-    change("ca-swapped", "the CA is replaced by another, and put back", d.VERIFY, SWAPPED, BACK),
+    change("ca-swapped", "the CA is replaced by another, and put back", r.VERIFY, SWAPPED, BACK),
     change(
         "hostname",
         "the hostname changes to one that the certificate lacks, and back",
-        d.AUTHENTICATE,
+        r.AUTHENTICATE,
         RENAMED,
         put("the hostname is put back", PASSES, Policy()),
     ),
     change(
         "hostname-sni",
         "the hostname changes to another one of the certificate",
-        d.SNI,
+        r.SNI,
         put("the hostname changes", PASSES, Policy(hostname="two.example"), sni="two.example"),
         sni=HOSTNAME,
     ),
     change(
         "sans-added",
         "subjectAltNames are added that the certificate lacks",
-        d.SANS,
+        r.SANS,
         put("subjectAltNames are added", REFUSED, Policy(sans=("old.example",))),
     ),
     change(
         "sans-removed",
         "subjectAltNames are removed, and the hostname does not match",
-        d.AUTHENTICATE,
+        r.AUTHENTICATE,
         put("subjectAltNames are removed", REFUSED, Policy(hostname="old.example")),
         policies=(Policy(hostname="old.example", sans=(HOSTNAME,)),),
     ),
     change(
         "ref-replaced",
         "the policy refers to another CA",
-        d.VERIFY,
+        r.VERIFY,
         put("the reference changes", REFUSED, Policy(refs=(Ref("other"),))),
         bundles=(RIGHT, OTHER),
     ),
     change(
         "ref-missing",
         "the policy refers to a ConfigMap that does not exist",
-        d.NEVER_PLAINTEXT,
+        r.NEVER_PLAINTEXT,
         put("the reference changes", REFUSED_5XX, Policy(refs=(Ref("not-there"),))),
         serving=ANY,
     ),
     change(
         "ca-removed",
         "the ConfigMap is deleted, and created again",
-        d.INVALID_REF,
+        r.INVALID_REF,
         Step("the ConfigMap is deleted", REFUSED_5XX, remove=(RIGHT,)),
         put("the ConfigMap is created again", PASSES, RIGHT),
         serving=ANY,
@@ -120,7 +139,7 @@ CASES: Final = (
     change(
         "ca-emptied",
         "ca.crt becomes empty",
-        d.MALFORMED_REF,
+        r.MALFORMED_FAILS,
         put("ca.crt becomes empty", REFUSED_5XX, EMPTY),
         BACK,
         serving=ANY,
@@ -128,7 +147,7 @@ CASES: Final = (
     change(
         "ca-broken",
         "ca.crt becomes garbage",
-        d.MALFORMED_REF,
+        r.MALFORMED_FAILS,
         put("ca.crt becomes garbage", REFUSED_5XX, BROKEN),
         BACK,
         serving=ANY,
@@ -136,7 +155,7 @@ CASES: Final = (
     change(
         "ca-late",
         "the ConfigMap is created after the policy",
-        d.CORE_REF,
+        r.CORE_REF,
         put("the ConfigMap is created", PASSES, RIGHT),
         expect=REFUSED_5XX,
         bundles=(),
@@ -144,8 +163,8 @@ CASES: Final = (
     change(
         "ca-rotated",
         "the CA is rotated: both, then the new one alone",
-        d.VERIFY,
-        put("the bundle has both CAs", PASSES, Bundle(certificates=(CA, OTHER_CA))),
+        r.VERIFY,
+        put("the bundle has both CAs", PASSES, CABundle(certificates=(CA, OTHER_CA))),
         Step("the backend has a certificate of the new CA", PASSES, serve=(("https", serves(below(OTHER_CA))),)),
         put("the bundle has the new CA alone", PASSES, WRONG),
         optional=True,
@@ -153,31 +172,31 @@ CASES: Final = (
     change(
         "certificate-renewed",
         "the backend renews its certificate",
-        d.VERIFY,
+        r.VERIFY,
         Step("the certificate is renewed", PASSES, serve=(("https", serves(leaf(HOSTNAME, twin=1))),)),
     ),
     change(
         "certificate-replaced",
         "the backend's certificate becomes one of another CA",
-        d.VERIFY,
+        r.VERIFY,
         Step("the certificate is replaced", REFUSED, serve=(("https", serves(below(OTHER_CA))),)),
     ),
     change(
         "certificate-renamed",
         "the backend's certificate becomes one of another name",
-        d.AUTHENTICATE,
+        r.AUTHENTICATE,
         Step("the certificate is replaced", REFUSED, serve=(("https", serves(leaf("old.example"))),)),
     ),
     change(
         "backend-plaintext",
         "the backend stops speaking TLS",
-        d.CONNECT,
+        r.CONNECT,
         Step("the backend speaks plaintext", REFUSED, serve=(("https", Serving(None)),)),
     ),
     change(
         "policy-added",
         "a policy is added to a plaintext backend",
-        d.CONNECT,
+        r.CONNECT,
         put("the policy is added", PASSES, Policy(), sni=HOSTNAME),
         serving=ANY,
         policies=(),
@@ -186,7 +205,7 @@ CASES: Final = (
     change(
         "policy-added-wrong",
         "a policy with another CA is added to a plaintext backend",
-        d.VERIFY,
+        r.VERIFY,
         put("the policy is added", REFUSED, Policy()),
         serving=serves(below(OTHER_CA), both=True),
         policies=(),
@@ -195,7 +214,7 @@ CASES: Final = (
     change(
         "policy-removed",
         "the policy is deleted: plaintext, and TLS again once it is created again",
-        d.NO_POLICY,
+        r.NO_POLICY,
         Step("the policy is deleted", PLAINTEXT, remove=(Policy(),)),
         put("the policy is created again", PASSES, Policy(), sni=HOSTNAME),
         serving=ANY,
@@ -203,7 +222,7 @@ CASES: Final = (
     change(
         "invalid-mended",
         "an invalid policy is mended",
-        d.VERIFY,
+        r.VERIFY,
         put("the reference is mended", PASSES, Policy(), sni=HOSTNAME),
         policies=(Policy(refs=(Ref("not-there"),)),),
         expect=REFUSED_5XX,
@@ -211,7 +230,7 @@ CASES: Final = (
     change(
         "retargeted",
         "the policy targets another Service: that one is verified",
-        d.CONNECT,
+        r.CONNECT,
         put(
             "the policy targets the second Service",
             PASSES,
@@ -224,7 +243,7 @@ CASES: Final = (
     change(
         "retargeted-wrong",
         "the policy targets another Service whose certificate does not match",
-        d.VERIFY,
+        r.VERIFY,
         put(
             "the policy targets the second Service", REFUSED, Policy(hostname="old.example", target="second"), service="second"
         ),
@@ -233,14 +252,14 @@ CASES: Final = (
     change(
         "younger-added",
         "a younger policy with another CA is added",
-        d.OLDER_WINS,
+        r.OLDER_WINS,
         put("a younger policy is added", PASSES, Policy((Ref("other"),), name="younger", born=1)),
         bundles=(RIGHT, OTHER),
     ),
     change(
         "older-removed",
         "the older of two policies is deleted: the younger takes effect",
-        d.OLDER_WINS,
+        r.OLDER_WINS,
         Step("the older policy is deleted", REFUSED, remove=(Policy(),)),
         policies=(Policy(), Policy((Ref("other"),), name="younger", born=1)),
         bundles=(RIGHT, OTHER),
@@ -248,25 +267,25 @@ CASES: Final = (
     change(
         "section-added",
         "a policy for the port is added, with another CA",
-        d.SECTION,
+        r.SECTION,
         put("a policy for the port is added", REFUSED, Policy((Ref("other"),), name="port", section="https")),
         bundles=(RIGHT, OTHER),
     ),
-    change("tcp-ca-swapped", "TCPRoute: the CA is replaced", d.VERIFY, SWAPPED, via=Via.TCP),
-    change("tls-ca-swapped", "TLSRoute: the CA is replaced", d.TLS_ROUTE_CHECKS, SWAPPED, via=Via.TLS),
+    change("tcp-ca-swapped", "TCPRoute: the CA is replaced", r.VERIFY, SWAPPED, via=Via.TCP),
+    change("tls-ca-swapped", "TLSRoute: the CA is replaced", r.TLS_ROUTE_CHECKS, SWAPPED, via=Via.TLS),
     change(
         "grpc-ca-swapped",
         "GRPCRoute: the CA is replaced",
-        d.VERIFY,
+        r.VERIFY,
         SWAPPED,
         via=Via.GRPC,
         serving=serves(leaf(HOSTNAME), alpn=("h2",), grpc=True),
     ),
-    change("mirror-ca-swapped", "mirror: the CA is replaced", d.VERIFY, SWAPPED, via=Via.MIRROR),
+    change("mirror-ca-swapped", "mirror: the CA is replaced", r.VERIFY, SWAPPED, via=Via.MIRROR),
     change(
         "mirror-ca-removed",
         "mirror: the ConfigMap is deleted",
-        d.NEVER_PLAINTEXT,
+        r.NEVER_PLAINTEXT,
         Step("the ConfigMap is deleted", REFUSED, remove=(RIGHT,)),
         via=Via.MIRROR,
         serving=ANY,

@@ -4,43 +4,47 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from lasthop_judge import demands as d
+from lasthop_judge import requirements as r
 from lasthop_judge.cases.build import IGNORED, PASSES, PLAINTEXT, REFUSED, REFUSED_5XX, serves
 from lasthop_judge.cases.chains import below
 from lasthop_judge.certificates import OTHER_CA, Recipe, leaf
 from lasthop_judge.model import (
     HOSTNAME,
-    At,
-    Bundle,
+    CABundle,
     Case,
-    Check,
-    Demand,
+    CasePort,
+    CaseService,
     Expect,
+    ExpectedCondition,
+    GatewayRole,
     Policy,
-    Port,
     Ref,
-    Says,
-    Service,
+    Requirement,
     Serving,
+    StatusCheck,
     Via,
 )
 
-OTHER: Final = Bundle("other", (OTHER_CA,))
+OTHER: Final = CABundle("other", (OTHER_CA,))
 NAMED: Final = leaf("one.example", "two.example")
 ANY: Final = serves(NAMED, both=True)
-TWO_PORTS: Final = (Service(ports=(Port("one", 8441, ANY), Port("two", 8442, ANY))),)
+TWO_PORTS: Final = (CaseService(ports=(CasePort("one", 8441, ANY), CasePort("two", 8442, ANY))),)
 
 
-def precedence(name: str, title: str, demands: Demand, expect: Expect, *policies: Policy, **settings: Any) -> Case:
-    return Case(f"precedence/{name}", title, demands, expect, ANY, policies, **{"bundles": (Bundle(), OTHER), **settings})
+def precedence(name: str, title: str, requirement: Requirement, expect: Expect, *policies: Policy, **settings: Any) -> Case:
+    return Case(
+        f"precedence/{name}", title, requirement, expect, ANY, policies, **{"bundles": (CABundle(), OTHER), **settings}
+    )
 
 
 def by(ca: str, name: str, hostname: str = "one.example", **settings: Any) -> Policy:
     return Policy((Ref(ca),), hostname, name=name, **settings)
 
 
-def sections(name: str, title: str, demands: Demand, expect: Expect, port: str, *policies: Policy, **settings: Any) -> Case:
-    return precedence(name, title, demands, expect, *policies, services=TWO_PORTS, port=port, **settings)
+def sections(
+    name: str, title: str, requirement: Requirement, expect: Expect, port: str, *policies: Policy, **settings: Any
+) -> Case:
+    return precedence(name, title, requirement, expect, *policies, services=TWO_PORTS, port=port, **settings)
 
 
 ONE, TWO, ONE_WRONG, WHOLE, WHOLE_WRONG, ONE_INVALID = (
@@ -52,13 +56,13 @@ ONE, TWO, ONE_WRONG, WHOLE, WHOLE_WRONG, ONE_INVALID = (
     by("not-there", "one", section="one"),
 )
 OLDER, YOUNGER = by("ca", "z-older"), by("other", "a-younger", "two.example", born=1)
-UDP_PORTS: Final = (Service(ports=(Port("https", 443, serves(NAMED)), Port("dns", 53, None, "UDP"))),)
+UDP_PORTS: Final = (CaseService(ports=(CasePort("https", 443, serves(NAMED)), CasePort("dns", 53, None, "UDP"))),)
 PRECEDENCE: Final = (
-    precedence("older", "the older policy has the right CA", d.OLDER_WINS, PASSES, OLDER, YOUNGER, sni="one.example"),
+    precedence("older", "the older policy has the right CA", r.OLDER_WINS, PASSES, OLDER, YOUNGER, sni="one.example"),
     precedence(
         "older-wrong",
         "the older policy has the wrong CA",
-        d.OLDER_WINS,
+        r.OLDER_WINS,
         REFUSED,
         by("other", "z-older"),
         by("ca", "a-younger", born=1),
@@ -66,7 +70,7 @@ PRECEDENCE: Final = (
     precedence(
         "older-invalid",
         "the older policy is invalid, the younger valid",
-        d.OLDER_WINS,
+        r.OLDER_WINS,
         REFUSED_5XX,
         by("not-there", "z-older"),
         by("ca", "a-younger", born=1),
@@ -74,7 +78,7 @@ PRECEDENCE: Final = (
     precedence(
         "name",
         "two policies of one age: the first by name has the right CA",
-        d.FIRST_BY_NAME,
+        r.FIRST_BY_NAME,
         PASSES,
         by("ca", "a"),
         by("other", "b"),
@@ -82,7 +86,7 @@ PRECEDENCE: Final = (
     precedence(
         "name-wrong",
         "two policies of one age: the first by name has the wrong CA",
-        d.FIRST_BY_NAME,
+        r.FIRST_BY_NAME,
         REFUSED,
         by("other", "a"),
         by("ca", "b"),
@@ -90,16 +94,19 @@ PRECEDENCE: Final = (
     precedence(
         "conflicted",
         "the younger policy is Conflicted",
-        d.CONFLICTED,
+        r.CONFLICTED,
         IGNORED,
         OLDER,
         YOUNGER,
-        says=(Says("Accepted", "True", of="z-older"), Says("Accepted", "False", ("Conflicted",), "a-younger")),
+        conditions=(
+            ExpectedCondition("Accepted", "True", of="z-older"),
+            ExpectedCondition("Accepted", "False", ("Conflicted",), "a-younger"),
+        ),
     ),
     sections(
         "section-first",
         "a policy for one port beats that for the whole Service on its port",
-        d.SECTION,
+        r.SECTION,
         PASSES,
         "one",
         ONE,
@@ -109,18 +116,18 @@ PRECEDENCE: Final = (
     sections(
         "section-rest",
         "the policy for the whole Service holds on the other port",
-        d.WHOLE_SERVICE,
+        r.WHOLE_SERVICE,
         PASSES,
         "two",
         ONE,
         WHOLE,
         sni="two.example",
     ),
-    sections("section-wrong", "the policy for the port has the wrong CA", d.SECTION, REFUSED, "one", ONE_WRONG, WHOLE),
+    sections("section-wrong", "the policy for the port has the wrong CA", r.SECTION, REFUSED, "one", ONE_WRONG, WHOLE),
     sections(
         "section-right",
         "the policy for the port has the right CA, that for the Service the wrong one",
-        d.SECTION,
+        r.SECTION,
         PASSES,
         "one",
         ONE,
@@ -129,7 +136,7 @@ PRECEDENCE: Final = (
     sections(
         "section-rest-wrong",
         "the policy for the Service has the wrong CA, and the other port is asked",
-        d.WHOLE_SERVICE,
+        r.WHOLE_SERVICE,
         REFUSED,
         "two",
         ONE,
@@ -138,63 +145,63 @@ PRECEDENCE: Final = (
     sections(
         "section-invalid",
         "the policy for the port is invalid, that for the Service valid",
-        d.NEVER_PLAINTEXT,
+        r.NEVER_PLAINTEXT,
         REFUSED_5XX,
         "one",
         ONE_INVALID,
         WHOLE,
     ),
-    sections("section-each", "a policy for each port: the first", d.SECTION, PASSES, "one", ONE, TWO, sni="one.example"),
+    sections("section-each", "a policy for each port: the first", r.SECTION, PASSES, "one", ONE, TWO, sni="one.example"),
     sections(
-        "section-each-second", "a policy for each port: the second", d.SECTION, PASSES, "two", ONE, TWO, sni="two.example"
+        "section-each-second", "a policy for each port: the second", r.SECTION, PASSES, "two", ONE, TWO, sni="two.example"
     ),
-    sections("section-other", "a policy for one port, and the other one is asked", d.SECTION, PLAINTEXT, "two", ONE),
+    sections("section-other", "a policy for one port, and the other one is asked", r.SECTION, PLAINTEXT, "two", ONE),
     sections(
-        "whole", "a policy for the whole Service holds on each port", d.WHOLE_SERVICE, PASSES, "one", WHOLE, sni="two.example"
+        "whole", "a policy for the whole Service holds on each port", r.WHOLE_SERVICE, PASSES, "one", WHOLE, sni="two.example"
     ),
     sections(
         "section-no-conflict",
         "a policy for a port and one for the Service do not conflict",
-        d.OLDER_WINS,
+        r.OLDER_WINS,
         IGNORED,
         "two",
         ONE,
         WHOLE,
-        says=(Says("Accepted", "True", of="one"), Says("Accepted", "True", of="whole")),
+        conditions=(ExpectedCondition("Accepted", "True", of="one"), ExpectedCondition("Accepted", "True", of="whole")),
     ),
     sections(
         "section-missing",
         "a policy for a port that does not exist",
-        d.SECTION_MISSING,
+        r.SECTION_MISSING,
         IGNORED,
         "one",
         by("ca", "policy", section="three"),
-        checks=(Check.NOT_ACCEPTED,),
+        checks=(StatusCheck.NOT_ACCEPTED,),
     ),
     Case(
         "precedence/udp",
         "a policy for a Service whose only port is UDP",
-        d.UDP,
+        r.UDP,
         IGNORED,
         policies=(by("ca", "policy"),),
-        services=(Service(ports=(Port("dns", 53, None, "UDP"),)),),
+        services=(CaseService(ports=(CasePort("dns", 53, None, "UDP"),)),),
         via=Via.UDP,
-        says=(Says("Accepted", "False", ("Invalid",)),),
+        conditions=(ExpectedCondition("Accepted", "False", ("Invalid",)),),
     ),
     Case(
         "precedence/udp-section",
         "a policy for a UDP port",
-        d.UDP,
+        r.UDP,
         IGNORED,
         policies=(by("ca", "policy", section="dns"),),
-        services=(Service(ports=(Port("dns", 53, None, "UDP"), Port("https", 443, None))),),
+        services=(CaseService(ports=(CasePort("dns", 53, None, "UDP"), CasePort("https", 443, None))),),
         via=Via.UDP,
-        says=(Says("Accepted", "False", ("Invalid",)),),
+        conditions=(ExpectedCondition("Accepted", "False", ("Invalid",)),),
     ),
     Case(
         "precedence/mixed-udp",
         "a policy for a Service with a UDP port holds on the TCP port",
-        d.MIXED_UDP,
+        r.MIXED_UDP,
         PASSES,
         policies=(by("ca", "policy"),),
         services=UDP_PORTS,
@@ -206,12 +213,12 @@ PRECEDENCE: Final = (
 # --- every kind of route ----------------------------------------------------------------------------------------------
 
 VIAS: Final = {
-    "https": (Via.HTTPS, d.LISTENERS, serves(leaf(HOSTNAME))),
-    "websocket": (Via.WEBSOCKET, d.CONNECT, serves(leaf(HOSTNAME))),
-    "mirror": (Via.MIRROR, d.CONNECT, serves(leaf(HOSTNAME))),
-    "grpc": (Via.GRPC, d.CONNECT, serves(leaf(HOSTNAME), alpn=("h2",), grpc=True)),
-    "tls": (Via.TLS, d.TLS_ROUTE, serves(leaf(HOSTNAME))),
-    "tcp": (Via.TCP, d.LISTENERS, serves(leaf(HOSTNAME))),
+    "https": (Via.HTTPS, r.LISTENERS, serves(leaf(HOSTNAME))),
+    "websocket": (Via.WEBSOCKET, r.CONNECT, serves(leaf(HOSTNAME))),
+    "mirror": (Via.MIRROR, r.MIRROR, serves(leaf(HOSTNAME))),
+    "grpc": (Via.GRPC, r.GRPC_ROUTE, serves(leaf(HOSTNAME), alpn=("h2",), grpc=True)),
+    "tls": (Via.TLS, r.TLS_ROUTE, serves(leaf(HOSTNAME))),
+    "tcp": (Via.TCP, r.LISTENERS, serves(leaf(HOSTNAME))),
 }
 FEATURES: Final = {"websocket": ("HTTPRouteBackendProtocolWebSocket",)}
 
@@ -222,12 +229,12 @@ def _showing(serving: Serving, certificate: Recipe, **settings: Any) -> Serving:
 
 def _routes() -> tuple[Case, ...]:
     found = []
-    for name, (via, demands, serving) in VIAS.items():
+    for name, (via, requirement, serving) in VIAS.items():
         more: dict[str, Any] = {"via": via, "features": FEATURES.get(name, ())}
-        checks = d.TLS_ROUTE_CHECKS if via is Via.TLS else d.VERIFY
+        checks = r.TLS_ROUTE_CHECKS if via is Via.TLS else r.VERIFY
         closed = REFUSED if via in (Via.GRPC, Via.TLS, Via.TCP, Via.MIRROR) else REFUSED_5XX
         found += [
-            Case(f"protocols/{name}", f"{via}: a valid certificate", demands, PASSES, serving, sni=HOSTNAME, **more),
+            Case(f"protocols/{name}", f"{via}: a valid certificate", requirement, PASSES, serving, sni=HOSTNAME, **more),
             Case(f"protocols/{name}-ca", f"{via}: another CA", checks, REFUSED, _showing(serving, below(OTHER_CA)), **more),
             Case(
                 f"protocols/{name}-name",
@@ -240,7 +247,7 @@ def _routes() -> tuple[Case, ...]:
             Case(
                 f"protocols/{name}-expired",
                 f"{via}: an expired certificate",
-                d.DATES,
+                r.DATES,
                 REFUSED,
                 _showing(serving, leaf(HOSTNAME, days=(-9, -1))),
                 **more,
@@ -248,7 +255,7 @@ def _routes() -> tuple[Case, ...]:
             Case(
                 f"protocols/{name}-invalid",
                 f"{via}: an invalid policy, and a backend that takes plaintext too",
-                d.NEVER_PLAINTEXT,
+                r.NEVER_PLAINTEXT,
                 closed,
                 _showing(serving, leaf(HOSTNAME), both=True),
                 (Policy((Ref("not-there"),)),),
@@ -257,7 +264,7 @@ def _routes() -> tuple[Case, ...]:
             Case(
                 f"protocols/{name}-plaintext-backend",
                 f"{via}: a backend that speaks plaintext only",
-                d.CONNECT,
+                r.CONNECT,
                 REFUSED,
                 Serving(None, alpn=(), grpc=serving.grpc),
                 **more,
@@ -269,49 +276,49 @@ def _routes() -> tuple[Case, ...]:
 MTLS: Final = Recipe("judge client CA", ca=True)
 H2: Final = serves(leaf(HOSTNAME), alpn=("h2", "http/1.1"))
 PROTOCOLS: Final = (
-    Case("protocols/http", "HTTPRoute: a valid certificate", d.LISTENERS, PASSES, sni=HOSTNAME),
+    Case("protocols/http", "HTTPRoute: a valid certificate", r.LISTENERS, PASSES, sni=HOSTNAME),
     Case(
         "protocols/http-plaintext-backend",
         "HTTPRoute: a backend that speaks plaintext only",
-        d.CONNECT,
+        r.CONNECT,
         REFUSED,
         Serving(None),
     ),
-    Case("protocols/http-h2", "HTTPRoute: a backend that offers h2 and http/1.1", d.CONNECT, PASSES, H2, sni=HOSTNAME),
-    Case("protocols/no-policy", "no policy: plaintext", d.NO_POLICY, PLAINTEXT, serves(leaf(HOSTNAME), both=True), ()),
-    Case("protocols/grpc-alpn", "GRPCRoute: ALPN offers h2", d.GRPC_ALPN, PASSES, VIAS["grpc"][2], via=Via.GRPC, alpn="h2"),
+    Case("protocols/http-h2", "HTTPRoute: a backend that offers h2 and http/1.1", r.CONNECT, PASSES, H2, sni=HOSTNAME),
+    Case("protocols/no-policy", "no policy: plaintext", r.NO_POLICY, PLAINTEXT, serves(leaf(HOSTNAME), both=True), ()),
+    Case("protocols/grpc-alpn", "GRPCRoute: ALPN offers h2", r.HTTP2, PASSES, VIAS["grpc"][2], via=Via.GRPC, alpn="h2"),
     Case(
         "protocols/app-protocol",
         "a port whose appProtocol is HTTPS",
-        d.CONNECT,
+        r.CONNECT,
         PASSES,
-        services=(Service(ports=(Port("https", 443, serves(leaf(HOSTNAME)), app_protocol="HTTPS"),)),),
+        services=(CaseService(ports=(CasePort("https", 443, serves(leaf(HOSTNAME)), app_protocol="HTTPS"),)),),
         sni=HOSTNAME,
     ),
     Case(
         "protocols/client-certificate",
         "the Gateway's client certificate is shown to the backend",
-        d.CLIENT_CERTIFICATE,
+        r.CLIENT_CERTIFICATE,
         PASSES,
         serves(leaf(HOSTNAME), client_ca=MTLS),
-        at=At.MTLS,
+        role=GatewayRole.MTLS,
         client=True,
     ),
     Case(
         "protocols/client-certificate-ca",
         "a Gateway with a client certificate still verifies the CA",
-        d.VERIFY,
+        r.VERIFY,
         REFUSED,
         serves(below(OTHER_CA), client_ca=MTLS),
-        at=At.MTLS,
+        role=GatewayRole.MTLS,
     ),
     Case(
         "protocols/client-certificate-name",
         "a Gateway with a client certificate still verifies the name",
-        d.AUTHENTICATE,
+        r.AUTHENTICATE,
         REFUSED,
         serves(leaf("old.example"), client_ca=MTLS),
-        at=At.MTLS,
+        role=GatewayRole.MTLS,
     ),
     *_routes(),
 )

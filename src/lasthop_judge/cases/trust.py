@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from lasthop_judge import demands as d
+from lasthop_judge import requirements as r
 from lasthop_judge.cases.build import IGNORED, PASSES, REFUSED, REFUSED_5XX, serves
 from lasthop_judge.cases.chains import MIDDLE, below
 from lasthop_judge.certificates import CA, OTHER_CA, Recipe
-from lasthop_judge.model import Bundle, Case, Check, Demand, Expect, Policy, Ref, Says
+from lasthop_judge.model import CABundle, Case, Expect, ExpectedCondition, Policy, Ref, Requirement, StatusCheck
 
 GARBAGE: Final = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-SECRET: Final = Bundle("secret", kind="Secret")
-OTHER: Final = Bundle("other", (OTHER_CA,))
-BOTH: Final = Bundle(certificates=(CA, OTHER_CA))
+SECRET: Final = CABundle("secret", kind="Secret")
+OTHER: Final = CABundle("other", (OTHER_CA,))
+BOTH: Final = CABundle(certificates=(CA, OTHER_CA))
 EXPIRED_CA: Final = Recipe("judge expired CA", ca=True, days=(-9, -1))
 
 
-def trust(name: str, title: str, demands: Demand, expect: Expect, signer: Recipe, *bundles: Bundle, **settings: Any) -> Case:
+def trust(
+    name: str, title: str, requirement: Requirement, expect: Expect, signer: Recipe, *bundles: CABundle, **settings: Any
+) -> Case:
     policy = Policy(refs=tuple(Ref(each.name, each.kind) for each in bundles))
     return Case(
         f"trust/{name}",
         title,
-        demands,
+        requirement,
         expect,
         serves(below(signer)),
         **{"policies": (policy,), "bundles": bundles, **settings},
@@ -31,102 +33,102 @@ def trust(name: str, title: str, demands: Demand, expect: Expect, signer: Recipe
 
 THIRD_CA: Final = Recipe("judge third CA", ca=True)
 CASES_OF_TRUST: Final = (
-    trust("config-map", "one ConfigMap with ca.crt", d.CORE_REF, PASSES, CA, Bundle()),
-    trust("config-map-other", "one ConfigMap, and a certificate of another CA", d.VERIFY, REFUSED, OTHER_CA, Bundle()),
+    trust("config-map", "one ConfigMap with ca.crt", r.CORE_REF, PASSES, CA, CABundle()),
+    trust("config-map-other", "one ConfigMap, and a certificate of another CA", r.VERIFY, REFUSED, OTHER_CA, CABundle()),
     trust(
         "text-around",
         "text before and after the PEM block",
-        d.CORE_REF,
+        r.CORE_REF,
         PASSES,
         CA,
-        Bundle(text="# the CA\n{ca}\n# end\n"),
+        CABundle(text="# the CA\n{ca}\n# end\n"),
         optional=True,
     ),
-    trust("crlf", "PEM with CRLF line ends", d.CORE_REF, PASSES, CA, Bundle(text="{crlf}"), optional=True),
+    trust("crlf", "PEM with CRLF line ends", r.CORE_REF, PASSES, CA, CABundle(text="{crlf}"), optional=True),
     trust(
         "intermediate-anchor",
         "the intermediate CA is the trust anchor",
-        d.VERIFY,
+        r.VERIFY,
         PASSES,
         MIDDLE,
-        Bundle(certificates=(MIDDLE,)),
+        CABundle(certificates=(MIDDLE,)),
         optional=True,
     ),
-    trust("bundle-first", "a bundle of two CAs, the first has signed", d.MORE_REFS, PASSES, CA, BOTH, optional=True),
-    trust("bundle-second", "a bundle of two CAs, the second has signed", d.MORE_REFS, PASSES, OTHER_CA, BOTH, optional=True),
-    trust("bundle-none", "a bundle of two CAs, neither has signed", d.VERIFY, REFUSED, THIRD_CA, BOTH),
+    trust("bundle-first", "a bundle of two CAs, the first has signed", r.MORE_REFS, PASSES, CA, BOTH, optional=True),
+    trust("bundle-second", "a bundle of two CAs, the second has signed", r.MORE_REFS, PASSES, OTHER_CA, BOTH, optional=True),
+    trust("bundle-none", "a bundle of two CAs, neither has signed", r.VERIFY, REFUSED, THIRD_CA, BOTH),
     trust(
         "bundle-twice",
         "a bundle with the same CA twice",
-        d.MORE_REFS,
+        r.MORE_REFS,
         PASSES,
         CA,
-        Bundle(certificates=(CA, CA)),
+        CABundle(certificates=(CA, CA)),
         optional=True,
     ),
     trust(
         "bundle-expired-beside",
         "a bundle of an expired CA and a valid one",
-        d.MORE_REFS,
+        r.MORE_REFS,
         PASSES,
         CA,
-        Bundle(certificates=(EXPIRED_CA, CA)),
+        CABundle(certificates=(EXPIRED_CA, CA)),
         optional=True,
     ),
-    trust("refs-first", "two references, the first CA has signed", d.MORE_REFS, PASSES, CA, Bundle(), OTHER, optional=True),
+    trust("refs-first", "two references, the first CA has signed", r.MORE_REFS, PASSES, CA, CABundle(), OTHER, optional=True),
     trust(
         "refs-second",
         "two references, the second CA has signed",
-        d.MORE_REFS,
+        r.MORE_REFS,
         PASSES,
         OTHER_CA,
-        Bundle(),
+        CABundle(),
         OTHER,
         optional=True,
     ),
-    trust("refs-none", "two references, neither CA has signed", d.VERIFY, REFUSED, THIRD_CA, Bundle(), OTHER),
-    trust("secret", "a Secret with ca.crt", d.MORE_REFS, PASSES, CA, SECRET, optional=True),
-    trust("secret-other", "a Secret, and a certificate of another CA", d.VERIFY, REFUSED, OTHER_CA, SECRET),
+    trust("refs-none", "two references, neither CA has signed", r.VERIFY, REFUSED, THIRD_CA, CABundle(), OTHER),
+    trust("secret", "a Secret with ca.crt", r.MORE_REFS, PASSES, CA, SECRET, optional=True),
+    trust("secret-other", "a Secret, and a certificate of another CA", r.VERIFY, REFUSED, OTHER_CA, SECRET),
     trust(
         "other-key",
         "a ConfigMap has another CA in another key",
-        d.CORE_REF,
+        r.CORE_REF,
         REFUSED,
         OTHER_CA,
-        Bundle(beside=(("other.crt", OTHER_CA),)),
+        CABundle(beside=(("other.crt", OTHER_CA),)),
     ),
     trust(
         "missing-beside-good",
         "a missing reference beside a good one: a certificate of the good CA",
-        d.ANY_INVALID,
+        r.ANY_INVALID,
         PASSES,
         CA,
-        Bundle(),
+        CABundle(),
         policies=(Policy(refs=(Ref("ca"), Ref("not-there"))),),
         optional=True,
     ),
     trust(
         "missing-beside-good-other",
         "a missing reference beside a good one: a certificate of another CA",
-        d.ANY_INVALID,
+        r.ANY_INVALID,
         REFUSED,
         OTHER_CA,
-        Bundle(),
+        CABundle(),
         policies=(Policy(refs=(Ref("ca"), Ref("not-there"))),),
     ),
     trust(
         "garbage-beside-good-other",
         "a malformed reference beside a good one: a certificate of another CA",
-        d.ANY_INVALID,
+        r.ANY_INVALID,
         REFUSED,
         OTHER_CA,
-        Bundle(),
-        Bundle("garbage", text=GARBAGE),
+        CABundle(),
+        CABundle("garbage", text=GARBAGE),
     ),
     trust(
         "system-other",
         "the system store, and a certificate of a CA that is not in it",
-        d.VERIFY,
+        r.VERIFY,
         REFUSED,
         CA,
         policies=(Policy(refs=(), well_known="System"),),
@@ -134,10 +136,10 @@ CASES_OF_TRUST: Final = (
     trust(
         "leaf-as-ca",
         "the backend's certificate in place of a CA, and another of the same issuer",
-        d.VERIFY,
+        r.VERIFY,
         REFUSED,
         CA,
-        Bundle(certificates=(below(CA, twin=1),)),
+        CABundle(certificates=(below(CA, twin=1),)),
     ),
 )
 
@@ -148,39 +150,57 @@ def _invalid() -> tuple[Case, ...]:
     """For each fault a case about the traffic, and for each demanded condition a case about the status."""
     none = ("NoValidCACertificate",)
     bad = ("InvalidCACertificateRef",)
+    any_reason: tuple[str, ...] = ()
+    """Checks of the content may have reasons of their own."""
+    fails = {
+        r.INVALID_REF: r.INVALID_REF,
+        r.MALFORMED_REF: r.MALFORMED_FAILS,
+        r.INVALID_KIND: r.KIND_FAILS,
+        r.WELL_KNOWN: r.NEVER_PLAINTEXT,
+        r.ALL_INVALID: r.ANY_INVALID,
+        r.OTHER_NAMESPACE: r.ANY_INVALID,
+    }
     # name, title, demand, refs or policy, bundles, reasons of Accepted, reasons of ResolvedRefs
-    rows: tuple[tuple[str, str, Demand, Policy, tuple[Bundle, ...], tuple[str, ...], tuple[str, ...]], ...] = (
-        ("missing", "the ConfigMap does not exist", d.INVALID_REF, Policy(refs=(Ref("not-there"),)), (), none, bad),
-        ("no-key", "the ConfigMap has no key ca.crt", d.INVALID_REF, Policy(), (Bundle(key="bundle.pem"),), none, bad),
+    rows: tuple[tuple[str, str, Requirement, Policy, tuple[CABundle, ...], tuple[str, ...], tuple[str, ...]], ...] = (
+        ("missing", "the ConfigMap does not exist", r.INVALID_REF, Policy(refs=(Ref("not-there"),)), (), none, bad),
+        ("no-key", "the ConfigMap has no key ca.crt", r.INVALID_REF, Policy(), (CABundle(key="bundle.pem"),), none, bad),
         (
             "no-key-of-two",
             "the ConfigMap has two other keys",
-            d.INVALID_REF,
+            r.INVALID_REF,
             Policy(),
-            (Bundle(key="a.pem", beside=(("b.pem", CA),)),),
+            (CABundle(key="a.pem", beside=(("b.pem", CA),)),),
             none,
             bad,
         ),
-        ("no-data", "the ConfigMap has no data", d.INVALID_REF, Policy(), (Bundle(key=""),), none, bad),
-        ("empty", "ca.crt is empty", d.MALFORMED_REF, Policy(), (Bundle(text=""),), none, bad),
-        ("blank", "ca.crt has only white space", d.MALFORMED_REF, Policy(), (Bundle(text=" \n\n"),), none, bad),
-        ("prose", "ca.crt is no PEM", d.MALFORMED_REF, Policy(), (Bundle(text="not a certificate\n"),), none, bad),
+        ("no-data", "the ConfigMap has no data", r.INVALID_REF, Policy(), (CABundle(key=""),), none, bad),
+        ("empty", "ca.crt is empty", r.MALFORMED_REF, Policy(), (CABundle(text=""),), none, any_reason),
+        ("blank", "ca.crt has only white space", r.MALFORMED_REF, Policy(), (CABundle(text=" \n\n"),), none, any_reason),
+        ("prose", "ca.crt is no PEM", r.MALFORMED_REF, Policy(), (CABundle(text="not a certificate\n"),), none, any_reason),
         (
             "garbage",
             "ca.crt is a PEM block without a certificate",
-            d.MALFORMED_REF,
+            r.MALFORMED_REF,
             Policy(),
-            (Bundle(text=GARBAGE),),
+            (CABundle(text=GARBAGE),),
             none,
-            bad,
+            any_reason,
         ),
-        ("cut-off", "the PEM block is cut off", d.MALFORMED_REF, Policy(), (Bundle(text="{cut}"),), none, bad),
-        ("key-only", "ca.crt has a private key", d.MALFORMED_REF, Policy(), (Bundle(text="{key}"),), none, bad),
-        ("der", "ca.crt is base64 without PEM lines", d.MALFORMED_REF, Policy(), (Bundle(text="{base64}"),), none, bad),
+        ("cut-off", "the PEM block is cut off", r.MALFORMED_REF, Policy(), (CABundle(text="{cut}"),), none, any_reason),
+        ("key-only", "ca.crt has a private key", r.MALFORMED_REF, Policy(), (CABundle(text="{key}"),), none, any_reason),
+        (
+            "der",
+            "ca.crt is base64 without PEM lines",
+            r.MALFORMED_REF,
+            Policy(),
+            (CABundle(text="{base64}"),),
+            none,
+            any_reason,
+        ),
         (
             "kind",
             "an unknown kind",
-            d.INVALID_KIND,
+            r.INVALID_KIND,
             Policy(refs=(Ref("x", "Bundle", "trust.invalid"),)),
             (),
             none,
@@ -189,7 +209,7 @@ def _invalid() -> tuple[Case, ...]:
         (
             "core-kind",
             "a kind that holds no certificates",
-            d.INVALID_KIND,
+            r.INVALID_KIND,
             Policy(refs=(Ref("x", "Service"),)),
             (),
             none,
@@ -198,16 +218,16 @@ def _invalid() -> tuple[Case, ...]:
         (
             "group",
             "a ConfigMap of an unknown group",
-            d.INVALID_KIND,
+            r.INVALID_KIND,
             Policy(refs=(Ref("ca", group="trust.invalid"),)),
-            (Bundle(),),
+            (CABundle(),),
             none,
             ("InvalidKind",),
         ),
         (
             "two-missing",
             "two ConfigMaps that do not exist",
-            d.ALL_INVALID,
+            r.ALL_INVALID,
             Policy(refs=(Ref("not-there"), Ref("not-here"))),
             (),
             none,
@@ -216,7 +236,7 @@ def _invalid() -> tuple[Case, ...]:
         (
             "well-known",
             "an unknown set of well-known CAs",
-            d.WELL_KNOWN,
+            r.WELL_KNOWN,
             Policy(refs=(), well_known="judge.invalid/none"),
             (),
             ("Invalid",),
@@ -225,23 +245,32 @@ def _invalid() -> tuple[Case, ...]:
         (
             "other-namespace",
             "the name of the reference has a namespace",
-            d.OTHER_NAMESPACE,
+            r.OTHER_NAMESPACE,
             Policy(refs=(Ref("default/kube-root-ca.crt"),)),
             (),
             none,
-            bad,
+            any_reason,
         ),
     )
     found = []
-    for name, title, demands, policy, bundles, accepted, resolved in rows:
+    for name, title, requirement, policy, bundles, accepted, resolved in rows:
         shape: dict[str, Any] = {"serving": serves(below(CA), both=True), "policies": (policy,), "bundles": bundles}
-        found.append(Case(f"invalid/{name}", title, d.NEVER_PLAINTEXT, REFUSED_5XX, **shape))
-        why = d.WELL_KNOWN if name == "well-known" else d.ALL_INVALID
-        says = Says("Accepted", "False", accepted)
-        found.append(Case(f"status/{name}-accepted", f"{title}: Accepted", why, IGNORED, **shape, says=(says,)))
-        if resolved:
-            says = Says("ResolvedRefs", "False", resolved)
-            found.append(Case(f"status/{name}-resolved", f"{title}: ResolvedRefs", demands, IGNORED, **shape, says=(says,)))
+        found.append(Case(f"invalid/{name}", title, fails[requirement], REFUSED_5XX, **shape))
+        why = r.WELL_KNOWN if name == "well-known" else r.ALL_INVALID
+        conditions = ExpectedCondition("Accepted", "False", accepted)
+        found.append(Case(f"status/{name}-accepted", f"{title}: Accepted", why, IGNORED, **shape, conditions=(conditions,)))
+        if name != "well-known":
+            conditions = ExpectedCondition("ResolvedRefs", "False", resolved)
+            found.append(
+                Case(
+                    f"status/{name}-resolved",
+                    f"{title}: ResolvedRefs",
+                    requirement,
+                    IGNORED,
+                    **shape,
+                    conditions=(conditions,),
+                )
+            )
     return tuple(found)
 
 
@@ -250,58 +279,65 @@ GOOD_AND_KIND: Final = Policy(refs=(Ref("ca"), Ref("x", "Bundle", "trust.invalid
 STATUS: Final = (
     Case(
         "status/accepted",
-        "a valid policy is Accepted",
-        d.RESOLVED,
+        "a valid policy: Accepted",
+        r.ACCEPTED,
         IGNORED,
-        says=(Says("Accepted", "True", ("Accepted",)), Says("ResolvedRefs", "True", ("ResolvedRefs",))),
+        conditions=(ExpectedCondition("Accepted", "True", ("Accepted",)),),
+    ),
+    Case(
+        "status/resolved",
+        "a valid policy: ResolvedRefs",
+        r.RESOLVED,
+        IGNORED,
+        conditions=(ExpectedCondition("ResolvedRefs", "True", ("ResolvedRefs",)),),
     ),
     Case(
         "status/handshake-fails",
-        "a backend with a wrong certificate does not make the policy invalid",
-        d.RESOLVED,
+        "a backend with a wrong certificate: the references are resolved all the same",
+        r.RESOLVED,
         IGNORED,
         serves(below(OTHER_CA)),
-        says=(Says("Accepted", "True"), Says("ResolvedRefs", "True")),
+        conditions=(ExpectedCondition("ResolvedRefs", "True"),),
     ),
-    Case("status/ancestor", "the Gateway is an ancestor", d.ANCESTOR, IGNORED, checks=(Check.GATEWAY_IS_ANCESTOR,)),
+    Case("status/ancestor", "the Gateway is an ancestor", r.ANCESTOR, IGNORED, checks=(StatusCheck.GATEWAY_IS_ANCESTOR,)),
     Case(
         "status/generation",
         "conditions are of the current generation",
-        d.OBSERVED_GENERATION,
+        r.OBSERVED_GENERATION,
         IGNORED,
-        checks=(Check.CURRENT_GENERATION,),
+        checks=(StatusCheck.CURRENT_GENERATION,),
     ),
-    Case("status/foreign", "the entry of another controller stays", d.OWN_STATUS, IGNORED, checks=(Check.FOREIGN_KEPT,)),
+    Case("status/foreign", "the entry of another controller stays", r.OWN_STATUS, IGNORED, checks=(StatusCheck.FOREIGN_KEPT,)),
     Case(
         "status/transition",
         "an edit that changes no status keeps lastTransitionTime",
-        d.TRANSITION,
+        r.TRANSITION,
         IGNORED,
-        checks=(Check.TRANSITION_KEPT,),
+        checks=(StatusCheck.TRANSITION_KEPT,),
     ),
     Case(
         "status/message",
         "the message names the invalid reference",
-        d.MESSAGE,
+        r.MESSAGE,
         IGNORED,
         policies=(Policy(refs=(Ref("not-there"),)),),
-        says=(Says("ResolvedRefs", "False", mentions=("not-there",)),),
+        conditions=(ExpectedCondition("ResolvedRefs", "False", mentions=("not-there",)),),
     ),
     Case(
         "status/one-of-two-missing",
         "one of two references is missing: ResolvedRefs",
-        d.ANY_INVALID,
+        r.ANY_INVALID,
         IGNORED,
         policies=(GOOD_AND_MISSING,),
-        says=(Says("ResolvedRefs", "False", ("InvalidCACertificateRef",)),),
+        conditions=(ExpectedCondition("ResolvedRefs", "False", ("InvalidCACertificateRef",)),),
     ),
     Case(
         "status/one-of-two-kind",
         "one of two references has an unknown kind: ResolvedRefs",
-        d.INVALID_KIND,
+        r.INVALID_KIND,
         IGNORED,
         policies=(GOOD_AND_KIND,),
-        says=(Says("ResolvedRefs", "False", ("InvalidKind",)),),
+        conditions=(ExpectedCondition("ResolvedRefs", "False", ("InvalidKind",)),),
     ),
 )
 CASES: Final = (*CASES_OF_TRUST, *_invalid(), *STATUS)

@@ -1,14 +1,15 @@
-"""`lasthop judge`: judges the last hop of a gateway, case by case."""
+"""The command `lasthop judge`."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import datetime
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,8 +21,8 @@ from lasthop.cli.render.progress import LOG_INTERVAL, ProgressLine
 from lasthop.cli.render.terminal import note
 
 if TYPE_CHECKING:
-    from lasthop_judge.model import Case, Verdict
-    from lasthop_judge.report.document import Judged, Report
+    from lasthop_judge.model import Case, CaseVerdict
+    from lasthop_judge.report.document import JudgedGateway, RunReport
     from lasthop_judge.trial import Patience
 
 FORMATS: Final = ("text", "json", "junit", "markdown", "html")
@@ -31,7 +32,7 @@ IMAGE: Final = "lasthop"
 
 
 @dataclasses.dataclass(frozen=True)
-class Order:
+class RunOptions:
     cases: tuple[Case, ...]
     adapter: str
     features: str | None
@@ -46,8 +47,8 @@ class Order:
 @click.option("--address", metavar="HOST:PORT", help="Judge a gateway outside a cluster, whose first listener is there.")
 @click.option("--write", "folder", type=target.PATH, metavar="DIR", help="Write the objects of that gateway there.")
 @click.option("--cases", metavar="RE", default="", help="Only cases whose id matches this regular expression.")
-@click.option("--list", "listing", is_flag=True, help="List the cases with what they demand, and judge nothing.")
-@click.option("--adapter", type=click.Choice(ADAPTERS), default="auto", show_default=True, help="Spelling of GEP-4152.")
+@click.option("--list", "listing", is_flag=True, help="List the cases and their requirements without judging.")
+@click.option("--adapter", type=click.Choice(ADAPTERS), default="auto", show_default=True, help="How GEP-4152 is written.")
 @click.option("--features", metavar="A,B", help="Claimed features.  [default: those of the GatewayClass; if none, all]")
 @click.option("--namespace", "-n", metavar="NS", help="Namespace to create and delete.  [default: judge-RANDOM]")
 @click.option("--backend-image", default=IMAGE, show_default=True, metavar="IMAGE", help="Any image with Python 3.9.")
@@ -83,20 +84,21 @@ def command(
     files: tuple[Path, ...],
     output: str,
 ) -> None:
-    """Judge the last hop of any Gateway API implementation: what its gateway verifies of backends, case by case.
+    """Test how any Gateway API implementation verifies its backends, case by case.
 
     In a cluster: creates a namespace with a backend that has a port for each case, Gateways of the class, and for each case
-    a Service, policies and a route. Asks the gateway, looks at what the backend received and at the status, and deletes the
-    namespace. Needs the rights to create a namespace and everything in it, and to proxy to its Pods.
+    a Service, policies and a route. Sends requests, reads the backend's record and the status, and deletes the namespace.
+    Needs the permissions to create a namespace and everything in it, and to proxy to its Pods.
 
     Outside a cluster: runs the backend on this machine, writes the objects into DIR, waits until the gateway that you
-    start on it answers at HOST:PORT, and judges by traffic alone. Further listeners take the ports after PORT.
+    start on it answers at HOST:PORT, and judges by traffic alone. Further listeners take the ports after PORT. For a gateway
+    other than Lasthop, give its --gateway-class.
 
-    Each case cites the sentence of GEP-1897, of the API or of an RFC that it rests on. Severities: plaintext (bytes without
-    TLS reached a targeted backend), open (a request reached a backend that must be refused), closed (a request failed that
-    must succeed), status. Cases of features that the GatewayClass does not claim are not claimed.
+    Each case cites a sentence of GEP-1897, of the API or of an RFC. Severities: plaintext (bytes without TLS reached a
+    targeted backend), open (a request reached a backend although its connection must fail), closed (a request failed that
+    must succeed), status. Cases that need a feature which the GatewayClass does not claim do not run.
 
-    Exits with 0 if no case failed, otherwise by the worst fault: 6 plaintext, 5 open, 4 closed, 3 status; 1 if the run itself
+    Exits with 0 if no case failed, otherwise by the worst fault: 6 plaintext, 5 open, 4 closed, 3 status; 1 if the run
     failed, or the gateway did not serve some routes.
 
     \b
@@ -117,32 +119,35 @@ def command(
         raise click.UsageError("--address and --write go together")
     if not address and not gateway_class:
         raise click.UsageError("give --gateway-class for a cluster, or --address and --write for a gateway outside one")
-    order = Order(chosen, adapter, features, _patience(patience), gateway_class or "lasthop")
+    if adapter == "auto" and address:
+        adapter = "none" if gateway_class else "lasthop"
+    order = RunOptions(chosen, adapter, features, _patience(patience), gateway_class or "lasthop")
     begun = time.monotonic()
     if address and folder:
-        verdicts, judged = _outside(order, host_port(address, "--address"), folder)
+        verdicts, gateway = _outside(order, host_port(address, "--address"), folder)
     else:
-        verdicts, judged = _inside(order, kubeconfig, context, namespace, backend_image, dial, keep)
+        verdicts, gateway = _inside(order, kubeconfig, context, namespace, backend_image, dial, keep)
     seconds = round(time.monotonic() - begun, 1)
     date = f"{datetime.datetime.now(datetime.UTC):%F}"
-    report = report_of(dataclasses.replace(judged, seconds=seconds, date=date, version=version_judged), verdicts)
-    for path, name in renderings:
-        path.write_text(_rendered(report, name) + "\n")
+    report = report_of(dataclasses.replace(gateway, seconds=seconds, date=date, version=version_judged), verdicts)
     click.echo(_rendered(report, output))
+    for path, name in renderings:
+        with _writing(path):
+            path.write_text(_rendered(report, name) + "\n")
     if report.exit_code:
         raise click.exceptions.Exit(report.exit_code)
 
 
 class _Progress(ProgressLine):
-    """Tells it line by line where there is no terminal, every few seconds."""
+    """Prints a line every few seconds where there is no terminal."""
 
-    _told = 0.0
+    _printed = 0.0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         super().__call__(stage, done, total)
         now = time.monotonic()
-        if not self.shown and (now - self._told > LOG_INTERVAL or done == total):
-            self._told = now
+        if not self.shown and (now - self._printed > LOG_INTERVAL or done == total):
+            self._printed = now
             note(f"{stage}: {done} of {total}")
 
 
@@ -165,13 +170,23 @@ def _selected(pattern: str) -> tuple[Case, ...]:
     return found
 
 
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
+
+
 def _format_of(path: Path) -> str:
+    if not path.parent.is_dir():
+        raise click.BadParameter(f"{path}: there is no folder {path.parent}", param_hint="--report")
     if path.suffix not in SUFFIXES:
         raise click.BadParameter(f"{path}: the suffix must be one of {', '.join(SUFFIXES)}", param_hint="--report")
     return SUFFIXES[path.suffix]
 
 
-def _rendered(report: Report, name: str) -> str:
+def _rendered(report: RunReport, name: str) -> str:
     match name:
         case "json":
             from lasthop_judge.report.document import as_json as render
@@ -188,20 +203,20 @@ def _rendered(report: Report, name: str) -> str:
 
 def _list(cases: Sequence[Case], output: str) -> None:
     if output == "json":
-        from lasthop_judge.model import Outcome, Verdict
-        from lasthop_judge.report.document import Judged, as_json, report_of
+        from lasthop_judge.model import CaseVerdict, Outcome
+        from lasthop_judge.report.document import JudgedGateway, as_json, report_of
 
-        listed = [Verdict(case, Outcome.NOT_RUN, why="listed") for case in cases]
-        click.echo(as_json(report_of(Judged(""), listed)))
+        listed = [CaseVerdict(case, Outcome.NOT_RUN, why="listed") for case in cases]
+        click.echo(as_json(report_of(JudgedGateway(""), listed)))
         return
     for case in cases:
         steps = "".join(f"; {step.title}: {step.expect}" for step in case.steps)
         click.echo(f"{case.id:<44} {case.title}: {case.expect}{steps}")
-        click.echo(f"{'':<44} {case.demands.source}")
+        click.echo(f"{'':<44} {case.requirement.source}")
     click.echo(f"{len(cases)} cases")
 
 
-def _claimed(order: Order, published: Sequence[str]) -> tuple[frozenset[str] | None, str]:
+def _claimed(order: RunOptions, published: Sequence[str]) -> tuple[frozenset[str] | None, str]:
     if order.features is not None:
         return frozenset(order.features.split(",")), "Features as given by --features"
     if published:
@@ -212,42 +227,46 @@ def _claimed(order: Order, published: Sequence[str]) -> tuple[frozenset[str] | N
 # --- outside a cluster ------------------------------------------------------------------------------------------------
 
 
-def _outside(order: Order, address: tuple[str, int], folder: Path) -> tuple[list[Verdict], Judged]:
+def _outside(order: RunOptions, address: tuple[str, int], folder: Path) -> tuple[list[CaseVerdict], JudgedGateway]:
     from lasthop_judge.adapters import ADAPTERS as KNOWN
     from lasthop_judge.certificates import Issuer
-    from lasthop_judge.files import LOOPBACK, FilesPlace, backend_process
-    from lasthop_judge.objects import Site, gateways, servings, wanted_listeners
-    from lasthop_judge.report.document import Judged
+    from lasthop_judge.files import LOOPBACK, FilesTestbed, backend_process
+    from lasthop_judge.objects import RunSettings, gateways, servings, wanted_listeners
+    from lasthop_judge.report.document import JudgedGateway
     from lasthop_judge.run import choose, judge
 
-    spelling = KNOWN["lasthop" if order.adapter == "auto" else order.adapter]
+    spelling = KNOWN[order.adapter]
     issuer, (host, first) = Issuer(), address
-    claimed, told = _claimed(order, ())
+    claimed, source = _claimed(order, ())
     with backend_process(servings(order.cases), issuer) as backend, _Progress() as progress:
-        site = Site("judge", order.gateway_class, spelling, issuer, backend.ports, {}, LOOPBACK, bind=host, dated=True)
-        chosen = choose(order.cases, claimed, site)
-        wanted = wanted_listeners(chosen.cases, gateways(site, chosen.cases))
-        site = dataclasses.replace(site, listeners={each: first + number for number, each in enumerate(wanted)})
-        place = FilesPlace(folder, site, backend.control)
-        place.write(chosen.cases)
+        settings = RunSettings(
+            "judge", order.gateway_class, spelling, issuer, backend.ports, {}, LOOPBACK, bind=host, dated=True
+        )
+        chosen = choose(order.cases, claimed, settings)
+        wanted = wanted_listeners(chosen.cases, gateways(settings, chosen.cases))
+        settings = dataclasses.replace(settings, listeners={each: first + number for number, each in enumerate(wanted)})
+        testbed = FilesTestbed(folder, settings, backend.control)
+        with _writing(folder):
+            testbed.write(chosen.cases)
         note(f"wrote the objects of {len(chosen.cases)} cases to {folder}; start the gateway on it, or leave it running")
-        verdicts = asyncio.run(judge(place, site, chosen, order.patience, progress))
-    place_told = "Outside a cluster, by traffic alone"
-    return verdicts, Judged(order.gateway_class, adapter=spelling.name, features=told, place=place_told)
+        verdicts = asyncio.run(judge(testbed, settings, chosen, order.patience, progress))
+    method = "Outside a cluster, by traffic alone"
+    named = f"Gateway at {host}:{first}"
+    return verdicts, JudgedGateway(named, adapter=spelling.name, features=source, method=method)
 
 
 # --- in a cluster -----------------------------------------------------------------------------------------------------
 
 
 def _inside(
-    order: Order,
+    order: RunOptions,
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
     image: str,
     dial: str,
     keep: bool,
-) -> tuple[list[Verdict], Judged]:
+) -> tuple[list[CaseVerdict], JudgedGateway]:
     from lasthop.edge.kubernetes import config
     from lasthop.edge.kubernetes.errors import ApiError, ConfigError
     from lasthop_judge.cluster import ClusterError
@@ -269,30 +288,32 @@ def _first(error: BaseException) -> BaseException:
 
 
 async def _judged_inside(
-    order: Order, access: Any, name: str, image: str, dial: str, keep: bool
-) -> tuple[list[Verdict], Judged]:
+    order: RunOptions, access: Any, name: str, image: str, dial: str, keep: bool
+) -> tuple[list[CaseVerdict], JudgedGateway]:
     from lasthop.edge.kubernetes.client import Client
     from lasthop_judge import cluster
     from lasthop_judge.adapters import ADAPTERS as KNOWN
     from lasthop_judge.adapters import adapter_of
     from lasthop_judge.certificates import Issuer
-    from lasthop_judge.objects import Site, gateways, wanted_listeners
-    from lasthop_judge.report.document import Judged
+    from lasthop_judge.objects import RunSettings, gateways, wanted_listeners
+    from lasthop_judge.report.document import JudgedGateway
     from lasthop_judge.run import choose, judge
 
     async with Client(access) as client:
         controller, published = await cluster.gateway_class(client, order.gateway_class)
         spelling = adapter_of(controller) if order.adapter == "auto" else KNOWN[order.adapter]
-        claimed, told = _claimed(order, published)
-        site = Site(name, order.gateway_class, spelling, Issuer(), {}, {})
-        chosen = choose(order.cases, claimed, site)
-        wanted = wanted_listeners(chosen.cases, gateways(site, chosen.cases))
-        site = dataclasses.replace(site, ports=cluster.ports_of(chosen.cases), listeners=cluster.listener_ports(wanted))
+        claimed, source = _claimed(order, published)
+        settings = RunSettings(name, order.gateway_class, spelling, Issuer(), {}, {})
+        chosen = choose(order.cases, claimed, settings)
+        wanted = wanted_listeners(chosen.cases, gateways(settings, chosen.cases))
+        settings = dataclasses.replace(
+            settings, ports=cluster.ports_of(chosen.cases), listeners=cluster.listener_ports(wanted)
+        )
         async with cluster.namespace(client, name, keep, note):
             with _Progress() as progress:
-                place = cluster.ClusterPlace(client, site, image, dial)
-                await place.start(chosen.cases, progress)
-                verdicts = await judge(place, place.site, chosen, order.patience, progress)
-    return verdicts, Judged(
-        order.gateway_class, controller, adapter=spelling.name, features=told, place="In a cluster, by traffic and status"
+                testbed = cluster.ClusterTestbed(client, settings, image, dial)
+                await testbed.start(chosen.cases, progress)
+                verdicts = await judge(testbed, testbed.settings, chosen, order.patience, progress)
+    return verdicts, JudgedGateway(
+        order.gateway_class, controller, adapter=spelling.name, features=source, method="In a cluster, by traffic and status"
     )

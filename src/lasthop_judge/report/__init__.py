@@ -1,1 +1,1 @@
-"""Renders what a run has found; nothing here decides."""
+"""Renders the verdicts of a run. No rendering decides anything."""

@@ -1,4 +1,4 @@
-"""The result of a run as one value, and as JSON (docs/judge.schema.json)."""
+"""The report of a run as one value, and as JSON (docs/judge.schema.json)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from lasthop_judge.model import Area, Outcome, Severity, Verdict
+import yaml
+
+from lasthop_judge.model import Area, CaseVerdict, FaultSeverity, Json, Outcome
 
 VERSION: Final = 1
-EXIT_CODES: Final = {Severity.PLAINTEXT: 6, Severity.OPEN: 5, Severity.CLOSED: 4, Severity.STATUS: 3}
+EXIT_CODES: Final = {FaultSeverity.PLAINTEXT: 6, FaultSeverity.OPEN: 5, FaultSeverity.CLOSED: 4, FaultSeverity.STATUS: 3}
 """By the worst fault; 0 without one."""
 UNSERVED: Final = 1
-"""Without a fault, if the gateway did not serve some routes: nothing is known of their hops."""
+"""No fault, but the gateway did not serve some routes, so their backend connections were not tested."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Judged:
-    """What was judged, and how."""
+class JudgedGateway:
+    """The implementation that was judged, and how."""
 
     gateway_class: str
     controller: str = ""
@@ -27,15 +29,15 @@ class Judged:
     adapter: str = "none"
     features: str = ""
     """Where the claimed features come from."""
-    place: str = ""
+    method: str = ""
     date: str = ""
     seconds: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
-    judged: Judged
-    verdicts: tuple[Verdict, ...]
+class RunReport:
+    gateway: JudgedGateway
+    verdicts: tuple[CaseVerdict, ...]
 
     def count(self, outcome: Outcome, area: Area | None = None) -> int:
         return sum(each.outcome is outcome and area in (None, each.case.area) for each in self.verdicts)
@@ -45,14 +47,14 @@ class Report:
         return [area for area in Area if any(each.case.area is area for each in self.verdicts)]
 
     @property
-    def failed(self) -> list[Verdict]:
+    def failed(self) -> list[CaseVerdict]:
         """The worst first."""
-        order = list(Severity)
+        order = list(FaultSeverity)
         found = [each for each in self.verdicts if each.outcome is Outcome.FAIL]
         return sorted(found, key=lambda each: order.index(each.severity) if each.severity else 0)
 
     @property
-    def severities(self) -> Counter[Severity]:
+    def severities(self) -> Counter[FaultSeverity]:
         return Counter(each.severity for each in self.failed if each.severity)
 
     @property
@@ -61,35 +63,50 @@ class Report:
         return max((EXIT_CODES[each] for each in self.severities), default=unserved)
 
 
-def report_of(judged: Judged, verdicts: Sequence[Verdict]) -> Report:
+def report_of(gateway: JudgedGateway, verdicts: Sequence[CaseVerdict]) -> RunReport:
     order = list(Area)
-    return Report(judged, tuple(sorted(verdicts, key=lambda each: (order.index(each.case.area), each.case.id))))
+    return RunReport(gateway, tuple(sorted(verdicts, key=lambda each: (order.index(each.case.area), each.case.id))))
 
 
-def as_json(report: Report) -> str:
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a literal block, so that certificates can be copied."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(documents: Sequence[Json]) -> str:
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False)
+
+
+def as_json(report: RunReport) -> str:
     return json.dumps(as_document(report), indent=2, ensure_ascii=False)
 
 
-def as_document(report: Report) -> dict[str, Any]:
+def as_document(report: RunReport) -> dict[str, Any]:
     severities = report.severities
     return {
         "version": VERSION,
-        "judged": dataclasses.asdict(report.judged),
+        "gateway": dataclasses.asdict(report.gateway),
         "summary": {
             **{str(outcome): report.count(outcome) for outcome in Outcome},
-            "faults": {str(each): severities[each] for each in Severity},
+            "faults": {str(each): severities[each] for each in FaultSeverity},
         },
         "cases": [_case(each) for each in report.verdicts],
     }
 
 
-def _case(verdict: Verdict) -> dict[str, Any]:
+def _case(verdict: CaseVerdict) -> dict[str, Any]:
     case = verdict.case
     found: dict[str, Any] = {
         "id": case.id,
         "area": str(case.area),
         "title": case.title,
-        "demands": dataclasses.asdict(case.demands),
+        "requirement": dataclasses.asdict(case.requirement),
         "expected": [str(case.expect), *(str(step.expect) for step in case.steps)],
         "via": str(case.via),
         "features": list(case.needs),

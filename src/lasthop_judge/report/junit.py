@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from lasthop_judge.model import Outcome, Verdict
-from lasthop_judge.report.document import Report
+from lasthop_judge.model import CaseVerdict, Outcome
+from lasthop_judge.report.document import RunReport
 
 
-def as_junit(report: Report) -> str:
-    suites = ElementTree.Element("testsuites", name="lasthop judge", time=f"{report.judged.seconds:.1f}")
+def as_junit(report: RunReport) -> str:
+    suites = ElementTree.Element("testsuites", name="lasthop judge", time=f"{report.gateway.seconds:.1f}")
     for area in report.areas:
         verdicts = [each for each in report.verdicts if each.case.area is area]
         left_out = sum(each.outcome in (Outcome.NOT_CLAIMED, Outcome.NOT_RUN) for each in verdicts)
@@ -22,14 +22,14 @@ def as_junit(report: Report) -> str:
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True)
 
 
-def _case(suite: ElementTree.Element, verdict: Verdict) -> None:
+def _case(suite: ElementTree.Element, verdict: CaseVerdict) -> None:
     case = verdict.case
     name = f"{case.name}: {case.title}"
     found = ElementTree.SubElement(suite, "testcase", classname=case.area, name=name, time=f"{verdict.seconds:.2f}")
     if verdict.outcome is Outcome.FAIL:
         seen = "; ".join(f"{fault.step}: {fault.seen}" if fault.step else fault.seen for fault in verdict.faults)
         failure = ElementTree.SubElement(found, "failure", type=str(verdict.severity), message=_clean(seen))
-        lines = (f"demanded: {case.demands.sentence} ({case.demands.source})", *verdict.repeat)
+        lines = (f"required: {case.requirement.sentence} ({case.requirement.source})", *verdict.repeat)
         failure.text = _clean("\n".join(lines))
     elif verdict.outcome is not Outcome.PASS:
         ElementTree.SubElement(found, "skipped", message=_clean(f"{verdict.outcome}: {verdict.why}"))

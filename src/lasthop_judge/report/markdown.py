@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import yaml
-
-from lasthop_judge.model import Outcome, Verdict
-from lasthop_judge.report.document import Report
+from lasthop_judge.model import CaseVerdict, Outcome
+from lasthop_judge.report.document import RunReport, as_yaml
 from lasthop_judge.report.text import summary
 
 
-def as_markdown(report: Report, *, objects: bool = True, level: int = 1) -> str:
+def as_markdown(report: RunReport, *, objects: bool = True, level: int = 1) -> str:
     return "\n".join(_lines(report, objects, "#" * level))
 
 
-def _lines(report: Report, objects: bool, heading: str) -> Iterator[str]:
-    judged = report.judged
-    yield f"{heading} {' '.join(filter(None, (judged.controller or judged.gateway_class, judged.version)))}"
+def _lines(report: RunReport, objects: bool, heading: str) -> Iterator[str]:
+    gateway = report.gateway
+    yield f"{heading} {' '.join(filter(None, (gateway.controller or gateway.gateway_class, gateway.version)))}"
     yield ""
-    yield f"{summary(report)}. {'. '.join(filter(None, (judged.place, judged.features, judged.date)))}."
+    yield f"{summary(report)}. {'. '.join(filter(None, (gateway.method, gateway.features, gateway.date)))}."
     yield ""
     yield from table(report)
     if report.failed:
@@ -30,14 +28,14 @@ def _lines(report: Report, objects: bool, heading: str) -> Iterator[str]:
     yield from _left_out(report, heading)
 
 
-def table(report: Report) -> Iterator[str]:
+def table(report: RunReport) -> Iterator[str]:
     yield "| Area | " + " | ".join(str(outcome) for outcome in Outcome) + " |"
     yield "|---" * (len(Outcome) + 1) + "|"
     for area in report.areas:
         yield f"| {area} | " + " | ".join(str(report.count(outcome, area) or "") for outcome in Outcome) + " |"
 
 
-def _fault(verdict: Verdict, objects: bool, heading: str) -> Iterator[str]:
+def _fault(verdict: CaseVerdict, objects: bool, heading: str) -> Iterator[str]:
     case = verdict.case
     yield ""
     yield f"{heading}## `{case.id}` ({verdict.severity})"
@@ -45,8 +43,8 @@ def _fault(verdict: Verdict, objects: bool, heading: str) -> Iterator[str]:
     yield f"{case.title[0].upper()}{case.title[1:]}."
     yield ""
     for fault in verdict.faults:
-        yield f"- Seen: {f'{fault.step}: ' if fault.step else ''}{_escaped(fault.seen)}"
-    yield f"- Demanded: “{case.demands.sentence}” ({case.demands.source})"
+        yield f"- Observed: {f'{fault.step}: ' if fault.step else ''}{_escaped(fault.seen)}"
+    yield f"- Required: “{case.requirement.sentence}” ({case.requirement.source})"
     for note in verdict.notes:
         yield f"- Note: {_escaped(note)}"
     if verdict.repeat:
@@ -59,13 +57,13 @@ def _fault(verdict: Verdict, objects: bool, heading: str) -> Iterator[str]:
         yield "<details><summary>Objects</summary>"
         yield ""
         yield "```yaml"
-        yield yaml.safe_dump_all(verdict.objects, sort_keys=False).rstrip()
+        yield as_yaml(verdict.objects).rstrip()
         yield "```"
         yield ""
         yield "</details>"
 
 
-def _left_out(report: Report, heading: str) -> Iterator[str]:
+def _left_out(report: RunReport, heading: str) -> Iterator[str]:
     reasons: dict[str, list[str]] = {}
     for verdict in report.verdicts:
         if verdict.outcome in (Outcome.NOT_CLAIMED, Outcome.NOT_RUN):

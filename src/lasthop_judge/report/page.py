@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import jinja2
-import yaml
 
 from lasthop_judge.model import Outcome
-from lasthop_judge.report.document import Report
+from lasthop_judge.report.document import RunReport, as_yaml
 from lasthop_judge.report.text import summary
 
 
-def as_html(report: Report) -> str:
+def as_html(report: RunReport) -> str:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((Path(__file__).parent / "page.html").read_text())
-    return template.render(report=report, summary=summary(report), outcomes=list(Outcome), as_yaml=_yaml)
-
-
-def _yaml(documents: Any) -> str:
-    return yaml.safe_dump_all(documents, sort_keys=False)
+    return template.render(report=report, summary=summary(report), outcomes=list(Outcome), as_yaml=as_yaml)

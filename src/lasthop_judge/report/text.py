@@ -6,45 +6,58 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-from lasthop_judge.model import Outcome, Verdict
-from lasthop_judge.report.document import Report
+from lasthop_judge.model import CaseVerdict, Outcome
+from lasthop_judge.report.document import RunReport
 
 WIDTH: Final = 118
+FEW: Final = 4
 
 
-def as_text(report: Report) -> str:
+def as_text(report: RunReport) -> str:
     return "\n".join(_lines(report))
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: RunReport) -> Iterator[str]:
     for verdict in report.failed:
         yield from _fault(verdict)
         yield ""
     yield from table(report)
     yield ""
+    yield from _left_out(report)
     yield summary(report)
 
 
-def table(report: Report) -> Iterator[str]:
+def table(report: RunReport) -> Iterator[str]:
     heads = [str(outcome) for outcome in Outcome]
     yield f"{'AREA':<12}" + "".join(f"{head.upper():>13}" for head in heads)
     for area in report.areas:
         yield f"{area:<12}" + "".join(f"{report.count(outcome, area):>13}" for outcome in Outcome)
 
 
-def summary(report: Report) -> str:
+def _left_out(report: RunReport) -> Iterator[str]:
+    reasons: dict[str, list[str]] = {}
+    for verdict in report.verdicts:
+        if verdict.outcome in (Outcome.NOT_CLAIMED, Outcome.NOT_RUN):
+            reasons.setdefault(f"{verdict.outcome}: {verdict.why}", []).append(verdict.case.id)
+    for why, ids in reasons.items():
+        yield f"{why}: {', '.join(ids) if len(ids) <= FEW else f'{ids[0]} and {len(ids) - 1} more'}"
+    if reasons:
+        yield ""
+
+
+def summary(report: RunReport) -> str:
     worst = ", ".join(f"{number} {severity}" for severity, number in sorted(report.severities.items()))
     faults = f" ({worst})" if worst else ""
     counts = ", ".join(f"{report.count(outcome)} {outcome}" for outcome in Outcome)
-    return f"{len(report.verdicts)} cases: {counts}{faults}; {report.judged.seconds:.0f} s"
+    return f"{len(report.verdicts)} cases: {counts}{faults}; {report.gateway.seconds:.0f} s"
 
 
-def _fault(verdict: Verdict) -> Iterator[str]:
+def _fault(verdict: CaseVerdict) -> Iterator[str]:
     case = verdict.case
     yield f"FAIL {case.id} ({verdict.severity}): {case.title}"
     for fault in verdict.faults:
-        yield from _wrapped("seen", f"{fault.step}: {fault.seen}" if fault.step else fault.seen)
-    yield from _wrapped("demanded", f"“{case.demands.sentence}” ({case.demands.source})")
+        yield from _wrapped("observed", f"{fault.step}: {fault.seen}" if fault.step else fault.seen)
+    yield from _wrapped("required", f"“{case.requirement.sentence}” ({case.requirement.source})")
     for number, command in enumerate(verdict.repeat):
         yield f"  {'' if number else 'repeat':<9} {command}"
 

@@ -37,7 +37,7 @@ def test_a_missing_envoy_is_a_failure_with_a_remedy(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("LASTHOP_ENVOY", "/does/not/exist")
     found = lasthop("doctor")
     assert found.exit_code == 1
-    assert "✗ Envoy: There is no Envoy at /does/not/exist\n    Correct LASTHOP_ENVOY, which names it" in found.output
+    assert "✗ Envoy: /does/not/exist does not exist\n    Correct LASTHOP_ENVOY, which names it" in found.output
 
 
 def test_an_envoy_that_does_not_run_is_told_in_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

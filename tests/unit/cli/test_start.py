@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import os
 import socketserver
+import ssl
 import subprocess
 import sys
 import threading
@@ -55,7 +56,7 @@ def test_a_command_imports_nothing_heavy_before_it_works(args: tuple[str, ...], 
     assert result.stdout.splitlines()[-1] == "[]"
 
 
-SERVING = ("OpenSSL", "aiohttp", "grpc", "jinja2", "prometheus_client", "rich", "structlog", "watchfiles")
+SERVING = ("OpenSSL", "aiohttp", "grpc", "jinja2", "prometheus_client", "rich", "watchfiles")
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,23 @@ def test_a_command_that_asks_once_imports_nothing_that_serves(args: tuple[str, .
     heavy, _, count = result.stdout.splitlines()[-1].rpartition(" ")
     assert heavy == "[]"
     assert int(count) <= most
+
+
+@pytest.mark.parametrize("own", ["", "/own/ca.pem"])
+@pytest.mark.parametrize("command", ["controller", "run"])
+def test_cas_of_the_system_are_read_for_no_import_and_for_every_connection(command: str, own: str) -> None:
+    code = (
+        "import os, ssl\nfrom lasthop.cli.main import main\n"
+        f"main.get_command(None, {command!r})\n"
+        "from aiohttp import connector\n"
+        "print(len(connector._SSL_CONTEXT_VERIFIED.get_ca_certs()), os.environ.get('SSL_CERT_FILE', ''))\n"
+        "print(len(ssl.create_default_context().get_ca_certs()) > 0)"
+    )
+    env = {"PYTHONPATH": ":".join(sys.path), **({"SSL_CERT_FILE": own} if own else {})}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+    of_import, later = result.stdout.splitlines()
+    assert of_import.split() == ["0", *filter(None, [own])]
+    assert later == str(not own and len(ssl.create_default_context().get_ca_certs()) > 0)
 
 
 def test_only_a_probe_loads_the_bindings_of_openssl() -> None:

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import structlog
-from structlog.testing import capture_logs
 
+from lasthop.base.text.logs import LOG
 from lasthop.base.text.terminal import STAND_INS
 from lasthop.cli.render.progress import FolderProgress, ProgressLine
 from tests.folders import BASE, config_map, policy
+from tests.logged import captured
 
 LASTHOP = (sys.executable, "-c", "from lasthop.cli.main import main; main(prog_name='lasthop')")
 COMMANDS = {
@@ -109,16 +109,16 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_folder_that_is_read_at_once_is_not_worth_a_word(seconds: list[float]) -> None:
-    with capture_logs() as logs:
-        told = FolderProgress(structlog.get_logger())
+    with captured() as logs:
+        told = FolderProgress(LOG)
         for read in range(1, 11):
             told(read, 10)
     assert logs == []
 
 
 def test_a_log_says_every_few_seconds_how_much_of_a_folder_is_read(seconds: list[float]) -> None:
-    with capture_logs() as logs:
-        told = FolderProgress(structlog.get_logger())
+    with captured() as logs:
+        told = FolderProgress(LOG)
         for read in range(1, 13):
             seconds[0] += 1
             told(read, 12)
@@ -135,8 +135,8 @@ def test_a_terminal_shows_how_much_of_a_folder_is_read_in_one_line(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with capture_logs() as logs:
-        told = FolderProgress(structlog.get_logger())
+    with captured() as logs:
+        told = FolderProgress(LOG)
         for read in range(1, 5):
             seconds[0] += 1
             told(read, 4)

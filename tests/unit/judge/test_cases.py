@@ -14,15 +14,15 @@ from lasthop.base.api.bundle import supported_features
 from lasthop_judge.adapters import ADAPTERS
 from lasthop_judge.cases import ALL
 from lasthop_judge.certificates import Issuer
-from lasthop_judge.model import Area, Case, Expect, Severity
-from lasthop_judge.objects import Site, backend_key, servings
+from lasthop_judge.model import Area, Case, Expect, FaultSeverity
+from lasthop_judge.objects import RunSettings, backend_key, servings
 from lasthop_judge.run import choose
 
 CRDS = Path(lasthop.base.api.__file__).parent / "crds" / "gateway-api" / "experimental"
 
 
-def site(adapter: str = "lasthop") -> Site:
-    return Site("judge", "lasthop", ADAPTERS[adapter], Issuer(), {}, {})
+def settings(adapter: str = "lasthop") -> RunSettings:
+    return RunSettings("judge", "lasthop", ADAPTERS[adapter], Issuer(), {}, {})
 
 
 def words(text: str) -> str:
@@ -38,8 +38,8 @@ def test_there_are_cases_of_every_area_and_every_id_is_its_own() -> None:
 
 def test_no_two_cases_try_the_same() -> None:
     def tried(case: Case) -> object:
-        objects = (case.serving, case.policies, case.bundles, case.services, case.via, case.at, case.port, case.steps)
-        return objects, case.says, case.checks, case.sni, case.alpn
+        objects = (case.serving, case.policies, case.bundles, case.services, case.via, case.role, case.port, case.steps)
+        return objects, case.conditions, case.checks, case.sni, case.alpn
 
     twice = [
         (one.id, other.id)
@@ -57,13 +57,12 @@ def test_names_of_objects_fit_into_a_label() -> None:
 
 def test_sentences_of_the_api_stand_in_its_crds() -> None:
     said = words(" ".join(file.read_text() for file in CRDS.glob("*.yaml")))
-    cited = {case.demands for case in ALL if "comment of" in case.demands.source}
-    absent = {"InvalidCACertificateRef", "ResolvedRefs"}  # of constants, which no CRD has
-    missing = [
-        demand.sentence
-        for demand in cited
-        if demand.source.rpartition(" ")[2] not in absent and words(demand.sentence).rstrip(".") not in said
-    ]
+    constants = {"InvalidCACertificateRef", "ResolvedRefs"}  # no CRD has their comments
+    missing = []
+    for demand in {case.requirement for case in ALL if "comment of" in case.requirement.source}:
+        parts = demand.sentence.split("[…]")
+        quoted = parts[1:] if constants & {*demand.source.split()} else parts
+        missing += [part for part in quoted if words(part).rstrip(".") not in said]
     assert missing == []
 
 
@@ -75,14 +74,14 @@ def test_features_are_those_that_lasthop_claims() -> None:
 def test_a_case_that_can_find_nothing_is_none() -> None:
     assert [case.id for case in ALL if not case.severities] == []
     refused = [case for case in ALL if case.expect.refused]
-    assert all({Severity.OPEN, Severity.PLAINTEXT} <= {*case.severities} for case in refused)
+    assert all({FaultSeverity.OPEN, FaultSeverity.PLAINTEXT} <= {*case.severities} for case in refused)
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_every_case_that_an_adapter_can_spell_has_objects(adapter: str) -> None:
-    chosen = choose(ALL, None, site(adapter))
+    chosen = choose(ALL, None, settings(adapter))
     for case in chosen.cases:
-        documents = site(adapter).documents(case)
+        documents = settings(adapter).documents(case)
         assert yaml.safe_dump_all(documents)
         assert documents[-1]["kind"].endswith("Route")
     left_out = {verdict.case.area for verdict in chosen.left_out}
@@ -99,7 +98,7 @@ def test_every_port_that_is_asked_is_served() -> None:
 
 
 def test_unclaimed_features_leave_cases_out() -> None:
-    chosen = choose(ALL, {"Gateway", "HTTPRoute", "BackendTLSPolicy"}, site())
+    chosen = choose(ALL, {"Gateway", "HTTPRoute", "BackendTLSPolicy"}, settings())
     assert all(set(case.needs) <= {"HTTPRoute", "BackendTLSPolicy"} for case in chosen.cases)
     assert {verdict.why for verdict in chosen.left_out} >= {
         "feature GRPCRoute is not claimed",

@@ -13,31 +13,33 @@ from click.testing import CliRunner
 from lasthop.cli.main import main
 from lasthop_judge.cases import ALL
 from lasthop_judge.command.cli import FORMATS, _rendered
-from lasthop_judge.model import Fault, Outcome, Severity, Verdict
-from lasthop_judge.report.document import Judged, Report, as_document, report_of
+from lasthop_judge.model import CaseVerdict, Fault, FaultSeverity, Outcome
+from lasthop_judge.report.document import JudgedGateway, RunReport, as_document, report_of
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "judge.schema.json").read_text())
 HOSTILE = "a | b <script>alert(1)</script> \x00\x1b[31m `x` & ]]>"
 
 
-def verdict(number: int) -> Verdict:
+def verdict(number: int) -> CaseVerdict:
     case = ALL[number]
     match number % 4:
         case 0:
-            return Verdict(case, Outcome.PASS, notes=("took 2 s",), seconds=1.5)
+            return CaseVerdict(case, Outcome.PASS, notes=("took 2 s",), seconds=1.5)
         case 1:
-            faults = (Fault(list(Severity)[number // 4 % 4], HOSTILE, "a change"),)
-            return Verdict(case, Outcome.FAIL, faults, repeat=("curl -v http://x/",), objects=({"kind": "Service"},))
+            faults = (Fault(list(FaultSeverity)[number // 4 % 4], HOSTILE, "a change"),)
+            return CaseVerdict(case, Outcome.FAIL, faults, repeat=("curl -v http://x/",), objects=({"kind": "Service"},))
         case 2:
-            return Verdict(case, Outcome.NOT_CLAIMED, why=HOSTILE)
-    return Verdict(case, Outcome.NOT_RUN, why="no adapter")
+            return CaseVerdict(case, Outcome.NOT_CLAIMED, why=HOSTILE)
+    return CaseVerdict(case, Outcome.NOT_RUN, why="no adapter")
 
 
-REPORT = report_of(Judged("lasthop", "lasthop.dev/x", date="2026-01-01"), [verdict(number) for number in range(len(ALL))])
+REPORT = report_of(
+    JudgedGateway("lasthop", "lasthop.dev/x", date="2026-01-01"), [verdict(number) for number in range(len(ALL))]
+)
 
 
-def passing() -> Report:
-    return report_of(Judged("lasthop"), [Verdict(case, Outcome.PASS) for case in ALL])
+def passing() -> RunReport:
+    return report_of(JudgedGateway("lasthop"), [CaseVerdict(case, Outcome.PASS) for case in ALL])
 
 
 def test_the_json_is_what_the_schema_says() -> None:
@@ -65,21 +67,37 @@ def test_junit_counts_what_the_report_counts() -> None:
 
 @pytest.mark.parametrize(("severity", "code"), [("plaintext", 6), ("open", 5), ("closed", 4), ("status", 3)])
 def test_the_exit_code_is_that_of_the_worst_fault(severity: str, code: int) -> None:
-    order = list(Severity)
-    faults = [Fault(each, "seen") for each in order[order.index(Severity(severity)) :]]
-    failed = [Verdict(case, Outcome.FAIL, (fault,)) for case, fault in zip(ALL, faults, strict=False)]
-    assert report_of(Judged(""), failed).exit_code == code
+    order = list(FaultSeverity)
+    faults = [Fault(each, "seen") for each in order[order.index(FaultSeverity(severity)) :]]
+    failed = [CaseVerdict(case, Outcome.FAIL, (fault,)) for case, fault in zip(ALL, faults, strict=False)]
+    assert report_of(JudgedGateway(""), failed).exit_code == code
     assert passing().exit_code == 0
 
 
+def test_the_text_says_why_cases_were_not_run() -> None:
+    assert "not run: no adapter: " in _rendered(REPORT, "text")
+
+
+def test_certificates_of_a_failing_case_are_literal_blocks() -> None:
+    pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    failed = CaseVerdict(ALL[0], Outcome.FAIL, (Fault(FaultSeverity.OPEN, "seen"),), objects=({"data": {"ca.crt": pem}},))
+    for name in ("markdown", "html"):
+        assert "ca.crt: |\n    -----BEGIN" in _rendered(report_of(JudgedGateway(""), [failed]), name)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line() -> None:
+    found = CliRunner().invoke(main, ["judge", "--address", "127.0.0.1:1", "--write", "/proc/x", "--cases", "names/exact"])
+    assert found.exit_code == 1 and "cannot write /proc/x" in found.output
+
+
 def test_a_gateway_that_serves_nothing_is_no_success() -> None:
-    unserved = [Verdict(case, Outcome.NOT_RUN, why="not served", unserved=True) for case in ALL[:3]]
-    assert report_of(Judged(""), unserved).exit_code == 1
+    unserved = [CaseVerdict(case, Outcome.NOT_RUN, why="not served", unserved=True) for case in ALL[:3]]
+    assert report_of(JudgedGateway(""), unserved).exit_code == 1
 
 
 def test_the_list_names_every_case_and_where_its_sentence_stands() -> None:
     shown = CliRunner().invoke(main, ["judge", "--list"]).output
-    assert all(case.id in shown and case.demands.source in shown for case in ALL)
+    assert all(case.id in shown and case.requirement.source in shown for case in ALL)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +108,7 @@ def test_the_list_names_every_case_and_where_its_sentence_stands() -> None:
         (["--address", "127.0.0.1:1"], "go together"),
         ([], "give --gateway-class"),
         (["--gateway-class", "x", "--report", "x.pdf"], "suffix"),
+        (["--gateway-class", "x", "--report", "not-there/x.json"], "no folder not-there"),
     ],
 )
 def test_a_wrong_call_says_what_is_wrong(arguments: list[str], told: str) -> None:

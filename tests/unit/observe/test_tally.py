@@ -237,7 +237,7 @@ def test_what_is_only_counted_is_told_as_far_as_counters_know(tls_failures: dict
         tally.count({Connection(HOP): HopCounts(2 * n, 2 * n, 0, seen, connect_timeouts=timeouts * n)}, 1.0 + n)
         tally.count_endpoints({Connection(HOP): {A: EndpointCounts(2 * n, 2 * n)}}, 1.0 + n)
     (endpoint,) = tally.report(5.0).hops[HOP].endpoints
-    assert endpoint.failure.startswith(words) and endpoint.failure.endswith("(Envoy counts it, and does not say more)")
+    assert endpoint.failure.startswith(words) and endpoint.failure.endswith("(from counters of Envoy, which have no details)")
     assert endpoint.handshake is bool(tls_failures)
 
 

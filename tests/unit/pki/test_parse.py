@@ -14,15 +14,20 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtensionOID, NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lasthop.base.pki import parse
 from lasthop.base.pki.parse import Anchor, Extensions, Unreadable
 from tests.odd_certificates import ODD_PEMS, odd_ders, odd_keys, pem, valid
 
+Odd = tuple[x509.ObjectIdentifier, bytes]
 EXTENSIONS = Unreadable("has extensions that cannot be read")
 UNKNOWN = (x509.ObjectIdentifier("1.2.3"), b"?")
 SAN = (ExtensionOID.SUBJECT_ALTERNATIVE_NAME, b"?")
 """One that cryptography cannot read."""
+NAMED = (ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex("3003820161"))
+CA = (ExtensionOID.BASIC_CONSTRAINTS, bytes.fromhex("30030101ff"))
+NO_CA = (ExtensionOID.BASIC_CONSTRAINTS, bytes.fromhex("3000"))
 NEVER_SIGNS = (ExtensionOID.KEY_USAGE, bytes.fromhex("03020106"))
 STAPLE = (ExtensionOID.TLS_FEATURE, bytes.fromhex("3003020105"))
 STAPLE_AND_MORE = (ExtensionOID.TLS_FEATURE, bytes.fromhex("3006020105020163"))
@@ -143,9 +148,19 @@ def test_anchors_are_the_same_certificates_or_wrong_in_the_same_way(text: bytes)
     if isinstance(found, Unreadable):
         assert anchors == found
     else:
-        assert anchors == {
+        assert not isinstance(anchors, Unreadable)
+        assert {pem: replace(anchor, leaf=False) for pem, anchor in anchors.items()} == {
             each.pem: Anchor(each.common_name, each.not_before, each.not_after, each.sha256, each.weakness) for each in found
         }
+
+
+@pytest.mark.parametrize(
+    ("extensions", "leaf"), [((), False), ((CA,), False), ((NO_CA,), True), ((NAMED,), True), ((NAMED, CA), False)]
+)
+def test_an_anchor_with_names_or_without_the_right_to_sign_is_a_leaf(extensions: tuple[Odd, ...], leaf: bool) -> None:
+    found = parse.anchors(pem(with_extensions(*extensions)))
+    assert not isinstance(found, Unreadable)
+    assert [anchor.leaf for anchor in found.values()] == [leaf]
 
 
 @settings(max_examples=300, deadline=None)

@@ -86,6 +86,7 @@ def _is_reason(node: ast.expr) -> bool:
 
 SENTENCES = re.compile(r"(?:^|_)(?:message|text|why|remedy|said|refused|problem|detail|words|advice)$")
 FOREIGN = {
+    "edge/proxy/admin.py": "Envoy's list of its loggers",
     "edge/probe/handshake.py": "OpenSSL's words",
     "engine/resolve/routing/regexes.py": "RE2's words",
     "notes.py": "the first line of a PEM file",

@@ -35,8 +35,8 @@ def test_another_one_can_be_named_and_is_asked_its_version_only_once(folder: Pat
     ("text", "mode", "sentence"),
     [
         ("echo 'envoy  version: abc123/1.38.9/Clean/RELEASE/BoringSSL'", 0o755, "1.38.9, which matches .* wrongly"),
-        ("echo hello", 0o755, r"does not answer `--version` as Envoy does \(its output: hello\)"),
-        ("exec /nowhere/at/all", 0o755, "does not answer `--version`"),
+        ("echo hello", 0o755, r"is not an Envoy binary \(output: hello\)"),
+        ("exec /nowhere/at/all", 0o755, "is not an Envoy binary"),
         ("echo hello", 0o644, "is not executable. Run `chmod"),
     ],
 )
@@ -60,7 +60,7 @@ def test_a_file_of_another_machine_is_refused_with_a_remedy(folder: Path, monkey
 
 def test_no_binary_is_said_with_a_remedy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OVERRIDE, str(folder / "none"))
-    with pytest.raises(EnvoyNotFound, match=r"There is no Envoy at .*unset it"):
+    with pytest.raises(EnvoyNotFound, match=r"does not exist.*unset it"):
         find_envoy()
 
 

@@ -293,7 +293,8 @@ def test_an_upgrade_that_is_hung_up_on_names_the_protocol_first() -> None:
         "UC", tls_version="TLSv1.3", upgrade=True, details="upstream_reset_before_response_started{connection_termination}"
     ).why
     assert (
-        said is not None and "one that speaks HTTP/2 alone does this to a WebSocket; with TLS 1.3 also one that wants" in said
+        said is not None
+        and "one that speaks HTTP/2 alone does this to a WebSocket; with TLS 1.3 also a backend that wants" in said
     )
 
 

@@ -168,7 +168,7 @@ CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] 
         wanting_a_client_certificate(minimum_version=V1_3),
         answer,
         {},
-        "backend closed the connection before it answered (with TLS 1.3 a backend does this that "
+        "backend closed the connection before it responded (with TLS 1.3 a backend does this if it "
         "wants a client certificate, or speaks another protocol than ALPN offers)",
     ),
     "wrong-client-certificate-1.2": (
@@ -181,7 +181,7 @@ CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] 
         wanting_a_client_certificate(minimum_version=V1_3),
         answer,
         CLIENT_CERTIFICATE,
-        "backend closed the connection before it answered (with TLS 1.3 a backend does this that refuses the client "
+        "backend closed the connection before it responded (with TLS 1.3 a backend does this if it refuses the client "
         "certificate of Secret shop/own, or speaks another protocol than ALPN offers)",
     ),
     "unknown-server-name": (
@@ -210,7 +210,7 @@ CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] 
         tls(maximum_version=V1_2),
         hang_up,
         {},
-        "backend closed the connection before it answered (with TLS 1.3 a backend does this that "
+        "backend closed the connection before it responded (with TLS 1.3 a backend does this if it "
         "wants a client certificate, or speaks another protocol than ALPN offers)",
     ),
 }
@@ -248,13 +248,13 @@ def test_the_log_says_in_words_what_is_wrong_with_the_backend(envoy: StaticEnvoy
         (
             "not-there",
             500,
-            "no backend that may be used: its BackendTLSPolicy, its backendRef or the client certificate of the Gateway is "
+            "no usable backend: its BackendTLSPolicy, its backendRef or the client certificate of the Gateway is "
             "invalid; see `lasthop status`",
         ),
         (
             "refused",
             500,
-            "no backend that may be used: its BackendTLSPolicy, its backendRef or the client certificate of the Gateway is "
+            "no usable backend: its BackendTLSPolicy, its backendRef or the client certificate of the Gateway is "
             "invalid; see `lasthop status`",
         ),
     ],

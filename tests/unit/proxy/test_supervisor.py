@@ -257,7 +257,7 @@ async def test_a_gateway_that_comes_back_while_its_last_envoy_drains_gets_a_new_
 
 
 async def test_a_run_directory_too_deep_for_a_socket_is_refused_with_a_sentence(run_dir: Path) -> None:
-    with pytest.raises(RunDirUnusable, match="too deep for a unix socket"):
+    with pytest.raises(RunDirUnusable, match="too long a path for a unix socket"):
         await Supervised(run_dir / ("x" * 100)).proxy.run()
 
 

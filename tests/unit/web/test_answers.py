@@ -109,12 +109,22 @@ async def test_so_many_questions_wait_and_the_owner_waits_for_none_of_them() -> 
 
 ASKED = Request("GET", "http", "a.example", 80, "/")
 EXPENSIVE = (
-    *("/api/objects", "/api/count", "/api/findings", "/api/explain?kind=Gateway&namespace=a&name=gw", "/api/audit"),
+    *(
+        "/api/proxies",
+        "/api/objects",
+        "/api/count",
+        "/api/findings",
+        "/api/explain?kind=Gateway&namespace=a&name=gw",
+        "/api/audit",
+    ),
     *("/api/changes", "/api/traffic", f"/api/explain-request?request={quote(msgspec.json.encode(ASKED))}", "/detail?hop=x"),
 )
-CHEAP = {"/", "/live", "/detail/state", "/healthz", "/readyz", "/metrics", "/api/about", "/api/readiness", "/api/not-applied"}
+CHEAP = {
+    *("/", "/live", "/detail/state", "/healthz", "/readyz", "/metrics"),
+    *("/api/about", "/api/readiness", "/api/not-applied"),
+}
 """Or shared in another way."""
-OWNERS = {"/api/probe", "/api/tap", "/api/envoy-config"}
+OWNERS = {"/api/probe", "/api/tap", "/api/envoy-config", "/api/log-level"}
 
 
 async def test_every_answer_over_some_cost_is_shared_and_paced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import structlog
 from aiohttp.test_utils import TestClient, TestServer
 
 from lasthop.base.api.meta import Key
@@ -21,6 +20,7 @@ from lasthop.run.infra.kubernetes.desired import Site
 from lasthop.web.app import application
 from lasthop.web.controller_view import ControllerView
 from tests.fake_api import FakeApi, client_of, serving
+from tests.logged import captured
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
 
 WEB = Key("Gateway", "a", "g")
@@ -84,8 +84,7 @@ async def test_a_proxy_too_many_is_counted_and_logged_once_and_what_goes_is_give
         runtime = ClusterRuntime(client, site, identity="a", namespace="n", xds_listen="", own_address="")
         controller = runtime.controller
         controller.take(Batch(keyed(mk_class(), mk_gateway("a/g"))))
-        with structlog.testing.capture_logs() as logged:
-            controller.log = structlog.get_logger()
+        with captured() as logged:
             for proxy in ("p", "q", "r"):
                 controller.seen(msgspec.structs.replace(REPORTS[0], proxy=proxy))
         assert controller.exceeded[WEB] == 2

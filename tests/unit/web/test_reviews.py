@@ -85,8 +85,9 @@ async def test_what_was_written_a_moment_before_is_not_said_to_be_missing() -> N
     rehearsal = Rehearsal(IN_CLUSTER, NOW.timestamp())
     rehearsal.changed(keyed(*world()))
     reviews = Reviews(rehearsal, Engine(IN_CLUSTER, NOW.timestamp()).graph, (), NOW.timestamp)
-    route = mk_route("shop/new", "shop/web", [{"name": "new", "port": 443}])
-    asyncio.get_running_loop().call_later(module.LAG / 2, rehearsal.changed, keyed(mk_service("shop/new")))
+    route = mk_route("shop/new", "shop/web", [{"name": "new", "port": 80}])
+    written = keyed(mk_service("shop/new", [{"name": "http", "port": 80}]))
+    asyncio.get_running_loop().call_later(module.LAG / 2, rehearsal.changed, written)
     assert await answered(reviews, review(route, "CREATE")) == {"uid": "u-1", "allowed": True}
 
 

@@ -272,7 +272,7 @@ async def test_requests_that_wait_for_their_turn_are_bounded_and_give_their_plac
             await until(lambda: waiting.pending > 100)
             await second.ask(CLUSTER, subscribe=["a" * 100])
             assert await second.ended() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert "wait already" in heard.refused[0][1]
+            assert "already queued" in heard.refused[0][1]
         await until(lambda: waiting.pending == 0)
 
 

@@ -98,7 +98,7 @@ async def test_a_renewed_certificate_is_used_without_a_restart(leader: Leader, t
     sender.update(mk_report())
     async with running(sender.run()):
         await until(lambda: bool(problems))
-        assert "cannot be read" in problems[0]
+        assert "cannot read" in problems[0]
         certificates(tmp_path, leader)
         await until(lambda: problems[1:] == [""])
     assert leader.seen

@@ -30,11 +30,11 @@ def vhost(text: str, type_url: str = ROUTES) -> Part:
     return Part(type_url, part, hash)
 
 
-def test_the_one_part_that_changed_since_the_last_ack_is_convicted() -> None:
+def test_the_one_part_that_changed_since_the_last_ack_is_quarantined() -> None:
     quarantine = Quarantine()
     quarantine.acked(ROUTES, named(table("a=1", "b=1")))
     assert quarantine.nacked(ROUTES, named(table("a=1", "b=2")), "missing ): (unclosed")
-    assert quarantine.quarantined == quarantine.convicted == {vhost("b=2")}
+    assert quarantine.quarantined == quarantine.culprits == {vhost("b=2")}
     assert quarantine.detail(vhost("b=2")) == "missing ): (unclosed"
 
 
@@ -43,18 +43,18 @@ def test_of_several_all_are_quarantined_then_half_is_released() -> None:
     quarantine.acked(ROUTES, named(table("a=1")))
     quarantine.nacked(ROUTES, named(table("a=1", "b=2", "c=2", "d=2", "e=2")), "no")
     assert quarantine.quarantined == {vhost("b=2"), vhost("c=2"), vhost("d=2"), vhost("e=2")}
-    assert not quarantine.convicted
+    assert not quarantine.culprits
 
-    assert quarantine.acked(ROUTES, named(table("a=1")))  # the quarantine has arrived: d and e go on trial
+    assert quarantine.acked(ROUTES, named(table("a=1")))  # the quarantine has arrived: d and e are probed
     assert quarantine.quarantined == {vhost("b=2"), vhost("c=2")}
-    assert quarantine.acked(ROUTES, named(table("a=1", "d=2", "e=2")))  # cleared; b and c go on trial
+    assert quarantine.acked(ROUTES, named(table("a=1", "d=2", "e=2")))  # cleared; b and c are probed
     assert quarantine.quarantined == frozenset()
     quarantine.nacked(ROUTES, named(table("a=1", "b=2", "c=2", "d=2", "e=2")), "no")
     quarantine.acked(ROUTES, named(table("a=1", "d=2", "e=2")))
-    assert quarantine.quarantined == {vhost("b=2")}  # c on trial
+    assert quarantine.quarantined == {vhost("b=2")}  # c being probed
     quarantine.acked(ROUTES, named(table("a=1", "c=2", "d=2", "e=2")))
     quarantine.nacked(ROUTES, named(table("a=1", "b=2", "c=2", "d=2", "e=2")), "no")
-    assert quarantine.convicted == quarantine.quarantined == {vhost("b=2")}
+    assert quarantine.culprits == quarantine.quarantined == {vhost("b=2")}
     assert quarantine.detail(vhost("c=2")) == ""
 
 
@@ -68,7 +68,7 @@ def test_envoy_names_the_bad_cluster_so_its_companions_are_left_alone() -> None:
     quarantine = Quarantine()
     sent = named(cluster("a=2"), cluster("b=2"), cluster("c=2"))
     quarantine.nacked(CLUSTER, sent, "Error adding/updating cluster(s) b: Failed to load trusted CA")
-    assert quarantine.convicted == quarantine.quarantined == {vhost("b=2", CLUSTER)}
+    assert quarantine.culprits == quarantine.quarantined == {vhost("b=2", CLUSTER)}
     assert quarantine.detail(vhost("b=2", CLUSTER)) == "Failed to load trusted CA"
 
 
@@ -114,18 +114,18 @@ def test_a_second_proxy_that_refuses_the_same_response_changes_nothing() -> None
     bad = named(table("a=1", "b=2", "c=2"))
     assert quarantine.nacked(ROUTES, bad, "no")
     assert not quarantine.nacked(ROUTES, bad, "no")
-    quarantine.acked(ROUTES, named(table("a=1")))  # c on trial
+    quarantine.acked(ROUTES, named(table("a=1")))  # c being probed
     assert not quarantine.nacked(ROUTES, bad, "no")  # slow, and no verdict on c
-    assert not quarantine.convicted
+    assert not quarantine.culprits
 
 
 def test_an_edit_made_during_a_trial_is_suspected_too() -> None:
     quarantine = Quarantine()
     quarantine.acked(ROUTES, named(table("a=1")))
     quarantine.nacked(ROUTES, named(table("a=1", "b=2", "c=2")), "no")
-    quarantine.acked(ROUTES, named(table("a=1")))  # c on trial
+    quarantine.acked(ROUTES, named(table("a=1")))  # c being probed
     quarantine.nacked(ROUTES, named(table("a=9", "c=2")), "no")
-    assert not quarantine.convicted
+    assert not quarantine.culprits
     assert {vhost("a=9"), vhost("c=2")} <= quarantine.quarantined
 
 
@@ -205,7 +205,7 @@ def test_every_culprit_is_found_every_innocent_released_and_no_culprit_served(da
         raise AssertionError("does not come to rest")
 
     if not edits:
-        assert quarantine.convicted == {Part(type_url, id, hash) for id, hash in parts.items() if hash == "bad"}
+        assert quarantine.culprits == {Part(type_url, id, hash) for id, hash in parts.items() if hash == "bad"}
     now_served = {id for r in served.values() for id in r.parts}
     assert now_served == {id for id, hash in parts.items() if hash.startswith("good")}
 
@@ -224,12 +224,12 @@ def route(text: str) -> Part:
     return Part(ROUTES, id, hash, Key("HTTPRoute", *id.split("/")))
 
 
-def test_suspects_are_split_by_owner_so_that_the_innocent_are_let_out_whole() -> None:
+def test_candidates_are_split_by_owner_so_that_other_owners_are_released_completely() -> None:
     quarantine = Quarantine()
     quarantine.acked(ROUTES, named(owned()))
     quarantine.nacked(ROUTES, named(owned("b/1=2", "a/1=2", "b/2=2", "a/2=2")), "no")
     quarantine.acked(ROUTES, named(owned()))
-    assert quarantine.quarantined == {route("a/1=2"), route("a/2=2")}  # those of b are on trial
+    assert quarantine.quarantined == {route("a/1=2"), route("a/2=2")}  # those of b are being probed
     quarantine.acked(ROUTES, named(owned("b/1=2", "b/2=2")))
     assert quarantine.quarantined == frozenset()
 
@@ -237,8 +237,8 @@ def test_suspects_are_split_by_owner_so_that_the_innocent_are_let_out_whole() ->
 def test_the_part_names_the_object_at_fault() -> None:
     quarantine = Quarantine()
     quarantine.nacked(ROUTES, named(owned("a/1=2")), "no")
-    (convicted,) = quarantine.convicted
-    assert convicted.owner == Key("HTTPRoute", "a", "1")
+    (culprit,) = quarantine.culprits
+    assert culprit.owner == Key("HTTPRoute", "a", "1")
 
 
 def test_what_stands_in_for_a_part_may_be_refused_in_turn() -> None:
@@ -246,7 +246,7 @@ def test_what_stands_in_for_a_part_may_be_refused_in_turn() -> None:
     quarantine.acked(ROUTES, named(table("a=1", "b=1")))
     quarantine.nacked(ROUTES, named(table("a=1", "b=2")), "no")
     quarantine.nacked(ROUTES, named(table("a=1", "b=2-500")), "still no")
-    assert quarantine.convicted == {vhost("b=2"), vhost("b=2-500")}
+    assert quarantine.culprits == {vhost("b=2"), vhost("b=2-500")}
     assert quarantine.detail(vhost("b=2")) == "no" and quarantine.detail(vhost("b=2-500")) == "still no"
 
 
@@ -265,7 +265,7 @@ def test_nor_if_the_one_that_refuses_is_the_first_to_answer() -> None:
     sent = named(table("a=1", "b=2", "c=2", "d=2"))
     assert quarantine.nacked(ROUTES, sent, "I refuse everything")
     assert quarantine.acked(ROUTES, sent)
-    assert quarantine.quarantined == quarantine.convicted == frozenset()
+    assert quarantine.quarantined == quarantine.culprits == frozenset()
     assert not quarantine.nacked(ROUTES, sent, "I refuse everything")
     assert quarantine.quarantined == frozenset()
 
@@ -277,7 +277,7 @@ def test_one_convicted_route_is_acquitted_by_another_proxy_but_a_cluster_stays_a
     quarantine.nacked(CLUSTER, named(cluster("c=2")), "no")
     quarantine.acked(ROUTES, named(table("a=2")))
     quarantine.acked(CLUSTER, named(cluster("c=2")))
-    assert quarantine.quarantined == quarantine.convicted == {vhost("c=2", CLUSTER)}
+    assert quarantine.quarantined == quarantine.culprits == {vhost("c=2", CLUSTER)}
 
 
 def test_a_second_proxys_refusal_counts_neither_for_suspects_nor_for_what_is_released() -> None:
@@ -288,11 +288,11 @@ def test_a_second_proxys_refusal_counts_neither_for_suspects_nor_for_what_is_rel
     quarantine.nacked(ROUTES, bad, "no")
     quarantine.acked(ROUTES, named(table("a=1")))
     waiting = quarantine.quarantined
-    assert waiting == {vhost("b=2"), vhost("c=2")}  # d and e on trial
+    assert waiting == {vhost("b=2"), vhost("c=2")}  # d and e being probed
     assert not quarantine.nacked(ROUTES, bad, "no")
-    assert quarantine.quarantined == waiting and not quarantine.convicted and not quarantine.unattributed
+    assert quarantine.quarantined == waiting and not quarantine.culprits and not quarantine.unattributed
     quarantine.acked(ROUTES, named(table("a=1", "d=2", "e=2")))
-    assert quarantine.quarantined == frozenset()  # d and e are cleared all the same, b and c on trial
+    assert quarantine.quarantined == frozenset()  # d and e are cleared all the same, b and c being probed
 
 
 def test_resources_that_envoy_names_are_searched_each_by_itself() -> None:
@@ -301,14 +301,14 @@ def test_resources_that_envoy_names_are_searched_each_by_itself() -> None:
     sent = named(table("l1=2", "l2=2", name="l", type_url=LISTENER), table("m1=2", "m2=2", name="m", type_url=LISTENER))
     quarantine.nacked(LISTENER, sent, "Error adding/updating listener(s) l: bad chain\nm: bad chain")
     quarantine.acked(LISTENER, {})
-    # Halves of one listener: bisected together, l's and m's would be one half each, and both on trial were m's.
+    # Halves of one listener: bisected together, l's and m's would be one half each, and both being probed were m's.
     assert quarantine.quarantined == {vhost("l1=2", LISTENER), vhost("l2=2", LISTENER), vhost("m1=2", LISTENER)}
 
 
-def test_one_named_resource_with_one_part_is_convicted_although_others_are_named_beside_it() -> None:
+def test_one_named_resource_with_one_part_is_quarantined_although_others_are_named_beside_it() -> None:
     quarantine = Quarantine()
     quarantine.nacked(CLUSTER, named(cluster("a=2"), cluster("b=2")), "Error adding/updating cluster(s) a: bad, b: bad")
-    assert quarantine.convicted == quarantine.quarantined == {vhost("a=2", CLUSTER), vhost("b=2", CLUSTER)}
+    assert quarantine.culprits == quarantine.quarantined == {vhost("a=2", CLUSTER), vhost("b=2", CLUSTER)}
 
 
 def test_only_listeners_fail_for_reasons_of_the_host() -> None:
@@ -316,7 +316,7 @@ def test_only_listeners_fail_for_reasons_of_the_host() -> None:
     quarantine = Quarantine()
     text = "Error adding/updating cluster(s) a: Address already in use"
     assert quarantine.nacked(CLUSTER, named(cluster("a=2")), text)
-    assert quarantine.convicted == {vhost("a=2", CLUSTER)} and quarantine.environment == {}
+    assert quarantine.culprits == {vhost("a=2", CLUSTER)} and quarantine.environment == {}
 
 
 def test_a_build_that_was_overtaken_tells_nothing_of_what_is_released() -> None:
@@ -328,8 +328,8 @@ def test_a_build_that_was_overtaken_tells_nothing_of_what_is_released() -> None:
     cache.apply({ROUTES: named(table("a=1"))})
     assert not quarantine.served(cache, before)
     assert quarantine.quarantined == {vhost("b=2")}  # b is not let out on the word that c is gone
-    assert not quarantine.nacked(ROUTES, named(table("a=1", "c=2")), "no") or quarantine.convicted == {vhost("c=2")}
-    assert quarantine.convicted == {vhost("c=2")}
+    assert not quarantine.nacked(ROUTES, named(table("a=1", "c=2")), "no") or quarantine.culprits == {vhost("c=2")}
+    assert quarantine.culprits == {vhost("c=2")}
 
 
 def test_one_trial_at_a_time() -> None:
@@ -373,4 +373,4 @@ def test_every_route_is_served_at_the_first_level_that_envoy_takes(data: st.Data
     else:
         raise AssertionError("does not come to rest")
     assert levels == bad_levels
-    assert quarantine.convicted == {vhost(f"v{i}={n}") for i, bad in enumerate(bad_levels) for n in range(bad)}
+    assert quarantine.culprits == {vhost(f"v{i}={n}") for i, bad in enumerate(bad_levels) for n in range(bad)}

@@ -265,10 +265,10 @@ async def test_two_bad_virtual_hosts_among_several_are_found_and_the_others_serv
         hosts[name] = virtual_host(name, {"~(unclosed" if bad else "~/edited": "a", "/": "a"})
     build()
     await at_rest()
-    assert {part.id for part in quarantine.quarantined} == {part.id for part in quarantine.convicted} == {"h2", "h4"}
+    assert {part.id for part in quarantine.quarantined} == {part.id for part in quarantine.culprits} == {"h2", "h4"}
     statuses = {name: (await get(world.port, host=name))[0] for name in hosts}
     assert statuses == {"h0": 200, "h1": 200, "h2": 500, "h3": 200, "h4": 500, "h5": 200}
-    assert {quarantine.detail(part) for part in quarantine.convicted} == {"missing ): (unclosed"}
+    assert {quarantine.detail(part) for part in quarantine.culprits} == {"missing ): (unclosed"}
 
     hosts["h2"] = virtual_host("h2", {"/": "a"})
     build()

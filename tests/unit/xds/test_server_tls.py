@@ -96,11 +96,11 @@ async def test_who_is_turned_away_is_heard_out_and_no_more_than_a_few_are(
             found.append(b"x")
             yield b"x"
 
-        await world.server._hear_out(first, messages())
+        await world.server._read_refused(first, messages())
         return bool(found)
 
     assert await read(None) and not await read(b"it has been read already")
-    monkeypatch.setattr("lasthop.edge.xds.server.HEARD_OUT", 0)
+    monkeypatch.setattr("lasthop.edge.xds.server.MAX_REFUSED_READS", 0)
     assert not await read(None)
 
 

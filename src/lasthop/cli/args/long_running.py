@@ -10,9 +10,8 @@ from typing import Any
 
 import click
 
-from lasthop.base.text import log_levels
+from lasthop.base.text import log_levels, logs
 from lasthop.cli.args.target import added
-from lasthop.run import logs
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:

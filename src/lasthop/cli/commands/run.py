@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from lasthop.base.api.addresses import with_port
+from lasthop.base.text.logs import LOG
 from lasthop.cli.args import backends, local, long_running, paths, target
 from lasthop.cli.args.long_running import first_error
 from lasthop.cli.args.values import host_port, ip_address
@@ -31,7 +32,6 @@ from lasthop.edge.sources.files.source import FilesSource
 from lasthop.engine.engine import Engine
 from lasthop.engine.plan.profile import AccessLog
 from lasthop.engine.resolve.settings import Settings
-from lasthop.run import logs
 from lasthop.run.endings import Ending, Endings, start_anew, tell_systemd
 from lasthop.run.host import HostRuntime
 from lasthop.run.infra import memory
@@ -246,7 +246,7 @@ async def _run_locked(
         paths.claim_without_folder(run_dir)
     if place.objects:
         _write(folder / "objects.yaml", place.objects)
-    source = FilesSource(folder, state, target.allowed_files(), FolderProgress(logs.get()))
+    source = FilesSource(folder, state, target.allowed_files(), FolderProgress(LOG))
 
     def logged(entry: AccessLogEntry) -> None:
         printer(entry)

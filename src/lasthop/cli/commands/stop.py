@@ -77,7 +77,7 @@ def _care(run_dir: Path, token: str) -> None:
     started it does not wait for that, nor for its exit."""
     from lasthop.edge.proxy import handover
 
-    def still() -> handover.Left | None:
+    def still() -> handover.Handover | None:
         found = handover.left(run_dir)
         return found if found and found.token == token else None
 

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from lasthop.base.text import terminal
+from lasthop.base.text import logs, terminal
+from lasthop.base.text.logs import LOG
 from lasthop.cli.render.request_lines import JsonLines, RequestLines, TextLines
 from lasthop.edge.proxy.entry import AccessLogEntry
-from lasthop.run import logs
 
 STANDARD_OUTPUT: Final = 1
 WAITING: Final = 2_000
@@ -96,12 +96,12 @@ class AccessLogPrinter:
 @contextlib.contextmanager
 def printing(log_format: str) -> Iterator[AccessLogPrinter]:
     """Prints to standard output, in a format of `logs.FORMATS`; empty: text on a terminal, JSON elsewhere."""
-    log, text = logs.get(), logs.is_text(log_format, sys.stdout.isatty())
+    text = logs.is_text(log_format, sys.stdout.isatty())
     lines: RequestLines = TextLines(colours=terminal.coloured(sys.stdout)) if text else JsonLines()
     printer = AccessLogPrinter(
         STANDARD_OUTPUT,
         lines,
-        lambda count: log.warning("standard output was not read quickly enough for the access log", lines_skipped=count),
+        lambda count: LOG.warning("standard output was not read quickly enough for the access log", lines_skipped=count),
         encode=(lambda shown: terminal.encoded(shown, sys.stdout)) if text else _utf8,
     )
     try:

@@ -22,10 +22,10 @@ from enum import Enum, auto
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from lasthop.base.api.documents import Json
 from lasthop.base.api.times import micro_now
+from lasthop.base.text.logs import LOG
 from lasthop.edge.kubernetes.client import Client, path_of
 from lasthop.edge.kubernetes.errors import ApiError
 
@@ -133,7 +133,7 @@ class LeaderElector:
         self._seen: LeaseObservation | None = None
         self._renewed = 0.0
         self._logged = ""
-        self._log: Any = structlog.get_logger()
+        self._log = LOG
 
     @property
     def leading(self) -> bool:

@@ -1,1 +1,1 @@
-"""What happened on the wire: evidence of each proxy in, what is known of each hop out."""
+"""Turns evidence from each proxy into the observed health of each hop."""

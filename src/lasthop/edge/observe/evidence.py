@@ -1,7 +1,7 @@
-"""What a proxy tells of its connections to backends, before anything is concluded from it.
+"""The evidence that a proxy collects about its connections to backends, before conclusions.
 
-access log ──> ConnectionOutcome   one connection that was made, or was not; made ones are sampled
-statistics ──> Counts    everything, and exact; without words
+access log ──> ConnectionOutcome   one connection that was made or that failed; successful ones are sampled
+statistics ──> Counts              every connection, exact, without a reason
 """
 
 from __future__ import annotations
@@ -14,71 +14,71 @@ from lasthop.engine.plan.upstream import Connection, Hop
 
 
 class ConnectionOutcome(msgspec.Struct, frozen=True):
-    """What one request, or one connection of a stream, has shown of an endpoint."""
+    """The result of one request, or of one connection of a stream, at an endpoint."""
 
     hop: Hop
     address: str
-    """Empty where there is no endpoint."""
+    """Empty if the hop has no endpoint."""
     at: float
     """Unix time."""
     failure: str = ""
-    """Why there is no connection, in words; empty: there is one."""
+    """The reason why no connection was made; empty: one was made."""
     handshake: bool = False
-    """The TLS handshake has failed, not the connection before it."""
+    """The TLS handshake failed, after the TCP connection was made."""
     connected: bool = False
-    """For all that the proxy could see, the connection was made, and ended without an answer."""
+    """The connection was made as far as the proxy could see, and ended without a response."""
     request: bool = False
-    """The connection was made, and the proxy answered the request with an error of its own: none came from the backend, or
-    none that is HTTP."""
+    """The connection was made, and the proxy answered the request with an error of its own, because the backend sent no valid
+    HTTP response."""
     refused: str = ""
-    """The words if Envoy counts a TLS error of that backend as well: with TLS 1.3 a backend refuses the client's certificate
-    after the handshake."""
+    """The reason to use if Envoy also counts a TLS error of that backend: with TLS 1.3 a backend rejects the client's
+    certificate after the handshake."""
     doubtful: bool = False
-    """The connection ended without a byte from the backend, which may be the client's doing. It is a failure if Envoy counts a
-    TLS error of that backend as well."""
+    """The connection ended without a byte from the backend, perhaps because of the client. It is a failure if Envoy also
+    counts a TLS error of that backend."""
     certificate: LeafCertificate | None = None
     tls_version: str = ""
     cipher: str = ""
     config: str = ""
-    """Under which configuration of the hop (`Connection.config`)."""
+    """The configuration of the hop at that time (`Connection.config`)."""
 
 
 class ServedRequest(msgspec.Struct, frozen=True):
-    """One request that was answered, or one connection of a stream that has ended."""
+    """A completed request, or a closed connection of a stream."""
 
     route: Key | None
     hop: Hop | None
     status: int
     seconds: float
     weight: float = 1.0
-    """How many it stands for."""
+    """The number of requests that this sample represents."""
 
 
 class HopCounts(msgspec.Struct, frozen=True):
-    """Since the proxy began, or since the cluster did: it may begin anew when the cluster is replaced."""
+    """Counts since the proxy or the cluster started: they may restart when the cluster is replaced."""
 
     connections: int = 0
-    """That were tried."""
+    """Attempts."""
     connect_failures: int = 0
     handshakes: int = 0
     tls_failures: dict[str, int] = {}
-    """By Envoy's own names."""
+    """By Envoy's names."""
     active: int = 0
-    """Requests under way; of a stream, connections."""
+    """Requests in progress; of a stream, open connections."""
     requests: int = 0
-    """That were sent on some connection; of a stream, connections that were made."""
+    """Requests sent on a connection; of a stream, connections that were made."""
     connect_timeouts: int = 0
-    """Of the connect failures, those that took too long."""
+    """The connect failures that were timeouts."""
     ejected: int = 0
-    """Endpoints that get no traffic now, because connections to them keep failing."""
+    """Endpoints that receive no traffic now because connections to them keep failing."""
 
 
 class EndpointCounts(msgspec.Struct, frozen=True):
     connections: int = 0
-    """That were tried."""
+    """Attempts."""
     connect_failures: int = 0
     answers: int = 0
-    """Requests that the backend has answered, other than with 5xx; none of a stream."""
+    """Responses of the backend other than 5xx; none for a stream."""
     ejected: bool = False
 
 

@@ -1,8 +1,7 @@
-"""Decides what is believed of a report that another process has made: what it says of its own Gateway, within bounds.
+"""Filters a report of another process: keeps what concerns its own Gateway, within bounds.
 
-A proxy may have been taken over by whoever sends it traffic, its credentials are in the Gateway's own namespace, and its
-reports end in statuses and on pages. The decoder has checked every number (`plan/observation.py`); here only parts that exist
-are kept.
+A proxy may have been compromised through its traffic, its credentials are in the Gateway's own namespace, and its reports
+reach statuses and pages. The decoder has checked every number (`plan/observation.py`); this module drops unknown parts.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from lasthop.engine.plan.observation import LATENCY_BOUNDS, MAX_ENDPOINTS, Endpo
 from lasthop.engine.plan.upstream import Hop
 
 _MAX_KINDS: Final = 30
-"""Of TLS failures that Envoy counts."""
+"""Kinds of TLS failures that Envoy counts."""
 
 
 class GatewayParts(Protocol):
     def addresses(self, hop: Hop) -> Container[str] | None:
-        """Returns the addresses of a hop's endpoints; None if there is no such hop."""
+        """Returns the addresses of a hop's endpoints; None if the hop does not exist."""
 
     def serves(self, gateway: Key, route: Key) -> bool:
         """Returns whether the route is attached to the Gateway."""
 
 
 class _Nothing(GatewayParts):
-    """What is known where no reports are taken."""
+    """The parts of a Gateway at a replica that accepts no reports."""
 
     def addresses(self, hop: Hop) -> None:
         return None
@@ -43,8 +42,8 @@ NOTHING: Final = _Nothing()
 
 
 def believed(report: ProxyReport, gateway: Key, known: GatewayParts) -> Generator[None, None, ProxyReport]:
-    """Returns the part of a report of this Gateway's proxy that may be shown, with every text printable and cut. Yields after
-    each part, because there may be thousands."""
+    """Yields after each part, because there may be thousands. Returns the part of a report that may be shown for this Gateway,
+    with every text printable and shortened."""
     hops: dict[Hop, HopSeen] = {}
     for hop, seen in report.hops.items():
         addresses = known.addresses(hop) if hop.gateway == gateway else None
@@ -61,8 +60,8 @@ def believed(report: ProxyReport, gateway: Key, known: GatewayParts) -> Generato
 
 def _hop(seen: HopSeen, addresses: Container[str]) -> HopSeen:
     tls = {cut(name): count for name, count in [*seen.tls_failures.items()][:_MAX_KINDS]}
-    found = [each for each in seen.endpoints if not each.address or each.address in addresses]
-    endpoints = tuple(map(_endpoint, found[:MAX_ENDPOINTS]))
+    known = [endpoint for endpoint in seen.endpoints if not endpoint.address or endpoint.address in addresses]
+    endpoints = tuple(map(_endpoint, known[:MAX_ENDPOINTS]))
     return msgspec.structs.replace(seen, tls_failures=tls, endpoints=endpoints, traffic=_traffic(seen.traffic))
 
 
@@ -72,6 +71,6 @@ def _endpoint(seen: EndpointSeen) -> EndpointSeen:
 
 
 def _traffic(traffic: Traffic) -> Traffic:
-    """Returns traffic without latencies if these are not in our own bounds: they are added up by them."""
+    """Drops latencies with buckets other than ours, because latencies are summed by bucket."""
     ours = tuple(bound for bound, _ in traffic.latency) == LATENCY_BOUNDS
     return traffic if ours or not traffic.latency else msgspec.structs.replace(traffic, latency=())

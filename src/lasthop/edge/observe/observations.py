@@ -1,7 +1,7 @@
-"""What all proxies have seen, and what is known of each hop because of it. No I/O; time is an argument.
+"""Aggregates the reports of all proxies into the health of each hop. No I/O; time is an argument.
 
-ProxyReport ──heard──> Observations ──step(now)──> HopState, where there is news, by configuration   (input OBSERVED)
-                                    ──seen, route, recent──> figures               (shown as they are)
+ProxyReport ──heard──> Observations ──step(now)──> changed HopStates, by configuration   (input OBSERVED)
+                                    ──seen, route, recent──> figures               (shown unchanged)
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from lasthop.engine.plan.observation import (
 from lasthop.engine.plan.upstream import Connection, Hop
 
 EXPIRES: Final = 30.0
-"""Seconds after which a proxy that says nothing counts no more."""
+"""Seconds without a report after which a proxy no longer counts."""
 WORDS_HOLD: Final = 30.0
-"""Seconds between two changes of what is said of a hop whose health stays the same, if that changes again and again: a backend
-may show another certificate to each connection."""
+"""Seconds between changes of the displayed details while the health stays the same. Without this limit a backend that shows
+another certificate to each connection would change them continuously."""
 FIRST_WORDS_HOLD: Final = 3.0
-"""The same of the first change: somebody corrects one mistake after the other. Doubled with each further one, until nothing
-has changed for twice `WORDS_HOLD`."""
+"""Seconds before the second change of details, because users often correct one mistake after the other. Doubled with each
+further change, until nothing has changed for twice `WORDS_HOLD`."""
 MAX_PROXIES: Final = 200
-"""Of one Gateway, that are told apart."""
+"""Proxies of one Gateway that are counted separately."""
 AT_ONCE: Final = 500
 """Hops that are judged in one step: some 10 ms."""
 WINDOW: Final = 10.0
-"""Seconds over which rates are taken."""
+"""Seconds over which rates are measured."""
 _KEPT: Final = 16
-"""Reports of a proxy that are kept for that."""
+"""Reports of a proxy that are kept to measure rates."""
 
 
-class Judged(NamedTuple):
-    """What a proxy has seen of an endpoint, and what follows."""
+class JudgedEndpoint(NamedTuple):
+    """A proxy's evidence about an endpoint, and the verdict."""
 
     proxy: str
     seen: EndpointSeen
@@ -58,10 +58,10 @@ class Judged(NamedTuple):
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """Of the last seconds."""
+    """Traffic of the last seconds."""
 
     requests: float = 0.0
-    """A second."""
+    """Requests per second."""
     errors: float = 0.0
     active: int = 0
     p50: float | None = None
@@ -73,20 +73,20 @@ class Observations:
     def __init__(self) -> None:
         self._proxies: dict[tuple[Key, str], _Proxy] = {}
         self._by_gateway: dict[Key, dict[str, _Proxy]] = {}
-        """The same, so that what a Gateway has costs nothing at the hops of others."""
+        """The same by Gateway, so that a lookup does not cost more with more Gateways."""
         self._states: dict[Hop, dict[str, HopState]] = {}
         """By configuration."""
         self._changed: dict[Connection, tuple[float, float]] = {}
-        """When what is said of a hop has last changed, and how long that holds."""
+        """When the displayed details of a hop last changed, and how long they must stay."""
         self._news: dict[Hop, None] = {}
         self._due: list[tuple[float, Hop]] = []
         self._due_at: dict[Hop, float] = {}
-        """When each hop is to be looked at next; other entries of the heap are obsolete."""
+        """When each hop is judged next. Other entries of the heap are obsolete."""
 
     # --- in ----------------------------------------------------------------------------------------------------------
 
     def heard(self, report: ProxyReport, now: float) -> bool:
-        """Takes in the report of a proxy, in place of its last one; returns False if its Gateway has too many."""
+        """Replaces a proxy's previous report; returns False if its Gateway has too many proxies."""
         if (report.gateway, report.proxy) not in self._proxies and len(self._of(report.gateway)) >= MAX_PROXIES:
             return False
         proxy = self._proxies.setdefault((report.gateway, report.proxy), _Proxy())
@@ -107,12 +107,12 @@ class Observations:
 
     @property
     def pending(self) -> bool:
-        """Returns whether there is news of more hops than one step looks at."""
+        """Returns whether more hops have changed than one step judges."""
         return bool(self._news)
 
     def step(self, now: float) -> dict[Connection, HopState | None]:
-        """Returns what is known of hops, by configuration, of which something else is known than before; None: nothing any
-        more. Looks at so many hops at a time; call again while there are `pending` ones."""
+        """Judges a limited number of hops and returns the changed states by configuration; None: no state any more. Call it
+        again while hops are `pending`."""
         for key in [key for key, proxy in self._proxies.items() if now - proxy.heard >= EXPIRES]:
             self._drop(key)
         while self._due and self._due[0][0] <= now:
@@ -125,19 +125,21 @@ class Observations:
             del self._news[hop]
         changes: dict[Connection, HopState | None] = {}
         for hop in todo:
-            found = self._judge(hop, now)
-            for config in {**self._states.get(hop, {}), **found}:
-                self._settle(Connection(hop, config), found.get(config, []), now, changes)
+            judged = self._judge(hop, now)
+            for config in {**self._states.get(hop, {}), **judged}:
+                self._settle(Connection(hop, config), judged.get(config, []), now, changes)
         return changes
 
-    def _settle(self, key: Connection, found: list[Judged], now: float, changes: dict[Connection, HopState | None]) -> None:
+    def _settle(
+        self, key: Connection, judged: list[JudgedEndpoint], now: float, changes: dict[Connection, HopState | None]
+    ) -> None:
         old = self.state(*key)
-        new = _concluded(found, old)
+        new = _concluded(judged, old)
         if new == old:
             return
         changed, hold = self._changed.get(key, (-inf, FIRST_WORDS_HOLD))
         due = changed + hold
-        # That a hop works, or does not, is often known a moment sooner.
+        # A hop's health is often known a moment before these details.
         learned = bool(new.certificates) > bool(old.certificates) or bool(new.ejected) > bool(old.ejected)
         if new.health is old.health and due > now and not learned:
             self._at(due, key.hop)
@@ -158,12 +160,12 @@ class Observations:
             changes[key] = new
 
     def _matters(self, hop: Hop, old: HopSeen | None, new: HopSeen) -> bool:
-        """Returns whether a verdict may follow from the difference: what goes on as it did is not judged again."""
+        """Returns whether the difference may change a verdict; an unchanged trend is not judged again."""
         if old is new or (old and old.endpoints == new.endpoints):
             return False
         if old is None or len(old.endpoints) != len(new.endpoints):
             return True
-        if any(self.state(hop, each.config).health is Health.UNTRIED for each in new.endpoints):
+        if any(self.state(hop, endpoint.config).health is Health.UNTRIED for endpoint in new.endpoints):
             return True
         return any(_bearing(ours) != _bearing(theirs) for ours, theirs in zip(old.endpoints, new.endpoints, strict=True))
 
@@ -188,9 +190,10 @@ class Observations:
 
     # --- what is known -----------------------------------------------------------------------------------------------
 
-    def _judge(self, hop: Hop, now: float) -> dict[str, list[Judged]]:
-        """Judges each endpoint by what was seen under one configuration; returns those that were tried, by configuration."""
-        found: dict[str, list[Judged]] = {}
+    def _judge(self, hop: Hop, now: float) -> dict[str, list[JudgedEndpoint]]:
+        """Judges each endpoint by the evidence under one configuration; returns the endpoints with evidence by
+        configuration."""
+        judged: dict[str, list[JudgedEndpoint]] = {}
         for name, proxy in self._of(hop.gateway).items():
             seen = proxy.hops.get(hop)
             if seen is None:
@@ -199,23 +202,23 @@ class Observations:
             before, after = proxy.verdicts.get(hop, {}), {}
             endpoints = tuple(map(proxy.by_our_clock, seen.endpoints))
             successes: dict[str, float] = {}
-            for each in endpoints:
-                successes[each.config] = max(each.last_success, successes.get(each.config, 0.0))
-            for each in endpoints:
+            for endpoint in endpoints:
+                successes[endpoint.config] = max(endpoint.last_success, successes.get(endpoint.config, 0.0))
+            for endpoint in endpoints:
                 verdict, due = judge(
-                    before.get((each.config, each.address), NONE),
-                    each,
-                    hop_success=successes[each.config],
+                    before.get((endpoint.config, endpoint.address), NONE),
+                    endpoint,
+                    hop_success=successes[endpoint.config],
                     active=seen.traffic.active > 0,
                     now=now,
                 )
-                after[each.config, each.address] = verdict
+                after[endpoint.config, endpoint.address] = verdict
                 if due is not None:
                     self._at(due, hop)
                 if verdict.health is not Health.UNTRIED:
-                    found.setdefault(each.config, []).append(Judged(name, each, verdict))
+                    judged.setdefault(endpoint.config, []).append(JudgedEndpoint(name, endpoint, verdict))
             proxy.verdicts[hop] = after
-        return found
+        return judged
 
     # --- figures -----------------------------------------------------------------------------------------------------
 
@@ -227,11 +230,11 @@ class Observations:
 
     def seen(self, hop: Hop) -> HopSeen | None:
         """Returns the figures of all proxies together."""
-        found = [seen for proxy in self._of(hop.gateway).values() if (seen := proxy.hops.get(hop))]
-        return merged(found) if found else None
+        figures = [seen for proxy in self._of(hop.gateway).values() if (seen := proxy.hops.get(hop))]
+        return merged(figures) if figures else None
 
     def route(self, key: Key) -> Traffic:
-        """Returns the traffic of a route, from all Gateways."""
+        """Returns the traffic of a route through all Gateways."""
         return sum((proxy.routes.get(key, Traffic()) for proxy in self._proxies.values()), Traffic())
 
     def routes(self) -> set[Key]:
@@ -241,7 +244,7 @@ class Observations:
         return tuple(proxy.report for proxy in self._of(gateway).values() if proxy.report)
 
     def rate(self, *parts: Hop | Key) -> Rate:
-        """Returns the traffic of the last seconds, of hops (or routes) together."""
+        """Returns the traffic of the last seconds, summed over hops or routes."""
         recent = [proxy.recent(part) for part in parts for proxy in self._serving(part)]
         longest = max((seconds for _, seconds in recent), default=0.0)
         total = sum((traffic for traffic, _ in recent), Traffic())
@@ -250,7 +253,7 @@ class Observations:
         return Rate(total.requests / longest, total.errors / longest, total.active, total.quantile(0.5), total.quantile(0.99))
 
     def per_second(self, *parts: Hop | Key) -> tuple[float, float]:
-        """Returns requests and errors a second, of hops (or routes) together: `rate` for those who look at thousands."""
+        """Returns requests and errors per second, summed over hops or routes. Cheaper than `rate`, for thousands of them."""
         requests, errors, longest = 0, 0, 0.0
         for part in parts:
             for proxy in self._serving(part):
@@ -277,7 +280,7 @@ class _Proxy:
         self.report: ProxyReport | None = None
         self.heard = 0.0
         self.ahead = 0.0
-        """Seconds that our clock is ahead of the proxy's; what the report took to arrive is in it."""
+        """Seconds by which our clock is ahead of the proxy's, including the transit time of the report."""
         self.verdicts: dict[Hop, dict[tuple[str, str], EndpointVerdict]] = {}
         """By configuration and address."""
         self._figures: deque[tuple[float, _Figures]] = deque(maxlen=_KEPT)
@@ -292,7 +295,7 @@ class _Proxy:
 
     def take(self, report: ProxyReport, now: float) -> None:
         if self.report and self.report.since != report.since:
-            self._figures.clear()  # another process, whose figures begin anew
+            self._figures.clear()  # another process, whose counts restart at zero
         self.report, self.heard, self.ahead = report, now, now - report.at
         self._figures.append((now, _Figures.of(report)))
         while len(self._figures) > 2 and now - self._figures[1][0] >= WINDOW:
@@ -305,14 +308,14 @@ class _Proxy:
         return msgspec.structs.replace(seen, **{name: time + self.ahead for name, time in times.items() if time})
 
     def recent(self, part: Hop | Key) -> tuple[Traffic, float]:
-        """Returns what was added in the last seconds, and in how many."""
+        """Returns the traffic of the last seconds, and the number of seconds."""
         if not self._figures:
             return Traffic(), 0.0
         (then, first), (now, last) = self._figures[0], self._figures[-1]
         return last[part] - first[part], now - then
 
     def added(self, part: Hop | Key) -> tuple[int, int, float]:
-        """Returns how many requests and errors were added in the last seconds, and in how many."""
+        """Returns the requests and errors of the last seconds, and the number of seconds."""
         if not self._figures:
             return 0, 0, 0.0
         (then, first), (now, last) = self._figures[0], self._figures[-1]
@@ -326,39 +329,41 @@ def _bearing(seen: EndpointSeen) -> tuple[object, ...]:
     return seen.config, seen.address, min(seen.in_a_row, 2), succeeded, bool(seen.ejected_since), *words
 
 
-def _concluded(found: list[Judged], old: HopState) -> HopState:
-    if not found:
+def _concluded(judged: list[JudgedEndpoint], old: HopState) -> HopState:
+    if not judged:
         return HopState()
-    bad = [each for each in found if each.verdict.health is Health.FAILING]
-    # Where no endpoint is left, what was known of some says nothing.
-    absent = [each for each in bad if not each.seen.address]
-    working = set() if absent else {each.seen.address for each in found if each.verdict.health is Health.WORKING}
+    bad = [endpoint for endpoint in judged if endpoint.verdict.health is Health.FAILING]
+    # Without any endpoint, earlier evidence about endpoints no longer applies.
+    absent = [endpoint for endpoint in bad if not endpoint.seen.address]
+    working = set() if absent else {endpoint.seen.address for endpoint in judged if endpoint.verdict.health is Health.WORKING}
     failing = Health.PARTLY_FAILING if working else Health.FAILING
-    return _state(failing if bad else Health.WORKING, found, absent or bad, working, old)
+    return _state(failing if bad else Health.WORKING, judged, absent or bad, working, old)
 
 
-def _state(health: Health, found: list[Judged], bad: list[Judged], working: set[str], old: HopState) -> HopState:
-    since = old.since if old.health is health else min(each.verdict.since for each in bad or found)
-    seen = [each.seen for each in found]
-    ejected = {each.seen.address for each in bad if each.seen.ejected_since}
+def _state(
+    health: Health, judged: list[JudgedEndpoint], bad: list[JudgedEndpoint], working: set[str], old: HopState
+) -> HopState:
+    since = old.since if old.health is health else min(endpoint.verdict.since for endpoint in bad or judged)
+    seen = [endpoint.seen for endpoint in judged]
+    ejected = {endpoint.seen.address for endpoint in bad if endpoint.seen.ejected_since}
     return HopState(
         health,
         since,
-        tuple(_failures(bad, {each.proxy for each in found})),
+        tuple(_failures(bad, {endpoint.proxy for endpoint in judged})),
         tuple(sorted(working)[:MAX_ENDPOINTS]),
         _leaves(seen),
-        tuple(sorted({each.tls_version for each in seen} - {""})),
+        tuple(sorted({endpoint.tls_version for endpoint in seen} - {""})),
         tuple(sorted(ejected)[:MAX_ENDPOINTS]),
     )
 
 
 def _leaves(seen: Iterable[EndpointSeen]) -> tuple[LeafCertificate, ...]:
-    leaves = {each.certificate for each in seen if each.certificate}
+    leaves = {endpoint.certificate for endpoint in seen if endpoint.certificate}
     return tuple(sorted(leaves, key=lambda leaf: leaf.not_after)[:MAX_CERTIFICATES])
 
 
-def _failures(bad: Iterable[Judged], proxies: set[str]) -> Iterator[Failure]:
-    """Yields each reason once, with its endpoints, most of them first."""
+def _failures(bad: Iterable[JudgedEndpoint], proxies: set[str]) -> Iterator[Failure]:
+    """Yields each reason once with its endpoints, the reason with most endpoints first."""
     words: dict[tuple[str, bool, bool], tuple[set[str], set[str]]] = {}
     for name, seen, _ in bad:
         endpoints, seers = words.setdefault((seen.failure, seen.handshake, seen.request), (set(), set()))
@@ -369,27 +374,29 @@ def _failures(bad: Iterable[Judged], proxies: set[str]) -> Iterator[Failure]:
         yield Failure(text, shown, () if seers == proxies else tuple(sorted(seers)), handshake, request)
 
 
-def merged(found: list[HopSeen]) -> HopSeen:
-    """Returns figures of several proxies, or of several protocols of one port, together."""
-    if len(found) == 1:
-        return found[0]
+def merged(figures: list[HopSeen]) -> HopSeen:
+    """Merges the figures of several proxies, or of several protocols of one port."""
+    if len(figures) == 1:
+        return figures[0]
     endpoints: dict[tuple[str, str], list[EndpointSeen]] = {}
-    for each in (each for seen in found for each in seen.endpoints):
-        endpoints.setdefault((each.config, each.address), []).append(each)
-    together = sorted((_one(several) for several in endpoints.values()), key=lambda each: (not each.in_a_row, each.address))
-    return msgspec.structs.replace(summed(found, together), traffic=sum((seen.traffic for seen in found), Traffic()))
+    for endpoint in (endpoint for seen in figures for endpoint in seen.endpoints):
+        endpoints.setdefault((endpoint.config, endpoint.address), []).append(endpoint)
+    together = sorted(
+        (_one(several) for several in endpoints.values()), key=lambda endpoint: (not endpoint.in_a_row, endpoint.address)
+    )
+    return msgspec.structs.replace(summed(figures, together), traffic=sum((seen.traffic for seen in figures), Traffic()))
 
 
 def _one(several: list[EndpointSeen]) -> EndpointSeen:
-    """Returns what all proxies have seen of one endpoint; the certificate is that of the last who got one."""
-    worst = max(several, key=lambda each: (each.in_a_row > 0, each.last_failure))
-    shown = max(several, key=lambda each: (each.certificate is not None, each.last_success))
+    """Merges the evidence of all proxies about one endpoint. The certificate is the last one that a proxy received."""
+    worst = max(several, key=lambda endpoint: (endpoint.in_a_row > 0, endpoint.last_failure))
+    shown = max(several, key=lambda endpoint: (endpoint.certificate is not None, endpoint.last_success))
     return msgspec.structs.replace(
         worst,
-        failures=sum(each.failures for each in several),
-        last_success=max(each.last_success for each in several),
+        failures=sum(endpoint.failures for endpoint in several),
+        last_success=max(endpoint.last_success for endpoint in several),
         certificate=shown.certificate,
         tls_version=shown.tls_version,
         cipher=shown.cipher,
-        ejected_since=min((each.ejected_since for each in several if each.ejected_since), default=0.0),
+        ejected_since=min((endpoint.ejected_since for endpoint in several if endpoint.ejected_since), default=0.0),
     )

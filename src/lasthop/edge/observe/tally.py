@@ -1,7 +1,7 @@
-"""What one proxy has seen, added up: outcomes, requests and counts in, a `ProxyReport` out. No I/O, no clock.
+"""Aggregates the evidence of one proxy: outcomes, requests and counts in, a `ProxyReport` out. No I/O, no clock.
 
-The access log has samples. So whether an endpoint has worked since it failed is also read from Envoy's counters of that
-endpoint, which `watched` asks for while there is reason to.
+The access log contains only samples. So Envoy's counters of an endpoint also decide whether it has worked since it failed.
+`watched` requests these counters while they are needed.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from lasthop.engine.plan.upstream import Connection, Hop
 
 MAX_HOPS: Final = 20_000
 MAX_WATCHED: Final = 100
-"""Hops whose endpoints are counted at a time."""
+"""Hops whose endpoint counters are read at a time."""
 QUIET: Final = 30.0
-"""Seconds without a failure after which new connections are taken for successes, samples or not."""
+"""Seconds without a failure after which new connections count as successes even without samples."""
 FORGOTTEN: Final = 3600.0
-"""Seconds after which a hop that Envoy does not count any more is forgotten."""
+"""Seconds after which a hop is dropped that Envoy no longer counts."""
 MAX_CONFIGS: Final = 4
-"""Configurations of a hop that are told apart: the present one, and those whose last streams still run."""
+"""Configurations of a hop that are counted separately: the current one, and earlier ones with open streams."""
 _DOUBTFUL: Final = 16
 _AT_ONCE: Final = 2
-"""Failures that are noted of those that were counted between two looks: as many as a verdict takes."""
+"""Failures recorded for a counter's growth between two reads: as many as a verdict needs."""
 _EJECTED_ANEW: Final = 5.0
-"""Seconds without ejection after which another one is news."""
+"""Seconds without ejection after which the next ejection counts as new."""
 
 
 class Tally:
-    """Of one proxy of a Gateway. What is no hop of that Gateway is ignored."""
+    """The evidence of one proxy of a Gateway. Hops of other Gateways are ignored."""
 
     def __init__(self, gateway: Key, proxy: str = "", *, now: float) -> None:
         self.gateway, self.proxy, self.since = gateway, proxy, now
@@ -61,12 +61,12 @@ class Tally:
         return f"<Tally of {self.gateway.path}{f' at {self.proxy}' if self.proxy else ''}: {len(self._hops)} hops>"
 
     def take(self, outcome: ConnectionOutcome) -> None:
-        """Takes in a line of the access log."""
+        """Records the connection in a line of the access log."""
         if hop := self._of(outcome.hop):
             hop.wire(outcome.config).take(_bounded(outcome))
 
     def request(self, request: ServedRequest) -> None:
-        """Takes in the other part of that line: what was asked, and how it was answered."""
+        """Records the request in that line and its response."""
         if request.hop and (hop := self._of(request.hop)):
             hop.request(request)
         if request.route and (request.route in self._routes or len(self._routes) < MAX_HOPS):
@@ -82,16 +82,16 @@ class Tally:
         self._counted = True
 
     def count_endpoints(self, counted: EndpointsCounted, now: float) -> None:
-        """Takes in what Envoy has counted of the endpoints of hops that are `watched`."""
+        """Records Envoy's counters for the endpoints of `watched` hops."""
         for key, endpoints in counted.items():
             if hop := self._hops.get(key.hop):
                 hop.wire(key.config).count_endpoints(endpoints, now)
 
     def watched(self) -> list[Hop]:
-        """Returns the hops of which it has to be known whether their endpoints work; where these are many, they take turns."""
-        found = [key for key, hop in self._hops.items() if hop.watched]
-        begin = self._turn % len(found) if found else 0
-        chosen = (found[begin:] + found[:begin])[:MAX_WATCHED]
+        """Returns the hops whose endpoint counters are needed. If there are many, they take turns."""
+        hops = [key for key, hop in self._hops.items() if hop.watched]
+        begin = self._turn % len(hops) if hops else 0
+        chosen = (hops[begin:] + hops[:begin])[:MAX_WATCHED]
         self._turn = begin + len(chosen)
         return chosen
 
@@ -108,7 +108,7 @@ class Tally:
 
 
 class _Requests:
-    """Counts requests, each for as many as it stands for."""
+    """Counts requests by weight."""
 
     def __init__(self) -> None:
         self._codes = [0.0] * 5
@@ -130,7 +130,7 @@ class _Requests:
 
 
 class _Counter:
-    """A figure of Envoy's that only grows, also where Envoy begins to count anew."""
+    """A counter of Envoy that keeps growing across Envoy's resets."""
 
     def __init__(self) -> None:
         self._before = self._last = 0
@@ -140,7 +140,7 @@ class _Counter:
         return self._before + self._last
 
     def take(self, new: int) -> int:
-        """Returns by how much it has grown."""
+        """Returns the growth since the last call."""
         if new < self._last:
             self._before += self._last
             self._last = 0
@@ -149,14 +149,14 @@ class _Counter:
 
 
 class _HopTally:
-    """Requests of a hop, whatever its configuration, and what was seen under each configuration."""
+    """The requests of a hop in any configuration, and the evidence for each configuration."""
 
     def __init__(self, key: Hop) -> None:
         self._key = key
         self._requests = _Requests()
         self._wires: dict[str, _Wire] = {}
         self._ended = HopSeen()
-        """The counts of configurations that are forgotten."""
+        """The counts of dropped configurations."""
         self._parts: list[HopSeen] = []
         self._seen: HopSeen | None = None
 
@@ -172,23 +172,24 @@ class _HopTally:
         self._requests.take(request)
 
     def count(self, config: str, counted: HopCounts, now: float, *, first: bool) -> None:
-        # Where there is no room, it may be one that made room before, whose counts are not from now.
+        # Without room, this configuration may have been dropped before, so its counts may be old.
         crowded = config not in self._wires and len(self._wires) >= MAX_CONFIGS
         self.wire(config).count(counted, now, first=first or crowded)
 
     def wire(self, config: str) -> _Wire:
-        """Returns what is seen under a configuration; the one that was not heard of for longest makes room for a new one."""
+        """Returns the evidence for a configuration. If there is no room, it replaces the configuration with the oldest
+        evidence."""
         known = self._wires.get(config)
         if known is None:
             if len(self._wires) >= MAX_CONFIGS:
-                oldest = min(self._wires, key=lambda each: self._wires[each].heard)
+                oldest = min(self._wires, key=lambda name: self._wires[name].heard)
                 ended = summed([self._ended, self._wires.pop(oldest).seen()], ())
                 self._ended = msgspec.structs.replace(ended, last_success=0.0, last_failure=0.0)
             known = self._wires[config] = _Wire(Connection(self._key, config))
         return known
 
     def seen(self) -> HopSeen:
-        """Lists the endpoints of the configuration that was heard of last first: there is a limit to how many are reported."""
+        """Lists the endpoints of the most recent configuration first, because the number of reported endpoints is limited."""
         wires = sorted(self._wires.values(), key=lambda wire: wire.heard, reverse=True)
         parts, traffic = [wire.seen() for wire in wires], self._requests.traffic(sum(wire.active for wire in wires))
         unchanged = len(parts) == len(self._parts) and all(map(operator.is_, parts, self._parts))
@@ -200,28 +201,28 @@ class _HopTally:
 
 
 class _Grown(NamedTuple):
-    """By how much the counters of a hop have grown since the last time."""
+    """The growth of a hop's counters since the last read."""
 
     connections: int = 0
     requests: int = 0
     failures: int = 0
     tls: Mapping[str, int] = MappingProxyType({})
     late: bool = False
-    """Connections took too long."""
+    """There were connect timeouts."""
 
     @property
     def kind(self) -> str:
-        """The TLS failure that has grown most; empty if none has."""
+        """Returns the TLS failure that grew most; empty if none grew."""
         return max(self.tls, key=lambda name: self.tls[name], default="") if any(self.tls.values()) else ""
 
 
 class _Wire:
-    """One configuration of a hop."""
+    """The evidence for one configuration of a hop."""
 
     def __init__(self, key: Connection) -> None:
         self.key = key
         self.heard = 0.0
-        """When it was last heard of."""
+        """The time of the latest evidence."""
         self._endpoints: dict[str, _Endpoint] = {}
         self._connections, self._sent, self._connect_failures, self._timeouts, self._handshakes = (
             _Counter() for _ in range(5)
@@ -230,29 +231,30 @@ class _Wire:
         self._counts = HopCounts()
         self._doubtful: list[ConnectionOutcome] = []
         self._errors = (0, 0)
-        """TLS errors of the last two times that were counted: one may be counted before its line is read."""
+        """TLS errors counted in the last two reads, because an error may be counted before its line is read."""
         self._refused = False
-        """TLS errors of a stream were counted lately: with TLS 1.3 a connection is made before the backend refuses it, so that
-        one was made says nothing."""
+        """TLS errors of a stream were counted lately. With TLS 1.3 a connection is made before the backend rejects it, so a
+        successful connection proves nothing."""
         self._failing = False
-        """Failures were counted the last time."""
+        """The last read counted failures."""
         self._unsampled = False
-        """There are requests and no failures, and no sample has shown an endpoint."""
+        """There are requests and no failures, and no sample of an endpoint."""
         self._sending = False
-        """Requests were sent lately, perhaps beside others for which there was no connection."""
+        """Requests were sent lately, perhaps besides others without a connection."""
         self._kind, self._late = "", False
-        """Of the last failures that were counted: the TLS failure that was counted most, empty if they were not of TLS; and
-        whether connections took too long."""
+        """The TLS failure that the last read with failures counted most (empty: no TLS failure), and whether connections timed
+        out."""
         self._seen: HopSeen | None = None
 
     @property
     def watched(self) -> bool:
         reasons = (self._failing, self._unsampled, self._unlogged, self._counts.ejected)
-        return any(reasons) or any(each.in_a_row for each in self._endpoints.values())
+        return any(reasons) or any(endpoint.in_a_row for endpoint in self._endpoints.values())
 
     @property
     def _unlogged(self) -> bool:
-        """TLS errors of a stream were counted long enough ago for their lines to be read, and there was none."""
+        """Returns whether TLS errors of a stream were counted so long ago that their log lines would have arrived, and none
+        did."""
         return self._refused and bool(self._errors[0]) and not self._endpoints and not self._unsampled
 
     def take(self, outcome: ConnectionOutcome) -> None:
@@ -264,15 +266,15 @@ class _Wire:
         if any(self._errors):
             self._endpoint(outcome.address).refuse()
         if not outcome.failure and outcome.address:
-            self._endpoints.pop("", None)  # there is an endpoint again
+            self._endpoints.pop("", None)  # the hop has endpoints again
 
     @property
     def active(self) -> int:
         return self._counts.active
 
     def count(self, counted: HopCounts, now: float, *, first: bool) -> None:
-        """Takes what Envoy has counted for a hop. `first`: what is counted until now may be from before this process began,
-        and says nothing of now."""
+        """Records Envoy's counts for a hop. `first`: the counts may date from before this process started, so they prove
+        nothing about the present."""
         if counted != self._counts:
             self._counts, self._seen = counted, None
         grown = self._grown(counted)
@@ -287,17 +289,17 @@ class _Wire:
         self._refused = not self.key.hop.protocol.http and any(self._errors)
         self._judge_doubtful()
         if any(self._errors):
-            for each in self._endpoints.values():
-                each.refuse()
+            for endpoint in self._endpoints.values():
+                endpoint.refuse()
                 self._seen = None
         good = not grown.failures and not kind
         self._unsampled, self._sending = bool(grown.requests) and good and not self._endpoints, bool(grown.requests)
         if kind:
-            for each in self._endpoints.values():
-                # Of an endpoint it may have been counted before, without a kind.
-                each.counted(self._words, handshake=True)
+            for endpoint in self._endpoints.values():
+                # An endpoint may have counted the failure before, without its kind.
+                endpoint.counted(self._words, handshake=True)
         if good:
-            self._none_fails(grown, now)
+            self._mark_working(grown, now)
 
     def _grown(self, counted: HopCounts) -> _Grown:
         self._handshakes.take(counted.handshakes)
@@ -309,11 +311,15 @@ class _Wire:
             self._timeouts.take(counted.connect_timeouts) > 0,
         )
 
-    def _none_fails(self, grown: _Grown, now: float) -> None:
-        """Concludes that endpoints work: there is traffic and none of it fails, whether samples show it or not."""
-        for each in self._endpoints.values():
-            if grown.connections and now - each.last_bad > QUIET if each.in_a_row else grown.requests and each.last_success:
-                each.succeeded(now)
+    def _mark_working(self, grown: _Grown, now: float) -> None:
+        """Marks endpoints as working if there is traffic and none of it fails, even without samples."""
+        for endpoint in self._endpoints.values():
+            if (
+                grown.connections and now - endpoint.last_bad > QUIET
+                if endpoint.in_a_row
+                else grown.requests and endpoint.last_success
+            ):
+                endpoint.succeeded(now)
                 self._seen = None
 
     def _judge_doubtful(self) -> None:
@@ -334,7 +340,7 @@ class _Wire:
             self._endpoint(address).count(counts, unseen, now, made=not self._refused, failing=self._failing)
 
     def _notice(self, address: str, counts: EndpointCounts, now: float, *, unlogged: bool) -> bool:
-        """Returns whether the counters of an endpoint that no line has shown tell something of it."""
+        """Returns whether the counters of an endpoint without log lines are evidence about it."""
         used = self._unsampled or (self._sending and counts.answers)
         if used and counts.connections > counts.connect_failures:
             self._endpoint(address).succeeded(now)
@@ -343,7 +349,7 @@ class _Wire:
 
     @property
     def _words(self) -> str:
-        """Says what the counters tell of the last failures."""
+        """Describes the last failures from the counters."""
         return in_words.of_counters(self._kind, timeout=self._late)
 
     def _endpoint(self, address: str) -> _Endpoint:
@@ -363,9 +369,9 @@ class _Wire:
                 sum(tls.values()),
                 self._connect_failures.total,
                 tls,
-                max((each.last_success for each in endpoints), default=0.0),
-                max((each.last_failure for each in endpoints), default=0.0),
-                tuple(each.seen() for each in endpoints),
+                max((endpoint.last_success for endpoint in endpoints), default=0.0),
+                max((endpoint.last_failure for endpoint in endpoints), default=0.0),
+                tuple(endpoint.seen() for endpoint in endpoints),
             )
         return self._seen
 
@@ -380,14 +386,14 @@ class _Endpoint:
         self._tls_version = self._cipher = ""
         self._counts: EndpointCounts | None = None
         self._logged = False
-        """A failure was in the log since the counters were last looked at."""
-        self._told = False
-        """The failure's words are from the log."""
+        """The log contained a failure since the last read of the counters."""
+        self._from_log = False
+        """The failure's reason is from the log."""
         self.ejected_since = self._last_ejected = 0.0
 
     def take(self, outcome: ConnectionOutcome) -> None:
         if outcome.failure:
-            self._logged = self._told = True
+            self._logged = self._from_log = True
             self.failure, self.handshake = outcome.failure, outcome.handshake
             self.request, self._refused = outcome.request, outcome.refused
             self._failed(outcome.at)
@@ -399,7 +405,7 @@ class _Endpoint:
 
     @property
     def last_bad(self) -> float:
-        """When it failed last, or was ejected, which hides whether it fails."""
+        """Returns when it last failed or was ejected; an ejection hides whether it still fails."""
         return max(self.last_failure, self._last_ejected)
 
     def _failed(self, at: float) -> None:
@@ -410,23 +416,23 @@ class _Endpoint:
         self.last_failure = max(self.last_failure, at)
 
     def refuse(self) -> None:
-        """Takes in that Envoy has counted TLS errors: requests got no answer because the backend refuses the client."""
+        """Reinterprets failed requests as a rejected client certificate, because Envoy has counted TLS errors."""
         if self._refused:
             self.failure, self.handshake, self.request, self._refused = self._refused, True, False, ""
 
     def counted(self, words: str, *, handshake: bool) -> None:
-        """Says what the counters tell of its failures, unless the log has said more since it last worked."""
-        if self.in_a_row and not self._told and (handshake or not self.handshake):
+        """Describes the failure from the counters, unless the log has given a better reason since the last success."""
+        if self.in_a_row and not self._from_log and (handshake or not self.handshake):
             self.failure, self.handshake, self.request = words, handshake, False
 
     def succeeded(self, at: float) -> None:
-        self.in_a_row, self._told, self.ejected_since = 0, False, 0.0
+        self.in_a_row, self._from_log, self.ejected_since = 0, False, 0.0
         self.handshake, self.request, self._refused = False, False, ""
         self.last_success = max(self.last_success, at)
 
     def count(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float, *, made: bool, failing: bool) -> None:
-        """Takes what Envoy has counted for an endpoint. `unseen` is the failure to note if there was one that is in no log;
-        `made`: answers are a success; `failing`: the hop's failures have just grown."""
+        """Records Envoy's counts for an endpoint. `unseen`: the failure to record if no log line shows one. `made`: responses
+        are successes. `failing`: the hop's failures have just grown."""
         last, self._counts = self._counts, counts
         logged, self._logged = self._logged, False
         if counts.ejected:
@@ -441,17 +447,17 @@ class _Endpoint:
 
     def _ejected(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float) -> None:
         if not self.in_a_row and now - self._last_ejected > _EJECTED_ANEW:
-            # Only who fails again and again is, however quickly it was over.
+            # An ejection implies repeated failures, even if it was short.
             self._fails(counts.connect_failures, unseen, now)
         self.ejected_since, self._last_ejected = self.ejected_since or now, now
 
     def _begin(self, counts: EndpointCounts, unseen: ConnectionOutcome, now: float, *, made: bool, failing: bool) -> None:
-        """Takes counters that are new, or have begun anew: of the past they tell only whether anything worked."""
+        """Records counters that are new or were reset. About the past they prove only whether anything has worked."""
         if failing and counts.connections == counts.connect_failures > 0:
-            # It has never been connected to, and retries may have hidden all of it before it was looked at.
+            # No connection was ever made, and retries may have hidden that before the counters were read.
             self._fails(counts.connect_failures, unseen, now)
         elif made and counts.answers and not self.last_success and self.in_a_row:
-            self.last_success = self.failing_since - 1.0  # at some time before
+            self.last_success = self.failing_since - 1.0  # at an unknown earlier time
 
     def _fails(self, times: int, unseen: ConnectionOutcome, now: float) -> None:
         for _ in range(min(times, _AT_ONCE)):
@@ -478,11 +484,11 @@ class _Endpoint:
 
 
 def _importance(endpoint: _Endpoint) -> tuple[bool, float, str]:
-    """Sorts what fails first, then what was heard of last."""
+    """Sorts failing endpoints first, then those with the latest evidence."""
     return bool(endpoint.in_a_row), max(endpoint.last_failure, endpoint.last_success), endpoint.address
 
 
 def _bounded(outcome: ConnectionOutcome) -> ConnectionOutcome:
-    """Returns it with every text printable and cut to a length: backends and clients have written them."""
+    """Makes every text printable and limits its length, because backends and clients have written them."""
     texts = {name: cut(getattr(outcome, name)) for name in ("failure", "refused", "tls_version", "cipher")}
     return msgspec.structs.replace(outcome, **texts, certificate=shown(outcome.certificate))

@@ -1,6 +1,7 @@
-"""Totals that only grow, as counters must: what proxies have reported, added up, whichever of them come and go. No I/O.
+"""Sums the reports of proxies into totals that never decrease, whichever proxies come and go. No I/O.
 
-A sum over the proxies that there are would fall when one of them goes, and a Prometheus takes that for a restart.
+Prometheus counters must not decrease: a sum over the current proxies would fall when one of them goes, and Prometheus would
+read that as a restart.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lasthop.engine.plan.observation import MAX_ENDPOINTS, EndpointSeen, HopSeen
 from lasthop.engine.plan.upstream import Hop
 
 MAX_GONE: Final = 200
-"""Proxies of one Gateway that are remembered by name after they have fallen silent."""
+"""Silent proxies of one Gateway that are remembered by name."""
 
 
 class HopTotals(msgspec.Struct, frozen=True, gc=False):
@@ -36,7 +37,7 @@ class HopTotals(msgspec.Struct, frozen=True, gc=False):
         return HopTotals(self.handshakes + other.handshakes, tls, failures, self.traffic + other.traffic)
 
     def since(self, before: HopTotals) -> HopTotals:
-        """Returns what has been added; all of it where the proxy has begun to count anew."""
+        """Returns the growth, or the whole count if the proxy's counters were reset."""
         tls = {name: count - before.tls_failures.get(name, 0) for name, count in self.tls_failures.items()}
         handshakes, failures = self.handshakes - before.handshakes, self.connect_failures - before.connect_failures
         if min(handshakes, failures, *tls.values()) < 0:
@@ -45,15 +46,15 @@ class HopTotals(msgspec.Struct, frozen=True, gc=False):
 
 
 def added(now: Traffic, before: Traffic) -> Traffic:
-    """Returns what has been added to traffic; all of it where the proxy has begun to count anew."""
+    """Returns the growth of traffic, or the whole count if the proxy's counters were reset."""
     if any(ours < theirs for ours, theirs in zip(now.codes, before.codes, strict=True)):
         return now
-    found = now - before
-    return now if any(count < 0 for _, count in found.latency) else found
+    growth = now - before
+    return now if any(count < 0 for _, count in growth.latency) else growth
 
 
 def summed(parts: list[HopSeen], endpoints: Iterable[EndpointSeen]) -> HopSeen:
-    """Returns the counts of several parts together, with these endpoints and without traffic."""
+    """Sums the counts of several parts, with these endpoints and without traffic."""
     kinds: dict[str, int] = {}
     for part in parts:
         for kind, count in part.tls_failures.items():
@@ -70,7 +71,7 @@ def summed(parts: list[HopSeen], endpoints: Iterable[EndpointSeen]) -> HopSeen:
 
 
 class _Counted(msgspec.Struct, frozen=True):
-    """The numbers of a proxy's last report."""
+    """The counts in a proxy's last report."""
 
     since: float
     hops: dict[Hop, HopTotals]
@@ -84,17 +85,17 @@ class Totals:
         """By Gateway and route."""
         self._last: dict[tuple[Key, str], _Counted] = {}
         self._gone: dict[Key, dict[str, float]] = {}
-        """Since when each proxy counted that has fallen silent, by Gateway. If it reports again, what it had counted before
-        is in the totals already, and how much that was is no longer known."""
+        """Start times of silent proxies by Gateway. The totals already include such a proxy's earlier counts, whose size is no
+        longer known if it reports again."""
 
     def heard(self, report: ProxyReport) -> Generator[None, None, None]:
-        """Takes in the report of a proxy, in steps: it may have thousands of hops. One report at a time."""
+        """Adds a proxy's report in steps, because it may have thousands of hops. One report at a time."""
         key = (report.gateway, report.proxy)
         last = self._last.get(key)
         if last is None or last.since != report.since:
             last = self._last[key] = _Counted(report.since, {}, {})
         counted = self._gone.get(report.gateway, {}).pop(report.proxy, None) == report.since
-        # Each number goes into both at once, or what is stopped halfway would count twice the next time.
+        # Each number goes into both at once, so that an interrupted report is not counted twice.
         yield from self._add_hops(report, last, counted)
         yield from self._add_routes(report, last, counted)
         for hop in last.hops.keys() - report.hops.keys():
@@ -121,12 +122,12 @@ class Totals:
             yield
 
     def keep(self, hops: Container[Hop], routes: Callable[[Key], bool]) -> None:
-        """Forgets all but these: what does not exist any more has no series."""
-        self.hops = {hop: each for hop, each in self.hops.items() if hop in hops}
-        self.routes = {key: each for key, each in self.routes.items() if routes(key[1])}
+        """Drops all other hops and routes, so that deleted objects have no series."""
+        self.hops = {hop: total for hop, total in self.hops.items() if hop in hops}
+        self.routes = {key: total for key, total in self.routes.items() if routes(key[1])}
 
     def keep_proxies(self, reports: Callable[[Key, str], bool]) -> None:
-        """Forgets the numbers of proxies that have fallen silent; the totals stay."""
+        """Drops the counts of silent proxies; the totals stay."""
         for key in [key for key in self._last if not reports(*key)]:
             gone = self._gone.setdefault(key[0], {})
             gone[key[1]] = self._last.pop(key).since
@@ -134,8 +135,8 @@ class Totals:
                 del gone[next(iter(gone))]
 
     def forget(self, gateway: Key) -> None:
-        self.hops = {hop: each for hop, each in self.hops.items() if hop.gateway != gateway}
-        self.routes = {key: each for key, each in self.routes.items() if key[0] != gateway}
+        self.hops = {hop: total for hop, total in self.hops.items() if hop.gateway != gateway}
+        self.routes = {key: total for key, total in self.routes.items() if key[0] != gateway}
         self._gone.pop(gateway, None)
         for key in [key for key in self._last if key[0] == gateway]:
             del self._last[key]

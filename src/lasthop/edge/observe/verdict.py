@@ -1,9 +1,9 @@
-"""Whether an endpoint fails, as seen by one proxy: with hysteresis, so that no verdict comes and goes with single connections.
+"""Judges whether an endpoint fails, as seen by one proxy. Hysteresis keeps verdicts from flapping with single connections.
 
-    UNTRIED ──success──> WORKING ──2 failures in a row, none made good for HOLD──> FAILING ──success──> WORKING
-       └───────a failure, and never a success, for FIRST_HOLD──────────────────────^   (the more often, the later)
+    UNTRIED ──success──> WORKING ──2 failures in a row, without a success for HOLD──> FAILING ──success──> WORKING
+       └───────failures for FIRST_HOLD, and never a success───────────────────────────^   (the more often, the later)
 
-Silence makes it UNTRIED again.
+Without evidence for SILENCE seconds it becomes UNTRIED again.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import msgspec
 from lasthop.engine.plan.observation import EndpointSeen, Health
 
 HOLD: Final = 5.0
-"""Seconds that an endpoint that has worked must fail: long enough for Envoy's counters to tell of successes between."""
+"""Seconds for which an endpoint that has worked must fail: long enough to read successes in between from Envoy's counters."""
 FIRST_HOLD: Final = 1.5
-"""The same of one that is not known to have worked."""
+"""The same for an endpoint that is not known to have worked."""
 RECOVERY: Final = 10.0
-"""Seconds without a failure that an endpoint must have which has failed before and come back; doubled each time."""
+"""Seconds without a failure until an endpoint counts as working again after repeated failures. Doubled each time."""
 LONGEST_RECOVERY: Final = 300.0
 CALM: Final = 900.0
-"""Seconds after which it does not matter any more how often it went back and forth."""
+"""Seconds after which earlier changes no longer count."""
 SILENCE: Final = 1800.0
-"""Seconds after which the last connection says nothing any more."""
+"""Seconds after which the last connection is too old to be evidence."""
 
 
 class EndpointVerdict(msgspec.Struct, frozen=True):
     health: Health = Health.UNTRIED
     since: float = 0.0
     returns: int = 0
-    """How often it has come back from failing lately."""
+    """The number of recent recoveries."""
     changed: float = 0.0
 
 
@@ -41,10 +41,10 @@ NONE: Final = EndpointVerdict()
 def judge(
     old: EndpointVerdict, seen: EndpointSeen, *, hop_success: float, active: bool, now: float
 ) -> tuple[EndpointVerdict, float | None]:
-    """Returns the verdict, and when to judge again if nothing new is seen until then.
+    """Returns the verdict, and when to judge again if there is no new evidence until then.
 
-    All of it was seen under one configuration of the hop. `hop_success` is when some endpoint has answered last under it;
-    `active`: something is under way there, such as a WebSocket that lasts for days.
+    All evidence is from one configuration of the hop. `hop_success` is the time of the last response of any endpoint under it.
+    `active`: a request or stream is in progress, such as a WebSocket that lasts for days.
     """
     failed = seen.in_a_row > 0
     last = max(seen.last_failure if failed else 0.0, seen.last_success, 0.0)
@@ -62,7 +62,7 @@ def judge(
 def _fails(
     old: EndpointVerdict, seen: EndpointSeen, known: bool, now: float, quiet: float
 ) -> tuple[EndpointVerdict, float | None]:
-    """`known`: the endpoint, or another one of the hop, is known to have worked."""
+    """`known`: the endpoint, or another one of the hop, has worked."""
     if old.health is Health.FAILING:
         return old, quiet
     if known and seen.in_a_row < 2:

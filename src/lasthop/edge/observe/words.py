@@ -1,4 +1,4 @@
-"""Makes what backends and clients have written fit to be shown, and explains what Envoy only counts."""
+"""Sanitizes texts of backends and clients for display, and describes failures that Envoy only counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def cut(text: str) -> str:
 
 
 def shown(certificate: LeafCertificate | None) -> LeafCertificate | None:
-    """Returns the certificate with its texts cut, and no more names than are shown."""
+    """Returns the certificate with shortened texts and a limited number of names."""
     if certificate is None:
         return None
     names = tuple(map(cut, certificate.names[:MAX_NAMES]))
@@ -36,17 +36,17 @@ _KINDS: Final = {
     "fail_verify_error": "certificate was not accepted: it is signed by an unknown CA, has expired or is not valid yet",
     "fail_verify_no_cert": "backend has no certificate",
 }
-"""By Envoy's own names."""
+"""By Envoy's names."""
 
 
 def of_counters(kind: str, *, timeout: bool = False) -> str:
-    """Returns what counters tell of a failure. `kind`: the TLS failure that was counted most, empty if there was none;
-    `timeout`: connections took too long."""
+    """Describes a failure from counters. `kind`: the TLS failure that was counted most, or empty; `timeout`: connections timed
+    out."""
     known = _KINDS.get(kind)
     return counted_only(known or (TIMEOUT if timeout else _HANDSHAKE if kind else _NOT_CONNECTED))
 
 
 def counted_only(text: str) -> str:
-    """Marks what is in no access log: an attempt that a retry made up for, a mirrored request, a request to an ExternalAuth
-    server. A counter knows the kind of a failure; only `lasthop probe` shows the certificate."""
-    return f"{text} (Envoy counts it, and does not say more)"
+    """Marks a reason that no access log confirms: an attempt that a retry made up for, a mirrored request, a request to an
+    ExternalAuth server. A counter knows the kind of a failure; only `lasthop probe` shows the certificate."""
+    return f"{text} (from counters of Envoy, which have no details)"

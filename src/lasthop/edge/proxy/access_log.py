@@ -1,5 +1,5 @@
-"""Follows Envoy's access log as it grows, within a budget: clients decide how many requests fail, but must not decide how much
-of the event loop or of the disk that takes."""
+"""Follows Envoy's access log as it grows, within a budget. Clients decide how many requests fail, but must not decide how much
+of the event loop or of the disk the log takes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from lasthop.edge.proxy.entry import AccessLogEntry, parse
 from lasthop.edge.proxy.failures import explained
 
 SIZE_LIMIT: Final = 10 * 1024 * 1024
-"""Bytes of the file at which it is truncated. What has not been read by then is skipped."""
+"""Bytes at which the file is truncated. Unread lines are skipped."""
 BUDGET: Final = 1024 * 1024
-"""Bytes that are read in a second, some 1,500 lines: a few percent of a core for each Gateway under such a flood."""
+"""Bytes read per second, some 1,500 lines: a few percent of a core for each Gateway during such a flood."""
 POLL_INTERVAL: Final = 0.2
 REPORT_INTERVAL: Final = 10.0
 """Seconds between two reports of skipped lines."""
 _LONGEST_LINE: Final = 256 * 1024
 _PIECE: Final = 64 * 1024
-"""Bytes between two turns of the event loop: some 100 lines, a few milliseconds."""
+"""Bytes read between two turns of the event loop: some 100 lines, a few milliseconds."""
 _COUNTED: Final = 16 * 1024 * 1024
-"""Skipped bytes whose lines are counted, which takes about 10 ms; beyond that only bytes are counted."""
+"""Skipped bytes in which lines are counted, which takes about 10 ms; beyond that only bytes are counted."""
 
 
 class SkippedLines(msgspec.Struct, frozen=True):
-    """Counts what was too much to read."""
+    """Counts skipped lines and bytes."""
 
     lines: int = 0
     bytes: int = 0
@@ -39,7 +39,7 @@ class SkippedLines(msgspec.Struct, frozen=True):
         return SkippedLines(self.lines + other.lines, self.bytes + other.bytes)
 
 
-def _nobody(lines: float) -> None:
+def _ignore(lines: float) -> None:
     pass
 
 
@@ -48,13 +48,13 @@ async def follow(
     *,
     from_end: bool,
     skipped: Callable[[SkippedLines], None],
-    written: Callable[[float], None] = _nobody,
+    written: Callable[[float], None] = _ignore,
     size_limit: int = SIZE_LIMIT,
 ) -> AsyncGenerator[AccessLogEntry, None]:
-    """Yields each entry that is written from now on, with `why` filled in, until cancelled, and then those of the last moment.
+    """Yields each new entry, explained, until cancelled, and then the last entries.
 
-    `from_end` leaves out what the file already holds: for an Envoy that was adopted, that has been reported. `written` is told
-    how many lines are new, whether they are read now, later or never.
+    `from_end` skips the present content of the file, which has been reported if Envoy was adopted. `written` receives the
+    number of new lines, whether they are read now, later or never.
     """
     reader = AccessLogReader(path, from_end=from_end, written=written, size_limit=size_limit)
     try:
@@ -63,10 +63,10 @@ async def follow(
                 yield entry
             if lines := reader.skipped(time.monotonic()):
                 skipped(lines)
-            # Also where there is more to read: an async generator's `yield` alone gives no other task a turn.
+            # Also when there is more to read: an async generator's `yield` alone gives no other task a turn.
             await asyncio.sleep(reader.pause)
     except asyncio.CancelledError:
-        # An Envoy that has exited has written the last requests since the last look: those that the end of a drain cut off.
+        # An Envoy that has exited has written its last requests since the last read: those cut off by the end of a drain.
         for entry in reader.rest():
             yield entry
         raise
@@ -75,10 +75,10 @@ async def follow(
 
 
 class AccessLogReader:
-    """Reads entries piece by piece, and says how long to wait before the next piece."""
+    """Reads entries piece by piece, and computes the pause before the next piece."""
 
     def __init__(
-        self, path: Path, *, from_end: bool, written: Callable[[float], None] = _nobody, size_limit: int = SIZE_LIMIT
+        self, path: Path, *, from_end: bool, written: Callable[[float], None] = _ignore, size_limit: int = SIZE_LIMIT
     ) -> None:
         self._tail, self._written = Tail(path, from_end=from_end, size_limit=size_limit), written
         self._unreported = SkippedLines()
@@ -94,14 +94,14 @@ class AccessLogReader:
         return [explained(entry) for entry in entries]
 
     def rest(self) -> Iterator[AccessLogEntry]:
-        """Yields what the file holds now, at most what is read in a second: somebody waits for the end."""
+        """Yields the present content of the file, at most one second's budget, because the caller waits for the end."""
         for _ in range(BUDGET // _PIECE):
             yield from self.read()
             if not self._tail.behind:
                 return
 
     def skipped(self, now: float) -> SkippedLines | None:
-        """Returns what has been skipped since the last report; None if that is nothing, or too recent."""
+        """Returns the lines skipped since the last report; None if there are none or the last report is too recent."""
         self._unreported += self._tail.take_skipped()
         if not self._unreported.bytes or now - self._reported_at < REPORT_INTERVAL:
             return None
@@ -113,10 +113,10 @@ class AccessLogReader:
 
 
 class Tail:
-    """Reads the whole lines that were added to a file since the last read, at most one piece at a time.
+    """Reads the lines added to a file since the last read, at most one piece at a time.
 
-    There are four cases besides growth: the file does not exist (yet), it was truncated (begin at its start), it was replaced
-    by another one (finish the old one, then open the new one), or it is too large (truncate it, read or not).
+    There are four cases besides growth: the file does not exist (yet), it was truncated (continue at its start), it was
+    replaced by another one (finish the old one, then open the new one), or it is too large (truncate it, read or not).
     """
 
     def __init__(self, path: Path, *, from_end: bool, size_limit: int) -> None:
@@ -125,13 +125,13 @@ class Tail:
         self._fd = -1
         self._rest = b""
         self._skipped = SkippedLines()
-        self._passed, self._told, self._length = 0, 0.0, 500.0
-        """Lines that were read or skipped; lines that were told as written; bytes of a line."""
+        self._passed, self._reported, self._length = 0, 0.0, 500.0
+        """Lines read or skipped; lines reported as written; average bytes of a line."""
         self._open()
         if from_end and self._fd >= 0:
             os.lseek(self._fd, 0, os.SEEK_END)
         self.behind = False
-        """There is more to read already."""
+        """More can be read at once."""
 
     def read(self) -> list[bytes]:
         if self._fd < 0:
@@ -156,16 +156,16 @@ class Tail:
         return lines
 
     def take_skipped(self) -> SkippedLines:
-        """Returns what has been skipped since the last call."""
+        """Returns the lines skipped since the last call."""
         taken, self._skipped = self._skipped, SkippedLines()
         return taken
 
     def take_written(self) -> float:
-        """Returns how many lines were added since the last call: those that were read or skipped, and about as many as are
-        still to be read."""
+        """Returns how many lines were added since the last call: those read or skipped, and an estimate of those still
+        unread."""
         ahead = os.fstat(self._fd).st_size - os.lseek(self._fd, 0, os.SEEK_CUR) if self._fd >= 0 else 0
-        before, self._told = self._told, max(self._told, self._passed + ahead / self._length)
-        return self._told - before
+        before, self._reported = self._reported, max(self._reported, self._passed + ahead / self._length)
+        return self._reported - before
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -188,8 +188,8 @@ class Tail:
         if self._replaced():
             self.close()
         elif too_large:
-            # Envoy opens it for appending, so it continues at the new end. A line written between our last read and here is
-            # lost: better than a full disk, or than asking Envoy to reopen its logs each time.
+            # Envoy appends, so it continues at the new end. A line written between our last read and here is lost, which is
+            # better than a full disk, or than making Envoy reopen its logs each time.
             os.ftruncate(self._fd, 0)
             os.lseek(self._fd, 0, os.SEEK_SET)
 

@@ -1,4 +1,4 @@
-"""Calls Envoy's admin API over its unix socket, and reads its counters: of each hop, and of its endpoints."""
+"""Calls Envoy's admin API over its unix socket, and reads the counters of hops and endpoints."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class AdminUnavailable(Exception):
 
 class ActiveTraffic(msgspec.Struct, frozen=True):
     connections: int
-    """Open client connections, idle ones too."""
+    """Open client connections, including idle ones."""
     busy: int
-    """Requests in flight, and client connections that are not HTTP."""
+    """Requests in flight, and client connections other than HTTP."""
 
 
 LOG_LEVEL: Final = "warning"
-"""That Envoy starts with."""
+"""Envoy's log level at start-up."""
 COMPONENT_LEVELS: Final = {"config": "error"}
 
 
@@ -63,11 +63,11 @@ class Admin:
         return await asyncio.to_thread(_values, body)
 
     async def prometheus(self) -> bytes:
-        """Returns Envoy's own metrics, of what has been used, in Prometheus' text format."""
+        """Returns Envoy's own metrics that are in use, in Prometheus' text format."""
         return await self._ask("GET", "/stats/prometheus", {"usedonly": ""})
 
     async def config_dump(self) -> bytes:
-        """Returns everything that Envoy is configured with, endpoints included, as JSON. Envoy leaves out private keys."""
+        """Returns Envoy's whole configuration, including endpoints, as JSON. Envoy redacts private keys."""
         return await self._ask("GET", "/config_dump", {"include_eds": ""}, limit=60)
 
     async def plaintext_hops(self) -> list[Hop]:
@@ -90,43 +90,44 @@ class Admin:
         return ActiveTraffic(connections, requests + max(0, connections - http))
 
     async def hop_counts(self) -> Counts:
-        """Returns what Envoy has counted of each hop that it has used."""
+        """Returns Envoy's counters of each hop in use."""
         body = await self._ask("GET", "/stats", {"format": "json", "usedonly": "", "filter": HOP_STATS})
         return await asyncio.to_thread(hop_counts, body)
 
     async def endpoint_counts(self, hops: Iterable[Hop]) -> EndpointsCounted:
-        """Returns what Envoy has counted of each endpoint of these hops."""
+        """Returns Envoy's counters of each endpoint of these hops."""
         names = "|".join(re.escape(hop.name) for hop in hops)
         body = await self._ask("GET", "/clusters", {"format": "json", "filter": f"^({names})$"})
         return await asyncio.to_thread(endpoint_counts, body)
 
     async def set_runtime(self, values: Mapping[str, int]) -> None:
-        """Sets keys of the runtime, until Envoy exits."""
+        """Sets runtime keys until Envoy exits."""
         await self._ask("POST", "/runtime_modify", {key: str(value) for key, value in values.items()})
 
     async def log_level(self) -> str:
-        """Returns the lowest level that some part of Envoy logs."""
+        """Returns the lowest log level of any component."""
         body = await self._ask("POST", "/logging")
-        found = {line.rpartition(": ")[2].strip() for line in body.decode(errors="replace").splitlines()}
-        return next((level for level in log_levels.ENVOY if level in found), "")
+        levels = {line.rpartition(": ")[2].strip() for line in body.decode(errors="replace").splitlines()}
+        return next((level for level in log_levels.ENVOY if level in levels), "")
 
     async def set_log_level(self, level: str) -> None:
-        """Sets the level of all parts, until Envoy exits. At the level that Envoy starts with, quieter parts are as then."""
+        """Sets the level of all components until Envoy exits. The start-up level also restores the levels of quieter
+        components."""
         await self._ask("POST", "/logging", {"level": level})
         for name, quieter in COMPONENT_LEVELS.items() if level == LOG_LEVEL else ():
             await self._ask("POST", "/logging", {name: quieter})
 
     async def listeners(self) -> dict[str, str]:
-        """Returns the address that each listener is bound to, by listener name."""
+        """Returns the address of each listener by listener name."""
         body = msgspec.json.decode(await self._ask("GET", "/listeners", {"format": "json"}))
         return {listener["name"]: _address(listener["local_address"]) for listener in body.get("listener_statuses", ())}
 
     async def fail_health_check(self) -> None:
-        """Makes every HTTP response from now on tell the client to close the connection."""
+        """Makes Envoy ask clients to close their connections, with every HTTP response from now on."""
         await self._ask("POST", "/healthcheck/fail")
 
     async def drain_listeners(self) -> None:
-        """Stops accepting at once. Open connections continue."""
+        """Stops accepting connections at once. Open connections continue."""
         await self._ask("POST", "/drain_listeners")
 
     async def _ask(self, method: str, path: str, query: dict[str, str] | None = None, limit: float = 10) -> bytes:
@@ -135,7 +136,7 @@ class Admin:
             async with asyncio.timeout(limit):
                 status, body = await request(self.socket, method, target)
         except (HTTPException, TimeoutError, OSError) as error:
-            raise AdminUnavailable(f"Envoy does not answer on {self.socket}: {str(error) or 'timeout'}") from error
+            raise AdminUnavailable(f"Envoy does not respond on {self.socket}: {str(error) or 'timeout'}") from error
         if status != 200 and path != "/ready":
             raise AdminUnavailable(f"Envoy answers {path} with {status}: {body[:200].decode(errors='replace')}")
         return body
@@ -152,7 +153,7 @@ async def request(socket: Path, method: str, target: str) -> tuple[int, bytes]:
         writer.write(f"{head}\r\n\r\n".encode())
         received = await reader.read()
         if b"\r\n\r\n" not in received:
-            raise HTTPException("the answer ended too early")
+            raise HTTPException("the response ended early")
         response = HTTPResponse(cast(Socket, _Received(received)), method=method)
         response.begin()
         return response.status, response.read()
@@ -161,7 +162,7 @@ async def request(socket: Path, method: str, target: str) -> tuple[int, bytes]:
 
 
 class _Received:
-    """Stands for the socket that `HTTPResponse` reads from: everything that came before Envoy closed the connection."""
+    """Replaces the socket from which `HTTPResponse` reads, with all bytes received until Envoy closed the connection."""
 
     def __init__(self, received: bytes) -> None:
         self._received = received
@@ -184,8 +185,8 @@ class _ActiveClusters(msgspec.Struct):
 
 
 def _plaintext_hops(body: bytes) -> list[Hop]:
-    clusters = (each.cluster for each in msgspec.json.decode(body, type=_ActiveClusters).configs)
-    return [hop for each in clusters if each.transport_socket is None and (hop := Hop.parse(each.name))]
+    clusters = (cluster.cluster for cluster in msgspec.json.decode(body, type=_ActiveClusters).configs)
+    return [hop for cluster in clusters if cluster.transport_socket is None and (hop := Hop.parse(cluster.name))]
 
 
 def _values(body: bytes) -> dict[str, int]:
@@ -240,13 +241,13 @@ class _ClusterStatuses(msgspec.Struct, frozen=True):
 
 
 def hop_counts(body: bytes) -> Counts:
-    """Reads an answer of `/stats?format=json`, filtered by `engine/outputs/envoy/statistics.py`."""
-    found: dict[Connection, dict[str, int]] = {}
+    """Parses a response of `/stats?format=json`, filtered by `engine/outputs/envoy/statistics.py`."""
+    by_connection: dict[Connection, dict[str, int]] = {}
     for stat in msgspec.json.decode(body, type=_Stats).stats:
         if parsed := Connection.parse_stat(stat.name):
             connection, counted = parsed
-            found.setdefault(connection, {})[counted] = int(stat.value)
-    return {connection: _counts(connection.hop, values) for connection, values in found.items()}
+            by_connection.setdefault(connection, {})[counted] = int(stat.value)
+    return {connection: _counts(connection.hop, values) for connection, values in by_connection.items()}
 
 
 def _counts(hop: Hop, values: dict[str, int]) -> HopCounts:
@@ -262,13 +263,13 @@ def _counts(hop: Hop, values: dict[str, int]) -> HopCounts:
 
 
 def endpoint_counts(body: bytes) -> EndpointsCounted:
-    """Reads an answer of `/clusters?format=json`."""
-    found: EndpointsCounted = {}
+    """Parses a response of `/clusters?format=json`."""
+    by_connection: EndpointsCounted = {}
     for cluster in msgspec.json.decode(body, type=_ClusterStatuses).cluster_statuses:
         if connection := Connection.parse(cluster.observability_name):
-            places = ((host.address.socket_address, host) for host in cluster.host_statuses)
-            found[connection] = {with_port(at.address, at.port_value): _endpoint(host) for at, host in places}
-    return found
+            addresses = ((host.address.socket_address, host) for host in cluster.host_statuses)
+            by_connection[connection] = {with_port(at.address, at.port_value): _endpoint(host) for at, host in addresses}
+    return by_connection
 
 
 def _endpoint(host: _Host) -> EndpointCounts:

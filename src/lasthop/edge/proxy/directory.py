@@ -20,11 +20,11 @@ _LOG_TAIL: Final = 5
 
 
 class RunDirUnusable(Exception):
-    """The run directory cannot be used. The text says why and what to do."""
+    """The run directory cannot be used. The text contains the reason and the remedy."""
 
 
 class RunDirLocked(RunDirUnusable):
-    """Another Lasthop uses this directory. `pid` is its process, or 0 if that is unknown."""
+    """Another Lasthop uses this directory. `pid` is its process, or 0 if unknown."""
 
     def __init__(self, path: Path, pid: int) -> None:
         self.pid = pid
@@ -49,7 +49,7 @@ class ProxyDirectory:
         length = len(os.fsencode(self.path / "admin.4194304.sock"))
         if length > _SOCKET_PATH_LIMIT:
             raise RunDirUnusable(
-                f"{self.path} is too deep for a unix socket ({length} bytes, {_SOCKET_PATH_LIMIT} are possible). "
+                f"{self.path} is too long a path for a unix socket ({length} bytes; the limit is {_SOCKET_PATH_LIMIT}). "
                 "Choose a run directory with a shorter path."
             )
         try:
@@ -60,7 +60,8 @@ class ProxyDirectory:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Locks the directory: two Lasthops would restart each other's Envoy. The kernel releases the lock when we die."""
+        """Locks the directory, because two Lasthops would restart each other's Envoy. The kernel releases the lock when this
+        process dies."""
         fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
@@ -75,17 +76,18 @@ class ProxyDirectory:
             os.close(fd)
 
     def write_bootstrap(self, envoy: Envoy, content: bytes) -> Path:
-        """Names the file by its content and by the binary, so that an equal command line means an equal Envoy."""
+        """Writes the bootstrap into a file named by its content and by the binary, so that equal command lines mean equal
+        Envoys."""
         identity = hashlib.blake2b(content + str(envoy).encode(), digest_size=6).hexdigest()
         path = self.path / f"bootstrap-{identity}.json"
-        # Envoy reads it only when it starts, so those of other Envoys are no longer needed.
+        # Envoy reads it only at start-up, so the files of other Envoys are no longer needed.
         for other in self.path.glob("bootstrap-*"):
             other.unlink()
         path.write_bytes(content)
         return path
 
     def set_aside_admin_socket(self, pid: int) -> None:
-        """Renames the admin socket before a new Envoy takes its name, so that the old one can still be reached."""
+        """Renames the admin socket before a new Envoy takes its name, so that the old Envoy stays reachable."""
         with contextlib.suppress(FileNotFoundError):
             self.admin_socket.rename(self.admin_socket_set_aside(pid))
 
@@ -99,7 +101,7 @@ class ProxyDirectory:
             return 0
 
     def log_tail(self, since: int) -> tuple[str, ...]:
-        """Returns the last lines that Envoy logged after byte `since`, which say why it exited."""
+        """Returns the last lines that Envoy logged after byte `since`, which contain the reason of its exit."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(since, self.log_size() - 16_384))

@@ -1,4 +1,4 @@
-"""Ends Envoys: drains and terminates one, and those of Gateways that were deleted while no Lasthop ran."""
+"""Stops Envoys: drains and terminates one, or those of Gateways that were deleted while no Lasthop was running."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _TERM_LIMIT: Final = 5.0
 
 
 async def drain_and_terminate(handle: EnvoyHandle, admin: Admin, grace: float, at_once: asyncio.Event) -> None:
-    """Stops accepting, waits until no request is in flight (for `grace` seconds, or until `at_once`), and terminates."""
+    """Stops accepting connections, waits until no request is in flight (for `grace` seconds, or until `at_once`), and
+    terminates."""
     try:
         if grace > 0 and handle.alive:
             async with asyncio.timeout(grace):
@@ -30,7 +31,7 @@ async def drain_and_terminate(handle: EnvoyHandle, admin: Admin, grace: float, a
     except (AdminUnavailable, TimeoutError):
         pass
     finally:
-        # Also when cancelled: an Envoy that no longer accepts must not be left behind.
+        # Also on cancellation: an Envoy that no longer accepts connections must not be left behind.
         handle.signal(signal.SIGTERM)
     if not await handle.wait(_TERM_LIMIT):
         handle.signal(signal.SIGKILL)
@@ -40,13 +41,13 @@ async def drain_and_terminate(handle: EnvoyHandle, admin: Admin, grace: float, a
 
 async def _drain(handle: EnvoyHandle, admin: Admin, at_once: asyncio.Event) -> None:
     await admin.fail_health_check()
-    # At once, not gracefully: a graceful drain keeps accepting, so the last requests of a busy Gateway would be cut off. Here
-    # they are refused, or accepted by the Envoy that replaces this one.
+    # At once, not gracefully: a graceful drain keeps accepting, so the last requests of a busy Gateway would be cut off. This
+    # way they are refused, or accepted by the Envoy that replaces this one.
     await admin.drain_listeners()
     quiet = 0.0
     while handle.alive and not at_once.is_set():
         traffic = await admin.traffic()
-        # An idle keep-alive connection is asked to close only with its next response, which may never come.
+        # An idle keep-alive connection closes only with its next response, which may never come.
         quiet = 0.0 if traffic.busy else quiet + _POLL_INTERVAL
         if traffic.connections == 0 or quiet > _QUIET:
             return
@@ -54,16 +55,16 @@ async def _drain(handle: EnvoyHandle, admin: Admin, at_once: asyncio.Event) -> N
 
 
 async def end_orphans(run_dir: Path, wanted: Collection[str], grace: float = GRACE_SECONDS) -> list[int]:
-    """Ends the Envoys of Gateways that are not `wanted`, removes their files, and returns their pids.
+    """Stops the Envoys of Gateways that are not `wanted`, removes their files, and returns their pids.
 
-    They have `grace` seconds to finish their requests. Leaves Gateways alone that another Lasthop runs.
+    They have `grace` seconds to finish their requests. Gateways of another running Lasthop are left alone.
     """
     keep = {folder_name(gateway) for gateway in wanted}
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_end(ProxyDirectory(path), grace))
             for path in (run_dir.absolute().iterdir() if run_dir.is_dir() else ())
-            # Removes nothing that does not look like a directory of ours.
+            # Skips directories that do not look like ours.
             if path.name not in keep and re.fullmatch("[0-9a-f]{12}", path.name) and (path / "lock").is_file()
         ]
     return [pid for task in tasks for pid in task.result()]

@@ -9,15 +9,16 @@ import msgspec
 from lasthop.base.text.printable import printable
 
 _LONGEST = 2_000
-"""Characters of a field. Envoy truncates what clients send to much less, but does not truncate text from certificates."""
+"""Characters of a field. Envoy truncates texts of clients to much less, but not texts from certificates."""
 
 
 CUT = "..."
-"""How a text ends of which there was more."""
+"""Marks the end of a truncated text."""
 
 
 class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Describes one failed request. Fields that Envoy has no value for are None; strings are safe to print on a terminal."""
+    """One request in the log of failures. Fields without a value in Envoy are None; strings are safe to print on a
+    terminal."""
 
     time: str | None = None
     gateway: str | None = None
@@ -26,7 +27,7 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None = None
     status: int | None = None
     grpc_status: str | None = None
-    """Its name, e.g. `Unavailable`; set for gRPC calls only."""
+    """The name of the gRPC status, e.g. `Unavailable`; set for gRPC calls only."""
     flags: str | None = None
     """Envoy's response flags, e.g. `UF` (upstream connection failure), `NC` (no cluster)."""
     route: str | None = None
@@ -34,30 +35,30 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     details: str | None = None
     upstream_cluster: str | None = None
     connection: str | None = None
-    """The same with the configuration that the request met (`Connection`), for observation alone."""
+    """The same with the configuration at that time (`Connection`), for observation only."""
     upstream_host: str | None = None
     tls_failure: str | None = None
-    """Envoy's own text, which `failures.explained` puts into words."""
+    """Envoy's own text, which `failures.explained` explains."""
     tls_version: str | None = None
-    """Of the connection to the backend, where the handshake was completed."""
+    """TLS version of the connection to the backend, if the handshake was completed."""
     policy: str | None = None
     """The BackendTLSPolicy of the cluster, `namespace/name`; or `XBackend namespace/name`."""
     wants: str | None = None
     """The names that the policy accepts, separated by commas."""
     shows: str | None = None
-    """The Secret with the client certificate that is presented to the backend, `Secret namespace/name`."""
+    """The Secret of the client certificate that is presented to the backend, `Secret namespace/name`."""
     duration_ms: float | None = None
     request_id: str | None = None
     upgrade: bool | None = None
-    """The request asked for a WebSocket."""
+    """The request asked to upgrade to a WebSocket."""
     quiet: bool = False
-    """It is not to be printed, only observed."""
+    """The entry is only observed, not printed."""
     stands_for: float = 1.0
-    """How many such requests there were: under load only a share is logged."""
+    """The number of requests that the entry represents: under load only a share is logged."""
     why: str | None = None
-    """What went wrong, in words."""
+    """The reason of the failure."""
     advice: str | None = None
-    """The command that tells more about it."""
+    """The command that shows more about it."""
 
     @property
     def failed(self) -> bool:
@@ -65,7 +66,7 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(line: bytes) -> AccessLogEntry | None:
-    """Returns None for a line in another format, such as half a line that was truncated."""
+    """Returns None for a line in another format, such as a truncated line."""
     try:
         entry = msgspec.json.decode(line, type=AccessLogEntry, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -75,12 +76,12 @@ def parse(line: bytes) -> AccessLogEntry | None:
 
 
 def document(entry: AccessLogEntry) -> dict[str, Any]:
-    """Returns the entry for programs: without what Envoy has no value for."""
+    """Returns the entry as JSON, without empty and internal fields."""
     left_out = {"quiet", "connection", *(["stands_for"] if entry.stands_for <= 1 else [])}
     fields = msgspec.structs.asdict(entry)
     return {name: value for name, value in fields.items() if value is not None and name not in left_out}
 
 
 def shown(text: str) -> str:
-    """Returns a text of a client or a backend as it may be shown."""
+    """Sanitizes a text of a client or a backend for display."""
     return printable(text, _LONGEST, CUT)

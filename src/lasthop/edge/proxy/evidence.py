@@ -1,6 +1,6 @@
-"""What a line of the access log says of the connection to the backend.
+"""Derives evidence about the connection to the backend from a line of the access log.
 
-A backend's own 5xx says nothing against it, nor does a client that left.
+A backend's own 5xx is no evidence against the connection, nor is a client that disconnected.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from msgspec.structs import replace
 from lasthop.base.api.meta import Key
 from lasthop.edge.observe.evidence import ConnectionOutcome, ServedRequest
 from lasthop.edge.proxy.entry import AccessLogEntry, shown
-from lasthop.edge.proxy.failures import LEFT_OVER, at_last, closed, refused_after_handshake
+from lasthop.edge.proxy.failures import STALE_TLS_ERROR, at_last, closed, refused_after_handshake
 from lasthop.engine.plan.observation import LeafCertificate
 from lasthop.engine.plan.upstream import Connection, Hop
 
 TLS_1_3: Final = "TLSv1.3"
 _FAILURES: Final = frozenset({"UF", "NC", "UH", "UO"})
 _STREAM_FAILURES: Final = frozenset({"URX", "NC", "UH", "UO"})
-"""A connection that was made at the second try has UF all the same."""
+"""A connection that was made at the second attempt has UF all the same."""
 _UNANSWERED: Final = frozenset({"UC", "UR", "UPE"})
-"""Of a request on a connection that was made: the backend ended it, reset the request, or did not answer in HTTP."""
+"""Flags of a request without a response: the backend closed the connection, reset the request, or did not answer in HTTP."""
 GRPC_FAILED: Final = frozenset({"Unknown", "DeadlineExceeded", "Internal", "Unavailable", "DataLoss"})
-"""As the log of failures has them."""
+"""gRPC statuses that the log of failures contains."""
 _ENDS: Final = frozenset({"DownstreamEnd", "TcpConnectionEnd"})
 _LONGEST_LIST: Final = 4000
-"""Characters of a list of names; a certificate may hold any number."""
+"""Characters of a list of names, because a certificate may contain any number."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of samples.log. Fields that Envoy has no value for are None."""
+    """One line of samples.log. Fields without a value in Envoy are None."""
 
     type: str | None = None
     time: str | None = None
@@ -71,12 +71,12 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ended(line: Sample | AccessLogEntry) -> float:
-    """Returns when the request was over, and so its line written."""
+    """Returns when the request ended, which is when its line was written."""
     return moment(line.time) + (line.duration_ms or 0.0) / 1000
 
 
 def parse_sample(line: bytes) -> Sample | None:
-    """Returns None for a line in another format, such as half a line that was truncated."""
+    """Returns None for a line in another format, such as a truncated line."""
     try:
         return msgspec.json.decode(line, type=Sample, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -84,8 +84,8 @@ def parse_sample(line: bytes) -> Sample | None:
 
 
 def observed(outcome: ConnectionOutcome, *, upgrade: bool | None) -> tuple[ConnectionOutcome, ...]:
-    """Returns what a request has shown of its hop and, if it asked for an upgrade, of upgrades over it. That a backend ends a
-    connection on which it was asked for one says nothing about other requests."""
+    """Returns the evidence of a request about its hop, and about upgrades if it asked for one. A connection that the backend
+    closes after such a request is no evidence about other requests."""
     hop = outcome.hop.for_upgrades if upgrade else None
     if hop is None:
         return (outcome,)
@@ -97,43 +97,43 @@ def observed(outcome: ConnectionOutcome, *, upgrade: bool | None) -> tuple[Conne
 
 
 def failure(entry: AccessLogEntry) -> ConnectionOutcome | None:
-    """Returns the failure to connect that an entry of the log of failures tells of, if it does."""
+    """Returns the connection failure in an entry of the log of failures, if any."""
     entry = at_last(entry)
     hop, flags = hop_of(entry.upstream_cluster), (entry.flags or "-").split(",")
     if hop is None or not entry.why:
         return None
     address = entry.upstream_host or ""
-    found = ConnectionOutcome(hop, address, moment(entry.time), entry.why, config=config_of(entry.connection))
+    outcome = ConnectionOutcome(hop, address, moment(entry.time), entry.why, config=config_of(entry.connection))
     if "UF" in flags and address:
-        return replace(found, handshake=_in_handshake(entry))
+        return replace(outcome, handshake=_in_handshake(entry))
     if "UH" in flags:
-        return replace(found, address="")
+        return replace(outcome, address="")
     if not address:
         return None
-    found = replace(found, at=ended(entry))
+    outcome = replace(outcome, at=ended(entry))
     if entry.status is not None and not _UNANSWERED.isdisjoint(flags):
-        return _unanswered(entry, flags, found)
-    return _refused_later(entry, flags, found) if entry.tls_version == TLS_1_3 else None
+        return _unanswered(entry, flags, outcome)
+    return _refused_later(entry, flags, outcome) if entry.tls_version == TLS_1_3 else None
 
 
-def _unanswered(entry: AccessLogEntry, flags: list[str], found: ConnectionOutcome) -> ConnectionOutcome:
-    found = replace(found, connected=True, request=True)
+def _unanswered(entry: AccessLogEntry, flags: list[str], outcome: ConnectionOutcome) -> ConnectionOutcome:
+    outcome = replace(outcome, connected=True, request=True)
     if "UC" not in flags:
-        return found
+        return outcome
     refused = refused_after_handshake(entry) if entry.tls_version == TLS_1_3 else ""
-    return replace(found, failure=closed(entry), refused=refused)
+    return replace(outcome, failure=closed(entry), refused=refused)
 
 
-def _refused_later(entry: AccessLogEntry, flags: list[str], found: ConnectionOutcome) -> ConnectionOutcome | None:
-    """With TLS 1.3 the handshake is over before the backend has looked at the client's certificate."""
+def _refused_later(entry: AccessLogEntry, flags: list[str], outcome: ConnectionOutcome) -> ConnectionOutcome | None:
+    """Returns the rejection of a client certificate, which with TLS 1.3 comes after the handshake."""
     if entry.status is not None or ("UR" not in flags and flags != ["-"]):
         return None
-    return replace(found, failure=refused_after_handshake(entry), handshake=True, doubtful="UR" not in flags)
+    return replace(outcome, failure=refused_after_handshake(entry), handshake=True, doubtful="UR" not in flags)
 
 
 def _in_handshake(entry: AccessLogEntry) -> bool:
-    """Returns whether TCP was connected. A time limit covers both."""
-    if entry.tls_failure and LEFT_OVER not in entry.tls_failure:
+    """Returns whether the failure came after TCP was connected. A connect timeout covers both."""
+    if entry.tls_failure and STALE_TLS_ERROR not in entry.tls_failure:
         return "TLS_error" in entry.tls_failure
     return bool(entry.policy) and "timeout" not in (entry.details or "")
 
@@ -142,7 +142,7 @@ def _in_handshake(entry: AccessLogEntry) -> bool:
 
 
 def success(sample: Sample) -> ConnectionOutcome | None:
-    """Returns the connection that a sample shows to have been made."""
+    """Returns the connection that a sample proves."""
     hop = hop_of(sample.upstream_cluster)
     if hop is None or not sample.upstream_host or not _connected(sample):
         return None
@@ -162,14 +162,14 @@ def _connected(sample: Sample) -> bool:
         return sample.flags == "-" and bool(sample.status)
     if sample.flags not in ("-", "UF"):
         return False
-    # Of TLS 1.3 only an answer shows that the backend has accepted the client's certificate.
+    # With TLS 1.3 only a response proves that the backend has accepted the client's certificate.
     return bool(sample.bytes) or (sample.type == "TcpUpstreamConnected" and sample.tls_version != TLS_1_3)
 
 
 def request(sample: Sample, weight: float) -> ServedRequest | None:
-    """Returns the request that a sample shows to be over; not one that its client gave up before there was an answer.
+    """Returns the completed request of a sample, unless its client gave up before the response.
 
-    A gRPC call that fails is answered with 200 all the same, so its own status tells.
+    A failed gRPC call has status 200, so its gRPC status decides.
     """
     if sample.type not in _ENDS:
         return None
@@ -195,7 +195,8 @@ def _failed(sample: Sample) -> bool:
 
 
 def entry(sample: Sample, gateway: Key) -> AccessLogEntry | None:
-    """Returns the sample as the access log would have it, if it is over and did not fail: failures have a log of their own."""
+    """Returns the sample as an access log entry, if the request has ended without a failure. Failures have a log of their
+    own."""
     if sample.type not in _ENDS or (sample.http and not sample.status):
         return None
     if (sample.status or 0) >= 500 or _failed(sample) or sample.grpc_status in GRPC_FAILED:
@@ -238,9 +239,9 @@ def hop_of(cluster: str | None) -> Hop | None:
 
 @lru_cache(maxsize=4096)
 def config_of(connection: str | None) -> str:
-    """Returns the configuration in the field `connection`; empty where there is none."""
-    found = Connection.parse(connection or "")
-    return found.config if found else ""
+    """Returns the configuration in the field `connection`, or an empty text."""
+    parsed = Connection.parse(connection or "")
+    return parsed.config if parsed else ""
 
 
 @lru_cache(maxsize=4096)
@@ -249,7 +250,7 @@ def route_of(name: str | None) -> Key | None:
 
 
 def moment(text: str | None) -> float:
-    """Returns Unix time; 0 where there is none, or none that can be read."""
+    """Returns Unix time; 0 if the text is missing or invalid."""
     try:
         return datetime.fromisoformat(text or "").timestamp()
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Refers to one running Envoy process by a pidfd: no signal or wait can reach another process with the same pid."""
+"""Controls one running Envoy process by its pidfd, so that no signal or wait reaches another process with the same pid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class EnvoyHandle:
     def __init__(self, pid: int, pidfd: int, args: tuple[str, ...]) -> None:
         self.pid = pid
         self.args = args
-        """The command line without the binary's own name."""
+        """The command line without the name of the binary."""
         self._pidfd = pidfd
 
     def __repr__(self) -> str:
@@ -40,7 +40,7 @@ class EnvoyHandle:
                 signal.pidfd_send_signal(self._pidfd, number)
 
     async def wait(self, limit: float | None = None) -> bool:
-        """Waits for its exit, at most `limit` seconds, and returns whether it has exited."""
+        """Waits at most `limit` seconds for the exit; returns whether the process has exited."""
         if not self.alive:
             return True
         loop = asyncio.get_running_loop()
@@ -59,7 +59,7 @@ class EnvoyHandle:
         return True
 
     def exit_code(self) -> int | None:
-        """Returns its exit code (negative: the signal), None if it runs or is not our child. Reaps a dead child."""
+        """Returns the exit code (negative: the signal); None if the process runs or is not our child. Reaps a dead child."""
         try:
             info = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
         except ChildProcessError:
@@ -69,7 +69,7 @@ class EnvoyHandle:
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
 
     def until_visible(self) -> None:
-        """Waits until the kernel shows its command line, by which the next Lasthop would find it: on a busy machine it is
+        """Waits until the kernel shows the command line by which the next Lasthop finds the process: on a busy machine it is
         empty for up to some 20 ms after the start."""
         for _ in range(VISIBLE_WITHIN_MS):
             if not self.alive or _command_line(Path(f"/proc/{self.pid}")):
@@ -86,7 +86,7 @@ class EnvoyHandle:
 def find_envoys(folder: Path, uid: int | None = None) -> list[EnvoyHandle]:
     """Returns this user's Envoys, or those of `uid`, whose bootstrap is in `folder` or below, oldest first.
 
-    It reads their command lines, not a pid file: a command line cannot be stale, lost or another process's.
+    It reads their command lines, not a pid file, because a command line cannot be stale, lost or another process's.
     """
     pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
     owner = os.getuid() if uid is None else uid
@@ -102,7 +102,7 @@ def _open(pid: int, folder: Path, owner: int) -> EnvoyHandle | None:
         pidfd = os.pidfd_open(pid)
     except OSError:
         return None
-    # Read again: only now is it certain that the pid still means the process that was looked at.
+    # Read again, because only an open pidfd guarantees that the pid still means the same process.
     with contextlib.suppress(OSError):
         command = _command_line(process)
         handle = EnvoyHandle(pid, pidfd, command[1:])
@@ -117,7 +117,7 @@ def _command_line(process: Path) -> tuple[str, ...]:
 
 
 def _is_ours(command: tuple[str, ...], folder: Path) -> bool:
-    """Returns whether a command line is that of our Envoy: `launch.command` puts the bootstrap first; an editor or a `grep` on
+    """Returns whether a command line is that of our Envoy. `launch.command` puts the bootstrap first; an editor or a `grep` on
     the same file looks different."""
     return (
         len(command) > 4 and command[1] == "-c" and "--disable-hot-restart" in command and folder in Path(command[2]).parents

@@ -1,7 +1,7 @@
-"""Leaves proxies to the next Lasthop, for a limited time: a file says so until that one comes.
+"""Leaves proxies running for the next Lasthop, for a limited time that a file records.
 
 a Lasthop ends ── leave() ──> RUN_DIR/left ──> the next one: taken()
-                                   └──> nobody came in time: the caretaker ends the proxies (`lasthop stop`)
+                                   └──> none starts in time: the caretaker stops the proxies (`lasthop stop`)
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ import msgspec
 
 FILE: Final = "left"
 DEFAULT_SECONDS: Final = 30
-"""That proxies which were left serve on without a Lasthop."""
+"""Seconds for which proxies keep serving without a Lasthop."""
 
 
-class Left(msgspec.Struct, frozen=True):
+class Handover(msgspec.Struct, frozen=True):
     token: str
-    """Tells this handover from a later one of the same folder."""
+    """Distinguishes this handover from a later one of the same folder."""
     until: float
-    """Unix time at which the proxies are drained if no Lasthop has come."""
+    """Unix time at which the proxies are drained unless a Lasthop has started."""
 
 
-def leave(run_dir: Path, seconds: float) -> Left:
-    """Writes that the proxies are left to the next Lasthop. Raises OSError."""
-    left = Left(secrets.token_hex(8), time.time() + seconds)
-    written = run_dir / f"{FILE}.{os.getpid()}"
-    written.write_bytes(msgspec.json.encode(left))
-    written.rename(run_dir / FILE)
+def leave(run_dir: Path, seconds: float) -> Handover:
+    """Records that the proxies are left to the next Lasthop. Raises OSError."""
+    left = Handover(secrets.token_hex(8), time.time() + seconds)
+    draft = run_dir / f"{FILE}.{os.getpid()}"
+    draft.write_bytes(msgspec.json.encode(left))
+    draft.rename(run_dir / FILE)
     return left
 
 
-def left(run_dir: Path) -> Left | None:
-    """Returns what was left, if nobody has taken it."""
+def left(run_dir: Path) -> Handover | None:
+    """Returns the pending handover, if any."""
     try:
-        return msgspec.json.decode((run_dir / FILE).read_bytes(), type=Left)
+        return msgspec.json.decode((run_dir / FILE).read_bytes(), type=Handover)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
 def taken(run_dir: Path) -> None:
-    """Removes the file: a Lasthop is there again."""
+    """Removes the file, because a Lasthop has taken the proxies over."""
     (run_dir / FILE).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Starts one Envoy: on a host so that it outlives its parent, in a Pod so that it dies with it."""
+"""Starts one Envoy, which on a host outlives its parent process and in a Pod dies with it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from lasthop.engine.outputs.envoy.bootstrap import MAX_CONNECTIONS, bootstrap
 from lasthop.engine.outputs.envoy.xds_cluster import LocalXds, RemoteXds
 
 DRAIN_SECONDS: Final = 30
-"""Seconds that the connections of a removed listener or filter chain have to finish (Envoy's own default: 600)."""
+"""Seconds that connections of a removed listener or filter chain have to finish (Envoy's default: 600)."""
 FILE_SIZE: Final = 64 * 1024 * 1024
-"""Limit in bytes for any file that Envoy writes: more than Lasthop lets logs grow to, and too little to fill a disk."""
+"""Limit in bytes for files that Envoy writes: more than the size at which Lasthop truncates logs, and too little to fill a
+disk."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -45,13 +46,13 @@ def command(envoy: Envoy, bootstrap_path: Path, concurrency: int) -> list[str]:
         "200",
         "--log-level",
         LOG_LEVEL,
-        # Otherwise Envoy logs a line for every second without a controller, when nothing keeps the file small. What it logs
-        # about rejected configuration reaches Lasthop as a NACK.
+        # Otherwise Envoy logs a line for every second without a controller, when nothing keeps the file small. Rejected
+        # configuration reaches Lasthop as a NACK anyway.
         "--component-log-level",
         ",".join(f"{name}:{level}" for name, level in COMPONENT_LEVELS.items()),
-        # Otherwise Envoy walks through every field of every update for unknown and deprecated ones, a third of its time for a
-        # route table, and logs a line for each that it finds. It would take them, except deprecated ones that a release has
-        # switched off; tests see to it that there are none. Other validation is not affected.
+        # Otherwise Envoy checks every field of every update for unknown and deprecated fields, which takes a third of its time
+        # for a route table, and logs each one. It accepts them, except deprecated ones that a release has disabled; tests
+        # prove that there are none. Other validation is not affected.
         "--ignore-unknown-dynamic-fields",
     ]
 
@@ -61,7 +62,7 @@ def make_bootstrap(gateway: str, directory: ProxyDirectory, xds: LocalXds | Remo
         node_id=gateway,
         xds=xds,
         admin_socket=directory.admin_socket,
-        # A connection takes two descriptors, one to each side; an Envoy that has none left spins.
+        # A connection takes two descriptors, one per side. An Envoy without free descriptors spins.
         max_connections=min(MAX_CONNECTIONS, descriptors() * 2 // 5),
         max_heap=max_heap(),
     )
@@ -90,7 +91,8 @@ def start(args: list[str], directory: ProxyDirectory) -> EnvoyHandle:
 
 
 def start_child(args: list[str], directory: ProxyDirectory) -> EnvoyHandle:
-    """Starts an Envoy that dies with us and logs to our own standard error. Raises OSError if the binary cannot be run."""
+    """Starts an Envoy that dies with this process and logs to its standard error. Raises OSError if the binary cannot be
+    run."""
     libc = ctypes.CDLL(None)
     parent = os.getpid()
 
@@ -114,16 +116,17 @@ def start_child(args: list[str], directory: ProxyDirectory) -> EnvoyHandle:
 
 def _handle(process: subprocess.Popen[bytes], args: list[str]) -> EnvoyHandle:
     pidfd = os.pidfd_open(process.pid)
-    process.returncode = 0  # from here on the pidfd is watched and waited for: Popen must neither wait nor warn
+    process.returncode = 0  # from here on the pidfd is watched: Popen must neither wait nor warn
     set_limits(process.pid)
     return EnvoyHandle(process.pid, pidfd, tuple(args[1:]))
 
 
 def set_limits(pid: int) -> None:
-    """Limits descriptors, the size of files, and forbids core dumps: Envoy's memory holds private keys and what clients send.
+    """Limits descriptors and file sizes, and forbids core dumps, because Envoy's memory contains private keys and clients'
+    data.
 
-    Envoy keeps writing its access log while no Lasthop runs to truncate it. At the limit the kernel refuses its writes, and
-    Envoy counts them and continues, because it inherits from Python that SIGXFSZ is ignored (`restore_signals` would undo it).
+    Envoy keeps writing its access log while no Lasthop runs to truncate it. At the limit the kernel refuses its writes. Envoy
+    counts them and continues, because it inherits from Python that SIGXFSZ is ignored (`restore_signals` would undo it).
     """
     limits = ((resource.RLIMIT_NOFILE, descriptors()), (resource.RLIMIT_FSIZE, FILE_SIZE), (resource.RLIMIT_CORE, 0))
     for limit, value in limits:

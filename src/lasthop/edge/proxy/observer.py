@@ -1,10 +1,10 @@
-"""Watches what an Envoy does on its hops: reads its samples and counters, and reports what they add up to. Decides which share
-of the requests Envoy logs: all while they are few, and so many a second where they are more.
+"""Observes an Envoy's hops: reads its samples and counters, and reports the result. Adjusts the share of requests that Envoy
+logs: all while there are few, otherwise a fixed number per second.
 
 access.log ──failed()──┐
 samples.log ───────────┼──> Tally ──every second──> ProxyReport
 /stats, /clusters ─────┘
-/runtime_modify <── the share that is logged
+/runtime_modify <── the share of logged requests
 """
 
 from __future__ import annotations
@@ -31,36 +31,37 @@ from lasthop.engine.plan.observation import ProxyReport
 
 REPORT_INTERVAL: Final = 1.0
 START_INTERVAL: Final = 0.1
-"""Seconds between two attempts to read counters for the first time."""
+"""Seconds between attempts to read counters for the first time."""
 COUNT_INTERVAL: Final = 3.0
-"""Seconds between two looks at all counters."""
+"""Seconds between reads of all counters."""
 COUNT_SHARE: Final = 0.05
-"""Of the time that these looks may take: with thousands of hops they are rarer. Envoy answers on its main thread, which
-handles no requests."""
+"""Share of the time that these reads may take: with thousands of hops they are less frequent. Envoy answers on its main
+thread, which handles no requests."""
 APPLY_INTERVAL: Final = 10.0
-"""Seconds after which the shares are told again, to an Envoy that may have been started since."""
+"""Seconds after which the shares are set again, because Envoy may have restarted."""
 SIZE_LIMIT: Final = 1024 * 1024
-"""Bytes of samples.log at which it is truncated; samples that were not read by then are missed."""
+"""Bytes at which samples.log is truncated; unread samples are lost."""
 ALL: Final = 1_000_000
 SAMPLES: Final = 20.0
-"""Lines a second. One costs Envoy a fifth of a request, most of it for the certificate (docs/measurements.md#observing)."""
+"""Lines per second. A line costs Envoy a fifth of a request, mostly for the certificate (docs/measurements.md#observing)."""
 FAILURES: Final = 200.0
-TAPPED: Final = 1_000.0
-"""Samples a second while somebody looks at requests."""
+FOLLOWED: Final = 1_000.0
+"""Samples per second while a reader follows requests."""
 _SLACK: Final = 1.5
 _FLOOD: Final = 10.0
-"""How many times as much as is wanted is answered at once; less only if it lasts, so that a few requests are all logged."""
+"""An excess by this factor lowers the share at once. A smaller excess lowers it only if it lasts, so that a few requests are
+all logged."""
 _SMOOTH: Final = 0.2
 _HISTORY: Final = 16
 
 
 class LogShare:
-    """Of one log. Time is an argument."""
+    """Adjusts the share of requests in one log. Time is an argument."""
 
     def __init__(self, key: str, wanted: float) -> None:
         self.key, self.wanted = key, wanted
         self.value = ALL
-        """Of a million."""
+        """Parts per million."""
         self._average = 0.0
         self._history: deque[tuple[float, int]] = deque([(0.0, ALL)], maxlen=_HISTORY)
 
@@ -68,7 +69,7 @@ class LogShare:
         return f"<{self.key}: {self.value / ALL:.2%}>"
 
     def adjust(self, lines: float, seconds: float) -> bool:
-        """Takes how many lines were written in that time; returns whether the share is another one now."""
+        """Adjusts the share to the number of lines written in that time; returns whether it has changed."""
         rate, old = lines / max(seconds, 0.001), self.value
         self._average += _SMOOTH * (rate - self._average)
         if rate > self.wanted * _FLOOD:
@@ -77,18 +78,18 @@ class LogShare:
             self.value = max(1, round(old * self.wanted / self._average))
             self._average = self.wanted
         elif self._average < self.wanted / _SLACK and old < ALL:
-            # Not at once: the next burst would be logged whole.
+            # Gradually, because otherwise the next burst would be logged completely.
             self.value = min(ALL, 2 * old)
             self._average *= 2
         return self.value != old
 
     def applied(self, now: float) -> None:
-        """Takes in that Envoy has it from now on."""
+        """Records that Envoy uses the share from now on."""
         if self._history[-1][1] != self.value:
             self._history.append((now, self.value))
 
     def weight(self, at: float) -> float:
-        """Returns for how many a line stands that was written at that time."""
+        """Returns how many requests a line of that time represents."""
         share = next((value for since, value in reversed(self._history) if since <= at), self._history[0][1])
         return ALL / share
 
@@ -104,7 +105,7 @@ class ProxyObserver:
         proxy: str = "",
         feed: RequestFeed | None = None,
     ) -> None:
-        """`feed` is for those who look at requests."""
+        """`feed` receives requests for readers that follow them."""
         self._gateway, self._feed = gateway, feed
         self.tally = Tally(gateway, proxy, now=time.time())
         self._path, self._admin, self._report = samples, admin, report
@@ -112,24 +113,24 @@ class ProxyObserver:
         self._failed = 0.0
 
     def wrote(self, lines: float) -> None:
-        """Takes how many lines Envoy has added to the log of failures. In a flood most are read late, or never: by those that
-        are read, the share would be set too late, and go on falling when the flood is over."""
+        """Counts lines that Envoy has added to the log of failures. In a flood most are read late or never: a share based on
+        the lines that are read would adapt too late, and keep falling after the flood."""
         self._failed += lines
 
     def failed(self, entry: AccessLogEntry) -> None:
-        """Takes an entry of the log of failures."""
+        """Records an entry of the log of failures."""
         if outcome := evidence.failure(entry):
             self._outcome(outcome, entry.upgrade)
 
     def stands_for(self, entry: AccessLogEntry) -> float:
-        """Returns how many failed requests an entry stands for, which may have waited to be read."""
+        """Returns how many failed requests an entry represents, also if it was read late."""
         return self._failures.weight(evidence.ended(entry))
 
     async def run(self) -> None:
-        """Watches until it is cancelled."""
+        """Observes until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow())
-            tasks.create_task(self._look())
+            tasks.create_task(self._poll_counters())
 
     async def _follow(self) -> None:
         tail = Tail(self._path, from_end=True, size_limit=SIZE_LIMIT)
@@ -138,14 +139,14 @@ class ProxyObserver:
             while True:
                 read = tail.read()
                 for line in read:
-                    self._take(line)
+                    self._record(line)
                 skipped = tail.take_skipped().lines
                 lines += len(read) + skipped
                 if self._feed and skipped:
                     self._feed.skipped(skipped)
                 now = time.monotonic()
                 if now - since >= REPORT_INTERVAL / 2:
-                    self._samples.wanted = TAPPED if self._feed and self._feed.open else SAMPLES
+                    self._samples.wanted = FOLLOWED if self._feed and self._feed.open else SAMPLES
                     if self._samples.adjust(lines, now - since):
                         await self._apply(self._samples)
                     lines, since = 0, now
@@ -153,7 +154,7 @@ class ProxyObserver:
         finally:
             tail.close()
 
-    def _take(self, line: bytes) -> None:
+    def _record(self, line: bytes) -> None:
         sample = evidence.parse_sample(line)
         if sample is None:
             return
@@ -165,10 +166,10 @@ class ProxyObserver:
             self.tally.request(request)
 
     def _outcome(self, outcome: ConnectionOutcome, upgrade: bool | None) -> None:
-        for each in evidence.observed(outcome, upgrade=upgrade):
-            self.tally.take(each)
+        for hop_outcome in evidence.observed(outcome, upgrade=upgrade):
+            self.tally.take(hop_outcome)
 
-    async def _look(self) -> None:
+    async def _poll_counters(self) -> None:
         counted = applied = since = -APPLY_INTERVAL
         interval = COUNT_INTERVAL
         while True:
@@ -176,7 +177,7 @@ class ProxyObserver:
             if now - applied >= APPLY_INTERVAL:
                 applied = now
                 await self._apply(self._samples, self._failures)
-            self._failures.wanted = TAPPED if self._feed and self._feed.open else FAILURES
+            self._failures.wanted = FOLLOWED if self._feed and self._feed.open else FAILURES
             if self._failures.adjust(self._failed, now - since):
                 await self._apply(self._failures)
             self._failed, since = 0.0, now
@@ -188,10 +189,10 @@ class ProxyObserver:
                     self.tally.count_endpoints(await self._admin.endpoint_counts(watched), time.time())
             except AdminUnavailable as error:
                 if isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError):
-                    # It has yet to start, so whatever it counts by the first answer is new.
+                    # Envoy has not started yet, so the counts of its first answer are new.
                     self.tally.count({}, time.time())
             self._report(self.tally.report(time.time()))
-            # What an Envoy that has just been started counts is to be told from what one had counted before.
+            # Counts of a newly started Envoy must be distinguishable from counts before this process started.
             await asyncio.sleep(REPORT_INTERVAL if counted > 0 else START_INTERVAL)
 
     async def _apply(self, *shares: LogShare) -> None:

@@ -34,25 +34,25 @@ from lasthop.engine.outputs.envoy.xds_cluster import RemoteXds, sds_files
 from lasthop.engine.plan.observation import ProxyReport
 
 LINGER: Final = 5.0
-"""Seconds for which a terminating Pod keeps accepting: it leaves its Service at once, but nodes and load balancers are updated
-a little later."""
+"""Seconds for which a terminating Pod keeps accepting connections. It leaves its Service at once, but nodes and load balancers
+are updated a little later."""
 
 
 class Sender(Protocol):
-    """Sends what the proxy has seen on the wire to the controller."""
+    """Sends the proxy's observations to the controller."""
 
     def update(self, report: ProxyReport) -> None:
-        """Takes the newest report. Called every second; must not block."""
+        """Replaces the report to send. Called every second; must not block."""
 
     async def run(self) -> None:
-        """Sends until it is cancelled."""
+        """Sends until cancelled."""
 
 
 class PodProxy:
     def __init__(self, settings: PodEnvironment, envoy: Envoy, sender: Sender) -> None:
         self._settings, self._sender = settings, sender
         self._envoy = envoy
-        # A subdirectory, because an emptyDir itself always belongs to root.
+        # A subdirectory, because the emptyDir itself always belongs to root.
         self._directory = ProxyDirectory(settings.run_dir / "envoy")
         self._admin = Admin(self._directory.admin_socket)
         self.readiness = ReadinessServer(self._admin)
@@ -62,7 +62,7 @@ class PodProxy:
         self._at_once = asyncio.Event()
 
     def stop(self) -> None:
-        """Asks `run` to drain Envoy and to return; the second call skips the drain."""
+        """Makes `run` drain Envoy and return; the second call skips the drain."""
         if self._stopping.is_set():
             self._at_once.set()
         self.readiness.stopping = True
@@ -112,17 +112,17 @@ class PodProxy:
         linger = min(LINGER, drain / 3)
         log("stopping", drain_seconds=drain)
         with contextlib.suppress(AdminUnavailable):
-            # From here on every response asks the client to close its connection; the next one goes to another Pod.
+            # From here on every response closes its client's connection; the next connection goes to another Pod.
             await self._admin.fail_health_check()
             await wait_for(self._at_once, linger)
         await drain_and_terminate(handle, self._admin, drain - linger, self._at_once)
 
 
 class LogForwarder:
-    """Writes failed requests, with the reason in words, to standard output."""
+    """Writes failed requests, explained, to standard output."""
 
     def __init__(self, reader: AccessLogReader, failed: Callable[[AccessLogEntry], None]) -> None:
-        """`failed` receives each of them."""
+        """`failed` receives each entry."""
         self._reader, self._failed = reader, failed
 
     async def run(self) -> None:

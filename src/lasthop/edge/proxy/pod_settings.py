@@ -1,4 +1,4 @@
-"""Reads the settings of `lasthop proxy` from its environment. `infra/kubernetes` writes these variables into the Pod."""
+"""Reads the settings of `lasthop proxy` from environment variables, which `infra/kubernetes` sets in the Pod."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ RUN_DIR: Final = "LASTHOP_RUN_DIR"
 READY_PORT: Final = "LASTHOP_READY_PORT"
 DRAIN_SECONDS: Final = "LASTHOP_DRAIN_SECONDS"
 POD: Final = "HOSTNAME"
-"""Every container runtime sets it to the Pod's name."""
+"""Every container runtime sets this to the Pod's name."""
 
 
 class InvalidSetting(Exception):
-    """The text names the variable and what it should contain."""
+    """An environment variable is missing or invalid. The text names it and its expected content."""
 
 
 class PodEnvironment(msgspec.Struct, frozen=True):
     gateway: str
-    """`namespace/name`: for logs. Which Gateway's configuration it gets is decided by its certificate."""
+    """`namespace/name`, for logs only: the proxy's certificate decides which configuration it receives."""
     xds_host: str
     xds_port: int
     xds_server_name: str
@@ -36,7 +36,7 @@ class PodEnvironment(msgspec.Struct, frozen=True):
     ready_port: int
     drain_seconds: float
     pod: str = ""
-    """The Pod's name, by which a status tells one proxy from another."""
+    """The Pod's name, which distinguishes proxies in statuses."""
 
 
 def from_environment(env: Mapping[str, str]) -> PodEnvironment:
@@ -57,7 +57,7 @@ def from_environment(env: Mapping[str, str]) -> PodEnvironment:
 def _needed(env: Mapping[str, str], name: str, meaning: str) -> str:
     if value := env.get(name):
         return value
-    raise InvalidSetting(f"{name} is not set; it holds {meaning}. `lasthop proxy` runs in Pods that Lasthop creates.")
+    raise InvalidSetting(f"{name} is not set; it must contain {meaning}. `lasthop proxy` runs in Pods that Lasthop creates.")
 
 
 def _number(name: str, text: str) -> float:

@@ -1,6 +1,6 @@
-"""Answers the kubelet's readiness probe over HTTP, and a Prometheus that asks for Envoy's own metrics.
+"""Serves the kubelet's readiness probe and Envoy's own metrics over HTTP.
 
-Envoy reports LIVE even without configuration, once it has waited 15 s for it; so its listeners are checked too.
+Envoy reports LIVE even without configuration once it has waited 15 s for it, so the probe also checks its listeners.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from lasthop.edge.proxy.admin import Admin, AdminUnavailable
 PATH: Final = "/ready"
 METRICS: Final = "/metrics"
 METRICS_AGE: Final = 5.0
-"""Seconds that metrics may be old: anybody in the cluster may ask, and with thousands of backends they are megabytes."""
+"""Seconds for which metrics are cached: any Pod in the cluster can request them, and with thousands of backends they have
+megabytes."""
 _LONGEST_REQUEST: Final = 5.0
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -26,18 +27,18 @@ class ReadinessServer:
         self._admin = admin
         self._had_listeners = False
         self._metrics, self._metrics_at = b"", -METRICS_AGE
-        self._asking = asyncio.Lock()
+        self._fetching = asyncio.Lock()
         self.stopping = False
 
     async def problem(self) -> str:
-        """Returns why the proxy is not ready; empty if it is."""
+        """Returns why the proxy is not ready, or an empty text."""
         if self.stopping:
             return "stopping"
         state = await self._admin.state()
         if state != "LIVE":
             return f"Envoy is {state or 'not running yet'}"
         if not self._had_listeners:
-            # Once is enough: a Gateway that loses its last listener for a moment should not lose its endpoints for longer.
+            # Checked once: a Gateway that loses its last listener for a moment should not lose its endpoints for longer.
             try:
                 self._had_listeners = bool(await self._admin.listeners())
             except AdminUnavailable as error:
@@ -73,10 +74,10 @@ class ReadinessServer:
                 return "200 OK", await self._current_metrics()
             except AdminUnavailable as error:
                 return "503 Service Unavailable", f"{error}\n".encode()
-        return "404 Not Found", b"ask for /ready or /metrics\n"
+        return "404 Not Found", b"request /ready or /metrics\n"
 
     async def _current_metrics(self) -> bytes:
-        async with self._asking:
+        async with self._fetching:
             if time.monotonic() - self._metrics_at >= METRICS_AGE:
                 self._metrics = await self._admin.prometheus()
                 self._metrics_at = time.monotonic()

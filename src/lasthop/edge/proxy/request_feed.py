@@ -1,6 +1,6 @@
-"""Hands requests on to those who look at them as they come in, and keeps the last ones that failed.
+"""Streams requests to readers as they are logged, and keeps the last failed ones.
 
-A reader that is slow misses some, and is told how many; nobody waits for it.
+A slow reader misses requests and receives their number; it delays no other part.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final
 from lasthop.edge.proxy.entry import AccessLogEntry
 
 KEPT: Final = 200
-"""Failed requests that are remembered."""
+"""Failed requests that are kept."""
 WAITING: Final = 1_000
-"""Requests that wait for one reader."""
+"""Requests queued for one reader."""
 READERS: Final = 8
 
 
 class TooManyReaders(Exception):
-    """As many look already as may."""
+    """The maximum number of readers is connected."""
 
 
 class RequestFeed:
@@ -31,7 +31,7 @@ class RequestFeed:
 
     @property
     def open(self) -> bool:
-        """Whether somebody looks, so that as many requests as possible are to be logged."""
+        """Returns whether there are readers, so that as many requests as possible should be logged."""
         return bool(self._readers)
 
     def publish(self, entry: AccessLogEntry) -> None:
@@ -41,18 +41,18 @@ class RequestFeed:
             reader.put(entry)
 
     def skipped(self, lines: int) -> None:
-        """Tells those who look that so many were logged and not read."""
+        """Reports to the readers how many lines were logged but not read."""
         for reader in self._readers:
             reader.miss(lines)
 
     def failed(self, route: str) -> list[AccessLogEntry]:
         """Returns the last failed requests of a route (`HTTPRoute shop/web`), the latest first."""
-        return [each for each in reversed(self._failed) if each.route == route]
+        return [entry for entry in reversed(self._failed) if entry.route == route]
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[FeedReader]:
         if len(self._readers) >= READERS:
-            raise TooManyReaders(f"{READERS} readers look at requests already; close one of them")
+            raise TooManyReaders(f"{READERS} readers already follow requests, which is the limit; close one of them")
         reader = FeedReader()
         self._readers.add(reader)
         try:
@@ -79,10 +79,10 @@ class FeedReader:
         self._news.set()
 
     async def read(self) -> tuple[list[AccessLogEntry], int]:
-        """Waits until there is something; returns it, and how many were missed since the last call."""
+        """Waits for entries; returns them and how many were missed since the last call."""
         await self._news.wait()
         self._news.clear()
-        found, missed = list(self._waiting), self._missed
+        entries, missed = list(self._waiting), self._missed
         self._waiting.clear()
         self._missed = 0
-        return found, missed
+        return entries, missed

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 HANDSHAKE_SECONDS: Final = 1.0
-"""For clients whose TCP handshake with the old Envoy is under way when new ones are steered away from it."""
+"""Seconds for TCP handshakes with the old Envoy that are in progress when new connections are steered away from it."""
 _LISTEN: Final = "0A"
 _SO_ATTACH_REUSEPORT_CBPF: Final = 51
 _SO_DETACH_REUSEPORT_BPF: Final = 68
@@ -27,12 +27,12 @@ _SYS_PIDFD_GETFD: Final = 438
 _RANDOM: Final = 0xFFFFF000 + 56
 """Classic BPF's ancillary load of a random number (SKF_AD_OFF + SKF_AD_RANDOM)."""
 
-Place = tuple[str, str]
-"""Local address and port as /proc/net/tcp has them, with the table's name in front of the address."""
+TableAddress = tuple[str, str]
+"""Local address and port as in /proc/net/tcp, with the table's name before the address."""
 
 
-def listening(pid: int) -> dict[Place, tuple[int, ...]]:
-    """Returns the descriptors of a process's listening TCP sockets, by port, as far as /proc shows them."""
+def listening(pid: int) -> dict[TableAddress, tuple[int, ...]]:
+    """Returns the descriptors of a process's listening TCP sockets by address, as far as /proc shows them."""
     sockets: dict[str, int] = {}
     with contextlib.suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -40,11 +40,11 @@ def listening(pid: int) -> dict[Place, tuple[int, ...]]:
                 target = os.readlink(entry)
                 if target.startswith("socket:["):
                     sockets[target[8:-1]] = int(entry.name)
-    found: dict[Place, tuple[int, ...]] = {}
-    for place, inodes in _groups().items():
+    by_address: dict[TableAddress, tuple[int, ...]] = {}
+    for address, inodes in _groups().items():
         if own := tuple(sockets[inode] for inode in inodes if inode in sockets):
-            found[place] = own
-    return found
+            by_address[address] = own
+    return by_address
 
 
 def has_all(new: int, old: int) -> bool:
@@ -53,30 +53,30 @@ def has_all(new: int, old: int) -> bool:
 
 
 def steer(new: int, old: int, *, to_one: bool = False) -> bool:
-    """Sends new connections to ports that both processes listen on to the new one: to all its sockets in turn, or to one.
+    """Sends new connections, on ports that both processes listen on, to the new one: to all its sockets in turn, or to one.
 
-    Returns whether it did so for any; where the kernel does not let us (other rights, an old kernel), nothing is changed.
+    Returns whether it did so for any port. If the kernel refuses (missing rights, an old kernel), nothing changes.
 
-    While the old process closes its sockets, it must be one. The kernel chooses by position, in the order in which the sockets
-    began to listen, so first come those of the old process; each that is closed leaves its position to the last one. Only the
-    first socket of the new process keeps its position until the old ones are gone; then that position is no more, and the
-    kernel spreads connections by their hash. With fewer sockets than the old process has, it is no more a moment too soon, and
-    a connection may still go to one that is about to be closed.
+    While the old process closes its sockets, it must be one socket. The kernel chooses by position, in the order in which the
+    sockets began to listen, so the sockets of the old process come first. Each closed socket leaves its position to the last
+    one. Only the first socket of the new process keeps its position until the old ones are gone. Then that position no longer
+    exists, and the kernel spreads connections by their hash. If the new process has fewer sockets than the old one, the
+    position disappears a moment too soon, and a connection may still go to a socket that is about to be closed.
     """
     before, after, groups = listening(old), listening(new), _groups()
     steered = False
-    for place in before.keys() & after.keys():
-        first, rest = len(before[place]), len(after[place])
-        if len(groups.get(place, ())) == first + rest:
-            steered |= _attach(new, after[place][0], first, 1 if to_one else rest)
+    for address in before.keys() & after.keys():
+        first, rest = len(before[address]), len(after[address])
+        if len(groups.get(address, ())) == first + rest:
+            steered |= _attach(new, after[address][0], first, 1 if to_one else rest)
     return steered
 
 
 def release(new: int) -> None:
     """Removes the filters: the kernel spreads connections by their hash again."""
     for descriptors in listening(new).values():
-        with contextlib.suppress(OSError), _socket_of(new, descriptors[0]) as found:
-            found.setsockopt(socket.SOL_SOCKET, _SO_DETACH_REUSEPORT_BPF, 0)
+        with contextlib.suppress(OSError), _socket_of(new, descriptors[0]) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, _SO_DETACH_REUSEPORT_BPF, 0)
 
 
 def _attach(pid: int, descriptor: int, skipped: int, count: int) -> bool:
@@ -91,9 +91,9 @@ def _attach(pid: int, descriptor: int, skipped: int, count: int) -> bool:
     )
     buffer = ctypes.create_string_buffer(program, len(program))
     try:
-        with _socket_of(pid, descriptor) as found:
+        with _socket_of(pid, descriptor) as listener:
             instructions = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
-            found.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_REUSEPORT_CBPF, instructions)
+            listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_REUSEPORT_CBPF, instructions)
     except OSError:
         return False
     return True
@@ -112,13 +112,13 @@ def _socket_of(pid: int, descriptor: int) -> socket.socket:
     return socket.socket(fileno=copy)
 
 
-def _groups() -> dict[Place, list[str]]:
+def _groups() -> dict[TableAddress, list[str]]:
     """Returns the inodes of all listening TCP sockets of this network namespace, by address and port."""
-    found: dict[Place, list[str]] = {}
+    inodes: dict[TableAddress, list[str]] = {}
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for row in map(str.split, Path(f"/proc/net/{table}").read_text().splitlines()[1:]):
                 if row[3] == _LISTEN:
                     address, _, port = row[1].rpartition(":")
-                    found.setdefault((f"{table} {address}", port), []).append(row[9])
-    return found
+                    inodes.setdefault((f"{table} {address}", port), []).append(row[9])
+    return inodes

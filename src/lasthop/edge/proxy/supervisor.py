@@ -1,4 +1,5 @@
-"""Supervises the Envoy of one Gateway: starts or adopts it, watches it, restarts it, and drains it at the end or leaves it.
+"""Supervises the Envoy of one Gateway: starts or adopts it, watches it, restarts it, and finally drains it or leaves it
+running.
 
 run() ── equal Envoy runs already? ── yes ──> adopt ──┐
            │ no                                       ├──> watch ──> it exits ──> pause, start again
@@ -28,24 +29,24 @@ from lasthop.edge.slices import wait_for
 from lasthop.engine.outputs.envoy.xds_cluster import LocalXds
 
 BIND_SECONDS: Final = 5.0
-"""For a new Envoy to listen on all ports of the old one; it may be without some of them, if the Gateway has changed."""
+"""Seconds for a new Envoy to listen on all ports of the old one. It may lack some of them if the Gateway has changed."""
 _PAUSES: Final = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0)
 _STABLE_SECONDS: Final = 30.0
-"""An Envoy that ran this long is restarted without a pause again."""
+"""Seconds after which an Envoy that exits is restarted without a pause again."""
 
 
 class EnvoyStarted(msgspec.Struct, frozen=True):
     gateway: str
     pid: int
     adopted: bool
-    """It was running already, left by an earlier Lasthop."""
+    """Envoy was already running, left by an earlier Lasthop."""
 
     def __str__(self) -> str:
         return f"Gateway {self.gateway}: Envoy {'found running' if self.adopted else 'started'} (pid {self.pid})"
 
 
 class EnvoyExited(msgspec.Struct, frozen=True):
-    """It exited without being asked to."""
+    """Envoy exited unexpectedly."""
 
     gateway: str
     reason: str
@@ -61,7 +62,7 @@ ProxyEvent = EnvoyStarted | EnvoyExited
 
 
 class Proxy:
-    """Files are in `run_dir/HASH/` (see `folder`); the path must be short, because unix sockets are in it."""
+    """The files are in `run_dir/HASH/` (see `folder`). The path must be short, because it contains unix sockets."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class Proxy:
         self._concurrency = concurrency or len(os.sched_getaffinity(0))
         self._current: EnvoyHandle | None = None
         self.grace = GRACE_SECONDS
-        """Seconds that an Envoy has to finish its requests before it is terminated."""
+        """Seconds that Envoy has to finish its requests before it is terminated."""
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
         self._leaving = False
@@ -95,22 +96,22 @@ class Proxy:
         return self._current.pid if self._current and self._current.alive else None
 
     def stop(self, grace: float | None = None) -> None:
-        """Asks `run` to drain and terminate Envoy and to return. Called again, or without grace: at once."""
+        """Makes `run` drain and terminate Envoy and return. A second call, or no grace, skips the drain."""
         self.grace = self.grace if grace is None else grace
         if self._stopping.is_set() or self.grace <= 0:
             self._at_once.set()
         self._stopping.set()
 
     def leave(self) -> None:
-        """Asks `run` to return and to leave Envoy serving, for the next Lasthop."""
+        """Makes `run` return and leave Envoy serving for the next Lasthop."""
         if not self._stopping.is_set():
             self._leaving = True
             self._stopping.set()
 
     async def run(self) -> None:
-        """Supervises until `stop` or `leave` is called. Cancelled, it leaves Envoy serving, as when Lasthop dies.
+        """Supervises until `stop` or `leave` is called. On cancellation it leaves Envoy serving, as when Lasthop dies.
 
-        Raises `RunDirUnusable` at the start, or never.
+        Raises `RunDirUnusable`, at the start only.
         """
         self.folder.make()
         while not self._stopping.is_set():
@@ -118,7 +119,7 @@ class Proxy:
                 with self.folder.locked():
                     return await self._run()
             except RunDirLocked as locked:
-                # A Gateway that was deleted and comes back while its last Envoy still drains.
+                # A Gateway was deleted and created again while its last Envoy still drains.
                 if locked.pid != os.getpid():
                     raise
             await self._pause(0.05)
@@ -143,7 +144,8 @@ class Proxy:
                     handle.close()
 
     async def _adoptable(self, handles: list[EnvoyHandle], command: list[str]) -> EnvoyHandle | None:
-        """Returns the newest, if it is what we would start. Not one whose drain was interrupted: it accepts no connections."""
+        """Returns the newest Envoy if it has the right command line. An Envoy whose drain was interrupted accepts no
+        connections, so it is not adopted."""
         if not handles or handles[-1].args != tuple(command[1:]) or await self.admin.state() == "DRAINING":
             return None
         return handles[-1]
@@ -171,7 +173,7 @@ class Proxy:
             await drain_and_terminate(self._current, self.admin, self.grace, self._at_once)
 
     def _start(self, command: list[str]) -> str:
-        """Starts an Envoy unless one was adopted. Returns why that failed, or an empty string."""
+        """Starts an Envoy unless one was adopted. Returns the reason of a failure, or an empty text."""
         if self._current is None:
             try:
                 self._current = launch.start(command, self.folder)
@@ -180,7 +182,7 @@ class Proxy:
         return ""
 
     async def _watch(self, handle: EnvoyHandle) -> None:
-        """Waits until it exits, or `stop` or `leave` is called."""
+        """Waits until Envoy exits, or `stop` or `leave` is called."""
         async with asyncio.TaskGroup() as group:
             stop = group.create_task(self._stopping.wait())
             exited = group.create_task(handle.wait())
@@ -191,7 +193,7 @@ class Proxy:
             exited.cancel()
 
     async def _retire(self, old: EnvoyHandle) -> None:
-        """Terminates an Envoy with other settings, but not before the new one serves in its place."""
+        """Terminates an Envoy with other settings, once the new one serves in its place."""
         socket = self.folder.admin_socket_set_aside(old.pid)
         while old.alive and not self._stopping.is_set() and not await self.admin.ready():
             await self._pause(0.1)
@@ -204,8 +206,8 @@ class Proxy:
             steering.release(new)
 
     async def _steer_from(self, old: EnvoyHandle) -> None:
-        """Gives new connections to the current Envoy alone. Without the right to do so, it has only its share of them, and
-        some of the others may be reset when the old one stops listening."""
+        """Steers new connections to the current Envoy only. Without the right to do so, the old Envoy still receives a share
+        of them, and some may be reset when it stops listening."""
         until = time.monotonic() + BIND_SECONDS
         while (new := self.pid) and not steering.has_all(new, old.pid) and time.monotonic() < until:
             if self._stopping.is_set():

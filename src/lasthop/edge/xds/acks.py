@@ -1,8 +1,8 @@
-"""Tracks what the proxies of each Gateway have acknowledged: those connected here, and those that other replicas report.
+"""Tracks what the proxies of each Gateway have acknowledged, both those connected here and those that other replicas report.
 
-Pure: time comes in as an argument. What a proxy had still counts for a moment after it has disconnected: a proxy whose
-controller has died reconnects to the next one within that time, and a status that flips would report a failure that did not
-happen. Reports of other replicas are whole states, not events: the next one makes up for a lost one.
+Pure: time is an argument. A proxy's acknowledgements still count for a moment after it disconnects. A proxy whose controller
+died reconnects to the next one within that time, and a flapping status would report a failure that did not happen. Reports of
+other replicas are complete states, not events: the next one makes up for a lost one.
 """
 
 from __future__ import annotations
@@ -15,36 +15,37 @@ import msgspec
 from lasthop.base.api.meta import Key
 
 LINGER: Final = 5.0
-"""Seconds for which a disconnected proxy still counts; Envoy tries again after half a second, then after one, two, …"""
+"""Seconds for which a disconnected proxy still counts. Envoy retries after half a second, then after one, two, …"""
 EXPIRES: Final = 10.0
-"""Seconds for which a replica's report counts; it is repeated every three."""
+"""Seconds for which a replica's report counts; it is repeated every three seconds."""
 
 Versions = dict[str, dict[str, str]]
-"""By type and name."""
+"""Versions by type and name."""
 
 
 class GatewayAcks(msgspec.Struct, frozen=True):
-    """What the proxies of one Gateway that are connected to one replica have acknowledged and refused."""
+    """Acknowledgements and rejections of one Gateway's proxies that are connected to one replica."""
 
     connected: bool = False
     versions: Versions = {}
-    """Of the listeners and route tables that they have acknowledged."""
+    """The acknowledged versions of listeners and route tables."""
     problem: str = ""
     refused: tuple[tuple[str, str, str, Key | None, str], ...] = ()
     """(type, part, hash, owner, Envoy's message)."""
 
 
 AckReport = dict[Key, GatewayAcks]
-"""By Gateway; those without a proxy at that replica are left out."""
+"""Acknowledgements by Gateway, without Gateways that have no proxy at that replica."""
 
 
 class AckTracker:
     def __init__(self) -> None:
         self._here: dict[Key, Versions] = {}
         self._elsewhere: dict[str, tuple[AckReport, float]] = {}
-        """By replica: its report, and until when that counts."""
+        """By replica: its report, and the time at which the report expires."""
         self._former: dict[tuple[str, Key], tuple[Versions, float]] = {}
-        """By replica (empty: this one) and Gateway: what a proxy had that has gone, and until when that counts."""
+        """By replica (empty: this one) and Gateway: the versions of disconnected proxies, and the time at which they
+        expire."""
 
     def __repr__(self) -> str:
         return f"<AckTracker here: {sorted(self._here)}, elsewhere: {sorted(self._elsewhere)}, former: {sorted(self._former)}>"
@@ -73,13 +74,13 @@ class AckTracker:
             del self._former[key]
 
     def here(self, gateway: Key) -> Versions | None:
-        """Returns what the proxies connected here have acknowledged; None where there are none."""
+        """Returns what the proxies connected here have acknowledged; None if none is connected."""
         return self._here.get(gateway)
 
     # --- proxies of other replicas -----------------------------------------------------------------------------------
 
     def heard(self, replica: str, report: AckReport, now: float) -> set[Key]:
-        """Replaces that replica's previous report; returns the Gateways for which something is new."""
+        """Replaces that replica's previous report; returns the Gateways whose acknowledgements changed."""
         old, _ = self._elsewhere.get(replica, ({}, now))
         for gateway, acks in old.items():
             if acks.connected and not report.get(gateway, GatewayAcks()).connected:
@@ -88,7 +89,7 @@ class AckTracker:
         return {gateway for gateway in old.keys() | report.keys() if old.get(gateway) != report.get(gateway)}
 
     def forget_replicas(self) -> set[Key]:
-        """Forgets what other replicas have reported; returns the Gateways concerned."""
+        """Drops the reports of other replicas; returns the affected Gateways."""
         concerned = {gateway for report, _ in self._elsewhere.values() for gateway in report}
         concerned |= {gateway for replica, gateway in self._former if replica}
         self._elsewhere.clear()
@@ -105,7 +106,7 @@ class AckTracker:
     # --- all of them -------------------------------------------------------------------------------------------------
 
     def expire(self, now: float) -> set[Key]:
-        """Drops what no longer counts, and returns the affected Gateways."""
+        """Drops expired reports and versions; returns the affected Gateways."""
         former = [key for key, (_, until) in self._former.items() if until <= now]
         silent = [replica for replica, (_, until) in self._elsewhere.items() if until <= now]
         concerned = {gateway for _, gateway in former}
@@ -119,7 +120,7 @@ class AckTracker:
         return any(True for _ in self._known(gateway))
 
     def holds(self, gateway: Key, type_url: str, name: str, version: str | None = None) -> bool:
-        """Returns whether some proxy has acknowledged that resource, in this version or in any."""
+        """Returns whether any proxy has acknowledged that resource, in this version or in any."""
         acked = (versions.get(type_url, {}).get(name) for versions in self._known(gateway))
         return any(v == version if version is not None else v is not None for v in acked)
 

@@ -1,7 +1,7 @@
-"""Limits what the proxies of one Gateway may ask of the controller. No I/O; time is an argument.
+"""Limits how much the proxies of one Gateway may request from the controller. No I/O; time is an argument.
 
-Credentials of a proxy are in the Gateway's own namespace, so its owner may use them to send anything. Every limit counts for
-one Gateway: exceeding it ends that Gateway's streams, or delays them, and those of no other.
+A proxy's credentials are in the Gateway's own namespace, so the Gateway's owner can send anything with them. Every limit
+applies to one Gateway: exceeding it ends or delays the streams of that Gateway only.
 """
 
 from __future__ import annotations
@@ -9,99 +9,101 @@ from __future__ import annotations
 from typing import Final
 
 MAX_REQUEST: Final = 8 * 1024 * 1024
-"""Bytes of a message that gRPC accepts from any peer. A proxy that reconnects lists everything it has, some 200 bytes for each
-cluster and its endpoints, so gRPC's own limit of 4 MiB would lock out a Gateway with 20,000 of them."""
+"""Bytes of a message that gRPC accepts from any peer. A proxy that reconnects lists all of its resources, some 200 bytes for
+each cluster and its endpoints. gRPC's own limit of 4 MiB would lock out a Gateway with 20,000 clusters."""
 ALLOWANCE: Final = 10_000
-"""Names in a subscription beyond those that the cache has: a proxy that was disconnected while the controller restarted holds
-resources that were removed meanwhile."""
+"""Names in a subscription beyond the names in the cache. A proxy that was disconnected while the controller restarted still
+holds resources that were removed meanwhile."""
 MAX_EXCESS: Final = 5 * ALLOWANCE
-"""Such names in all streams of a Gateway. When many proxies reconnect at once, some try again after those before them have let
-go of what is gone."""
+"""Unknown names in all streams of a Gateway. When many proxies reconnect at once, some retry after the proxies before them
+have dropped the removed names."""
 LONGEST_NAME: Final = 1_024
-"""Characters. The longest that we give out have 650: two names of 253 each, their namespaces, a port and a hash."""
+"""Characters. The longest name that we build has 650: two names of 253 each, their namespaces, a port and a hash."""
 BASE: Final = 256 * 1024
 PER_NAME: Final = 256
-"""Bytes of a request: for the node with its list of extensions, and for each name that may be in it, twice and with a
+"""Bytes of a request: for the node with its list of extensions, and for each name, which may occur twice and with a
 version."""
 MAX_STREAMS: Final = 100
-"""Of one Gateway, at one replica."""
+"""Streams of one Gateway at one replica."""
 MAX_UNCONFIRMED: Final = 1_000
 """Responses of one type that a proxy has not confirmed. Envoy confirms each."""
 MAX_PENDING: Final = 4 * MAX_REQUEST
-"""Bytes of requests that wait for their turn."""
+"""Bytes of queued requests."""
 RATE: Final = 1_000.0
 BURST: Final = 4_000.0
-"""Requests a second, and at once; a large one counts for several."""
+"""Requests per second, and requests at once. A large request counts as several."""
 UNIT: Final = 4 * 1024
-"""Bytes of a request that count as much as a request."""
+"""Bytes that count as one request."""
 STREAM: Final = 20.0
-"""Requests that a new stream counts for."""
+"""Cost of a new stream, in requests."""
 REFUSAL: Final = 50.0
-"""Those that the refusal of a response counts for: each is logged, and has what was refused narrowed down."""
+"""Cost of a NACK, in requests: each is logged and starts a bisection."""
 
 PER_HOP: Final = 16 * 1024
-"""Bytes of a report: for each hop with as many endpoints as are told apart."""
+"""Bytes of a report for each hop, with the maximum number of endpoints."""
 REPORT_RATE: Final = 4 * 1024 * 1024.0
 REPORT_BURST: Final = 8 * REPORT_RATE
-"""Bytes of reports a second, and at once. What comes faster is left out: every report is whole, and one in ten is enough for a
-proxy to count as there."""
+"""Bytes of reports per second, and at once. Faster reports are dropped: every report is complete, and one in ten suffices to
+count a proxy as connected."""
 READING: Final = 4
-"""Reports of one Gateway that are read at a time."""
+"""Reports of one Gateway that are decoded concurrently."""
 QUEUE: Final = 200
-"""Those that wait for that, unread."""
+"""Reports that may wait for decoding."""
 
 
 class OverBudget(Exception):
-    """A peer has exceeded a limit; the text says which one."""
+    """A peer has exceeded a limit; the text names the limit."""
 
 
 def largest_request(names: int) -> int:
-    """Returns how many bytes a request may have if so many names exist."""
+    """Returns how many bytes a request may have if that many names exist."""
     return min(MAX_REQUEST, BASE + PER_NAME * (names + ALLOWANCE))
 
 
 def check_request(size: int, names: int) -> None:
     if size > (limit := largest_request(names)):
-        raise OverBudget(f"a request of {size} bytes; {limit} are enough for all that this Gateway has")
+        raise OverBudget(f"a request has {size} bytes; this Gateway's resources need at most {limit}")
 
 
 def check_report(size: int, hops: int) -> None:
     if size > (limit := min(MAX_REQUEST, BASE + PER_HOP * hops)):
-        raise OverBudget(f"a report of {size} bytes; {limit} are enough for all that this Gateway has")
+        raise OverBudget(f"a report has {size} bytes; this Gateway's hops need at most {limit}")
 
 
 def check_names(count: int, known: int) -> None:
     if count > known + ALLOWANCE:
-        raise OverBudget(f"{count} names in a subscription; the Gateway has {known}, and {ALLOWANCE} more are accepted")
+        limit = f"{known + ALLOWANCE}, {ALLOWANCE} more than this Gateway has"
+        raise OverBudget(f"a subscription has {count} names; the limit is {limit}")
 
 
 def check_excess(count: int) -> None:
     if count > MAX_EXCESS:
-        raise OverBudget(f"{count} names in all streams of this Gateway are unknown; {MAX_EXCESS} may be")
+        raise OverBudget(f"{count} names in the streams of this Gateway are unknown; the limit is {MAX_EXCESS}")
 
 
 def check_name(name: str) -> None:
     if len(name) > LONGEST_NAME:
-        raise OverBudget(f"a name of {len(name)} characters; the longest has {LONGEST_NAME}")
+        raise OverBudget(f"a name has {len(name)} characters; the limit is {LONGEST_NAME}")
 
 
 class Allotment:
-    """The turns of one Gateway: who exceeds the rate waits, so that a burst after a restart is only slower."""
+    """Rate limiter of one Gateway (a token bucket). Requests above the rate are delayed, so a burst after a restart is only
+    slower."""
 
     def __init__(self, rate: float = RATE, burst: float = BURST) -> None:
         self._rate, self._burst = rate, burst
         self._left, self._at = burst, 0.0
         self.pending = 0
-        """Bytes of requests that wait for their turn."""
+        """Bytes of queued requests."""
 
     def wait(self, cost: float, now: float) -> float:
-        """Takes a turn, and returns after how many seconds it begins. A clock set back gives nothing."""
+        """Reserves a turn and returns the seconds until it begins. Setting the clock back adds no tokens."""
         self._left = self._saved(now) - cost
         self._at = now
         return max(0.0, -self._left / self._rate)
 
     def spend(self, cost: float, now: float) -> bool:
-        """Takes a turn if it can begin at once; returns whether it can."""
+        """Takes a turn if it can begin at once; returns whether it could."""
         self._left, self._at = self._saved(now), now
         if self._left < cost:
             return False
@@ -113,7 +115,7 @@ class Allotment:
 
     def admit(self, size: int) -> None:
         if self.pending + size > MAX_PENDING:
-            raise OverBudget(f"{self.pending} bytes of requests wait already; {MAX_PENDING} may")
+            raise OverBudget(f"{self.pending} bytes of requests are already queued; the limit is {MAX_PENDING}")
 
 
 def cost(size: int) -> float:

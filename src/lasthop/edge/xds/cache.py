@@ -1,10 +1,4 @@
-"""Holds what one Gateway's proxies should have now, in the order of its changes.
-
-    engine ──apply──> Cache <──read── Session (an Envoy)
-                        ^─────read── Session (its successor, or a second replica)
-
-The cache knows no client. A session remembers the generation it has read up to and asks for the names changed since.
-"""
+"""Holds the resources that one Gateway's proxies should have, in the order of their last change."""
 
 from __future__ import annotations
 
@@ -16,8 +10,8 @@ import msgspec
 from lasthop.engine.outputs.envoy.resource import Change, Changes, Resource, Withdrawal, type_name
 
 KEPT_WITHDRAWALS: Final = 10_000
-"""Withdrawals kept for proxies that are disconnected. Endpoints get a new name with every edit of their cluster, so
-the list would grow without limit; a cluster that falls off it is treated as withdrawn urgently, which is the safe side."""
+"""Withdrawals kept for disconnected proxies. Endpoints get a new name with every edit of their cluster, so the list would grow
+without limit. A cluster that drops out of the list counts as withdrawn urgently, which is the safe side."""
 
 
 class _CacheEntry(msgspec.Struct, frozen=True):
@@ -26,8 +20,8 @@ class _CacheEntry(msgspec.Struct, frozen=True):
 
 
 def wire_version(resource: Resource) -> str:
-    """Returns the version that the client sees. A waiver prolonged or cut short changes no byte of the cluster but must reach
-    Envoy's timer all the same, so the expiry belongs to the version."""
+    """Returns the version that the client sees. It includes the expiry: a changed expiry of a waiver changes no byte of the
+    cluster but must reach Envoy's timer."""
     return resource.version if resource.expires is None else f"{resource.version}+{resource.expires:.3f}"
 
 
@@ -35,7 +29,7 @@ class Cache:
     def __init__(self) -> None:
         self.generation = 0
         self._entries: dict[str, dict[str, _CacheEntry]] = {}
-        """By type and name; in the order of their last change, so the newest are at the end."""
+        """By type and name, in the order of their last change: the newest are last."""
         self._withdrawn: dict[tuple[str, str], None] = {}
         self._expiring: dict[tuple[str, str], float] = {}
         self.next_expiry: float | None = None
@@ -63,7 +57,7 @@ class Cache:
         return entry.change if entry else None
 
     def names(self, type_url: str) -> list[str]:
-        """Returns the names of everything current or withdrawn, oldest change first."""
+        """Returns the names of all current and withdrawn resources, oldest change first."""
         return list(self._entries.get(type_url, ()))
 
     def count(self, type_url: str) -> int:
@@ -71,14 +65,14 @@ class Cache:
 
     @property
     def most(self) -> int:
-        """Returns the count of the type that has most names."""
+        """Returns the number of names of the largest type."""
         return max(map(len, self._entries.values()), default=0)
 
     def holds_any(self, type_url: str) -> bool:
         return any(isinstance(entry.change, Resource) for entry in self._entries.get(type_url, {}).values())
 
     def changed_since(self, type_url: str, generation: int) -> list[str]:
-        """Returns names, oldest change first. The cost grows with what has changed, not with what exists."""
+        """Returns names, oldest change first. The cost grows with the number of changes, not of resources."""
 
         def newest_first() -> Iterator[str]:
             for name, entry in reversed(self._entries.get(type_url, {}).items()):
@@ -89,8 +83,8 @@ class Cache:
         return list(newest_first())[::-1]
 
     def expire(self, now: float) -> None:
-        """Withdraws expired resources urgently. Envoy does so by its own timer; this is for resources not yet sent, or sent in
-        a response that was rejected as a whole (then Envoy has applied them without their timer)."""
+        """Withdraws expired resources urgently. Envoy has its own timer; this covers resources that were not sent yet, and
+        responses that were rejected as a whole: Envoy has applied those without their timer."""
         if self.next_expiry is None or self.next_expiry > now:
             return
         over = [key for key, expires in self._expiring.items() if expires <= now]

@@ -1,4 +1,4 @@
-"""Configures mutual TLS for gRPC: the controller's certificate, the CAs of its clients, and who a client is."""
+"""Configures mutual TLS for gRPC and identifies the client by its certificate."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class MutualTls(msgspec.Struct, frozen=True):
 
 
 def server_credentials(current: Callable[[], MutualTls]) -> grpc.ServerCredentials:
-    """Reads the credentials for every connection, so that a renewed certificate needs no restart; open connections stay.
+    """Returns credentials that are read anew for every connection, so that a renewed certificate needs no restart. Open
+    connections stay.
 
-    `current` is called on gRPC's threads: it must only return what is there.
+    gRPC calls `current` on its own threads, so `current` must not compute anything.
     """
     in_use = current()
 

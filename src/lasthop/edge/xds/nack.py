@@ -1,10 +1,11 @@
-"""Parses the text of a NACK. Envoy names the clusters and listeners that it rejects; for a route table it only says why.
+"""Parses the text of a NACK. Envoy names the clusters and listeners that it rejects; for a route table it gives only the
+reason.
 
     Error adding/updating cluster(s) a: <why>, b: <why>
     Error adding/updating listener(s) l: <why>
 
-The text is a hint, never a proof: it quotes what users wrote. A wrong hint costs one more round, because what is really at
-fault is then rejected again.
+The text is a hint, never a proof, because it quotes what users wrote. A wrong hint costs one more round: the real culprit is
+then rejected again.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ def reasons(detail: str, names: Iterable[str]) -> Mapping[str, str] | None:
 
 
 def summary(reason: str) -> str:
-    """Returns what the author of the rejected part may see. Where a constraint fails, Envoy quotes the whole resource before
-    it says which one, and of a route table that includes other tenants' routes."""
+    """Returns the part of a reason that the author of the rejected part may see. If a constraint fails, Envoy quotes the whole
+    resource before the constraint, and a route table includes other tenants' routes."""
     _, constraint, why = reason.rpartition(_CONSTRAINT)
     return (constraint + why)[:_LONGEST]
 
 
 def is_environment(reason: str) -> bool:
-    """Returns whether the host is the cause (a port in use or not allowed), not the configuration."""
+    """Returns whether the host is the cause, for example a port in use, and not the configuration."""
     return bool(_ENVIRONMENT.search(reason))
 
 

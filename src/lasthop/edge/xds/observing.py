@@ -1,9 +1,9 @@
-"""Carries what proxies have seen on the wire to the replica that leads.
+"""Carries observations from the proxies to the leading replica.
 
     proxy ──ProxyReport (mutual TLS; a certificate with its Gateway's UID)──> any replica ──> the replica that leads
 
-Reports are whole and repeated, as are those of acknowledgements (`replicas.py`): neither side remembers what the other has. A
-proxy can report of its own Gateway only, whatever it writes into the report.
+Reports are complete and repeated, like the reports of acknowledgements (`replicas.py`), so neither side keeps state about the
+other. A proxy can report only for the Gateway in its certificate, whatever the report contains.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ ANSWER_WITHIN: Final = 5.0
 RETRY: Final = 2.0
 
 MAX_REPORT: Final = 4 * 1024 * 1024
-"""Bytes of a report that a proxy sends; of a larger one the details of endpoints are left out."""
+"""Bytes of a proxy's report. A larger report is sent without the details of endpoints."""
 MANY: Final = 1_000
 """Gateways and replicas whose budgets are remembered."""
 
 OnReport = Callable[[ProxyReport, bool], Generator[None, None, bool]]
-"""Takes a report, and whether another replica has passed it on, in steps; returns False if this replica does not accept it."""
+"""Processes a report in steps. The flag tells whether another replica forwarded it. Returns False if this replica does not
+accept reports."""
 OnExceeded = Callable[[Key, str], None]
 
 _decoder: Final = msgspec.msgpack.Decoder(ProxyReport)
 
 
 class Peer:
-    """A Gateway, or a replica that passes on what its proxies report."""
+    """A Gateway, or a replica that forwards reports of its proxies."""
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -55,7 +56,8 @@ class Peer:
 
 
 class Reports:
-    """Takes reports: the certificate says whose, and the Gateway's budget how many, before anything of one is read."""
+    """Receives reports. The certificate identifies the Gateway, and the Gateway's budget applies before a report is
+    decoded."""
 
     def __init__(
         self,
@@ -66,14 +68,16 @@ class Reports:
         exceeded: OnExceeded,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`hops` returns how many a Gateway has; `exceeded` is called if a proxy reports more than its Gateway may."""
+        """`hops` returns a Gateway's number of hops; `exceeded` is called if a proxy reports more than its Gateway's budget
+        allows."""
         self._gateway_of_uid, self._known, self._on_report = gateway_of_uid, known, on_report
         self._hops, self._exceeded, self._clock = hops, exceeded, clock
         self.peers: dict[Key | str, Peer] = {}
         self._turn = asyncio.Lock()
 
     def handler(self) -> grpc.GenericRpcHandler:
-        # With a stream as its request, though it has one message: of a single one gRPC would call us when it has been read.
+        # A stream request, although it has one message: for a unary request gRPC would read the message before calling the
+        # handler.
         method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(self._report)
         return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
 
@@ -81,7 +85,7 @@ class Reports:
         replica = peer_replica(context)
         gateway = None if replica else self._gateway_of_uid(peer_uid(context))
         if gateway is None and not replica:
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only a proxy of a Gateway that exists may report")
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only proxies of existing Gateways may report")
         try:
             accepted = await self._take(messages, gateway, replica)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -96,11 +100,11 @@ class Reports:
         return b""
 
     async def _take(self, messages: AsyncIterator[bytes], gateway: Key | None, replica: str) -> bool:
-        if len(self.peers) > MANY:  # those that are idle begin anew
+        if len(self.peers) > MANY:  # idle peers start again with a full budget
             self.peers = {who: peer for who, peer in self.peers.items() if peer.waiting}
         peer = self.peers.setdefault(gateway or replica, Peer())
         if peer.waiting >= QUEUE:
-            raise OverBudget(f"{QUEUE} reports wait already")
+            raise OverBudget(f"{QUEUE} reports are already queued, which is the limit")
         peer.waiting += 1
         try:
             async with asyncio.timeout(ANSWER_WITHIN), peer.reading:
@@ -108,9 +112,10 @@ class Reports:
                 if gateway is not None:
                     check_report(len(content), self._hops(gateway))
                     if not peer.allotment.spend(len(content), self._clock()):
-                        self._exceeded(gateway, f"more than {REPORT_RATE:.0f} bytes of reports a second; some are left out")
+                        why = f"its proxies send more than {REPORT_RATE:.0f} bytes of reports per second; some are dropped"
+                        self._exceeded(gateway, why)
                         return True
-                # A large Gateway's report has megabytes, and other proxies wait for the event loop.
+                # A large Gateway's report has megabytes, which would block the event loop.
                 report = await asyncio.to_thread(_decoder.decode, content)
                 async with self._turn:
                     report = await step_by_step(believed(report, gateway or report.gateway, self._known))
@@ -129,7 +134,7 @@ def encode(report: ProxyReport) -> bytes:
 
 
 def bounded(report: ProxyReport) -> bytes:
-    """Returns an encoded report that is small enough to be taken, with fewer endpoints if need be: what fails comes first."""
+    """Encodes a report within the size limit, with fewer endpoints if necessary. Failing endpoints come first."""
     content = encode(report)
     for kept in (8, 2, 0):
         if len(content) <= MAX_REPORT:
@@ -140,7 +145,7 @@ def bounded(report: ProxyReport) -> bytes:
 
 
 class ProxiesHere:
-    """The latest reports of the proxies that report to this replica. Time is an argument."""
+    """Keeps the latest reports of the proxies that report to this replica. Time is an argument."""
 
     def __init__(self) -> None:
         self._reports: dict[tuple[Key, str], tuple[float, ProxyReport]] = {}
@@ -157,19 +162,19 @@ class ProxiesHere:
         return sum(owner == gateway for owner, _ in self._reports) >= MAX_PROXIES
 
     def recent(self, now: float) -> list[ProxyReport]:
-        """Returns those of proxies that still report, and forgets the others."""
+        """Returns the reports of proxies that still report, and drops the others."""
         self._reports = {key: (at, report) for key, (at, report) in self._reports.items() if now - at < EXPIRES}
         return [report for _, report in self._reports.values()]
 
 
 class ReportSender:
-    """Sends the latest report of this proxy to the controller, for as long as it runs."""
+    """Sends the latest report of this proxy to the controller repeatedly."""
 
     def __init__(
         self, address: str, server_name: str, certificates: Path, problem: Callable[[str], None], repeat: float = REPEAT
     ) -> None:
-        """`certificates` is the folder with tls.crt, tls.key and ca.crt, which are renewed there. `problem` receives why the
-        controller cannot be reached, or an empty text once it can."""
+        """`certificates` is the folder of tls.crt, tls.key and ca.crt, where they are renewed. `problem` receives the reason
+        why the controller cannot be reached, and an empty text once it can."""
         self._address, self._server_name, self._certificates = address, server_name, certificates
         self._problem, self._repeat = RepeatFilter(problem), repeat
         self._latest: ProxyReport | None = None
@@ -182,13 +187,14 @@ class ReportSender:
             try:
                 await self._connected(self._files())
             except OSError as error:
-                self._problem(f"the certificate for the controller cannot be read: {error}")
+                self._problem(f"cannot read the certificate for the controller: {error}")
             except grpc.aio.AioRpcError as error:
-                self._problem(f"the controller at {self._address} takes no reports: {error.code().name} {error.details()}")
+                why = f"{error.code().name} {error.details()}"
+                self._problem(f"the controller at {self._address} does not accept reports: {why}")
             await asyncio.sleep(RETRY)
 
     async def _connected(self, files: tuple[bytes, bytes, bytes]) -> None:
-        """Sends until the certificate is renewed, or something fails."""
+        """Sends reports until the certificate is renewed or a call fails."""
         credentials = grpc.ssl_channel_credentials(*files)
         options = (("grpc.ssl_target_name_override", self._server_name),)
         async with grpc.aio.secure_channel(self._address, credentials, options) as channel:
@@ -200,6 +206,6 @@ class ReportSender:
                 await asyncio.sleep(self._repeat)
 
     def _files(self) -> tuple[bytes, bytes, bytes]:
-        """Reads the files in the order in which gRPC takes them."""
+        """Reads the files in the order of gRPC's parameters."""
         ca, key, certificate = ((self._certificates / name).read_bytes() for name in ("ca.crt", "tls.key", "tls.crt"))
         return ca, key, certificate

@@ -1,12 +1,12 @@
-"""Reports from followers to the leader what their proxies have acknowledged, and what these have seen on the wire.
+"""Reports from followers to the leader what their proxies have acknowledged and observed.
 
     follower ──AckReport, ProxyReports (mutual TLS; a certificate for `lasthop://controller/…`)──> leader ──> status
 
-A report and its answer carry how long ago each side heard the API server, so that a replica that is cut off from it notices
-that another one is not (`edge/kubernetes/contact.py`).
+A report and its response carry the age of each side's last contact with the API server. A replica that has lost the API server
+thus notices that another one has not (`edge/kubernetes/contact.py`).
 
-Every report is complete, and is sent when something has changed and every few seconds, so neither side needs to remember what
-the other has received. A proxy's certificate names its Gateway and not a replica: it cannot report.
+Every report is complete, and is sent after changes and every few seconds, so neither side keeps state about the other. A
+proxy's certificate names a Gateway, not a replica, so a proxy cannot send these reports.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ OnReport = Callable[[str, AckReport], bool]
 """Takes a replica's report; returns False if this replica does not lead."""
 
 
-class Ages:
-    """Exchanges with other replicas how long ago each heard the API server."""
+class ContactAges:
+    """Exchanges with other replicas how long ago each had contact with the API server."""
 
     def age(self) -> float:
-        """Returns it for this replica."""
+        """Returns the age for this replica."""
         return 0.0
 
     def peer(self, age: float) -> None:
-        """Takes it from another one."""
+        """Records the age for another replica."""
 
 
 _decoder: Final = msgspec.msgpack.Decoder(AckReport)
 _age: Final = msgspec.msgpack.Decoder(float)
 
 
-def handler(on_report: OnReport, ages: Ages | None = None) -> grpc.GenericRpcHandler:
-    known = ages or Ages()
+def handler(on_report: OnReport, ages: ContactAges | None = None) -> grpc.GenericRpcHandler:
+    known = ages or ContactAges()
 
     async def report(messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         replica = peer_replica(context)
         if not replica:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only a replica of the controller may report")
-        _hear(known, dict(context.invocation_metadata() or ()).get(AGE))
+        _record_age(known, dict(context.invocation_metadata() or ()).get(AGE))
         try:
             received = _decoder.decode(await anext(aiter(messages), b""))
         except msgspec.DecodeError as error:
@@ -72,20 +72,20 @@ def handler(on_report: OnReport, ages: Ages | None = None) -> grpc.GenericRpcHan
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this replica does not lead")
         return msgspec.msgpack.encode(known.age())
 
-    # With a stream as its request, though it has one message: what a proxy sends here is refused unread.
+    # A stream request, although it has one message: requests from proxies are refused unread.
     method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(report)
     return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
 
 
-def _hear(ages: Ages, said: str | bytes | None) -> None:
-    """Takes what another replica says; nothing from one of a version that says nothing."""
+def _record_age(ages: ContactAges, received_age: str | bytes | None) -> None:
+    """Records the age that another replica sends; older versions send none."""
     with contextlib.suppress(ValueError, msgspec.DecodeError):
-        if said:
-            ages.peer(float(said) if isinstance(said, str) else _age.decode(said))
+        if received_age:
+            ages.peer(float(received_age) if isinstance(received_age, str) else _age.decode(received_age))
 
 
 class Reporter:
-    """Reports while another replica leads; `changed` is set when there is something new to report."""
+    """Sends reports while another replica leads. `changed` is set when there is something new to report."""
 
     def __init__(
         self,
@@ -96,13 +96,14 @@ class Reporter:
         *,
         observed: Callable[[], Iterable[ProxyReport]] = lambda: (),
         problem: Callable[[str], None] = lambda text: None,
-        ages: Ages | None = None,
+        ages: ContactAges | None = None,
     ) -> None:
-        """`leader` returns its address, empty if there is none or it is this replica; `observed` returns what the proxies that
-        report to this replica have seen; `problem` receives why the leader cannot be reached, or an empty text once it can."""
+        """`leader` returns the leader's address, or an empty text if there is none or this replica leads. `observed` returns
+        the reports of the proxies that are connected here. `problem` receives the reason why the leader cannot be reached, and
+        an empty text once it can."""
         self.changed = asyncio.Event()
         self._leader, self._credentials, self._server_name, self._report = leader, credentials, server_name, report
-        self._observed, self._problem, self._ages = observed, RepeatFilter(problem), ages or Ages()
+        self._observed, self._problem, self._ages = observed, RepeatFilter(problem), ages or ContactAges()
 
     async def run(self) -> None:
         while True:
@@ -114,7 +115,7 @@ class Reporter:
         """Reports to one leader until it stops leading, does not answer, or our certificate is renewed."""
         shown = self._credentials()
         credentials = grpc.ssl_channel_credentials(shown.trusted, shown.own.private_key, shown.own.certificate)
-        # The server must have a controller's certificate; the address is only where to find it.
+        # The server must show a controller's certificate; the address alone proves nothing.
         options = (("grpc.ssl_target_name_override", self._server_name),)
         try:
             async with grpc.aio.secure_channel(address, credentials, options) as channel:
@@ -123,16 +124,18 @@ class Reporter:
                 while self._leader() == address and self._credentials() is shown:
                     self.changed.clear()
                     age = ((AGE, f"{self._ages.age():.3f}"),)
-                    _hear(self._ages, await call(msgspec.msgpack.encode(self._report()), timeout=ANSWER_WITHIN, metadata=age))
+                    _record_age(
+                        self._ages, await call(msgspec.msgpack.encode(self._report()), timeout=ANSWER_WITHIN, metadata=age)
+                    )
                     await self._pass_on(channel, passed_on)
                     self._problem("")
                     await self._pause()
         except grpc.aio.AioRpcError as error:
-            if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:  # it no longer leads, or not yet
-                self._problem(f"the leader at {address} does not take reports: {error.code().name} {error.details()}")
+            if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:  # it no longer leads, or does not lead yet
+                self._problem(f"the leader at {address} does not accept reports: {error.code().name} {error.details()}")
 
     async def _pass_on(self, channel: grpc.aio.Channel, passed_on: dict[tuple[Key, str], float]) -> None:
-        """Passes on what proxies have reported since the last time, a call each: together they could be too large for one."""
+        """Forwards new reports of proxies, one call each, because all of them together could exceed the message limit."""
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{observing.SERVICE}/{observing.METHOD}")
         for seen in self._observed():
             if passed_on.get((seen.gateway, seen.proxy)) != seen.at:

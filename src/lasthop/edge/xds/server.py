@@ -1,10 +1,10 @@
-"""Serves ADS: the only module of xds with gRPC, sockets, tasks and the clock.
+"""Serves ADS. This is the only xDS module with gRPC, sockets, tasks and the clock.
 
     controller ──update──> Cache ──wake──> writer ──DeltaDiscoveryResponse──> Envoy
         ^───────── Observer <──events── reader <──DeltaDiscoveryRequest────────┘
 
-One reader and one writer a stream. The writer asks its session until there is nothing to send, then sleeps until an update,
-a request or the session's deadline wakes it.
+Each stream has one reader and one writer. The writer polls its session until there is nothing to send, then sleeps until an
+update, a request or the session's deadline wakes it.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from lasthop.edge.xds.unix_socket import claim, release
 from lasthop.engine.outputs.envoy.resource import CLUSTER, TYPES, Changes
 
 GRACE: Final = 1.0
-"""For streams to end by themselves, which takes a turn of the event loop unless a proxy does not read."""
+"""Seconds for streams to end by themselves, which takes one turn of the event loop unless a proxy does not read."""
 
-HEARD_OUT: Final = 8
-"""Clients at a time."""
+MAX_REFUSED_READS: Final = 8
+"""Clients that are refused at the same time after their first request was read."""
 
 OPTIONS: Final = (("grpc.max_receive_message_length", MAX_REQUEST),)
 REMOTE_OPTIONS: Final = (
     *OPTIONS,
-    # A node that dies does not close its connections; without pings its proxy would count as connected for hours.
+    # A node that dies does not close its connections. Without pings its proxy would count as connected for hours.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    # Envoy pings every 30 s, also when idle. By default gRPC treats that as abuse and disconnects.
+    # Envoy pings every 30 s, even when idle. By default gRPC treats that as abuse and disconnects.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # A proxy stays with its replica as long as the connection lasts, so after restarts all might be with one of them. Each new
-    # connection goes to any of them, and certificates are verified again. gRPC varies the age by a tenth.
+    # A proxy stays with its replica as long as the connection lasts, so after restarts one replica might have all of them. A
+    # new connection goes to any replica, and certificates are verified again. gRPC varies the age by a tenth.
     ("grpc.max_connection_age_ms", 15 * 60 * 1000),
     ("grpc.max_connection_age_grace_ms", 5_000),
     # Another process on the same address would receive some of the proxies' connections.
@@ -67,11 +67,11 @@ REMOTE_OPTIONS: Final = (
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 Identify = Callable[[Context], Key | None]
-"""Returns which Gateway a client serves, from its certificate; None if it is unknown."""
+"""Returns the Gateway in a client's certificate; None if it is unknown."""
 
 
 class StreamObserver(Protocol):
-    """Receives what proxies do. Called on the event loop; must not block."""
+    """Receives the events of proxies. Called on the event loop; must not block."""
 
     def connected(self, gateway: Key) -> None: ...
     def disconnected(self, gateway: Key) -> None: ...
@@ -81,7 +81,7 @@ class StreamObserver(Protocol):
 
 
 class TypeCounts(msgspec.Struct):
-    """Counts since the start, of one type."""
+    """Counts of one type since the start."""
 
     responses: int = 0
     resources: int = 0
@@ -96,7 +96,7 @@ class SyncState(msgspec.Struct, frozen=True):
     synced: bool
     """At least one proxy is connected, and each has acknowledged everything."""
     decided: bool
-    """The same, where a rejection counts too: it is reported elsewhere."""
+    """The same, but a rejection counts too, because it is reported elsewhere."""
 
 
 class _Stream:
@@ -105,7 +105,7 @@ class _Stream:
         self.wake = asyncio.Event()
         self.closed = False
         self.in_use = asyncio.Lock()
-        """Held while the session takes a request, which it does in steps."""
+        """Held while the session processes a request, which happens in steps."""
 
 
 class _Gateway:
@@ -113,10 +113,10 @@ class _Gateway:
         self.cache = Cache()
         self.streams: set[_Stream] = set()
         self.unsure: set[_Stream] = set()
-        """Streams that may lack something. One that does not comes to lack it only by a request or a change of the cache."""
+        """Streams that may not be synced. A synced stream stays so until a request or a change of the cache."""
         self.allotment = Allotment()
         self.admitted = 0
-        """Streams, those included whose first request is awaited."""
+        """Admitted streams, including those whose first request has not arrived."""
         self._generation = self.cache.generation
 
     def wake(self) -> None:
@@ -125,7 +125,8 @@ class _Gateway:
 
     @property
     def synced(self) -> bool:
-        """Asked at every acknowledgement of every proxy, so it looks at no stream again that it has found in order."""
+        """Returns whether every stream is synced. It runs at every acknowledgement, so it does not check a synced stream
+        again."""
         if self._generation != self.cache.generation:
             self.unsure, self._generation = set(self.streams), self.cache.generation
         while self.unsure:
@@ -144,18 +145,18 @@ class XdsServer:
         self._gateways: dict[Key, _Gateway] = {}
         self._opened = asyncio.Event()
         self.heard = 0
-        """Requests of proxies since the start."""
+        """Requests received since the start."""
         self.waiting = 0
-        """Proxies that have come before `open`."""
+        """Proxies that connected before `open`."""
         self.reports: observing.Reports | None = None
-        self._heard_out = 0
+        self._refused_reads = 0
         self._closed = False
         self._grpc: list[grpc.aio.Server] = []
         self._socket: Path | None = None
 
     async def start(self, socket: Path) -> None:
-        """Listens for proxies of this host: who may open the socket may say by its node id which Gateway it serves. Nothing is
-        sent before `open`."""
+        """Listens for proxies on this host, which name their Gateway by node id: only the socket's owner can connect. Sends
+        nothing before `open`."""
         claim(socket)
         server = self._listener(None, OPTIONS)
         server.add_insecure_port(f"unix:{socket}")
@@ -171,11 +172,11 @@ class XdsServer:
         heard: replicas.OnReport = lambda replica, report: False,
         observed: observing.OnReport = observing.ignored,
         known: GatewayParts = NOTHING,
-        ages: replicas.Ages | None = None,
+        ages: replicas.ContactAges | None = None,
     ) -> int:
-        """Listens for proxies elsewhere, which show a certificate with their Gateway's UID; what they say of themselves does
-        not count. And for other replicas, whose reports go to `heard`. What proxies have seen on the wire goes to `observed`,
-        as far as it is `known` to exist. The answer is the port. Raises RuntimeError if the address cannot be bound."""
+        """Listens for remote proxies and other replicas, and returns the port. A proxy's certificate contains its Gateway's
+        UID; its node id does not count. Reports of replicas go to `heard`. Observations of proxies go to `observed`, limited
+        to objects that are `known`. Raises RuntimeError if the address cannot be bound."""
         server = self._listener(lambda context: gateway_of_uid(peer_uid(context)), REMOTE_OPTIONS)
         self.reports = observing.Reports(gateway_of_uid, known, observed, self._hops, self._observer.over_budget)
         server.add_generic_rpc_handlers((replicas.handler(heard, ages), self.reports.handler()))
@@ -184,7 +185,7 @@ class XdsServer:
         return port
 
     async def hand_over(self) -> None:
-        """Stops listening and ends the streams, so that proxies connect to another replica. `start_tls` begins again."""
+        """Stops listening and ends the streams, so that proxies connect to another replica. `start_tls` starts again."""
         for known in self._gateways.values():
             for stream in known.streams:
                 stream.closed = True
@@ -204,14 +205,14 @@ class XdsServer:
         return next((key for key in self._gateways if key.path == path), None)
 
     def _listener(self, identify: Identify | None, options: tuple[tuple[str, int], ...]) -> grpc.aio.Server:
-        """Creates one gRPC server for each way in, so that no client of one is identified by the rules of another. Without
-        `identify` a client says by its node id which Gateway it serves."""
+        """Creates one gRPC server per entry, so that each client is identified by the rules of its own entry. Without
+        `identify` a client names its Gateway by node id."""
 
         async def serve(messages: AsyncIterator[bytes], context: Context) -> None:
             await self._serve(identify, messages, context)
 
         server = grpc.aio.server(options=options)
-        # Not decoded by gRPC, which would do so before anybody has looked at the size.
+        # Without a deserializer, because gRPC would decode requests before the size check.
         handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(serve)
         service, method = "envoy.service.discovery.v3.AggregatedDiscoveryService", "DeltaAggregatedResources"
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
@@ -219,12 +220,12 @@ class XdsServer:
         return server
 
     def open(self) -> None:
-        """Begins to serve: everything has been read once and every Gateway has had its first update. Sooner, a proxy that
-        reconnects would be told to drop what it has."""
+        """Starts to serve, once everything has been read and every Gateway has had its first update. Before that, a
+        reconnecting proxy would receive removals of its resources."""
         self._opened.set()
 
     async def close(self) -> None:
-        """Ends the streams without sending anything: a proxy keeps serving what it has."""
+        """Ends the streams without sending anything, so that proxies keep serving their configuration."""
         self._closed = True
         self._opened.set()
         for gateway in list(self._gateways):
@@ -240,12 +241,12 @@ class XdsServer:
         return self._gateways[gateway].cache
 
     def update(self, gateway: Key, changes: Changes) -> None:
-        """Applies what has changed; for a new Gateway that is everything."""
+        """Applies changes; for a new Gateway these are all its resources."""
         if self.add(gateway).apply(changes):
             self._gateways[gateway].wake()
 
     def remove(self, gateway: Key) -> None:
-        """Removes a Gateway. Its proxies are disconnected, not emptied: their runtime ends them."""
+        """Removes a Gateway. Its proxies are disconnected but keep their configuration; their runtime stops them."""
         if known := self._gateways.pop(gateway, None):
             for stream in known.streams:
                 stream.closed = True
@@ -253,21 +254,21 @@ class XdsServer:
 
     @property
     def behind(self) -> bool:
-        """Returns whether some proxy has more clusters before it than it takes in at once."""
+        """Returns whether some proxy lags by more clusters than one response has."""
         return any(stream.session.behind for known in self._gateways.values() for stream in known.streams)
 
     @property
     def expecting(self) -> bool:
-        """Returns whether some proxy has yet to answer to what was sent."""
+        """Returns whether some proxy has not answered a response yet."""
         return any(stream.session.expecting for known in self._gateways.values() for stream in known.streams)
 
     def busy(self, gateway: Key) -> bool:
-        """Returns whether every proxy of the Gateway has yet to answer the last route table."""
+        """Returns whether no proxy of the Gateway has answered the last route table yet."""
         known, now = self._gateways.get(gateway), self._clock()
         return known is not None and bool(known.streams) and all(s.session.busy(now) for s in known.streams)
 
     def synced(self, gateway: Key) -> bool:
-        """Returns whether there is a proxy, and each has acknowledged everything."""
+        """Returns whether a proxy is connected, and every proxy has acknowledged everything."""
         known = self._gateways.get(gateway)
         return known is not None and known.synced
 
@@ -303,31 +304,32 @@ class XdsServer:
         except* OverBudget as group:
             code, why = grpc.StatusCode.RESOURCE_EXHAUSTED, str(_one(group))
         except* DecodeError:
-            code, why = grpc.StatusCode.INVALID_ARGUMENT, "this is no DeltaDiscoveryRequest"
+            code, why = grpc.StatusCode.INVALID_ARGUMENT, "the message is not a DeltaDiscoveryRequest"
         if why:
             self._observer.over_budget(gateway, why)
             await context.abort(code, why)
 
-    async def _hear_out(self, first: bytes | None, messages: AsyncIterator[bytes]) -> None:
-        """Reads a request of a client that is turned away, so that it learns why: some clients that are still sending when the
-        answer comes take it for an error of their own. Only of a few at a time, or what is refused unread would be read."""
-        if first is None and self._heard_out < HEARD_OUT:
-            self._heard_out += 1
+    async def _read_refused(self, first: bytes | None, messages: AsyncIterator[bytes]) -> None:
+        """Reads one request of a refused client, so that the client receives the reason: some clients that are still sending
+        take the response for an error of their own. The number is limited, because refused requests should stay unread."""
+        if first is None and self._refused_reads < MAX_REFUSED_READS:
+            self._refused_reads += 1
             try:
                 async with asyncio.timeout(GRACE):
                     await anext(aiter(messages), None)
             except TimeoutError:
                 pass
             finally:
-                self._heard_out -= 1
+                self._refused_reads -= 1
 
     async def _admitted(
         self, gateway: Key, known: _Gateway, first: bytes | None, messages: AsyncIterator[bytes], context: Context
     ) -> None:
-        """Serves a stream of a Gateway. Where the certificate has said which, nothing has been read of it yet."""
+        """Serves a stream of a Gateway. If the certificate identified the Gateway, nothing has been read from the stream
+        yet."""
         if known.admitted >= MAX_STREAMS:
-            await self._hear_out(first, messages)
-            raise OverBudget(f"{MAX_STREAMS} streams of this Gateway are open")
+            await self._read_refused(first, messages)
+            raise OverBudget(f"{MAX_STREAMS} streams of this Gateway are open, which is the limit")
         known.admitted += 1
         try:
             await asyncio.sleep(known.allotment.wait(STREAM, self._clock()))
@@ -357,7 +359,7 @@ class XdsServer:
             await self._receive(gateway, known, stream, message)
 
     async def _receive(self, gateway: Key, known: _Gateway, stream: _Stream, message: bytes) -> None:
-        """Takes a request within the Gateway's budget, a few milliseconds at a time."""
+        """Processes a request within the Gateway's budget, a few milliseconds at a time."""
         check_request(len(message), known.cache.most)
         known.allotment.admit(len(message))
         known.allotment.pending += len(message)
@@ -373,7 +375,7 @@ class XdsServer:
             known.allotment.pending -= len(message)
         known.unsure.add(stream)
         if names_in(request) and stream.session.excess:
-            check_excess(sum(each.session.excess for each in known.streams))
+            check_excess(sum(other.session.excess for other in known.streams))
         for event in events:
             match event:
                 case Acked():

@@ -1,11 +1,11 @@
-"""Runs one delta ADS stream as a pure state machine: requests in, responses and events out, time as an argument.
+"""Implements one delta ADS stream as a pure state machine: requests in, responses and events out, time as an argument.
 
-    receive(request, now) ──> events        what the client has acknowledged or rejected; in steps, because a request may
-                                            list all that there is: no poll before the last step
-    poll(now) ─────────────> response       the one thing to send now, if any; ask until None
-    deadline() ────────────> time           when to poll again even if nothing happens
+    receive(request, now) ──> events        the client's ACKs and NACKs; in steps, because a request may
+                                            list everything; do not poll before the last step
+    poll(now) ─────────────> response       the next response, if any; poll until None
+    deadline() ────────────> time           when to poll again without an event
 
-What goes first (make before break, fail closed):
+The order of responses (make before break, fail closed):
 
     1. urgent withdrawals                      held by nothing
     2. clusters                                paced, in chunks, newest change first
@@ -30,28 +30,30 @@ from lasthop.edge.xds.subscription import Subscription
 from lasthop.engine.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, TYPES, Resource, cluster_of
 
 PACE: Final = 0.1
-"""Per type one response is unconfirmed, but for no longer than this: a cluster that warms withholds the confirmation of
-itself and of all later ones, by up to 15 s (docs/measurements.md#acknowledgements)."""
+"""Interval between responses of one type while one is unconfirmed. A warming cluster delays its confirmation and all later
+ones by up to 15 s (docs/measurements.md#acknowledgements), so the wait is limited."""
 LONGEST_PACE: Final = 1.0
-"""Each further response waits twice as long as the one before it, up to this: a client that is merely slow must not find a
-long queue in front of an urgent edit."""
+"""Upper limit of the interval, which doubles with each response. A client that is merely slow must not have a long queue ahead
+of an urgent edit."""
 PATIENCE: Final = 10.0
-"""A route table does not warm: it is confirmed as soon as Envoy has built it, which takes seconds if it is huge. A second one
-sent behind it would be one more that a tightened policy has to wait for, so it waits for the first."""
+"""Interval for route tables. A route table does not warm: Envoy confirms it once it is built, which takes seconds for a huge
+table. A second table sent behind it would delay a tightened policy further, so it waits for the first."""
 CHUNK: Final = 50
 HEAVY_CHUNK: Final = 20
-"""Clusters in a response. An urgent edit waits behind one chunk: 68 ms, and 60 ms with system-size bundles, instead of
-1.1 s behind a whole CA rotation (docs/measurements.md#pacing)."""
+"""Clusters in a response. An urgent edit waits behind one chunk: 68 ms, or 60 ms with system-size bundles, instead of 1.1 s
+behind a whole CA rotation (docs/measurements.md#pacing)."""
 CHUNKS: Final = {CLUSTER: CHUNK, SECRET: 1}
-"""Of Secrets Envoy does not say which one it refuses, and it skips those after it in the response, so each goes alone."""
+"""Resources in a response. Envoy does not name the Secret that it rejects, and skips the ones after it, so each is sent
+alone."""
 RETRY: Final = 10.0
-"""After a refusal that no edit follows (a port taken by another process, a file not there yet)."""
+"""Seconds until a rejected response without a later edit is sent again (a port in use by another process, a file that does not
+exist yet)."""
 LONGEST_DETAIL: Final = 64 * 1024
-"""Characters of a refusal that are read: Envoy's name the clusters of a chunk, and why."""
+"""Characters of a NACK that are read. Envoy's names the rejected clusters of a chunk, with reasons."""
 
 
 class Acked(msgspec.Struct, frozen=True):
-    """The client has accepted these resources, or turns out to have them already when it reconnects."""
+    """The client has accepted these resources, or still has them when it reconnects."""
 
     type_url: str
     resources: Mapping[str, Resource]
@@ -59,8 +61,8 @@ class Acked(msgspec.Struct, frozen=True):
 
 
 class Nacked(msgspec.Struct, frozen=True):
-    """The client has rejected a response with these resources. It may have applied some of them (clusters and listeners are
-    applied one by one), but it has recorded neither versions nor timers."""
+    """The client has rejected a response with these resources. It may have applied some of them, because clusters and
+    listeners are applied one by one, but it has recorded neither versions nor timers."""
 
     type_url: str
     resources: Mapping[str, Resource]
@@ -78,14 +80,14 @@ class XdsSession:
         self._nonce = 0
         self._polled_at = 0.0
         self._answered_at = self._rested = 0.0
-        """After the answer to a route table the client gets as much time for other things as it took for the table."""
+        """After a route table is confirmed, the client gets as much time for other work as the table took."""
 
     def __repr__(self) -> str:
         return f"XdsSession({', '.join(map(repr, self._types.values()))})"
 
     @property
     def synced(self) -> bool:
-        """Whether the client has acknowledged everything, and has removed everything that is withdrawn."""
+        """Returns whether the client has acknowledged every resource and every removal."""
         return (
             self._seen == self._cache.generation
             and {CLUSTER, LISTENER} <= self._types.keys()
@@ -94,7 +96,7 @@ class XdsSession:
 
     @property
     def decided(self) -> bool:
-        """Whether the client has acknowledged or rejected everything, so that no answer is outstanding."""
+        """Returns whether the client has acknowledged or rejected everything, so that no answer is outstanding."""
         return (
             self._seen == self._cache.generation
             and {CLUSTER, LISTENER} <= self._types.keys()
@@ -102,34 +104,34 @@ class XdsSession:
         )
 
     def sent(self, type_url: str) -> frozenset[str] | None:
-        """Returns the names that the client has, or is about to have; None for a type that it has not asked for."""
+        """Returns the names that the client has, or is about to have; None for a type without a subscription."""
         sub = self._types.get(type_url)
         return frozenset(sub.has) if sub else None
 
     @property
     def behind(self) -> bool:
-        """Returns whether more clusters wait to be sent than one response has: while the client takes in one, the next can be
-        put together."""
+        """Returns whether more clusters wait than one response has. While the client processes one response, the next can be
+        built."""
         clusters = self._types.get(CLUSTER)
         return clusters is not None and (len(clusters.updates) > CHUNK or self._seen != self._cache.generation)
 
     @property
     def expecting(self) -> bool:
-        """Returns whether the client has yet to answer to a response."""
+        """Returns whether the client has not answered a response yet."""
         return any(sub.in_flight for sub in self._types.values())
 
     def busy(self, now: float) -> bool:
-        """Returns whether the client has yet to answer the last route table, so that another one would not be sent."""
+        """Returns whether the client has not answered the last route table yet, so that another one would not be sent."""
         routes = self._types.get(ROUTES)
         return routes is not None and bool(routes.in_flight) and self._paced(routes, now)
 
     @property
     def excess(self) -> int:
-        """Returns how many names are held for the client beyond those that the cache has."""
+        """Returns how many names are held for the client beyond the names in the cache."""
         return sum(sub.excess for sub in self._types.values())
 
     def receive(self, request: DeltaDiscoveryRequest, now: float) -> list[SessionEvent]:
-        """Takes a whole DeltaDiscoveryRequest at once."""
+        """Processes a whole DeltaDiscoveryRequest at once."""
         steps = self.receiving(request, now)
         while True:
             try:
@@ -139,8 +141,8 @@ class XdsSession:
                 return events
 
     def receiving(self, request: DeltaDiscoveryRequest, now: float) -> Generator[None, None, list[SessionEvent]]:
-        """Takes a DeltaDiscoveryRequest, which may be a subscription, a confirmation, or both at once. Raises OverBudget if
-        the client asks for more than the Gateway can need: before the work where the numbers show it."""
+        """Processes a DeltaDiscoveryRequest in steps. It may be a subscription, a confirmation, or both. Raises OverBudget if
+        the client requests more than the Gateway can need, before the work if the sizes show it."""
         type_url: str = request.type_url
         if type_url not in TYPES:
             return []
@@ -156,7 +158,8 @@ class XdsSession:
         if sub is None:
             sub = Subscription(type_url, self._cache)
             has = yield from sub.open(added, versions)
-            # Not sooner: half of it would look as if the client lacked nothing. The next poll reads what changed meanwhile.
+            # Registered only now: a half-open subscription would look as if the client lacked nothing. The next poll reads
+            # what changed meanwhile.
             self._types[type_url] = sub
             events: list[SessionEvent] = [Acked(type_url, has)] if has else []
         else:
@@ -187,7 +190,7 @@ class XdsSession:
         return next((self._respond(sub, now, removed=tuple(sub.urgent)) for sub in subs), None)
 
     def deadline(self) -> float | None:
-        """Returns only times after the last poll: what was due then has been sent, or waits for an event."""
+        """Returns a time after the last poll. Everything due by then has been sent, or waits for an event."""
         moments = [refusal.until for sub in self._types.values() for refusal in sub.refusals.values()]
         if self._cache.next_expiry is not None:
             moments.append(self._cache.next_expiry)
@@ -202,7 +205,7 @@ class XdsSession:
                 yield _free_at(sub)
 
     def _catch_up(self, now: float) -> None:
-        """Reads what has changed in the cache since the last time, and what only time has changed."""
+        """Reads the changes in the cache since the last call, and expires resources and refusals."""
         self._cache.expire(now)
         if self._seen != self._cache.generation:
             for type_url, sub in self._types.items():
@@ -235,7 +238,7 @@ class XdsSession:
         resources = _chunk(sub, asked=paced)
         if type_url == ROUTES and self._answered_at <= now < self._rested:
             resources = tuple(resource for resource in resources if resource.name in sub.asked)
-        # A listener that is gone goes with the new ones, not after them: they may want its address.
+        # Removed listeners go together with new ones, because the new ones may need their addresses.
         together = type_url == LISTENER and not paced
         removed = tuple(sub.removals) if together else sub.asked_removals
         return self._respond(sub, now, resources, removed) if resources or removed or sub.unanswered else None
@@ -245,7 +248,7 @@ class XdsSession:
         for type_url in (CLUSTER, ENDPOINTS, SECRET, ROUTES):
             sub = self._types.get(type_url)
             if type_url == ENDPOINTS and clusters and not clusters.settled:
-                continue  # the old version of a cluster lives on its endpoints until the client has the new one
+                continue  # the old version of a cluster needs its endpoints until the client has the new version
             if sub and sub.removals and not self._paced(sub, now):
                 return self._respond(sub, now, removed=tuple(sub.removals))
         return None
@@ -263,38 +266,39 @@ class XdsSession:
     def _paced(self, sub: Subscription, now: float) -> bool:
         if not sub.in_flight:
             return False
-        # A clock that is set back does not stop the stream.
+        # Setting the clock back does not stop the stream.
         return max(response.sent_at for response in sub.in_flight.values()) <= now < _free_at(sub)
 
     def _clusters_in_place(self, now: float) -> bool:
-        """Names are stable, so only a cluster *new* to the client can be missing behind a route. It is in place when it is
-        confirmed, endpoints and all; at a cold start this holds listeners and routes until the last chunk."""
+        """Returns whether every cluster that is new to the client is confirmed, including its endpoints. Names are stable, so
+        only new clusters can be missing behind a route. At a cold start this holds listeners and routes until the last
+        chunk."""
         clusters = self._types.get(CLUSTER)
         return clusters is None or not (
             clusters.additions or any(_recent(clusters.in_flight[nonce].sent_at, now) for nonce in clusters.introducing)
         )
 
     def _routes_confirmed(self) -> bool:
-        """Returns whether the client has all listeners and route tables. A refused table counts as not confirmed: the old one,
-        which still serves, may name what is to go. Nor is anything concluded before a client that reconnects has come round to
-        telling which listeners and tables it has."""
+        """Returns whether the client has all listeners and route tables. A rejected table counts as unconfirmed, because the
+        old one still serves and may name removed clusters. A client that reconnects counts as unconfirmed until it has listed
+        its listeners and tables."""
         listeners, routes = self._types.get(LISTENER), self._types.get(ROUTES)
         return (
             listeners is not None and listeners.settled and (routes.settled if routes else not self._cache.holds_any(ROUTES))
         )
 
     def _hurry_superseded(self) -> None:
-        """Sends a cluster before its turn where the client waits for the endpoints of a version that is no longer the current
-        one. Told that there are none it puts that version into service empty (`no healthy upstream`, seen with Envoy 1.40 when
-        edits came on each other's heels), so the current version goes first, paced or not."""
+        """Sends a cluster before its turn if the client waits for endpoints of a superseded version. A removal of these
+        endpoints would put that version into service empty (`no healthy upstream`, seen with Envoy 1.40 after edits in quick
+        succession). So the current version goes first, paced or not."""
         clusters, endpoints = self._types.get(CLUSTER), self._types.get(ENDPOINTS)
         if clusters and endpoints:
             for name in endpoints.asked & endpoints.removals.keys():
                 clusters.ask(cluster_of(name))
 
     def _promote_clusters_of_changed_endpoints(self) -> None:
-        """Endpoints are named after their cluster's version; while that waits in a backlog, an edit of the endpoints can
-        only reach the client through it."""
+        """Moves clusters forward whose endpoints changed. Endpoints are named after their cluster's version, so an edit of
+        endpoints cannot reach the client before that version."""
         clusters, endpoints = self._types.get(CLUSTER), self._types.get(ENDPOINTS)
         if clusters and endpoints:
             for name in self._cache.changed_since(ENDPOINTS, self._seen):
@@ -303,25 +307,26 @@ class XdsSession:
 
 
 def names_in(request: DeltaDiscoveryRequest) -> bool:
-    """Returns whether a request names anything; most only confirm. One that a wildcard client drops has to be answered."""
+    """Returns whether a request contains names; most are only confirmations. A name that a wildcard client drops needs an
+    answer."""
     return bool(request.resource_names_subscribe or request.initial_resource_versions or request.resource_names_unsubscribe)
 
 
 def _recent(moment: float, now: float) -> bool:
-    """Returns whether something was sent within the pace. The same sum as in `deadline`, or rounding would make the two
-    disagree. A clock set back does not stop the stream."""
+    """Returns whether something was sent within the pace. It computes the same sum as `deadline`; rounding would otherwise
+    make them disagree. Setting the clock back does not stop the stream."""
     return moment <= now < moment + PACE
 
 
 def _free_at(sub: Subscription) -> float:
-    """Returns when the next response may be sent although the last ones are not acknowledged."""
+    """Returns when the next response may be sent although earlier ones are unacknowledged."""
     pause = PATIENCE if sub.type_url == ROUTES else min(LONGEST_PACE, PACE * 2.0 ** (len(sub.in_flight) - 1))
     last: float = max(response.sent_at for response in sub.in_flight.values())
     return last + pause
 
 
 def _chunk(sub: Subscription, *, asked: bool) -> tuple[Resource, ...]:
-    """Returns resources in the order of their change, as they happened; of some types only the newest few."""
+    """Returns resources in the order of their changes; for some types only the newest few."""
     chunk: list[Resource] = []
     heavy = False
     for resource in sub.newest(asked=asked):

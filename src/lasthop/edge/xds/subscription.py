@@ -1,7 +1,7 @@
-"""Tracks one type on one stream: what the client subscribes to, what it has, and so what it still lacks.
+"""Tracks the resources of one type on one stream: subscribed, present at the client, and missing there.
 
-Nothing is queued by value. The queues hold names; what is sent for a name is what the cache holds at that moment, so the
-newest state wins however long a name has waited. `consider(name)` is the whole difference between cache and client.
+The queues hold names, not values. For each name the cache's current resource is sent, so the newest state wins however long a
+name has waited. `consider(name)` is the whole comparison of cache and client.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from lasthop.engine.outputs.envoy.resource import CLUSTER, LISTENER, Resource, W
 
 WILDCARD: Final = "*"
 UNKNOWN: Final = ""
-"""The version of a resource of which the client may have anything, or nothing: it was in a refused response."""
+"""The version of a resource that was in a rejected response: the client may have any version, or none."""
 
 
 Steps = Generator[None, None, None]
 
 
 class PendingNack(msgspec.Struct, frozen=True):
-    """Holds back what the client rejected. The same bytes would be rejected again, so these names wait until one of them has
-    changed; then all are sent again, because the client has recorded none of them, including the valid ones."""
+    """Holds back resources that the client rejected. The same bytes would be rejected again, so these names wait until one of
+    them changes. Then all are sent again, including the valid ones, because the client has recorded none of them."""
 
     names: frozenset[str]
     until: float
@@ -38,22 +38,22 @@ class Subscription:
         self.wildcard = False
         self.names: set[str] = set()
         self.has: dict[str, str] = {}
-        """Name -> version, as it will be when the client has read everything sent so far."""
+        """Versions by name, as they will be when the client has read everything sent so far."""
         self.in_flight: dict[str, Response] = {}
-        """By nonce."""
+        """Responses by nonce."""
         self.introducing: set[str] = set()
-        """Nonces of those in flight that hold something the client had no version of."""
+        """Nonces of responses in flight that contain resources new to the client."""
         self.urgent: dict[str, None] = {}
         self.updates: dict[str, None] = {}
-        """Newest change last; taken from that end."""
+        """Newest change last; sent from that end."""
         self.removals: dict[str, None] = {}
         self.additions: set[str] = set()
-        """Those of the updates of which the client has no version at all."""
+        """The updates that are new to the client."""
         self.asked: set[str] = set()
-        """Names the client waits for: they are answered at once, with a removal if need be."""
+        """Names that the client waits for. They are answered at once, if necessary with a removal."""
         self.unanswered = False
-        """The client has asked for all there is and waits for an answer, be it that there is nothing: without one Envoy
-        pauses for 15 s before it goes on to the next type."""
+        """The client has subscribed to everything and waits for an answer, even an empty one: without an answer Envoy pauses
+        for 15 s before it goes on to the next type."""
         self.refusals: dict[str, PendingNack] = {}
         self._cache = cache
 
@@ -65,30 +65,32 @@ class Subscription:
 
     @property
     def excess(self) -> int:
-        """Returns how many names are held for the client beyond those that the cache has."""
+        """Returns how many names are held for the client beyond the names in the cache."""
         known, held = self._cache.count(self.type_url), max(len(self.names), len(self.has), len(self.asked))
         return held - known if held > known else 0
 
     def check(self) -> None:
-        """Raises OverBudget if more is held for the client than the Gateway can need."""
+        """Raises OverBudget if more names are held for the client than the Gateway can need."""
         if excess := self.excess:
             known = self._cache.count(self.type_url)
             check_names(known + excess, known)
 
     def open(self, names: Iterable[str], versions: Mapping[str, str]) -> Generator[None, None, dict[str, Resource]]:
-        """Takes the first request of a stream, and returns what the client has and should keep. Yields after each name, as do
-        the other two: what a client lists may be all that there is."""
+        """Processes the first request of a stream, and returns the resources that the client has in the current version.
+        Yields after each name, like `subscribe` and `unsubscribe`, because a client may list every resource."""
         yield from self._take(names, versions)
-        told = dict(self.has)
+        held = dict(self.has)
         self.wildcard = WILDCARD in self.names or (not self.names and self.type_url in (CLUSTER, LISTENER))
         self.names.discard(WILDCARD)
-        self.asked = self.names - told.keys()
-        self.unanswered = self.wildcard and not told
+        self.asked = self.names - held.keys()
+        self.unanswered = self.wildcard and not held
         for name in dict.fromkeys((*self._listed(), *self.has, *self.names)):
             self.consider(name)
             yield
-        current = (self._cache.get(self.type_url, name) for name in told)
-        return {each.name: each for each in current if isinstance(each, Resource) and not self._lacks(each)}
+        current = (self._cache.get(self.type_url, name) for name in held)
+        return {
+            resource.name: resource for resource in current if isinstance(resource, Resource) and not self._lacks(resource)
+        }
 
     def _take(self, names: Iterable[str], versions: Mapping[str, str]) -> Steps:
         for name in names:
@@ -101,8 +103,8 @@ class Subscription:
             yield
 
     def _listed(self) -> list[str]:
-        """Returns all names of the cache for a client that wants all there is. Of what was withdrawn it may have a version
-        from a response it refused, and then does not tell: to remove too much is harmless."""
+        """Returns all names in the cache for a wildcard client. The client may hold a withdrawn resource from a response that
+        it rejected, without reporting it. An unnecessary removal is harmless."""
         known = list(self._cache.names(self.type_url)) if self.wildcard else []
         for name in known:
             if isinstance(self._cache.get(self.type_url, name), Withdrawal):
@@ -110,7 +112,7 @@ class Subscription:
         return known
 
     def subscribe(self, names: Iterable[str]) -> Steps:
-        """Adds names. One that is requested again is answered again: the client may have dropped the resource."""
+        """Adds names. A repeated request is answered again, because the client may have dropped the resource."""
         for name in names:
             check_name(name)
             if name == WILDCARD:
@@ -136,7 +138,7 @@ class Subscription:
             else:
                 self.names.discard(name)
                 self._forget(name)
-                if self.wildcard:  # it may still be wanted, the client cannot know: the server must say
+                if self.wildcard:  # the wildcard may still include it, which the client cannot know, so the server answers
                     self.asked.add(name)
                     self.consider(name)
             yield
@@ -150,7 +152,7 @@ class Subscription:
         self.consider(name)
 
     def consider(self, name: str) -> None:
-        """Puts the name into the queue where it belongs now, if in any."""
+        """Puts the name into the queue where it belongs now, if any."""
         self._dequeue(name)
         change = self._cache.get(self.type_url, name)
         if isinstance(change, Resource):
@@ -167,18 +169,18 @@ class Subscription:
         return self.has.get(resource.name) != wire_version(resource) and resource.name not in self.refusals
 
     def promote(self, name: str) -> None:
-        """Moves a name to the front of the queue, if it is in it."""
+        """Moves a queued name to the front."""
         if name in self.updates:
             del self.updates[name]
             self.updates[name] = None
 
     def ask(self, name: str) -> None:
-        """Treats a name as if the client waited for it, if there is an update for it."""
+        """Treats a queued name as requested by the client."""
         if name in self.updates:
             self.asked.add(name)
 
     def newest(self, *, asked: bool) -> Iterable[Resource]:
-        """Yields what would be sent, newest change first; either all or only what the client waits for."""
+        """Yields queued resources, newest change first; either all or only those that the client waits for."""
         for name in (name for name in self.asked if name in self.updates) if asked else reversed(self.updates):
             change = self._cache.get(self.type_url, name)
             assert isinstance(change, Resource)  # else consider() had not put it there
@@ -202,12 +204,12 @@ class Subscription:
         self.introducing.discard(nonce)
         return self.in_flight.pop(nonce, None)
 
-    def refused(self, response: Response, accused: Iterable[str] | None, until: float) -> None:
-        """Notes a refusal: what the client accuses waits, or everything if it accuses nothing in particular; the rest goes
-        again at once. Removals count as done: Envoy carries them out even if something else in the response is wrong."""
+    def refused(self, response: Response, named: Iterable[str] | None, until: float) -> None:
+        """Records a NACK. The resources that the NACK names wait; if it names none, all of them do. The rest is sent again at
+        once. Removals count as done, because Envoy performs them even if another resource in the response is invalid."""
         lost = [r.name for r in response.resources if self.has.get(r.name) == wire_version(r)]
         self.has.update(dict.fromkeys(lost, UNKNOWN))
-        waiting = lost if accused is None else [name for name in lost if name in accused]
+        waiting = lost if named is None else [name for name in lost if name in named]
         if all(self._is_current(r) for r in response.resources if r.name in waiting):
             self.refusals.update(dict.fromkeys(waiting, PendingNack(frozenset(waiting), until)))
         for name in lost:
@@ -227,12 +229,12 @@ class Subscription:
 
     @property
     def due(self) -> bool:
-        """Returns whether there is something to send, be it that there is nothing."""
+        """Returns whether a response is due, even an empty one."""
         return bool(self.updates or self.removals or self.unanswered)
 
     @property
     def settled(self) -> bool:
-        """Returns whether the client has acknowledged every current resource. (Removals may still be due.)"""
+        """Returns whether the client has acknowledged every current resource. Removals may still be due."""
         return self.decided and not self.refusals
 
     @property
@@ -245,8 +247,8 @@ class Subscription:
         return isinstance(change, Resource) and wire_version(change) == wire_version(resource)
 
     def _is_urgent(self, change: Withdrawal | None) -> bool:
-        """Returns whether a change goes at once. A cluster the cache never heard of (the client comes from before a restart)
-        may be one whose policy has become invalid meanwhile: not knowing why it is gone, it does."""
+        """Returns whether a removal goes first. A cluster that the cache has never had (the client was connected before a
+        restart) counts as urgent, because its policy may have become invalid meanwhile."""
         return self.type_url == CLUSTER if change is None else change.urgent
 
     def _dequeue(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Creates the socket file: in a directory of its own, for its owner only, and never taken from a running server."""
+"""Creates the server's unix socket file, private to its owner, and never replaces the socket of a running server."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 MAX_PATH: Final = 107
-"""sun_path holds 108 bytes with its terminating zero; gRPC only says that it could not bind."""
+"""sun_path holds 108 bytes with its terminating zero. gRPC's own error does not mention the length."""
 
 
 def claim(path: Path) -> None:
-    """Prepares the path for a server to bind. A socket left by a crash is removed."""
+    """Prepares the path so that a server can bind it, and removes a socket that a crash has left."""
     if len(bytes(path)) > MAX_PATH:
-        raise ValueError(f"{path}: a unix socket's path may have {MAX_PATH} bytes; choose a shorter directory")
+        raise ValueError(f"{path}: the path of a unix socket is limited to {MAX_PATH} bytes; choose a shorter directory")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         mode = path.lstat().st_mode
@@ -29,7 +29,7 @@ def claim(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink()
             return
-    raise FileExistsError(f"{path}: another process is serving on it")
+    raise FileExistsError(f"{path}: another process is listening on this socket")
 
 
 def release(path: Path) -> None:

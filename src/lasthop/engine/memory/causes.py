@@ -62,9 +62,12 @@ class Causes:
             return
         self._edits[key] = edit
 
+    def started(self) -> None:
+        """Ends start-up: later changes are edits."""
+        self._started = True
+
     def compared(self) -> None:
         """Forgets all edits, because every hop has been compared."""
-        self._started = True
         self._edits.clear()
         self._stages.journal = {}
         self._base = self._graph.version[1]

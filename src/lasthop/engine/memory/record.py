@@ -182,9 +182,10 @@ def digest(entry: Entry) -> str:
     return hashlib.sha256(canonical(entry)).hexdigest()
 
 
-def sealed(entry: Entry, last: Entry | None) -> Entry:
-    """Returns an entry as the next of a chain."""
+def sealed(entry: Entry, last: Entry | None, head: str | None = None) -> Entry:
+    """Returns an entry as the next of a chain. `head`: the hash that it follows, if that is not the one of the last entry."""
     number, previous = (last.number + 1, last.hash) if last else (1, "")
+    previous = previous if head is None else head
     bare = msgspec.structs.replace(entry, number=number, previous=previous, hash="")
     return msgspec.structs.replace(bare, hash=digest(bare))
 
@@ -324,14 +325,19 @@ def _by_time(entry: Entry) -> tuple[float, int]:
     return entry.at, entry.number
 
 
-def chained(entries: Iterable[Entry], after: Iterable[Entry] = (), limit: int = MAX_ENTRIES) -> list[Entry]:
-    """Appends entries to a chain. A full chain drops a tenth of its entries at once, because an entry must list each gap."""
+def chained(
+    entries: Iterable[Entry], after: Iterable[Entry] = (), limit: int = MAX_ENTRIES, head: str | None = None
+) -> list[Entry]:
+    """Appends entries to a chain. A full chain drops a tenth of its entries at once, because an entry must list each gap.
+    `head` is the one stored with the chain. If it belongs to a removed entry, new entries do not follow the remaining ones,
+    and the fault remains."""
     chain = list(after)
     for entry in entries:
         gap = None
         if len(chain) >= limit:
             chain, gap = _without_oldest(chain, limit - max(1, limit // 10))
-        chain.append(sealed(msgspec.structs.replace(entry, gap=gap), chain[-1] if chain else None))
+        chain.append(sealed(msgspec.structs.replace(entry, gap=gap), chain[-1] if chain else None, head))
+        head = None
     return chain
 
 
@@ -402,7 +408,12 @@ def joined(stored: Record, own: Record, *, continued: bool = True) -> Record:
     else:
         base, other, begins = stored, own, not continued
     added = [entry for entry in _unseen(base.entries, other.entries) if begins or entry.effect != BEGAN]
-    return _record(_with_gap(chained(added, base.entries), other.gap.until), revision)
+    chain = chained(added, base.entries, head=base.head)
+    head = chain[-1].hash if added else base.head
+    if note := _gap_note(chain, other.gap.until):
+        chain.append(sealed(note, chain[-1], head))
+        head = chain[-1].hash
+    return Record(tuple(chain), head, revision)
 
 
 def _holds(record: Record, other: Record) -> bool:
@@ -412,10 +423,6 @@ def _holds(record: Record, other: Record) -> bool:
 
 def _hashes(record: Record) -> set[str]:
     return {entry.hash for entry in record.entries}
-
-
-def _record(entries: Sequence[Entry], revision: int) -> Record:
-    return Record(tuple(entries), entries[-1].hash if entries else "", revision)
 
 
 def _unseen(known: Iterable[Entry], others: Iterable[Entry]) -> Iterator[Entry]:
@@ -439,14 +446,14 @@ def _content(entry: Entry) -> tuple[object, ...]:
     return entry.effect, *hop, entry.before, entry.after, entry.because
 
 
-def _with_gap(chain: list[Entry], until: Mapping[str, float]) -> list[Entry]:
-    """Adds an entry with the gap of another chain, if that chain dropped later entries."""
+def _gap_note(chain: Sequence[Entry], until: Mapping[str, float]) -> Entry | None:
+    """Returns an entry with the gap of another chain, if that chain dropped later entries."""
     own = gap_of(chain)
     if all(at <= own.until.get(namespace, -math.inf) for namespace, at in until.items()):
-        return chain
+        return None
     latest = {namespace: max(at, own.until.get(namespace, at)) for namespace, at in {**own.until, **until}.items()}
     note = about_record(INCIDENT, "was merged with one that had dropped entries", chain[-1].at)
-    return [*chain, sealed(msgspec.structs.replace(note, gap=Gap(own.missing, latest)), chain[-1])]
+    return msgspec.structs.replace(note, gap=Gap(own.missing, latest))
 
 
 def since(changes: Iterable[Entry], start: float, namespace: str = ALL) -> tuple[Entry, ...]:
@@ -468,7 +475,8 @@ class ChangeRecord:
     def record(self) -> Record:
         if self._added:
             added, self._added = self._added, []
-            self._record = _record(chained(added, self._record.entries), self._record.revision)
+            chain = chained(added, self._record.entries, head=self._record.head)
+            self._record = Record(tuple(chain), chain[-1].hash, self._record.revision)
         return self._record
 
     @property

@@ -91,6 +91,7 @@ class VerificationMemory:
         """Ends start-up, once everything has been read and compared. From now on, hops that appear are new, and recalled hops
         that did not appear are gone."""
         self._started = True
+        self._causes.started()
         recalled, self._before = self._before, {}
         for port, gateways in recalled.items():
             for gateway, before in gateways.items():

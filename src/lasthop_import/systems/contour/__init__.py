@@ -20,7 +20,16 @@ from lasthop_import.model import Imported
 from lasthop_import.settings import Flag, ImportSettings, System
 from lasthop_import.systems.contour.backend_tls import ContourBackends
 from lasthop_import.systems.contour.ingresses import IngressReader
-from lasthop_import.systems.contour.kinds import GROUP, KINDS, PREFIXES, Delegations, class_of, read_config
+from lasthop_import.systems.contour.kinds import (
+    CONFIGURATION,
+    EXTENSION_SERVICE,
+    GROUP,
+    KINDS,
+    PREFIXES,
+    Delegations,
+    class_of,
+    read_config,
+)
 from lasthop_import.systems.contour.proxies import ProxyReader
 
 
@@ -49,5 +58,7 @@ SYSTEM: Final = System(
     kinds=(*KINDS, INGRESS),
     read=read,
     claims=_claims,
+    restricting=frozenset((CONFIGURATION.kind, EXTENSION_SERVICE.kind)),
+    other_groups=("contour.heptio.com",),
     flags=(Flag("--contour-config", "The controller's contour.yaml.", "FILE", file=True),),
 )

@@ -164,7 +164,7 @@ def _validated(reader: FieldReader, spoken: str, base: HopTLS, problem: str) -> 
         if problem:
             return _unknown()
         text = "the Service is not in the input, and decides whether TLS was used at all; it is taken to say so"
-        reader.note(Category.TODO, "protocol-unknown", text, remedy="Add it to the input.", severity=NoteSeverity.WARNING)
+        reader.note(Category.TODO, "protocol-unknown", text, remedy="Add it to the input.")
         return msgspec.structs.replace(named, why="validation, if the Service asks for TLS")
     if spoken in PLAIN:
         why = "validation is not used without the protocol tls or h2: nothing was encrypted"

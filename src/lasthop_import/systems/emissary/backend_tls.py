@@ -23,6 +23,7 @@ from lasthop_import.systems.emissary.services import scheme
 CURVES = next(option.values for option in OPTIONS if option.field == "curves")
 ROOT_KEY = "root-cert.pem"
 CRL_KEY = "crl.pem"
+CLIENTS_LOST = "clients needed a certificate, which the new gateway does not require"
 
 
 class TLSContext(msgspec.Struct, frozen=True):
@@ -157,6 +158,8 @@ def _context(inputs: Inputs, reader: FieldReader) -> TLSContext:
         problem = "has a CA and no certificate of its own, which Emissary refuses"
     else:
         problem = _certificate_problem(inputs, spec, secret, chain, key) or problem
+    if trust and spec.value.get("hosts"):
+        spec.note(Category.ACCESS_CONTROL, "client-certificates", CLIENTS_LOST, None)
     revocation = (TrustRef("Secret", *crl, CRL_KEY),) if crl and trust else ()
     client_file = "" if secret else chain
     return TLSContext(reader, problem, trust, revocation, secret, client_file, spec.text("sni"), _options(spec))

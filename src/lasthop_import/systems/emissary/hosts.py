@@ -16,6 +16,7 @@ from lasthop.engine.resolve.routing.hostnames import intersection
 from lasthop_import.model import Certificate, ForeignCertificate, SecretCertificate
 from lasthop_import.notes import Category, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
+from lasthop_import.systems.emissary.backend_tls import CLIENTS_LOST, Contexts
 from lasthop_import.systems.emissary.kinds import EmissaryObjects
 from lasthop_import.values import is_host
 
@@ -67,18 +68,20 @@ def has_labels(labels: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in wanted.items())
 
 
-def read_hosts(objects: EmissaryObjects) -> list[EmissaryHost]:
-    return [host for each in objects.of("Host") if (host := _host(each))]
+def read_hosts(objects: EmissaryObjects, contexts: Contexts) -> list[EmissaryHost]:
+    return [host for each in objects.of("Host") if (host := _host(each, contexts))]
 
 
-def _host(reader: FieldReader) -> EmissaryHost | None:
+def _host(reader: FieldReader, contexts: Contexts) -> EmissaryHost | None:
     spec = reader.child("spec")
     hostname = (spec.text("hostname") or "*").lower()
     certificate, context = _certificate(spec), spec.child("tlsContext").text("name")
+    if context:
+        _note_context(spec, context, contexts)
     if "tls" in spec:
         tls = spec.child("tls")
         for key in _CLIENTS:
-            tls.access_control(key, "clients had to have a certificate; they need none now")
+            tls.access_control(key, CLIENTS_LOST)
         for key in sorted({*tls.value} - {*_CLIENTS}):
             tls.cannot(key, "settings of TLS for clients cannot be set by host")
     action = _insecure_action(spec.child("requestPolicy").child("insecure"))
@@ -102,13 +105,23 @@ def _host(reader: FieldReader) -> EmissaryHost | None:
     )
 
 
+def _note_context(spec: FieldReader, name: str, contexts: Contexts) -> None:
+    """Lists what the TLSContext of a Host requires of clients."""
+    found = contexts.find(name)
+    if found is None:
+        text = f"TLSContext {name[:100]} is not in the input; whether clients need a certificate is unknown"
+        spec.note(Category.ACCESS_CONTROL, "tls-context-missing", text, "tlsContext", remedy="Add it to the input.")
+    elif found.trust:
+        spec.note(Category.ACCESS_CONTROL, "client-certificates", CLIENTS_LOST, "tlsContext")
+    else:
+        text = f"settings of TLSContext {name[:100]} for clients are not carried over"
+        spec.note(Category.CANNOT, "tls-context", text, "tlsContext")
+
+
 def _certificate(spec: FieldReader) -> Certificate | None:
     """Returns the certificate of a Host. Only with `tlsSecret` does it end TLS; a TLSContext adds settings to that."""
-    secret, context, acme = spec.child("tlsSecret"), spec.child("tlsContext").text("name"), spec.child("acmeProvider")
+    secret, acme = spec.child("tlsSecret"), spec.child("acmeProvider")
     name, namespace = secret.text("name"), secret.text("namespace") or spec.namespace
-    if context:
-        text = f"settings of TLSContext {context[:100]} for clients are not carried over"
-        spec.note(Category.CANNOT, "tls-context", text, "tlsContext")
     served = False
     if "acmeProvider" in spec:
         served = acme.value.get("authority") != "none"

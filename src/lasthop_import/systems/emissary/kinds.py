@@ -9,7 +9,7 @@ from lasthop.base.api.kinds import Kind
 from lasthop.base.api.meta import Object
 from lasthop_import.documents import Document, texts
 from lasthop_import.inputs import Inputs
-from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
 
 GROUP, OLD_GROUP = "getambassador.io", "x.getambassador.io"
@@ -34,6 +34,11 @@ KINDS: Final = (
     *(Kind(name, GROUP, ("v3alpha1", "v2", "v1"), plural, Object) for name, plural in _NAMES.items()),
     *(Kind(f"Ambassador{name}", OLD_GROUP, ("v3alpha1",), f"ambassador{plural}", Object) for name, plural in _NAMES.items()),
 )
+RESTRICTING: Final = frozenset(
+    ("AuthService", "AmbassadorAuthService", "Module", "AmbassadorModule", "Filter", "FilterPolicy")
+)
+"""Filter and FilterPolicy are Edge Stack's logins."""
+ANNOTATION: Final = "getambassador.io/config"
 _SKIPPED: Final = {
     "LogService": "logs are the gateway's own",
     "TracingService": "tracing is not configured by an object",
@@ -102,6 +107,13 @@ class EmissaryObjects:
         for name, text in _SKIPPED.items():
             for reader in self.of(name):
                 reader.note(Category.SKIPPED, "not-needed", text, "spec")
+        for document in self._inputs.documents:
+            if ANNOTATION in document.annotations:
+                text = "Mappings and other objects in annotations are not read, and what they configure is lost"
+                source = SourceRef(document, ("metadata", "annotations", ANNOTATION))
+                remedy = "Write them as objects of their own."
+                note = Note(Category.CANNOT, "in-annotation", text, source, remedy=remedy, severity=NoteSeverity.HIGH)
+                self._inputs.notes.append(note)
 
 
 def _order(document: Document) -> str:

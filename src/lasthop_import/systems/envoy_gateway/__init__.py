@@ -25,7 +25,7 @@ from lasthop_import.systems.envoy_gateway.backend_tls import BackendTLSPolicies
 from lasthop_import.systems.envoy_gateway.backends import EnvoyGatewayBackends
 from lasthop_import.systems.envoy_gateway.copies import Copies, GatewayPolicies
 from lasthop_import.systems.envoy_gateway.kinds import CONTROLLER, GROUP, KINDS, OWN
-from lasthop_import.systems.envoy_gateway.proxies import list_others, read_proxies
+from lasthop_import.systems.envoy_gateway.proxies import EXTENSIONS, list_others, read_proxies
 
 
 def read(inputs: Inputs, settings: ImportSettings) -> Imported:
@@ -49,4 +49,12 @@ def _claims(document: Document) -> bool:
     return document.group == GROUP or own_class
 
 
-SYSTEM: Final = System(name="envoy-gateway", title="Envoy Gateway", kinds=KINDS, read=read, claims=_claims)
+SYSTEM: Final = System(
+    name="envoy-gateway",
+    title="Envoy Gateway",
+    kinds=KINDS,
+    read=read,
+    claims=_claims,
+    restricting=frozenset(("SecurityPolicy", "ClientTrafficPolicy", *EXTENSIONS)),
+    other_groups=("gateway.networking.x-k8s.io",),
+)

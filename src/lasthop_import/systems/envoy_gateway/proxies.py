@@ -7,22 +7,20 @@ from typing import Final
 from lasthop.engine.plan.tls_options import TLSOptions
 from lasthop_import.inputs import Inputs
 from lasthop_import.model import ObjectName
-from lasthop_import.notes import Category, NoteSeverity
+from lasthop_import.notes import Category
 from lasthop_import.systems.envoy_gateway.backend_tls import read_settings
 from lasthop_import.systems.envoy_gateway.kinds import OWN
 
-_LISTED: Final = {
-    "EnvoyPatchPolicy": "patches of Envoy's configuration have no equivalent",
+EXTENSIONS: Final = {
+    "EnvoyPatchPolicy": "patches of Envoy's configuration have no equivalent, and may restrict access",
     "EnvoyExtensionPolicy": "extensions (Wasm, Lua, external processing) have no equivalent, and may restrict access",
 }
 
 
 def list_others(inputs: Inputs) -> None:
-    for kind, text in _LISTED.items():
+    for kind, text in EXTENSIONS.items():
         for document in inputs.of(OWN[kind]):
-            reader = inputs.open(document)
-            category = Category.ACCESS_CONTROL if kind == "EnvoyExtensionPolicy" else Category.CANNOT
-            reader.note(category, "extension", text, "spec", severity=NoteSeverity.HIGH)
+            inputs.open(document).note(Category.ACCESS_CONTROL, "extension", text, "spec")
 
 
 def read_proxies(inputs: Inputs) -> tuple[TLSOptions, dict[tuple[str, str], ObjectName]]:

@@ -20,7 +20,17 @@ from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings, System
 from lasthop_import.systems.gke.gateways import is_gke, read_gateways
 from lasthop_import.systems.gke.ingresses import CLASSES, CONTROLLER, PREFIXES, read_ingresses
-from lasthop_import.systems.gke.kinds import CLOUD_GROUP, GATEWAY, GATEWAY_KINDS, GROUP, MULTI_CLUSTER, OWN_KINDS
+from lasthop_import.systems.gke.kinds import (
+    AUTHZ_POLICY,
+    BACKEND_CONFIG,
+    BACKEND_POLICY,
+    CLOUD_GROUP,
+    GATEWAY,
+    GATEWAY_KINDS,
+    GROUP,
+    MULTI_CLUSTER,
+    OWN_KINDS,
+)
 
 
 def _claims(document: Document) -> bool:
@@ -37,7 +47,7 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     for kind in MULTI_CLUSTER:
         for document in inputs.of(kind):
             text = f"{kind.kind} joins several clusters, and cannot be imported; its backends are not in the report"
-            inputs.skip(document, "multi-cluster", text)
+            inputs.open(document).ignore(*document.value)
             note = Note(Category.CANNOT, "multi-cluster", text, SourceRef(document), severity=NoteSeverity.HIGH)
             inputs.notes.append(note)
     return read_ingresses(inputs, settings).joined(read_gateways(inputs, settings))
@@ -50,4 +60,5 @@ SYSTEM: Final = System(
     read=read,
     claims=_claims,
     controllers=(CONTROLLER,),
+    restricting=frozenset((BACKEND_CONFIG.kind, BACKEND_POLICY.kind, AUTHZ_POLICY.kind)),
 )

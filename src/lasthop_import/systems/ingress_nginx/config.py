@@ -35,6 +35,9 @@ _ACCESS: Final = (
     "block-user-agents",
     "block-referers",
     "limit-req-status-code",
+    "http-snippet",
+    "server-snippet",
+    "location-snippet",
 )
 
 

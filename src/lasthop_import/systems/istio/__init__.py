@@ -27,7 +27,7 @@ from lasthop_import.systems.istio.destination_rules import read_rules
 from lasthop_import.systems.istio.destinations import read_destinations
 from lasthop_import.systems.istio.gateways import read_gateways
 from lasthop_import.systems.istio.hops import HopReader
-from lasthop_import.systems.istio.kinds import GROUPS, OUTSIDE_MESH, READ_KINDS, list_others, read_mesh
+from lasthop_import.systems.istio.kinds import GROUPS, LOST, OUTSIDE_MESH, READ_KINDS, list_others, read_mesh
 from lasthop_import.systems.istio.virtual_services import VirtualServiceReader
 
 
@@ -40,7 +40,7 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     hops = HopReader(inputs, mesh, rules, destinations)
     reader = VirtualServiceReader(inputs, mesh, gateways, hops)
     reader.read()
-    list_others(inputs)
+    list_others(inputs, mesh)
     rules.note_unused(inputs)
     destinations.skip_unused()
     inputs.notes += order_notes(reader.rules)
@@ -57,6 +57,7 @@ def _claims(document: Document) -> bool:
 
 SYSTEM: Final = System(
     name="istio",
+    restricting=frozenset(LOST),
     title="Istio (gateways, not sidecars)",
     kinds=READ_KINDS,
     read=read,

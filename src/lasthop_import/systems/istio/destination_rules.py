@@ -14,7 +14,8 @@ import msgspec
 from lasthop.engine.resolve.routing.hostnames import specificity
 from lasthop_import.documents import Document
 from lasthop_import.inputs import Inputs
-from lasthop_import.model import ImportedRetryBudget
+from lasthop_import.levels import OldLevel
+from lasthop_import.model import HopTLS, ImportedRetryBudget
 from lasthop_import.notes import Category, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
 from lasthop_import.systems.istio.kinds import DESTINATION_RULE, exported, fqdn
@@ -277,3 +278,13 @@ def _tls(reader: FieldReader) -> ClientTLS:
         text = "contradicts caCertificates and subjectAltNames, which then verify nothing; Istio refuses both together"
         reader.note(Category.CANNOT, "contradiction", text, "insecureSkipVerify", severity=NoteSeverity.HIGH)
     return found
+
+
+def unread_rule(inputs: Inputs, host: str) -> HopTLS | None:
+    """Returns the TLS of a hop to a host of a DestinationRule whose version is not read; None if there is none."""
+    for document in inputs.unread_versions(DESTINATION_RULE):
+        name = document.spec.get("host")
+        if not isinstance(name, str) or _covers(fqdn(name, document.namespace), host):
+            why = f"{document.name} is of version {document.api_version}, which is not read"
+            return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)
+    return None

@@ -15,9 +15,10 @@ from lasthop_import.model import Backend, HopTLS, HostBackend, ImportedHop, Impo
 from lasthop_import.names import shortened
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.reader import FieldReader
+from lasthop_import.rule_hops import unread_policy
 from lasthop_import.systems.istio import filters
 from lasthop_import.systems.istio.backend_tls import HopContext, hop_tls
-from lasthop_import.systems.istio.destination_rules import DestinationRules, Effective
+from lasthop_import.systems.istio.destination_rules import DestinationRules, Effective, unread_rule
 from lasthop_import.systems.istio.destinations import HTTP2, TLS, Destinations, DestinationTarget
 from lasthop_import.systems.istio.gateways import GatewayOf
 from lasthop_import.systems.istio.kinds import Mesh, fqdn
@@ -98,13 +99,23 @@ class HopReader:
         effective = self._rules.effective(
             host, target.namespace, target.port, subset, at.gateway.namespace, self._mesh.root, at.gateway.selector
         )
-        return self._terminated(source, backend, target, at, effective), target.protocol
+        unread = unread_rule(self._inputs, host)
+        if unread is None and effective.tls is None and isinstance(target.backend, ServiceBackend):
+            unread = unread_policy(self._inputs, target.backend, read_versions=False)
+        hop = self._terminated(source, backend, target, at, effective, unread)
+        return hop, target.protocol
 
     def _terminated(
-        self, source: SourceRef, backend: Backend, target: DestinationTarget, at: RequestOrigin, effective: Effective
+        self,
+        source: SourceRef,
+        backend: Backend,
+        target: DestinationTarget,
+        at: RequestOrigin,
+        effective: Effective,
+        unread: HopTLS | None,
     ) -> ImportedHop:
-        """Returns a hop on which the gateway starts its own connection."""
-        tls = hop_tls(self._inputs, effective, _context(target, at, effective.upgrade), self._mesh)
+        """Returns a hop on which the gateway starts its own connection. `unread`: its TLS if a rule cannot be read."""
+        tls = unread or hop_tls(self._inputs, effective, _context(target, at, effective.upgrade), self._mesh)
         h2c = (target.protocol in HTTP2 or effective.upgrade) and (tls is None or tls.level is OldLevel.PLAINTEXT)
         if tls is None and effective.tls is None and not target.external:
             text = "plaintext; it was mesh mTLS if labels of the Pods themselves ask for a sidecar"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +12,7 @@ from lasthop.base.api.kinds import KINDS, Kind
 from lasthop.base.api.meta import Object
 from lasthop.edge.admission.yaml import parse
 from lasthop.engine.plan.tls_options import CIPHER_SUITES, OPTIONS, TLSOptions
-from lasthop_import.documents import texts
+from lasthop_import.documents import Document, mapping, texts
 from lasthop_import.inputs import Inputs
 from lasthop_import.notes import Category, Note, NoteSeverity, SourceRef
 from lasthop_import.settings import ImportSettings
@@ -32,6 +32,9 @@ REQUEST_AUTHENTICATION: Final = Kind("RequestAuthentication", SECURITY, ("v1", "
 OTHERS: Final = (
     Kind("EnvoyFilter", NETWORKING, ("v1alpha3",), "envoyfilters", Object),
     Kind("Sidecar", NETWORKING, _V, "sidecars", Object),
+    Kind("ProxyConfig", NETWORKING, ("v1beta1",), "proxyconfigs", Object),
+    Kind("WorkloadEntry", NETWORKING, _V, "workloadentries", Object),
+    Kind("WorkloadGroup", NETWORKING, _V, "workloadgroups", Object),
     Kind("WasmPlugin", "extensions.istio.io", ("v1alpha1",), "wasmplugins", Object),
 )
 READ_KINDS: Final = (
@@ -42,7 +45,7 @@ DOMAIN: Final = "svc.cluster.local"
 _SERVICE: Final = re.compile(r"(?P<name>[^.*]+)\.(?P<namespace>[^.]+)\.svc\.cluster\.local")
 OUTSIDE_MESH: Final = "--istio-outside-mesh"
 SYSTEM_STORE_SINCE: Final = (1, 21)
-_LOST: Final = {
+LOST: Final = {
     "AuthorizationPolicy": "says who may send which requests, and is not carried over",
     "RequestAuthentication": "verifies tokens (JWT) of requests, and is not carried over",
     "EnvoyFilter": "changes Envoy's configuration in any way, and is not carried over; it may restrict access",
@@ -160,13 +163,17 @@ def _choosable(inputs: Inputs, root: str, defaults: dict[str, Any], key: str, kn
     return tuple(each for each in wanted if each in known)
 
 
-def list_others(inputs: Inputs) -> None:
+def list_others(inputs: Inputs, mesh: Mesh) -> None:
     """Lists the kinds that are never carried over."""
+    edges = [mapping(each.spec.get("selector")) for each in inputs.of(GATEWAY)]
     for kind in (AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION, *OTHERS):
         for document in inputs.of(kind):
-            if document.kind in _LOST:
+            if document.kind in LOST:
                 reason = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", document.kind).lower()
-                inputs.open(document).note(Category.ACCESS_CONTROL, reason, _LOST[document.kind], "spec")
+                inputs.open(document).ignore("spec")
+                everywhere = document.namespace == mesh.root or _selects(document, edges)
+                source, text = SourceRef(document, ("spec",)), LOST[document.kind]
+                inputs.notes.append(Note(Category.ACCESS_CONTROL, reason, text, source, everywhere=everywhere))
             else:
                 inputs.skip(document, "sidecars-only", "configures sidecars, not gateways")
     for document in inputs.documents:
@@ -181,3 +188,10 @@ def list_others(inputs: Inputs) -> None:
                     remedy="Compare it with what is written.",
                 )
             )
+
+
+def _selects(document: Document, edges: Sequence[Mapping[str, Any]]) -> bool:
+    """Returns whether a policy selects Pods of gateways: a gateway's Pods may be in any namespace, and so may its routes."""
+    chosen = mapping(document.spec.get("selector")).get("matchLabels")
+    labels = mapping(chosen or mapping(document.spec.get("workloadSelector")).get("labels"))
+    return any(edge.get(key) == value for edge in edges for key, value in labels.items())

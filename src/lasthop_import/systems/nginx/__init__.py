@@ -14,19 +14,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from lasthop_import.documents import Document
+from lasthop_import.documents import Document, mapping
 from lasthop_import.ingresses import ingresses_of
 from lasthop_import.inputs import INGRESS, Inputs
 from lasthop_import.model import Imported
+from lasthop_import.notes import Category, Note, SourceRef
 from lasthop_import.settings import ImportSettings, System
 from lasthop_import.systems.nginx.hosts import Hosts
 from lasthop_import.systems.nginx.ingresses import OWN_PREFIXES, Ingresses
-from lasthop_import.systems.nginx.kinds import GROUP, OWN_KINDS
+from lasthop_import.systems.nginx.kinds import GROUP, OWN_KINDS, POLICY
 from lasthop_import.systems.nginx.listeners import CustomListeners
 from lasthop_import.systems.nginx.policies import PolicyBook
 from lasthop_import.systems.nginx.transport_servers import read_transport_servers
-from lasthop_import.systems.nginx.virtual_servers import VirtualServers
+from lasthop_import.systems.nginx.virtual_servers import SNIPPETS, VirtualServers
 
+CONFIG_SNIPPETS: Final = frozenset(("http-snippets", "location-snippets", "server-snippets", "stream-snippets"))
 CONTROLLER: Final = "nginx.org/ingress-controller"
 
 
@@ -46,8 +48,17 @@ def read(inputs: Inputs, settings: ImportSettings) -> Imported:
     streams, stream_rules = read_transport_servers(inputs, named, hosts)
     policies.note_unused()
     named.note_unused()
+    _list_snippets(inputs)
     listeners = (*servers.listeners, *ingresses.listeners, *streams)
     return Imported(listeners, (*servers.rules, *ingresses.rules, *stream_rules))
+
+
+def _list_snippets(inputs: Inputs) -> None:
+    """Lists the snippets of the controller's ConfigMap, whose name is free."""
+    for document in inputs.documents:
+        data = mapping(document.value.get("data")) if document.kind == "ConfigMap" else {}
+        for key in CONFIG_SNIPPETS & data.keys():
+            inputs.notes.append(Note(Category.ACCESS_CONTROL, key, SNIPPETS, SourceRef(document, ("data", key))))
 
 
 SYSTEM: Final = System(
@@ -57,4 +68,5 @@ SYSTEM: Final = System(
     read=read,
     claims=_claims,
     controllers=(CONTROLLER,),
+    restricting=frozenset((POLICY.kind,)),
 )

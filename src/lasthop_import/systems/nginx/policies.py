@@ -78,17 +78,16 @@ class NginxPolicies(msgspec.Struct, frozen=True):
 class PolicyBook:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
-        self._used: set[tuple[str, str]] = set()
+        self._documents = {(each.namespace, each.bare_name): each for each in inputs.of(POLICY)}
         self._read: dict[tuple[str, str], NginxPolicies] = {}
-        for document in inputs.of(POLICY):
-            self._read[document.namespace, document.bare_name] = self._policy(document)
 
     def together(self, references: Iterable[tuple[str, str, SourceRef]]) -> NginxPolicies:
         """Returns what some policies come to: (namespace, name, where it is named)."""
         found = NginxPolicies()
         for namespace, name, source in references:
             one = self._read.get((namespace, name))
-            self._used.add((namespace, name))
+            if one is None and (document := self._documents.get((namespace, name))):
+                one = self._read[namespace, name] = self._policy(document)
             if one is None:
                 text = f"Policy {namespace}/{name} is not in the input; whether it restricts access or verifies is not known"
                 self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "policy-missing", text, source))
@@ -107,8 +106,8 @@ class PolicyBook:
 
     def note_unused(self) -> None:
         """Lists the policies that nothing imported names."""
-        for document in self._inputs.of(POLICY):
-            if (document.namespace, document.bare_name) not in self._used:
+        for key, document in self._documents.items():
+            if key not in self._read:
                 self._inputs.skip(document, "unused", "no server, route or Ingress that is imported names it")
 
     def _policy(self, document: Document) -> NginxPolicies:

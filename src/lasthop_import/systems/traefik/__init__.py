@@ -60,5 +60,13 @@ def _claims(document: Document) -> bool:
 
 
 SYSTEM: Final = System(
-    name="traefik", title="Traefik", kinds=KINDS, read=read, claims=_claims, flags=FLAGS, controllers=(CONTROLLER,)
+    name="traefik",
+    title="Traefik",
+    kinds=KINDS,
+    read=read,
+    claims=_claims,
+    flags=FLAGS,
+    controllers=(CONTROLLER,),
+    restricting=frozenset(("AccessControlPolicy", "Middleware", "MiddlewareTCP", "TLSOption")),
+    other_groups=("hub.traefik.io",),
 )

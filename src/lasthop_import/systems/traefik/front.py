@@ -158,12 +158,19 @@ class EntryPointListeners:
         else:
             certificate = self.default_certificate()
         options = tls.child("options")
-        return Termination(certificate, self._clients(options.text("name"), options.text("namespace") or namespace))
+        return Termination(certificate, self.clients(tls, options.text("name"), options.text("namespace") or namespace))
 
-    def named_options(self, reference: str, namespace: str) -> ClientValidation | None:
-        """Returns the clients of TLSOptions that an annotation names as `namespace-name@kubernetescrd`."""
-        found = self._objects.find_normalized("TLSOption", reference.removesuffix(CRD)) if reference else None
-        return self._validation(found) if found else self._clients("", namespace)
+    def clients(self, at: FieldReader, name: str, namespace: str) -> ClientValidation | None:
+        """Returns which clients a TLSOption accepts: one by name, one by `namespace-name@kubernetescrd`, or the default."""
+        if not name:
+            defaults = [each for each in self._objects.of("TLSOption") if each.bare_name == "default"]
+            return self._validation(self._inputs.open(defaults[0])) if len(defaults) == 1 else None
+        found = self._objects.find_normalized("TLSOption", name.removesuffix(CRD)) if name.endswith(CRD) else None
+        found = found or self._objects.find("TLSOption", namespace, name)
+        if found is None and name != "default":
+            text = f"TLSOption {name[:100]} is not in the input; whether clients need a certificate is unknown"
+            at.note(Category.ACCESS_CONTROL, "tls-option-missing", text, None, remedy="Add it to the input.")
+        return self._validation(found) if found else None
 
     def default_certificate(self) -> Certificate:
         """Returns the certificate of the TLSStore `default`, or Traefik's own, which nobody trusts."""
@@ -177,14 +184,6 @@ class EntryPointListeners:
                 if secret and document.bare_name == "default":
                     self._default = SecretCertificate(document.namespace, secret)
         return self._default
-
-    def _clients(self, name: str, namespace: str) -> ClientValidation | None:
-        if name:
-            found = self._objects.find_normalized("TLSOption", name.removesuffix(CRD)) if name.endswith(CRD) else None
-            found = found or self._objects.find("TLSOption", namespace, name)
-            return self._validation(found) if found else None
-        defaults = [each for each in self._objects.of("TLSOption") if each.bare_name == "default"]
-        return self._validation(self._inputs.open(defaults[0])) if len(defaults) == 1 else None
 
     def _validation(self, reader: FieldReader) -> ClientValidation | None:
         spec = reader.child("spec")

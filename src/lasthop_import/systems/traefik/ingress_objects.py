@@ -94,7 +94,7 @@ class _IngressReader:
         return (Alternative(at.host, ROOT),) if at.path == "/" and at.path_type != "Exact" else found
 
     def _termination(self, host: str) -> Termination:
-        clients = self._parts.front.named_options(self._options, self._ingress.namespace)
+        clients = self._parts.front.clients(self._ingress.reader, self._options, self._ingress.namespace)
         for hosts, secret, _ in self._ingress.tls:
             if secret and (host in hosts or not hosts):
                 return Termination(SecretCertificate(self._ingress.namespace, secret), clients)

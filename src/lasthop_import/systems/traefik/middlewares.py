@@ -93,7 +93,7 @@ class Middlewares:
             elif OTHER_PROVIDER in each and not each.endswith(CRD):
                 self._unknown(reader, key, each)
             else:
-                steps = steps._replace(refused=f"Middleware {each[:100]} is not in the input; without it Traefik answers 404")
+                self._missing(reader, key, each)
         return steps
 
     def _named(self, steps: Steps, at: FieldReader, name: str, namespace: str, parent: str, path: tuple[str, ...]) -> Steps:
@@ -107,7 +107,8 @@ class Middlewares:
             else self._objects.find("Middleware", namespace, name)
         )
         if found is None:
-            return steps._replace(refused=f"Middleware {label[:100]} is not in the input; without it Traefik answers 404")
+            self._missing(at, "name", label)
+            return steps
         if found.namespace != parent and not self._cross_namespace:
             return steps._replace(refused=not_permitted(f"Middleware {label}"))
         if label in path or len(path) > DEEPEST:
@@ -117,6 +118,10 @@ class Middlewares:
     def _unknown(self, at: FieldReader, key: str, name: str) -> None:
         text = f"{name[:100]} is of another provider, so what it does is not in the input; it may restrict access"
         at.note(Category.ACCESS_CONTROL, "middleware-unknown", text, key)
+
+    def _missing(self, at: FieldReader, key: str, name: str) -> None:
+        text = f"Middleware {name[:100]} is not in the input; it may restrict access"
+        at.note(Category.ACCESS_CONTROL, "middleware-missing", text, key, remedy="Add it to the input.")
 
     def _middleware(self, steps: Steps, reader: FieldReader, path: tuple[str, ...]) -> Steps:
         spec = reader.child("spec")

@@ -72,6 +72,10 @@ def read_static(inputs: Inputs, settings: ImportSettings) -> Static:
             inputs.notes.append(Note(Category.TODO, "traefik-entrypoint", message, severity=NoteSeverity.HIGH))
         else:
             entry_points[point.name] = point
+    for name, point in mapping(value.get("entryPoints")).items():
+        if named := texts(mapping(mapping(point).get("http")).get("middlewares")):
+            message = f"entry point {name} applies {', '.join(named)[:100]} to all of its routes, and it may restrict access"
+            inputs.notes.append(Note(Category.ACCESS_CONTROL, "entrypoint-middlewares", message))
     transport = mapping(value.get("serversTransport"))
     providers = [mapping(mapping(value.get("providers")).get(name)) for name in ("kubernetesCRD", "kubernetesIngress")]
     skip = bool(settings.flags.get("traefik-insecure-skip-verify"))

@@ -12,10 +12,9 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-import structlog
 from prometheus_client import Counter
 
 from lasthop.base.api.documents import Json
@@ -23,6 +22,7 @@ from lasthop.base.api.kinds import KINDS
 from lasthop.base.api.meta import Key
 from lasthop.base.api.status import Status
 from lasthop.base.api.times import rfc3339
+from lasthop.base.text.logs import LOG
 from lasthop.edge.kubernetes.client import Client, path_of
 from lasthop.edge.kubernetes.errors import RESET, ApiError
 from lasthop.edge.kubernetes.objects import observed_status
@@ -108,7 +108,7 @@ class StatusWriter:
         self._since = self._calm = 0.0
         """When the first of those that wait came, and until when all of them wait."""
         self._work, self._leading = asyncio.Event(), asyncio.Event()
-        self._log: Any = structlog.get_logger()
+        self._log = LOG
         observed.on_change = self._seen
 
     def __repr__(self) -> str:

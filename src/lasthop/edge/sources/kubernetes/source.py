@@ -15,10 +15,9 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
-import structlog
 from prometheus_client import Counter
 
 from lasthop.base.api.backends import KIND as XBACKEND
@@ -26,6 +25,7 @@ from lasthop.base.api.backends import XBackend
 from lasthop.base.api.bundle import CrdVersion, CrdVersions
 from lasthop.base.api.kinds import GATEWAY_API, KINDS, POD, Kind
 from lasthop.base.api.meta import Key, Object
+from lasthop.base.text.logs import LOG
 from lasthop.edge.kubernetes.client import Client, path_of
 from lasthop.edge.kubernetes.errors import ApiError
 from lasthop.edge.kubernetes.objects import POLICY, DecodedObject
@@ -119,7 +119,7 @@ class KubernetesSource:
         self._client, self._timing = client, timing or WatchTiming()
         self._namespaces, self._kinds = tuple(namespaces) or ("",), tuple(KINDS.values())
         self._interval, self._settle = discovery_interval, settle
-        self._log: Any = structlog.get_logger()
+        self._log = LOG
         self._watched: dict[str, _WatchedKind] = {}
         self._missing: dict[str, _Missing] = {}
         self._absent: set[str] = set()

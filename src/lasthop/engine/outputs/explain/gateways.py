@@ -124,11 +124,13 @@ def _client_certificate(g: Graph, key: Key) -> Iterator[Fact]:
 
 
 def _hops(g: Graph, owner: GatewayPlan) -> Iterator[Fact]:
-    routes = dict.fromkeys(route for listener in owner.listeners for route in attached(g, listener))
-    found = dict.fromkeys((*target, protocol) for route in routes for target, protocol in _targets(g, owner.key, route))
+    """Yields the hops of the first routes only: counting those of thousands of routes holds the event loop."""
+    routes = sorted({route for listener in owner.listeners for route in attached(g, listener)})
+    found = {(*target, protocol) for route in routes[:SHOWN] for target, protocol in _targets(g, owner.key, route)}
     for service, port, protocol in sorted(found)[:SHOWN]:
         yield hop_fact(g, Hop(owner.key, service, port, protocol), "hop to ")
-    yield from _more(len(found), "hops")
+    yield from _more(len(found), "hops of these routes")
+    yield from _more(len(routes), "routes, with the hops that they lead to")
 
 
 def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], Protocol]]:

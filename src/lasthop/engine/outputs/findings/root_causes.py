@@ -5,7 +5,9 @@ cluster, an object may also seem missing because the user may not read it (`unse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
@@ -13,6 +15,9 @@ from lasthop.base.api.meta import Key
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity
 from lasthop.engine.plan.reasons import Cause, entry_of
+
+DEPTH: Final = 3
+"""Length of a chain of causes: a local file, the policy that needs it, the route that needs the policy."""
 
 
 class Mistake(msgspec.Struct, frozen=True):
@@ -27,11 +32,11 @@ def mistakes(
     """Groups findings by their causes. `findings` have file and line. `broken` maps objects to the file that is not applied
     and probably contains them. `unseen` returns the finding on an unreadable kind that may cause a finding."""
     found = list(dict.fromkeys(findings))
-    known = _CauseIndex(found, broken)
+    known = CauseIndex(found, broken)
     causes = {each: cause for each in found if (cause := unseen(each) or known.cause(each)) and cause != each}
     roots: dict[Finding, list[Finding]] = {finding: [] for finding in found if finding not in causes}
     for finding, cause in causes.items():
-        for _ in range(3):  # a local file, the policy that needs it, the route that needs the policy
+        for _ in range(DEPTH):
             cause = causes.get(cause, cause)
         roots.setdefault(cause, []).append(finding)
     ordered = sorted(roots.items(), key=lambda item: _place(item[0]))
@@ -42,58 +47,87 @@ def _place(finding: Finding) -> tuple[str, int, str, str]:
     return (finding.file, finding.line, "" if finding.file else str(finding.object or ""), finding.message)
 
 
-class _CauseIndex:
-    """Indexes errors by the objects and files through which other findings refer to them."""
+class _FindingIndex(dict[Hashable, dict[Finding, None]]):
+    """Findings by a key, in order of arrival; `first` returns the oldest one."""
 
-    def __init__(self, findings: list[Finding], broken: Mapping[Key, str]) -> None:
-        self._of_object: dict[Key, Finding] = {}
-        self._at_gateways: dict[Key, list[Finding]] = {}
-        self._of_file: dict[str, Finding] = {}
-        self._local: dict[Key, Finding] = {}
-        self._mistargeted: dict[Key, Finding] = {}
-        self._unserved: Finding | None = None
+    def put(self, key: Hashable, finding: Finding, present: bool) -> None:
+        if present:
+            self.setdefault(key, {})[finding] = None
+        elif bucket := self.get(key):
+            bucket.pop(finding, None)
+            if not bucket:
+                del self[key]
+
+    def first(self, key: Hashable) -> Finding | None:
+        return next(iter(self.get(key, ())), None)
+
+
+class CauseIndex:
+    """Indexes errors by the findings that may follow from them. The cost of an update or a lookup is independent of their
+    number."""
+
+    def __init__(self, findings: Iterable[Finding] = (), broken: Mapping[Key, str] = MappingProxyType({})) -> None:
+        """`broken` maps objects to the files, not applied, that contain them."""
+        self._of_object, self._of_file, self._local, self._mistargeted = (
+            _FindingIndex(),
+            _FindingIndex(),
+            _FindingIndex(),
+            _FindingIndex(),
+        )
+        self._at_gateways, self._unserved, self._opaque = _FindingIndex(), _FindingIndex(), _FindingIndex()
+        """`_opaque`: files that may contain a policy, by namespace, empty for all."""
         self._broken = broken
-        self._opaque: dict[str, str] = {}
-        """A file that may contain a policy, by namespace (empty: all namespaces)."""
         for each in findings:
-            if each.object is None:
-                for policy in each.missing:
-                    self._opaque.setdefault(policy.namespace, each.file)
-            if each.severity is Severity.ERROR and entry_of(each.reason).causes_others:
-                self._of_file.setdefault(each.file, each)
-                if each.object is not None:
-                    self._add(each.object, each)
+            self.put(each)
 
-    def _add(self, key: Key, error: Finding) -> None:
-        if not _not_accepted(error):
-            (self._local if error.reason == reasons.LOCAL_FILE else self._of_object).setdefault(key, error)
-        if key.kind == "BackendTLSPolicy" and any(_gateways(error)):
-            self._at_gateways.setdefault(key, []).append(error)
-        if error.field.startswith("spec.targetRefs"):
-            self._mistargeted.setdefault(key, error)
-        if error.reason == reasons.NO_GATEWAY_CLASS:
-            self._unserved = self._unserved or error
+    def put(self, finding: Finding, present: bool = True) -> None:
+        """Adds a finding, or removes it."""
+        if (key := finding.object) is None:
+            for policy in finding.missing:
+                self._opaque.put(policy.namespace, finding, present)
+        if finding.severity is not Severity.ERROR or not entry_of(finding.reason).causes_others:
+            return
+        self._of_file.put(finding.file, finding, present)
+        if key is None:
+            return
+        if not _not_accepted(finding):
+            (self._local if finding.reason == reasons.LOCAL_FILE else self._of_object).put(key, finding, present)
+        if key.kind == "BackendTLSPolicy" and any(_gateways(finding)):
+            self._at_gateways.put(key, finding, present)
+        if finding.field.startswith("spec.targetRefs"):
+            self._mistargeted.put(key, finding, present)
+        if finding.reason == reasons.NO_GATEWAY_CLASS:
+            self._unserved.put(finding.reason, finding, present)
 
     def cause(self, finding: Finding) -> Finding | None:
         look: dict[Cause, Callable[[Finding], Finding | None]] = {
-            Cause.SAME_FILE: lambda each: self._of_file.get(each.file),
+            Cause.SAME_FILE: lambda each: self._of_file.first(each.file),
             Cause.UNREAD_POLICY: self._unread_policy,
             Cause.NOT_ACCEPTED: lambda each: self._of_any([each.object]) if _not_accepted(each) else None,
-            Cause.OWN_TARGET: lambda each: self._mistargeted.get(each.object) if each.object else None,
+            Cause.OWN_TARGET: lambda each: self._mistargeted.first(each.object),
             Cause.AT_GATEWAY: self._at_gateway,
             Cause.NAMED: lambda each: self._of_any(_others(each)),
             Cause.MISSING: self._missing,
-            Cause.UNSERVED: lambda each: self._unserved if _names_nothing(each) else None,
+            Cause.UNSERVED: lambda each: self._unserved.first(reasons.NO_GATEWAY_CLASS) if _names_nothing(each) else None,
             Cause.BROKEN_NEED: self._broken_need,
         }
         return next((found for cause in entry_of(finding.reason).follows if (found := look[cause](finding))), None)
 
+    def root(self, finding: Finding) -> Finding | None:
+        cause = None
+        for _ in range(DEPTH):
+            following = self.cause(cause or finding)
+            if following is None or following in (cause, finding):
+                break
+            cause = following
+        return cause
+
     def _of_any(self, keys: Iterable[Key | None]) -> Finding | None:
-        return next((error for key in keys if key and (error := self._of_object.get(key))), None)
+        return next((error for key in keys if key and (error := self._of_object.first(key))), None)
 
     def _unread_policy(self, finding: Finding) -> Finding | None:
         namespaces = ("", *(policy.namespace for policy in finding.missing))
-        return self._in_file(self._opaque[each] for each in namespaces if each in self._opaque)
+        return self._in_file(opaque.file for each in namespaces if (opaque := self._opaque.first(each)))
 
     def _at_gateway(self, finding: Finding) -> Finding | None:
         gateways = set(_gateways(finding))
@@ -104,9 +138,9 @@ class _CauseIndex:
         """Returns the error of the first missing object that is in a broken file, or whose local file is missing."""
         for key in finding.missing:
             if key in self._broken:
-                return self._of_file.get(self._broken[key])
-            if key in self._local:
-                return self._local[key]
+                return self._of_file.first(self._broken[key])
+            if local := self._local.first(key):
+                return local
         return None
 
     def _broken_need(self, finding: Finding) -> Finding | None:
@@ -114,7 +148,7 @@ class _CauseIndex:
         return self._in_file(file for key, file in self._broken.items() if key.kind in needs)
 
     def _in_file(self, files: Iterator[str]) -> Finding | None:
-        return self._of_file.get(next(files, ""))
+        return self._of_file.first(next(files, ""))
 
 
 def _not_accepted(finding: Finding) -> bool:
