@@ -360,7 +360,7 @@ def test_explain_marks_it(engine: Engine) -> None:
     fact = explain(engine.graph, ROUTE)
     assert fact is not None
     text = msgspec.json.encode(fact).decode()
-    assert '"text":"verified less than before, because BackendTLSPolicy a/p was deleted","state":"bad"' in text
+    assert '"text":"verification is weaker than before, because BackendTLSPolicy a/p was deleted","state":"bad"' in text
 
 
 def test_a_cluster_is_told_by_events_on_policy_and_gateway_when_it_begins_and_when_it_ends(engine: Engine) -> None:

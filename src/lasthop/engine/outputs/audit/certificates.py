@@ -35,7 +35,7 @@ class Role(StrEnum):
     """The revocation list of a CA; `not_after` is its next update."""
     SERVER = "certificate of a Gateway"
     CLIENT = "client certificate of a Gateway"
-    BACKEND = "certificate of a backend"
+    BACKEND = "certificate that a backend shows"
 
 
 class CertificateReport(msgspec.Struct, frozen=True, omit_defaults=True):
