@@ -241,7 +241,7 @@ class Engine:
         if isinstance(found, Crash):
             return ()
         # Only the resolver knows the addresses behind a DNS name.
-        return ANYTHING if found.kind is EndpointsKind.DNS else {_written(each) for each in found.endpoints}
+        return ANYTHING if found.kind is EndpointsKind.DNS else {_written(endpoint) for endpoint in found.endpoints}
 
     def serves(self, gateway: Key, route: Key) -> bool:
         """Returns whether a route is attached to a Gateway."""

@@ -130,7 +130,7 @@ class Rehearsal:
             rules: Rules = defaultdict(frozenset)
             after = yield from self._looked_at("then", hops, places, rules)
             # A crashed query keeps its entries, so the comparison would show no change.
-            crashes = [each for each in self._graph.crashes if each not in crashed or key in each]
+            crashes = [id for id in self._graph.crashes if id not in crashed or key in id]
         finally:
             # Also after an early stop: the next rehearsal settles the rest.
             self._store.put(key, present)
@@ -218,7 +218,7 @@ def _consequences(
     best: Best,
 ) -> Consequences:
     lasting = (each for each in new if not entry_of(each.reason).passes)
-    roots = (each for each in mistakes(lasting, {}) if _concerns(key, each.finding))
+    roots = (mistake for mistake in mistakes(lasting, {}) if _concerns(key, mistake.finding))
     compared = compare(before, msgspec.structs.replace(after, mistakes=tuple(roots)), best)
     unknown = (each.what for each in (*before.unknown, *after.unknown))
     return Consequences(

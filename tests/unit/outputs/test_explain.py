@@ -175,7 +175,8 @@ def test_a_listener_set_says_why_it_has_no_effect() -> None:
 def test_a_secret_knows_the_listener_set_that_shows_it() -> None:
     tls = {"name": "s", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "k0"}]}}
     world = (OPEN, mk_listener_set("team/set", "shop/web", [tls]), mk_secret("team/k0", *key_pair("k0")))
-    assert _said(_explained(Key("Secret", "team", "k0"), *world), "contains a certificate for listeners of ListenerSet team/set")
+    fact = _explained(Key("Secret", "team", "k0"), *world)
+    assert _said(fact, "contains a certificate for listeners of ListenerSet team/set")
 
 
 def test_a_service_says_who_routes_to_it_under_which_policy() -> None:
@@ -251,9 +252,9 @@ def test_a_route_of_connections_says_what_is_spoken_on_each_listener_and_who_com
     more = (mk_gateway("shop/web", STREAMS), mk_secret("shop/k0", *key_pair("k0")), older, newer)
     texts = [fact.text for fact in _all(_explained(Key("TLSRoute", "shop", "r"), *more))]
     assert "TLS because of BackendTLSPolicy shop/p" in texts
-    assert any(text.startswith("passthrough: the client's own TLS") for text in texts)
+    assert any(text.startswith("passthrough of the client's own TLS") for text in texts)
     lost = _all(_explained(Key("TLSRoute", "shop", "s"), *more))
-    assert any(f.state is FactState.WARNING and f.text == "not for a.example: TLSRoute shop/r comes first" for f in lost)
+    assert any(f.state is FactState.WARNING and f.text == "not for a.example: TLSRoute shop/r takes precedence" for f in lost)
     service = [fact.text for fact in _all(_explained(Key("Service", "shop", "api"), *more))]
     assert any("TLSRoute shop/r, TLSRoute shop/s: TLS because of" in text for text in service)
     assert any("by TLSRoute shop/r: passthrough" in text for text in service)

@@ -81,5 +81,6 @@ def test_the_gateway_itself_says_which_policies_have_no_room_for_it() -> None:
     for foreign, lacking in ((14, ()), (15, ("second",)), (16, ("first", "second"))):
         _, snapshot = world(foreign)
         for gateway in (Key("Gateway", "a", "first"), Key("Gateway", "b", "second")):
-            said = "the status of BackendTLSPolicy a/p has no free entry for this Gateway, so requests to their backends get 500"
+            full = "the status of BackendTLSPolicy a/p has no free entry for this Gateway"
+            said = f"{full}, so requests to their backends get 500"
             assert full(snapshot, gateway) == ([said] if gateway.name in lacking else []), (foreign, gateway)

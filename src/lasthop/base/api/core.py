@@ -107,7 +107,7 @@ class Pod(Object, frozen=True):
     @property
     def address(self) -> str:
         """The address of a Pod that is ready, not terminating and not finished, like a Service's endpoint; otherwise empty."""
-        ready = any((each.type, each.status) == ("Ready", "True") for each in self.status.conditions)
+        ready = any((condition.type, condition.status) == ("Ready", "True") for condition in self.status.conditions)
         ended = self.metadata.deletion_timestamp or self.status.phase in ("Succeeded", "Failed")
         return self.status.pod_ips[0].ip if ready and not ended and self.status.pod_ips else ""
 

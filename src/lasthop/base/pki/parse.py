@@ -226,7 +226,7 @@ def _anchor(found: x509.Certificate) -> Anchor:
 
 
 def _is_leaf(extensions: x509.Extensions) -> bool:
-    values = {type(each.value): each.value for each in extensions}
+    values = {type(extension.value): extension.value for extension in extensions}
     basic = values.get(x509.BasicConstraints)
     return not basic.ca if isinstance(basic, x509.BasicConstraints) else x509.SubjectAlternativeName in values
 
@@ -301,7 +301,7 @@ def _extensions(found: x509.Extensions) -> Extensions:
 
 def _stapled(found: x509.Extensions) -> bool:
     features = (each.value for each in found if isinstance(each.value, x509.TLSFeature))
-    return any(x509.TLSFeatureType.status_request in each for each in features)
+    return any(x509.TLSFeatureType.status_request in feature for feature in features)
 
 
 def _known_extensions(found: x509.Certificate) -> x509.Extensions | None:

@@ -65,7 +65,7 @@ def _list(found: x509.CertificateRevocationList) -> RevocationList:
 
 def issuers(of: RevocationList, certificates: Iterable[Certificate]) -> tuple[Certificate, ...]:
     """Returns the certificates of the CA that has issued a list, by its name."""
-    return tuple(each for each in certificates if _subject(each) == of.name)
+    return tuple(certificate for certificate in certificates if _subject(certificate) == of.name)
 
 
 def signed_by(of: RevocationList, certificate: Certificate) -> bool:

@@ -42,8 +42,8 @@ class EditCause(msgspec.Struct, frozen=True, order=True):
 
 
 class Causes:
-    """Collects edits until every hop has been compared. Objects read at start-up are no causes, because their earlier edits
-    are not known."""
+    """Collects edits until every hop has been compared. Objects read at start-up never count as causes, because their earlier
+    edits are not known."""
 
     def __init__(self, stages: Stages) -> None:
         self._stages, self._graph = stages, stages.graph

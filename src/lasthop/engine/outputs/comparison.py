@@ -88,12 +88,12 @@ class Comparison(msgspec.Struct, frozen=True):
 
 def compare(before: ComparedState, after: ComparedState, best: Best = lambda backend, port: None) -> Comparison:
     """Compares two states. Findings are equal if object and message are equal, independent of file and line."""
-    known, now = {_identity(each) for each in before.mistakes}, {_identity(each) for each in after.mistakes}
+    known, now = {_identity(mistake) for mistake in before.mistakes}, {_identity(mistake) for mistake in after.mistakes}
     return Comparison(
         after.where,
         before.where,
-        tuple(each for each in after.mistakes if _identity(each) not in known),
-        tuple(each for each in before.mistakes if _identity(each) not in now),
+        tuple(mistake for mistake in after.mistakes if _identity(mistake) not in known),
+        tuple(mistake for mistake in before.mistakes if _identity(mistake) not in now),
         tuple(_changes(before, after, best)),
         tuple(_not_judged(before, after)),
     )

@@ -1,4 +1,4 @@
-"""Turns: the order in which a stage processes its members when there is no time for all of them at once.
+"""Turns: the order in which a stage processes its members when time is limited.
 
 Owners of changes take turns, so that a change with thousands of effects, or a repeated change, does not delay those of other
 owners. Within one owner, the latest change goes first."""

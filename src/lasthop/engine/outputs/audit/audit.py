@@ -76,7 +76,7 @@ def document(audit: Audit) -> Json:
     return {
         "inputs": msgspec.to_builtins(audit.inputs),
         "hops": [_hop(hop) for hop in audit.hops],
-        "certificates": [_certificate(each) for each in audit.certificates],
+        "certificates": [_certificate(certificate) for certificate in audit.certificates],
     }
 
 

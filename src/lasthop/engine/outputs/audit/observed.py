@@ -34,7 +34,7 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
         return report
     seen = {hop: seen_now(g, hop, found) for hop, found in seen.items()}
     (state,), figures = port_states(g, seen), list(seen.values())
-    tls = [each for hop, found in seen.items() for each in _over_tls(g, report, hop, found)]
+    tls = [endpoint for hop, found in seen.items() for endpoint in _over_tls(g, report, hop, found)]
     leaves = {*filter(None, (each.certificate for each in tls))}
 
     def of_all(name: str) -> map[Any]:
@@ -60,7 +60,7 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
 
 
 def _ejected(figures: Iterable[HopSeen], addresses: Iterable[str]) -> Iterator[tuple[str, float]]:
-    seen = [each for found in figures for each in found.endpoints if each.ejected_since]
+    seen = [endpoint for found in figures for endpoint in found.endpoints if endpoint.ejected_since]
     for address in addresses:
         if since := [each.ejected_since for each in seen if each.address == address]:
             yield address, min(since)
@@ -68,7 +68,7 @@ def _ejected(figures: Iterable[HopSeen], addresses: Iterable[str]) -> Iterator[t
 
 def _over_tls(g: Graph, report: HopReport, hop: Hop, seen: HopSeen) -> list[EndpointSeen]:
     """Returns the existing endpoints with observed TLS connections, if the hop uses TLS now."""
-    found = [each for each in seen.endpoints if each.tls_version]
+    found = [endpoint for endpoint in seen.endpoints if endpoint.tls_version]
     if not found or report.outside or report.in_effect is Strength.PLAINTEXT:
         return []
     present = present_endpoints(g, *hop[1:])

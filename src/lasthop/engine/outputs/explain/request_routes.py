@@ -182,7 +182,7 @@ def unattached(g: Graph, gateway: Key, all_routes: Iterable[Key], host: str) -> 
 
 
 def _refusal(g: Graph, gateway: Key, route: Key) -> Problem | None:
-    return next((each.problem for each in parents(g, route) if each.gateway == gateway and each.problem), None)
+    return next((parent.problem for parent in parents(g, route) if parent.gateway == gateway and parent.problem), None)
 
 
 def _may_serve(g: Graph, key: Key, host: str) -> bool:

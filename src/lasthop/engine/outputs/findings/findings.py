@@ -99,7 +99,7 @@ def _at_gateway(g: Graph, key: Key, obj: XTelemetryPolicy, gateway: Key) -> Iter
         return
     wrong = tracing_problems(g, key, gateway)
     yield from (problem.on(key) for problem in wrong)
-    yield from (replace(each, severity=Severity.WARNING).on(key) for each in unknown_attributes(obj))
+    yield from (replace(problem, severity=Severity.WARNING).on(key) for problem in unknown_attributes(obj))
     if not wrong and (problem := collector_problem(g, key, gateway)):
         yield problem.within("nothing is exported").at(COLLECTOR).on(key)
     yield from failing(key, gateway, policy_report(g, key).conditions.get(gateway, ()))

@@ -127,7 +127,7 @@ class CauseIndex:
 
     def _unread_policy(self, finding: Finding) -> Finding | None:
         namespaces = ("", *(policy.namespace for policy in finding.missing))
-        return self._in_file(opaque.file for each in namespaces if (opaque := self._opaque.first(each)))
+        return self._in_file(opaque.file for namespace in namespaces if (opaque := self._opaque.first(namespace)))
 
     def _at_gateway(self, finding: Finding) -> Finding | None:
         gateways = set(_gateways(finding))

@@ -114,7 +114,7 @@ def _addresses(g: Graph, owner: GatewayPlan) -> tuple[tuple[str, ...], ...]:
         outside = owner.requested.outside if inside else owner.addresses
         return (*(("IPAddress", each) for each in outside), *(("IPAddress", each, CLUSTER) for each in inside))
     around = INFRASTRUCTURE.of(g, owner.key) or Infrastructure()
-    return tuple((*each, CLUSTER) if each[1] in around.inside else each for each in around.addresses)
+    return tuple((*address, CLUSTER) if address[1] in around.inside else address for address in around.addresses)
 
 
 def _assigned(g: Graph, owner: GatewayPlan) -> tuple[Condition, ...]:

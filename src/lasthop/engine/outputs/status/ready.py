@@ -46,13 +46,13 @@ def readiness(g: Graph, key: Key, document: Json, owners: Mapping[str, str], old
 
 
 def _culprits(g: Graph, key: Key, found: Summary) -> tuple[str, ...]:
-    """Returns the policies, XBackends and Services because of which hops of this route, or to this collector, are refused or
-    fail."""
+    """Returns the policies, XBackends and Services at fault for refused or failing hops of this route, or to this
+    collector."""
     refused = found.reason == reasons.INVALID_BACKEND_TLS
     if not (refused or found.condition == reasons.BACKEND_CONNECTED):
         return ()
     troubles = [hop_trouble.attempt(g, *hop) for hop in _hops(g, key)]
-    known = [each for each in troubles if not isinstance(each, Crash)]
+    known = [trouble for trouble in troubles if not isinstance(trouble, Crash)]
     return tuple(sorted({each.culprit.argument for each in known if each.culprit and (each.failure is None) == refused}))
 
 
@@ -63,4 +63,4 @@ def _hops(g: Graph, key: Key) -> set[Hop]:
         return {hop for hop in to if hop and key in HOPS.of(g, *hop)}
     found = parents.attempt(g, key) if key.kind in ROUTE_KINDS else ()
     accepted = () if isinstance(found, Crash) else (parent for parent in found if parent.problem is None)
-    return {each.hop for parent in accepted for each in route_hops(g, key, parent) if each.used}
+    return {route_hop.hop for parent in accepted for route_hop in route_hops(g, key, parent) if route_hop.used}

@@ -58,7 +58,7 @@ def _controllers(document: Json, owners: Mapping[str, str]) -> list[str]:
         return [owner]
     judged = any(_conditions(document)) or "rejected" in document or "problem" in document
     entries = () if judged else _entries(document)
-    return sorted({each.get("controllerName", CONTROLLER_NAME) for each in entries} - {CONTROLLER_NAME})
+    return sorted({entry.get("controllerName", CONTROLLER_NAME) for entry in entries} - {CONTROLLER_NAME})
 
 
 def _ours(document: Json) -> Summary:
@@ -136,7 +136,7 @@ def _words_of_failure(condition: Json) -> str:
 
 
 def _untried(condition: Json) -> bool:
-    """Returns whether nothing was observed yet, which is no problem."""
+    """Returns whether no traffic was observed yet, which does not count as a problem."""
     return condition["status"] == "Unknown" and condition_type(condition["type"]).observed
 
 

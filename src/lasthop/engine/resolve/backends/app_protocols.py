@@ -60,7 +60,7 @@ def looks_like_tls(port: ServicePort) -> str:
 _BY_PORT: Final = ("projectcontour.io/upstream-protocol.tls", "projectcontour.io/upstream-protocol.h2")
 """Contour: names or numbers of ports."""
 _BY_PORT_NAME: Final = ("cloud.google.com/app-protocols", "service.alpha.kubernetes.io/app-protocols")
-"""GKE: a JSON object of protocols by port name, of which HTTP2 is over TLS too."""
+"""GKE: a JSON object of protocols by port name; HTTP2 means TLS too."""
 _BY_VALUE: Final = (
     "traefik.ingress.kubernetes.io/service.serversscheme",
     "nginx.ingress.kubernetes.io/backend-protocol",

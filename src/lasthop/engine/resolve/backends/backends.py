@@ -110,7 +110,9 @@ def endpoints(g: Graph, backend: Key, port_number: int, transport: str) -> Endpo
     """Returns the usable endpoints up to the limit. An endpoint that Envoy would refuse must not affect the others."""
     if backend.kind == XBACKEND:
         found = xbackends.endpoints(g, backend)
-        return Endpoints(found.kind, tuple(each for each in found.endpoints[:MAX_ENDPOINTS] if _sound(found.kind, each)))
+        return Endpoints(
+            found.kind, tuple(endpoint for endpoint in found.endpoints[:MAX_ENDPOINTS] if _sound(found.kind, endpoint))
+        )
     service = read(g, backend, AnyService)
     port = service.port(port_number, transport) if service else None
     if service is None or port is None:

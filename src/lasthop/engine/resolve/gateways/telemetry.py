@@ -2,7 +2,7 @@
 
 The oldest policy that names a Gateway applies, then the first by {namespace}/{name}, even if it is invalid: an invalid policy
 means no tracing, not that of another policy. The collector is a hop like any other, so BackendTLSPolicies, GatewayProfiles,
-audit and the memory of verification apply to it. Requests are served whatever is wrong with telemetry."""
+audit and the memory of verification apply to it. Errors of telemetry never affect requests."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def tracing(g: Graph, gateway: Key) -> TracingPlan | None:
         None if parents.mode == "Disabled" else _share(parents.sampling_rate),
         wanted.span_name,
         tuple(sorted(headers.items())),
-        tuple(_attribute(each) for each in wanted.attributes if _known(each)),
+        tuple(_attribute(attribute) for attribute in wanted.attributes if _known(attribute)),
     )
 
 

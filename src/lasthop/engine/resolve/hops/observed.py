@@ -109,7 +109,7 @@ def _states(g: Graph, hop: Hop, observed_as: Iterable[Hop]) -> list[HopState]:
     """Returns the observed states of a hop's connections, for each name under which they are observed."""
     tls = hop_tls(g, *hop)
     found = {} if isinstance(tls, Refused) else OBSERVED.of(g, hop.gateway, hop.backend, hop.port, identity(tls)) or {}
-    return [_present(g, each, found.get(each.protocol, NOTHING_SEEN)) for each in observed_as]
+    return [_present(g, name, found.get(name.protocol, NOTHING_SEEN)) for name in observed_as]
 
 
 def _present(g: Graph, hop: Hop, state: HopState) -> HopState:
@@ -121,12 +121,12 @@ def seen_now(g: Graph, hop: Hop, seen: HopSeen) -> HopSeen:
     """Returns the figures with only the endpoints that were observed under the hop's current configuration."""
     tls = hop_tls(g, *hop)
     config = "" if isinstance(tls, Refused) else identity(tls)
-    endpoints = tuple(each for each in seen.endpoints if config and each.config == config)
+    endpoints = tuple(endpoint for endpoint in seen.endpoints if config and endpoint.config == config)
     return msgspec.structs.replace(
         seen,
         endpoints=endpoints,
-        last_success=max((each.last_success for each in endpoints), default=0.0),
-        last_failure=max((each.last_failure for each in endpoints), default=0.0),
+        last_success=max((endpoint.last_success for endpoint in endpoints), default=0.0),
+        last_failure=max((endpoint.last_failure for endpoint in endpoints), default=0.0),
     )
 
 
@@ -135,7 +135,7 @@ def present_endpoints(g: Graph, backend: Key, port: int, protocol: Protocol) -> 
     found = endpoints(g, backend, port, protocol.transport)
     if found.kind is EndpointsKind.DNS or not found.endpoints:
         return None
-    return frozenset(with_port(each.address, each.port) for each in found.endpoints)
+    return frozenset(with_port(endpoint.address, endpoint.port) for endpoint in found.endpoints)
 
 
 def among(state: HopState, present: frozenset[str]) -> HopState:

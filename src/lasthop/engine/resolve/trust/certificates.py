@@ -100,7 +100,7 @@ def _with_lists(bundle: Bundle, crl: bytes) -> Bundle:
             raise BadRevocationList(f"has a list that {each.issuer} has not signed")
         covered.update(issuers)
         roots |= {each.name for issuer in issuers if issuer.self_issued}
-    uncovered = tuple(each.common_name for each in certificates if each not in covered)
+    uncovered = tuple(certificate.common_name for certificate in certificates if certificate not in covered)
     return msgspec.structs.replace(bundle, crls=lists, roots=frozenset(roots), uncovered=uncovered)
 
 
