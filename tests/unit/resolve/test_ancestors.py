@@ -54,7 +54,9 @@ def test_the_gateway_that_finds_no_room_fails_closed_and_its_route_says_why() ->
     resolved = next(c for c in status.parents[0].conditions if c.type == "ResolvedRefs")  # type: ignore[union-attr]
     assert (resolved.status, resolved.reason) == ("False", "InvalidBackendTLS")
     assert "has no free entry" in resolved.message
-    (finding,) = (finding for finding in engine.findings() if "no free entry for Gateway b/second" in finding.message)
+    (finding,) = (
+        finding for finding in engine.findings() if "its status has no free entry for Gateway b/second" in finding.message
+    )
     assert finding.severity == "error"
     assert finding.remedy == "Use a second Service for the same backend at that Gateway, with a separate policy."
     policy = snapshot.status[Key("BackendTLSPolicy", "a", "p")]
@@ -81,6 +83,6 @@ def test_the_gateway_itself_says_which_policies_have_no_room_for_it() -> None:
     for foreign, lacking in ((14, ()), (15, ("second",)), (16, ("first", "second"))):
         _, snapshot = world(foreign)
         for gateway in (Key("Gateway", "a", "first"), Key("Gateway", "b", "second")):
-            full = "the status of BackendTLSPolicy a/p has no free entry for this Gateway"
-            said = f"{full}, so requests to their backends get 500"
+            status_full = "the status of BackendTLSPolicy a/p has no free entry for this Gateway"
+            said = f"{status_full}, so requests to their backends get 500"
             assert full(snapshot, gateway) == ([said] if gateway.name in lacking else []), (foreign, gateway)
