@@ -19,7 +19,7 @@ OLD: Final = ("gateway.envoyproxy.io/", "networking.gke.io/", "cloud.google.com/
 
 
 def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
-    """Returns an object with a changed spec. Fields that nobody knows are listed and left out; an object that admission
+    """Returns an object with a changed spec. Unknown fields are listed and left out; an object that admission
     refuses all the same is listed, and is not written."""
     metadata: Json = {"name": document.bare_name, "namespace": document.namespace}
     if isinstance(labels := document.metadata.get("labels"), dict):

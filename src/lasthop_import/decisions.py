@@ -1,4 +1,4 @@
-"""Decisions: what somebody has chosen where an import may not. Kept as `decisions.yaml` in git, and read by the next import.
+"""Decisions: the user's choices where an import may not choose. Kept as `decisions.yaml` in git, and read by the next import.
 
 The file is only ever added to: what people write in it, comments and all, stays as it is. Each open question is appended once,
 as a commented entry that shows the possible answers.
@@ -202,7 +202,7 @@ def _check_values(entry: FieldReader, decision: Decision) -> None:
         _fail(entry, "hostname", "must be a DNS name, without a wildcard; an IP address cannot be one")
     for each in decision.pins:
         if not _PIN.fullmatch(each):
-            _fail(entry, "pin", f"{each!r} is no SHA-256, as lasthop pin --by key prints it")
+            _fail(entry, "pin", f"{each!r} is not a SHA-256, as lasthop pin --by key prints it")
     if len(decision.names) > 5:
         _fail(entry, "subjectAltNames", "holds more than 5 names, which is the limit of a BackendTLSPolicy")
 

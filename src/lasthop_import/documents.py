@@ -12,7 +12,7 @@ from lasthop.edge.admission.yaml import Span, field_lines, parse
 from lasthop_import.versions import converted
 
 MAX_VALUES: Final = 10_000_000
-"""Mappings, lists and scalars in a text: 100,000 objects. More than files mode takes, because nobody else waits for it."""
+"""Mappings, lists and scalars in a text: 100,000 objects. Files mode takes fewer; an import blocks nothing else."""
 CLUSTER_SCOPED: Final = frozenset(("Namespace", "IngressClass", "GatewayClass", "ClusterTrustBundle", "ClusterRole"))
 _PARAMETER = re.compile(r"\$\{\{?([A-Za-z0-9_]+)\}?\}")
 
@@ -114,7 +114,7 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 class Unparsable(NamedTuple):
-    """Something in a text that is no object."""
+    """A part of a text that is not an object."""
 
     file: str
     line: int
@@ -161,11 +161,11 @@ def _documents(text: SourceText, namespace: str) -> Iterator[Document | Unparsab
 def _document(text: SourceText, span: Span, base: Path, item: Any, namespace: str) -> Document | Unparsable:
     if not isinstance(item, dict):
         line = Document({}, text, span, base).line(())
-        return Unparsable(text.name, line, "this is no object: write apiVersion, kind and metadata")
+        return Unparsable(text.name, line, "not an object: write apiVersion, kind and metadata")
     document = Document(item, text, span, base, namespace)
     for field, found in (("apiVersion", document.api_version), ("kind", document.kind), ("metadata.name", document.bare_name)):
         if not found:
-            return Unparsable(text.name, document.line(()), f"{field} is missing or no text, so this is no object")
+            return Unparsable(text.name, document.line(()), f"{field} is missing or not a string, so this is not an object")
     return document
 
 

@@ -65,7 +65,7 @@ class Annotations:
         value = self.text(name)
         if not value or (value.isascii() and value.lstrip("-").isdigit()):
             return int(value) if value else default
-        text = f"is no number, so the controller used {default}"
+        text = f"is not a number, so the controller used {default}"
         self.reader.note(Category.CANNOT, "not-a-number", text, self.key(name), remedy="Write a number.")
         return default
 
@@ -92,7 +92,7 @@ class IngressObject(msgspec.Struct, frozen=True):
     paths: tuple[PathOf, ...]
     default: ServiceBackend | None
     tls: tuple[tuple[tuple[str, ...], str, SourceRef], ...]
-    """Hosts, the name of a Secret, which may be empty, and where that is said."""
+    """Hosts, the name of a Secret, which may be empty, and its source."""
 
     @property
     def document(self) -> Document:
@@ -237,7 +237,7 @@ def _hosts(entry: FieldReader) -> tuple[str, ...]:
 
 def _backend(reader: FieldReader, namespace: str) -> ServiceBackend | None:
     if "resource" in reader:
-        reader.cannot("resource", "a backend that is no Service cannot be carried over")
+        reader.cannot("resource", "only Services can be carried over as backends")
         return None
     service = reader.child("service")
     port = service.child("port")

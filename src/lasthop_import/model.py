@@ -143,7 +143,7 @@ class HopTLS(msgspec.Struct, frozen=True):
     client_certificate: ObjectName | None = None
     options: TLSOptions = TLSOptions()
     was_plaintext: bool = False
-    """Nothing was encrypted although the configuration asks for it, or nobody can know: plaintext may be decided on."""
+    """The configuration asks for TLS in vain, or the input does not show it; a decision may keep plaintext."""
     cn_fallback: bool = False
     """The old gateway accepted a certificate whose only name is the CN."""
     sni_of_host: bool = False
@@ -321,7 +321,7 @@ class InlineCertificate(msgspec.Struct, frozen=True):
 
 
 class ForeignCertificate(msgspec.Struct, frozen=True):
-    """One that cannot be had: it is somebody else's, or the old gateway's own default."""
+    """A certificate that cannot be copied: another party holds it, or it is the old gateway's default."""
 
     what: str
 

@@ -16,7 +16,7 @@ class Category(StrEnum):
     """In the order of the report."""
 
     DECISION = "decision"
-    """The import cannot choose; the hop fails closed until somebody does."""
+    """The import cannot choose; the hop fails closed until a decision is made."""
     TODO = "todo"
     """Work for the reader of the report: something is missing from the output, and a placeholder is written."""
     BELIEVED = "believed"

@@ -123,7 +123,7 @@ class FieldReader:
         return self._typed(key, dict, {})
 
     def text_map(self, key: str) -> dict[str, str]:
-        """Returns a mapping of texts, as labels or headers; what is no text is listed."""
+        """Returns a mapping of texts, as labels or headers; other values are listed."""
         return self._map(key, str)
 
     def number_map(self, key: str) -> dict[str, int]:
@@ -177,7 +177,7 @@ class FieldReader:
         ]
 
     def annotations(self) -> FieldReader:
-        """Returns the annotations. Values that are no texts, which an API server refuses, are listed and read as YAML meant
+        """Returns the annotations. Values that are not strings, which an API server refuses, are listed and read as YAML meant
         them: `on` without quotes is true."""
         found = self.document.metadata.get("annotations")
         path = ("metadata", "annotations")
@@ -197,7 +197,7 @@ class FieldReader:
     # --- accounts ----------------------------------------------------------------------------------------------------
 
     def ignore(self, *keys: str) -> None:
-        """Consumes fields that mean nothing to the new gateway, and whose absence nobody would notice."""
+        """Consumes fields that mean nothing to the new gateway, and whose loss has no effect."""
         self.account.read.update((*self.path, key) for key in keys)
 
     def note(

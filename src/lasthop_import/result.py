@@ -108,7 +108,7 @@ class ImportResult(msgspec.Struct, frozen=True):
         return {f"{old} -> {new}": counted[old, new] for old, new in ordered}
 
     def open(self, accepted: Collection[str] = (), *, strict: bool = False) -> list[Note]:
-        """Returns the notes that somebody must act on. `accepted`: categories or reasons."""
+        """Returns the notes that require action. `accepted`: categories or reasons."""
         more = (Category.CHANGED, Category.CANNOT, Category.UNKNOWN) if strict else ()
         return [
             note

@@ -142,7 +142,7 @@ def unseen_service(inputs: Inputs, backend: ServiceBackend, decides: str) -> Hop
     if inputs.ports(backend.namespace, backend.name) is not None:
         return None
     name = f"{backend.namespace}/{backend.name}"
-    why = f"Service {name} {inputs.absence('Service', *name.split('/'))}, and {decides} would say whether TLS was used"
+    why = f"Service {name} {inputs.absence('Service', *name.split('/'))}, and {decides} would show whether TLS was used"
     return HopTLS(OldLevel.UNKNOWN, why, was_plaintext=True)
 
 

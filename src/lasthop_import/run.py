@@ -150,7 +150,7 @@ def _unread_kind(systems: Sequence[System], document: Document, text: str) -> No
 
 
 def _other_version(systems: Sequence[System], document: Document) -> str:
-    """Returns why the version of an object is not read; empty if that is not why nobody has looked at it."""
+    """Returns why the version of an object is not read; empty if its version is read."""
     kinds = [kind for system in systems for kind in system.kinds]
     versions = [each for kind in kinds if _is_kind(kind, document) for each in kind.api_versions]
     if versions and document.api_version not in versions:
@@ -261,7 +261,7 @@ def _unused_decisions(hops: Sequence[RuleHop], imported: Imported, decisions: De
     ports = {str(each.port) for each in hops}
     routes = {source.document.name for source in (*(rule.source for rule in imported.rules), *dict(imported.objects))}
     for name in (*(each for each in decisions.by_port if each not in ports), *sorted(decisions.opened.keys() - routes)):
-        text = f"decisions.yaml decides on {name}, to which nothing in the input leads"
+        text = f"decisions.yaml has an entry for {name}, and no route of the input leads there"
         yield Note(Category.CHANGED, "decision-unused", text, remedy="Remove the entry, or correct its name.", target=name)
 
 
@@ -271,7 +271,7 @@ def _services(imported: Imported) -> list[Document]:
 
 
 def _resolved(context: WriterContext, reading: SystemsRead) -> ResolvedHops:
-    """Finds the port of each hop, and writes a second Service where somebody has decided to split a conflict."""
+    """Finds the port of each hop, and writes a second Service where a decision splits a conflict."""
     inputs = context.inputs
     found = rule_hops(inputs, reading.imported, experimental=context.settings.experimental)
     split = split_conflicts(inputs, reading.imported, found, context.decisions, context.settings)

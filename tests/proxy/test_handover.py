@@ -164,7 +164,7 @@ def test_stop_ends_what_a_killed_one_left(lasthop: Lasthop) -> None:
     assert lasthop.get("api") == OK
     ended = lasthop.command("stop", str(lasthop.folder))
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == f"Ended 1 Envoy that nobody supervised on {lasthop.folder.resolve()}\n"
+    assert ended.stdout == f"Ended 1 Envoy without a Lasthop on {lasthop.folder.resolve()}\n"
     assert lasthop.envoys() == []
     assert lasthop.command("stop").stdout == "No gateway runs on this machine\n"
 

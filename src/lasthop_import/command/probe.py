@@ -116,7 +116,7 @@ def _extensions(certificate: parse.Certificate | Unreadable) -> parse.Extensions
 
 
 def _fixed_name(names: Iterable[str]) -> str:
-    """Returns the first DNS name that is no wildcard."""
+    """Returns the first DNS name without a wildcard."""
     dns = (name.removeprefix("DNS ") for name in names if name.startswith("DNS "))
     return next((name for name in dns if not name.startswith("*.")), "")
 

@@ -113,7 +113,7 @@ def _note_blocks(report: ImportReport) -> Iterator[list[str]]:
 
 
 def _folded(notes: Iterable[Note]) -> Iterator[tuple[Note, int]]:
-    """Yields notes, and how many others each stands for: those of one reason that nobody must act on are one line."""
+    """Yields notes, and how many others each stands for: notes of one reason that need no action are one line."""
     found: dict[tuple[object, ...], list[Note]] = {}
     for note in notes:
         key = (note.level, note.reason) if note.level not in SERIOUS else (id(note),)

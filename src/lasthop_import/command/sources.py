@@ -23,7 +23,7 @@ from lasthop_import.settings import Progress, System
 
 STDIN: Final = "-"
 MAX_FILE: Final = 512 * 1024 * 1024
-"""Bytes of a file. More than files mode takes: it is read once, and nobody else waits."""
+"""Bytes of a file. More than files mode takes: it is read once, and blocks nothing else."""
 ROUNDS: Final = 4
 """How often a cluster is asked for more Secrets: what one says may name another."""
 PLURALS: Final = {"Secret": "secrets", "ConfigMap": "configmaps"}
@@ -66,12 +66,12 @@ def from_paths(paths: Sequence[str], namespace: str, progress: Progress) -> Impo
 
 
 def _parsed(texts: Sequence[SourceText], namespace: str, progress: Progress) -> ReadTexts:
-    def told() -> Iterable[SourceText]:
+    def announced() -> Iterable[SourceText]:
         for number, text in enumerate(texts, 1):
             progress("Parsing", number, len(texts))
             yield text
 
-    return read_texts(told(), namespace)
+    return read_texts(announced(), namespace)
 
 
 def _files(path: str, problems: list[Unparsable]) -> list[str]:

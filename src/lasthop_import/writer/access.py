@@ -87,15 +87,17 @@ def access_loss(
             reasons.setdefault(each.document, []).append(note.reason)
     closed = sorted(reasons, key=lambda each: each.name)
     questions = tuple(_question(each, reasons[each]) for each in closed)
-    told = [msgspec.structs.replace(each, severity=NoteSeverity.WARNING) if id(each) in accepted else each for each in notes]
+    weighed = [
+        msgspec.structs.replace(each, severity=NoteSeverity.WARNING) if id(each) in accepted else each for each in notes
+    ]
     hops = frozenset(id(hop) for rule in imported.rules if id(rule) in rules for hop in rule.all_hops)
-    notes = (*told, *(_note(each, reasons[each]) for each in closed))
+    notes = (*weighed, *(_note(each, reasons[each]) for each in closed))
     return AccessLoss(frozenset(rules), hops, frozenset(reasons), notes, questions)
 
 
 def _note(document: Document, reasons: Sequence[str]) -> Note:
-    text = f"answers 500 until its opening is decided, because {_listed(reasons)} is not carried over"
-    remedy = f"Replace what is lost, then decide on {document.name} in decisions.yaml."
+    text = f"answers 500 until decisions.yaml opens it; restrictions that are not carried over: {_listed(reasons)}"
+    remedy = f"Restrict access in another way, then open {document.name} in decisions.yaml."
     return Note(Category.ACCESS_CONTROL, CLOSED, text, SourceRef(document), remedy=remedy)
 
 

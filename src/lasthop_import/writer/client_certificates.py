@@ -152,7 +152,7 @@ class ClientSecrets:
 
     def name(self, certificate: ObjectName, namespace: str, source: SourceRef, target: str) -> tuple[str, list[Note]]:
         """Returns the name of the Secret for a policy of this namespace, and what there is to do; empty if no policy can name
-        it. What is not there fails closed, and so does a certificate that somebody has yet to copy."""
+        it. What is not there fails closed, and so does a certificate that has not been copied yet."""
         if not is_dns_subdomain(certificate.name):
             text = f"{certificate} cannot be the name of a Secret; no client certificate is shown"
             return "", [Note(Category.CANNOT, "client-certificate", text, source, target=target, severity=NoteSeverity.HIGH)]

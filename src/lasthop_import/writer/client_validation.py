@@ -11,7 +11,7 @@ from lasthop_import.writer.stage import Grant
 from lasthop_import.writer.trust import TrustWriter, beside
 
 TODO: Final = "clients-ca-todo"
-"""A ConfigMap that nobody writes: it closes the listeners that refer to it."""
+"""A ConfigMap that does not exist: it closes the listeners that refer to it."""
 
 
 class ValidationWriter:

@@ -25,7 +25,7 @@ class Settled(NamedTuple):
 
 def policed(rule_hops: Sequence[RuleHop]) -> list[tuple[RuleHop, HopTLS]]:
     """Returns the hops that had TLS of the gateway's own. If none had: those that were sent plaintext to a port that says TLS,
-    which Lasthop refuses, so that somebody has to decide."""
+    which Lasthop refuses, so that it needs a decision."""
     own = [(each, each.tls) for each in rule_hops if each.tls and each.tls.level not in UNPOLICED]
     plaintext = list(filter(_is_plaintext, rule_hops))
     port = plaintext[0].port if plaintext else None
@@ -68,7 +68,7 @@ def _lists(several: Iterable[HopTLS]) -> tuple[TrustRef | FileTrust, ...]:
 
 
 def merged(conflict: Sequence[HopTLS]) -> HopTLS:
-    """Returns the union of what they accept, which somebody must have decided."""
+    """Returns the union of what they accept, which only a decision allows."""
     weakest = min(conflict, key=lambda tls: STRENGTH[tls.level])
     trust = tuple(dict.fromkeys(each for tls in conflict for each in tls.trust))
     names = tuple(dict.fromkeys(each for tls in conflict for each in tls.names))

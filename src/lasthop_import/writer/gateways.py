@@ -288,7 +288,11 @@ class GatewayWriter:
         """Refers to the default certificate, or to a Secret that does not exist, with which the listener is closed."""
         if self._settings.default_certificate:
             return self._secret(owner, self._settings.default_certificate, kind)
-        what = certificate.what if isinstance(certificate, ForeignCertificate) else f"{certificate.name!r} is no Secret's name"
+        what = (
+            certificate.what
+            if isinstance(certificate, ForeignCertificate)
+            else f"{certificate.name!r} is not the name of a Secret"
+        )
         host = at.hostname or f"port {at.port}"
         remedy = f"Create Secret {owner.namespace}/{_TODO_CERTIFICATE}, or pass --default-certificate NS/SECRET."
         text = f"{host} has no certificate of its own: {what}"

@@ -53,7 +53,7 @@ class PoliciesWritten(StageOutput, frozen=True, kw_only=True):
     xbackend_tls: Mapping[tuple[str, str], Json]
     """`tls` by namespace and name of an XBackend."""
     plaintext_ports: frozenset[tuple[str, str, int]]
-    """Namespace, Service and number of ports that say TLS and stay plaintext, as somebody has decided."""
+    """Namespace, Service and number of ports that say TLS and stay plaintext, by a decision."""
     waivers: bool
     """Some port has a VerificationWaiver."""
     copied: CopiedCAs
@@ -104,7 +104,7 @@ class PolicyWriter:
         """For client certificates of XBackends."""
         self.waivers = False
         self.plaintext_ports: set[tuple[str, str, int]] = set()
-        """Namespace, Service and number of ports that say TLS and stay plaintext, as somebody has decided."""
+        """Namespace, Service and number of ports that say TLS and stay plaintext, by a decision."""
 
     def write(self, rule_hops: Sequence[RuleHop]) -> PortVerdict | None:
         """Writes the policy of the port that all these hops lead to; returns None where none had TLS of the gateway's own."""

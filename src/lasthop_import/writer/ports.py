@@ -11,7 +11,7 @@ from lasthop_import.writer.objects import Written
 
 
 def shared_ports(objects: Iterable[Written]) -> Iterator[Note]:
-    """Yields a note for each Gateway but the first of a port: on one host it gets no traffic until somebody decides."""
+    """Yields a note for each Gateway but the first of a port: on one host it gets no traffic until that is resolved."""
     owners: dict[tuple[int, str], Written] = {}
     noted: set[tuple[str, str]] = set()
     for gateway, port, address in _listened(objects):

@@ -16,7 +16,7 @@ class Lists(NamedTuple):
     pem: bytes = b""
     origin: str = ""
     problem: str = ""
-    """Why there are none: then nobody may be trusted either, because what is revoked would be."""
+    """Why there are none: then no certificate may be trusted either, because revoked ones would be."""
 
 
 def found_lists(inputs: Inputs, settings: ImportSettings, wanted: Sequence[TrustRef | FileTrust]) -> Lists:

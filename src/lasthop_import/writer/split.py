@@ -30,7 +30,7 @@ class Split(NamedTuple):
 def split_conflicts(
     inputs: Inputs, imported: Imported, rule_hops: Sequence[RuleHop], decisions: Decisions, settings: ImportSettings
 ) -> Split:
-    """Returns the rules with the backends that conflicts are split to, where somebody has decided so."""
+    """Returns the rules with the backends that conflicts are split to, where a decision says so."""
     renamed: dict[int, str] = {}
     documents: list[Document] = []
     notes: list[Note] = []

@@ -1,4 +1,4 @@
-"""Decides what is required of a backend from now on: what the old gateway checked, or what somebody decided, never less.
+"""Decides what is required of a backend from now on: what the old gateway checked, or what a decision requires, never less.
 
     level        without a decision                              with one
     name, uri    the same names and CAs                          as decided
@@ -111,7 +111,7 @@ def as_before(port: HopPort, tls: HopTLS, anchors: PolicyAnchors) -> PortVerific
 
 
 def _chain_as_before(port: HopPort, tls: HopTLS, anchors: PolicyAnchors) -> PortVerification:
-    """Returns the pins of the certificates that are trusted as CAs; a chain without a name is for somebody to decide."""
+    """Returns the pins of the certificates that are trusted as CAs; a chain without a name needs a decision."""
     if not anchors.leaves:
         return todo(port, tls, REASONS[tls.level], tls.why)
     hashes = tuple(("Certificate", leaf.sha256.hex()) for leaf in anchors.leaves)

@@ -1,4 +1,4 @@
-"""A cluster, read once with the permissions of the user. Nothing is written."""
+"""Reads a cluster once, with the permissions of the user. Writes nothing."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def require_crds(listed: dict[str, ListResult]) -> dict[str, ListResult]:
 
 
 def require_rights(listed: dict[str, ListResult]) -> dict[str, ListResult]:
-    """Raises if the user may list no kind of Gateway API: to find nothing wrong in what cannot be seen is no answer."""
+    """Raises if the user may list no kind of the Gateway API, because no findings would then mean nothing."""
     refusals = [each.refusal if not each.path else None for each in listed.values() if each.kind.group == GATEWAY_API]
     if refusals and refusals[0] is not None and all(refusals):
         raise refusals[0]
@@ -103,8 +103,8 @@ def require_rights(listed: dict[str, ListResult]) -> dict[str, ListResult]:
 
 
 class ClusterView(EngineView):
-    """Answers as the controller would, as if every Gateway had its proxies. What the user may not list is not called
-    missing."""
+    """Answers as the controller would, as if every Gateway had its proxies. Objects that the user may not list are not
+    reported as missing."""
 
     probe_notes = (
         "From this machine, with its system store; the proxy in the cluster has its own.",
@@ -170,7 +170,7 @@ class ClusterView(EngineView):
             return None
 
     async def size(self) -> Size:
-        """Leaves out Pods, of which a controller sees others than a user."""
+        """Leaves out Pods: a controller may list other Pods than a user."""
         counted = [
             key for key in self._objects if key.kind in KINDS and self.namespace in ("", key.namespace or self.namespace)
         ]
@@ -196,7 +196,7 @@ class ClusterView(EngineView):
         return tuple(self._hidden.said())
 
     async def hidden(self) -> tuple[str, ...]:
-        """A Gateway whose class is out of sight, and a route whose Gateway is, lead to backends that are out of sight too."""
+        """Returns why hops may be missing: hidden classes and Gateways hide the backends of their Gateways and routes."""
         found = (each for each in await self.findings() if entry_of(each.reason).unreached and self._concerned(each))
         causes = filter(None, map(self.unseen, found))
         return tuple(dict.fromkeys(each.message for each in causes))
@@ -208,7 +208,7 @@ class ClusterView(EngineView):
         return [self._qualified(hop) for hop in await super().hops()]
 
     def _qualified(self, hop: HopReport) -> HopReport:
-        """Says so where a hop is plaintext or failing perhaps only because something cannot be listed."""
+        """Notes hops that may be plaintext or failing only because objects cannot be listed."""
         plaintext = hop.in_effect is Strength.PLAINTEXT
         if not (self._hidden.may_hide(reasons.PLAINTEXT_BACKEND) if plaintext else self._hidden.hides(hop.missing)):
             return hop
@@ -229,7 +229,7 @@ class ClusterView(EngineView):
         found = await super().probe(key, address)
         if not unseen:
             return found
-        # What is refused may lack only what the user may not see.
+        # A refused hop may lack only objects that the user may not read.
         unknown = not_visible(unseen)
         targets = [msgspec.structs.replace(each, refused=unknown) if each.refused else each for each in found.targets]
         return msgspec.structs.replace(found, targets=tuple(targets))

@@ -34,7 +34,7 @@ class ClusterStatusView:
         self._changed = asyncio.Event()
         self._error = ""
         self._services: Services | None = None
-        """To tell which policies miss theirs."""
+        """To find policies without a status entry."""
 
     async def namespaces(self) -> tuple[str, ...]:
         return ()
@@ -56,7 +56,7 @@ class ClusterStatusView:
         return [{**document, "ready": summary(document, owners)._asdict()} for document in documents]
 
     async def _list(self, named: Collection[str]) -> list[ListResult]:
-        """Lists objects of some kinds, or of all that have a status; and the GatewayClasses, which tell whose a Gateway is."""
+        """Lists objects of some kinds, or of all that have a status; and GatewayClasses, which name the controller."""
         found = require_crds(await look(self._client, _kinds(named), self._namespace, beyond=False))
         refused = {each.kind.kind: each.refusal for each in found.values() if each.refusal is not None}
         if missed := [refusal for kind, refusal in refused.items() if kind in named or len(refused) == len(found)]:

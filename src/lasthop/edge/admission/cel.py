@@ -7,26 +7,18 @@ be evaluated counts as violated, as in the API server.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
 import msgspec
-from cel_expr_python import cel
-from cel_expr_python.ext import ext_strings
 
-from lasthop.base.api.addresses import is_ip
-from lasthop.base.api.names import is_dns_label, is_dns_subdomain, is_qualified_name
+from lasthop.edge.admission.expressions import ERRORS, Expression, compiled
 from lasthop.edge.admission.problem import FieldProblem, Path
 from lasthop.edge.admission.schema import KEYWORDS, SchemaNode
 from lasthop.engine.plan import reasons
 
-_FORMATS: Final[dict[str, Callable[[str], bool]]] = {
-    "dns1123Label": is_dns_label,
-    "dns1123Subdomain": is_dns_subdomain,
-    "qualifiedName": is_qualified_name,
-}
-_FORMAT_CALL = re.compile(r"format\.(\w+)\(\)\.validate\((.*?)\)\.hasValue\(\)")
+FORMAT_CALL = re.compile(r"format\.(\w+)\(\)\.validate\((.*?)\)\.hasValue\(\)")
 """Kubernetes' library of named formats, which plain CEL lacks; `hasValue()` means there are errors."""
 MAX_REMEMBERED: Final = 256
 """Bytes of a value whose rules are evaluated only once: thousands of routes have the same path, filter or parent."""
@@ -82,7 +74,10 @@ def _holds(rule: str, value: Any) -> bool:
 
 
 def _evaluated(rule: str, value: Any) -> bool:
-    return program(rule).eval(data={"self": value}).value() is True
+    try:
+        return program(rule)({"self": value}) is True
+    except ERRORS:
+        return False
 
 
 def _escaped(node: SchemaNode, value: Any) -> Any:
@@ -100,21 +95,5 @@ def _escaped(node: SchemaNode, value: Any) -> Any:
 
 
 @cache
-def program(rule: str) -> Any:
-    return _environment().compile(_FORMAT_CALL.sub(r'!isFormat("\1", \2)', rule))
-
-
-@cache
-def _environment() -> Any:
-    text, boolean = cel.Type.STRING, cel.Type.BOOL
-    is_ip_overload = cel.Overload("is_ip", return_type=boolean, parameters=[text], impl=is_ip)
-    is_format = cel.Overload("is_format", return_type=boolean, parameters=[text, text], impl=_is_format)
-    return cel.NewEnv(
-        variables={"self": cel.Type.DYN},
-        extensions=[ext_strings.ExtStrings()],
-        functions=[cel.FunctionDecl("isIP", [is_ip_overload]), cel.FunctionDecl("isFormat", [is_format])],
-    )
-
-
-def _is_format(name: str, text: str) -> bool:
-    return _FORMATS[name](text)
+def program(rule: str) -> Expression:
+    return compiled(FORMAT_CALL.sub(r'!isFormat("\1", \2)', rule))

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from typing import Final
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from lasthop.base.api.addresses import is_ip, with_port
 from lasthop.base.pki import parse
 from lasthop.edge.probe.certificate_view import CertificateInfo, describe
 from lasthop.edge.probe.handshake import Expectation, Handshake, NoHandshake, Untried, fetch, handshake
-from lasthop.edge.probe.result import LISTED, STRENGTH, Check, CheckState, EndpointResult
+from lasthop.edge.probe.result import CLIENT_CERTIFICATE, LISTED, STRENGTH, Check, CheckState, EndpointResult
 from lasthop.edge.probe.trust import check_trust
 from lasthop.engine.outputs.envoy.tls import dns_regex
 from lasthop.engine.plan.tls import BackendTLS, San, SanType
@@ -34,6 +35,17 @@ SIGNED_WITH: Final = {
 """How the description of a key begins, and the signatures that it can make. pyOpenSSL has no way to offer as few as Envoy."""
 ENVOYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
 """Keys whose signatures Envoy accepts unless a policy names others."""
+NIST: Final = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521R1()}
+CURVES: Final = {
+    "x25519mlkem768": "X25519MLKEM768",
+    "mlkem1024": "MLKEM1024",
+    "x25519": "X25519",
+    "prime256v1": "P-256",
+    **{curve.name: name for name, curve in NIST.items()},
+}
+"""OpenSSL's names of the curves, in lower case, and those of a policy's options."""
+ENVOYS_CURVES: Final = ("X25519MLKEM768", "X25519", "P-256")
+"""Offered where a policy names none."""
 RSA_KEY_EXCHANGE: Final = "AES"
 """How the names of those suites begin in which the backend's key signs nothing: the client encrypts a secret for it."""
 SPEAK_TLS: Final = "Enable TLS on this port of the backend, or point the Service to the port that has it."
@@ -80,7 +92,9 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
     leaf = chain[0]
     checks: tuple[Check, ...] = (
         connect,
-        _tls(seen, leaf, extensions, tls),
+        _tls(seen, leaf, extensions, tls)
+        or _curve(address, expected, seen, timeout)
+        or Check("tls", CheckState.PASS, f"{seen.version or 'a handshake'}; {_versions(tls)} is offered"),
         Check("sni", CheckState.PASS, f"{tls.sni} is sent"),
         _alpn(address, expected, seen, timeout),
         *check_trust(tls, chain, seen.chain_errors, now),
@@ -123,7 +137,7 @@ def _read(chain: tuple[bytes, ...]) -> list[CertificateInfo]:
     return found
 
 
-def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, tls: BackendTLS) -> Check:
+def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, tls: BackendTLS) -> Check | None:
     made = next((found for key, found in SIGNED_WITH.items() if leaf.key.startswith(key)), ())
     named = tls.options.signature_algorithms
     if not (set(made) & set(named) if named else leaf.key.startswith(ENVOYS)):
@@ -138,7 +152,27 @@ def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, t
     if not permitted:
         found = f"the key usage of its certificate lacks {use}, which {seen.cipher or 'TLS'} needs"
         return Check("tls", CheckState.FAIL, found, f"Have the certificate issued with the key usage {use}.")
-    return Check("tls", CheckState.PASS, f"{seen.version or 'a handshake'}; {_versions(tls)} is offered")
+    return None
+
+
+def _curve(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check | None:
+    """Fails if the backend picks a curve that OpenSSL offers and Envoy does not, and takes none of Envoy's NIST curves."""
+    named = expected.tls.options.curves
+    offered, picked = named or ENVOYS_CURVES, CURVES.get(seen.group.lower(), seen.group)
+    if not picked or picked in offered:
+        return None
+    for curve in (NIST[name] for name in offered if name in NIST):
+        with contextlib.suppress(NoHandshake):
+            if handshake(address, expected, timeout, curve).version:
+                return None
+    found = f"it agrees to the curve {picked}, and to none that the gateway offers ({', '.join(offered)})"
+    remedy = "Configure the backend with one of those"
+    if picked not in NIST:
+        return Check("tls", CheckState.FAIL, found, f"{remedy}.")
+    curves = ",".join((*named, picked))
+    return Check(
+        "tls", CheckState.FAIL, found, f"{remedy}, or permit it: option lasthop.dev/curves: {curves}.", ("curves", curves)
+    )
 
 
 def _versions(tls: BackendTLS) -> str:
@@ -279,7 +313,7 @@ def _closed(expected: Expectation) -> Check:
 
 
 def _client(seen: Handshake, expected: Expectation) -> Check:
-    name = "client certificate"
+    name = CLIENT_CERTIFICATE
     own = f"that of {expected.tls.client_certificate} is shown" if expected.tls.client_certificate else "the Gateway has none"
     remedy = (
         "Give the Gateway one that the backend trusts (spec.tls.backend.clientCertificateRef), or the policy (option "

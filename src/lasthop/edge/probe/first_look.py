@@ -23,6 +23,8 @@ class Speaks(StrEnum):
     TLS = "TLS"
     """It has shown a certificate."""
     PLAINTEXT = "plaintext"
+    """HTTP/1, that is."""
+    OTHER = "another protocol"
     NOTHING = "nothing"
     """It accepts the connection and does not answer."""
     ALERT = "alert"
@@ -69,7 +71,7 @@ def _look(host: str, port: int, name: str, seconds: float) -> Shown:
     if seen is None:
         return Shown(Speaks.UNREACHABLE, LOOPBACKS[0] if host == LOCALHOST else host, problem)
     speaks = _speaks(seen)
-    if speaks is Speaks.NOTHING and _answers_http(address, port, seconds):
+    if speaks in (Speaks.NOTHING, Speaks.OTHER) and _answers_http(address, port, seconds):
         speaks = Speaks.PLAINTEXT
     return Shown(speaks, address, seen.failure, _readable(seen.chain), seen.version)
 
@@ -79,7 +81,7 @@ def _speaks(seen: Handshake) -> Speaks:
         return Speaks.TLS
     if seen.silent:
         return Speaks.NOTHING
-    return Speaks.PLAINTEXT if seen.plaintext else Speaks.ALERT
+    return Speaks.OTHER if seen.plaintext else Speaks.ALERT
 
 
 def _answers_http(address: str, port: int, seconds: float) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurve
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from OpenSSL import SSL, crypto
@@ -70,6 +71,8 @@ class Handshake(msgspec.Struct, frozen=True):
     """`TLSv1.3`; empty if the handshake was not finished."""
     cipher: str = ""
     alpn: str = ""
+    group: str = ""
+    """OpenSSL's name of the curve that was agreed on."""
     requested: bool = False
     """The backend has asked for a client certificate."""
     chain_errors: tuple[int, ...] = ()
@@ -106,8 +109,11 @@ class Untried(NoHandshake):
     """OpenSSL rejects settings that Envoy accepts."""
 
 
-def handshake(address: tuple[str, int], expected: Expectation, timeout: float) -> Handshake:
+def handshake(
+    address: tuple[str, int], expected: Expectation, timeout: float, curve: EllipticCurve | None = None
+) -> Handshake:
     """Makes the gateway's handshake: the same versions, ciphers, trust and certificate. Names and pins are compared later.
+    Offers OpenSSL's own curves, or only `curve`: pyOpenSSL can set no list.
 
     Raises `NoHandshake` if nothing accepts the connection.
     """
@@ -115,6 +121,8 @@ def handshake(address: tuple[str, int], expected: Expectation, timeout: float) -
     ciphers = ":".join(tls.options.cipher_suites or CIPHERS)
     try:
         context = _context(ciphers, expected.alpn, tls.options.lowest, tls.options.max_version)
+        if curve:
+            context.set_tmp_ecdh(curve)
         if tls.trust is not None:
             _trust(context, tls)
         if expected.identity:
@@ -267,6 +275,7 @@ def _handshake(
             version,
             connection.get_cipher_name() or "",
             connection.get_alpn_proto_negotiated().decode(errors="replace"),
+            connection.get_group_name() or "",
             seen.requested,
             seen.chain_errors,
             failure,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+CLIENT_CERTIFICATE: Final = "client certificate"
 STRENGTH: Final = "strength"
 """The check of keys and signatures that Envoy accepts and that are weak all the same."""
 LISTED: Final = 5

@@ -41,8 +41,8 @@ def check_trust(tls: BackendTLS, chain: list[CertificateInfo], errors: tuple[int
         dates = _anchor_dates(tls, of_dates[0], now)
     if not others:
         return Check("chain", CheckState.PASS, found), dates
-    remedy = REMEDIES.get(others[0]) or _chain_remedy(chain)
-    return Check("chain", CheckState.FAIL, f"{found} ({WORDS.get(others[0], 'not valid')})", remedy), dates
+    words, remedy = WORDS.get(others[0], "not valid"), _chain_remedy(chain, others[0])
+    return Check("chain", CheckState.FAIL, f"{found} ({words})", remedy), dates
 
 
 def _skipped(tls: BackendTLS) -> str:
@@ -60,8 +60,10 @@ def _anchors(tls: BackendTLS) -> str:
     return f"{', '.join(subjects[:LISTED])}{more}"
 
 
-def _chain_remedy(chain: list[CertificateInfo]) -> str:
+def _chain_remedy(chain: list[CertificateInfo], error: int) -> str:
     last = chain[-1]
+    if error in REMEDIES:
+        return REMEDIES[error]
     if chain[0].self_signed:
         return "Give the backend a certificate of a trusted CA, or pin this one: lasthop pin."
     if len(chain) == 1:
@@ -72,9 +74,9 @@ def _chain_remedy(chain: list[CertificateInfo]) -> str:
 
 def _dates(chain: list[CertificateInfo], tls: BackendTLS, now: float) -> Check:
     waived = f"; waived by {tls.waiver.key}" if tls.waiver and tls.strength is Strength.WAIVED_EXPIRY else ""
-    for number, each in enumerate(chain):
-        # Beyond the leaf only what is needed counts, and that is for the handshake to say.
-        if is_valid(each, now) or (number and not waived):
+    # Beyond the leaf only what is needed counts, and that is for the handshake to say.
+    for number, each in enumerate(chain if waived else chain[:1]):
+        if is_valid(each, now):
             continue
         who = each.subject if number else "the certificate"
         found = f"{who}: {validity(each, now)} ({each.not_before[:10]} to {each.not_after[:10]}){waived}"

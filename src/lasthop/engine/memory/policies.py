@@ -52,7 +52,7 @@ class PolicyMemory:
                     self._mark(port, next(iter(hops)))
             # A policy may have arrived that is not settled yet.
             self._unmark_claimed(self.marks)
-        self._unmark([port for port in self.marks if not self._concerned(port)])
+        self._unmark([port for port in self.marks if not self._concerning(port)])
 
     def awaiting(self) -> Proofs:
         """Returns the ports that are closed until the source proves that no policy names them."""
@@ -111,9 +111,6 @@ class PolicyMemory:
 
     def _concerning(self, port: Port) -> list[Unknown]:
         return [unknown for namespace in ("", port[0].namespace) if (unknown := self._unknown.get(namespace))]
-
-    def _concerned(self, port: Port) -> bool:
-        return bool(self._concerning(port))
 
     def _provable(self, port: Port) -> bool:
         return all(unknown.provable for unknown in self._concerning(port))

@@ -375,13 +375,15 @@ def _dropped(chain: Sequence[Entry], limit: int) -> set[int]:
     per_owner = share(counts, max(0, len(candidates) - excess))
     over = {owner: count - per_owner for owner, count in counts.items()}
     dropped: set[int] = set()
-    for reduced in (False, True):
-        for entry in candidates:
-            important = entry.weaker or entry.effect == NEW_REDUCED
-            if len(dropped) < excess and over[entry.owner] > 0 and important == reduced:
-                dropped.add(entry.number)
-                over[entry.owner] -= 1
+    for entry in sorted(candidates, key=_reduces):
+        if len(dropped) < excess and over[entry.owner] > 0:
+            dropped.add(entry.number)
+            over[entry.owner] -= 1
     return dropped
+
+
+def _reduces(entry: Entry) -> bool:
+    return entry.weaker or entry.effect == NEW_REDUCED
 
 
 def share(counts: Counter[str], limit: int) -> int:
@@ -408,12 +410,7 @@ def joined(stored: Record, own: Record, *, continued: bool = True) -> Record:
     else:
         base, other, begins = stored, own, not continued
     added = [entry for entry in _unseen(base.entries, other.entries) if begins or entry.effect != BEGAN]
-    chain = chained(added, base.entries, head=base.head)
-    head = chain[-1].hash if added else base.head
-    if note := _gap_note(chain, other.gap.until):
-        chain.append(sealed(note, chain[-1], head))
-        head = chain[-1].hash
-    return Record(tuple(chain), head, revision)
+    return msgspec.structs.replace(_with_gap(_extended(base, added), other.gap.until), revision=revision)
 
 
 def _holds(record: Record, other: Record) -> bool:
@@ -446,14 +443,23 @@ def _content(entry: Entry) -> tuple[object, ...]:
     return entry.effect, *hop, entry.before, entry.after, entry.because
 
 
-def _gap_note(chain: Sequence[Entry], until: Mapping[str, float]) -> Entry | None:
-    """Returns an entry with the gap of another chain, if that chain dropped later entries."""
-    own = gap_of(chain)
+def _extended(record: Record, added: Sequence[Entry]) -> Record:
+    if not added:
+        return record
+    chain = chained(added, record.entries, head=record.head)
+    return msgspec.structs.replace(record, entries=tuple(chain), head=chain[-1].hash)
+
+
+def _with_gap(record: Record, until: Mapping[str, float]) -> Record:
+    """Adds an entry with the gap of another chain, if that chain dropped later entries."""
+    own = record.gap
     if all(at <= own.until.get(namespace, -math.inf) for namespace, at in until.items()):
-        return None
+        return record
     latest = {namespace: max(at, own.until.get(namespace, at)) for namespace, at in {**own.until, **until}.items()}
-    note = about_record(INCIDENT, "was merged with one that had dropped entries", chain[-1].at)
-    return msgspec.structs.replace(note, gap=Gap(own.missing, latest))
+    last = record.entries[-1]
+    note = about_record(INCIDENT, "was merged with one that had dropped entries", last.at)
+    stated = sealed(msgspec.structs.replace(note, gap=Gap(own.missing, latest)), last, record.head)
+    return msgspec.structs.replace(record, entries=(*record.entries, stated), head=stated.hash)
 
 
 def since(changes: Iterable[Entry], start: float, namespace: str = ALL) -> tuple[Entry, ...]:
@@ -475,8 +481,7 @@ class ChangeRecord:
     def record(self) -> Record:
         if self._added:
             added, self._added = self._added, []
-            chain = chained(added, self._record.entries, head=self._record.head)
-            self._record = Record(tuple(chain), chain[-1].hash, self._record.revision)
+            self._record = _extended(self._record, added)
         return self._record
 
     @property

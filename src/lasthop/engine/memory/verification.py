@@ -112,7 +112,7 @@ class VerificationMemory:
     def _update(self, port: Port, changed: Mapping[Key, HopVerification | None]) -> None:
         gateways, recalled = self._gateways.setdefault(port, {}), self._before.get(port, {})
         before = {gateway: gateways.get(gateway) or recalled.pop(gateway, None) for gateway in changed}
-        best = self._best(port)
+        best = next(iter(self._held(port)), None)
         for gateway, now in changed.items():
             if now is None:
                 gateways.pop(gateway, None)
@@ -183,9 +183,6 @@ class VerificationMemory:
     def _held(self, port: Port) -> tuple[HopVerification, ...]:
         held = [HELD.peek(self._graph, *port, strength) for strength in Strength.PLAINTEXT.stronger]
         return tuple([state for state in held if state])
-
-    def _best(self, port: Port) -> HopVerification | None:
-        return next(iter(self._held(port)), None)
 
 
 def _shown_by_objects(port: Port, before: HopVerification, now: HopVerification, causes: tuple[EditCause, ...]) -> bool:

@@ -163,7 +163,7 @@ def _validated(reader: FieldReader, spoken: str, base: HopTLS, problem: str) -> 
     if spoken == UNKNOWN:
         if problem:
             return _unknown()
-        text = "the Service is not in the input, and decides whether TLS was used at all; it is taken to say so"
+        text = "the Service is not in the input, and it decides whether TLS was used; TLS is assumed"
         reader.note(Category.TODO, "protocol-unknown", text, remedy="Add it to the input.")
         return msgspec.structs.replace(named, why="validation, if the Service asks for TLS")
     if spoken in PLAIN:

@@ -92,7 +92,7 @@ def cors_filter(host: FieldReader) -> tuple[HTTPRouteFilter, ...]:
 
 
 def response_timeout(text: str) -> int | None:
-    """Returns milliseconds; 0 without an end, None if it is no duration."""
+    """Returns milliseconds; 0 without an end, None if it is not a duration."""
     return 0 if text in ("infinity", "infinite") else milliseconds(text)
 
 
@@ -108,7 +108,7 @@ def timeouts(route: FieldReader) -> HTTPRouteTimeouts:
         return HTTPRouteTimeouts("15s")
     found = response_timeout(text)
     if found is None:
-        reader.note(Category.CANNOT, "duration", "is no duration, and is left out", "response")
+        reader.note(Category.CANNOT, "duration", "is not a duration, and is left out", "response")
         return HTTPRouteTimeouts()
     return HTTPRouteTimeouts(duration(found))
 

@@ -157,7 +157,7 @@ class ProxyReader:
         optional = reader.boolean("optionalClientCertificate") or reader.boolean("skipClientCertValidation")
         reader.ignore("optionalClientCertificate", "skipClientCertValidation")
         if optional:
-            text = "clients without a valid certificate are let in, and the backend is not told which they are"
+            text = "clients without a valid certificate are let in, and the backend cannot tell which they are"
             reader.note(Category.CHANGED, "client-validation-optional", text)
         reader.cannot("forwardClientCertificate", "the client's certificate is not passed on")
         listed = secret_name(reader.text("crlSecret"), tls.namespace) if "crlSecret" in reader else None
@@ -181,10 +181,10 @@ class ProxyReader:
         if reader.boolean("failOpen"):
             text = "let requests through when the server did not answer; they are refused now"
             reader.note(Category.TIGHTENED, "fail-open", text, "failOpen")
-        reader.child("authPolicy").cannot("context", "the server is not told more about a route")
+        reader.child("authPolicy").cannot("context", "the server gets no further data about a route")
         reader.child("authPolicy").ignore("disabled")
         if hop is None:
-            text = "the ExtensionService is not in the input, or names no Service; nobody is asked now"
+            text = "the ExtensionService is not in the input, or names no Service; requests are not authorized now"
             reader.note(Category.ACCESS_CONTROL, "authorization", text, "extensionRef")
             return None
         found = Auth(hop, grpc=grpc, body_bytes=max(0, min(size, 65535)))
@@ -220,7 +220,7 @@ class ProxyReader:
         route.ignore("enableWebsockets")
         insecure = route.boolean("permitInsecure")
         auth = None if route.child("authPolicy").boolean("disabled") else root.auth
-        route.child("authPolicy").cannot("context", "the server is not told more about a route")
+        route.child("authPolicy").cannot("context", "the server gets no further data about a route")
         rule = self._rule(route, root, conditions.match)
         if conditions.problems:
             problems = ", and ".join(conditions.problems)

@@ -227,7 +227,7 @@ def _versions(spec: FieldReader) -> tuple[str, str]:
 def _version(spec: FieldReader, key: str) -> str:
     version = spec.text(key).lower().removeprefix("v")
     if version and version not in VERSIONS:
-        spec.note(Category.CANNOT, "tls-version", "is no version of TLS, and is left out", key)
+        spec.note(Category.CANNOT, "tls-version", "is not a version of TLS, and is left out", key)
         return ""
     return version
 

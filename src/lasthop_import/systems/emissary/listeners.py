@@ -23,7 +23,7 @@ from lasthop_import.values import https_redirect_rule, is_port
 
 HTTPS_PORT: Final = 443
 OFFLOADED: Final = "emissary-tls-offloaded"
-"""The option by which somebody says that a balancer ends TLS."""
+"""The option for a balancer that ends TLS."""
 MODELS: Final = ("XFP", "SECURE", "INSECURE")
 
 

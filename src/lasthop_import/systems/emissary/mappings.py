@@ -43,7 +43,7 @@ CANNOT: Final = {
     "cluster_idle_timeout_ms": "idle timeouts are the new gateway's own",
     "cluster_max_connection_lifetime_ms": "connections have no longest lifetime",
     "add_linkerd_headers": "headers of Linkerd are not added",
-    "auth_context_extensions": "the authorization server is not told more about a route",
+    "auth_context_extensions": "the authorization server gets no further data about a route",
     "modules": "settings of modules by route have no equivalent",
     "priority": "requests have no priority",
 }
@@ -52,7 +52,7 @@ IGNORED: Final = (
     *("bypass_error_response_overrides", "cluster_tag", "dns_type", "respect_dns_ttl", "docs", "stats_name", "use_websocket"),
     *("allow_upgrade", "v2BoolHeaders", "v2BoolQueryParameters", "v2ExplicitTLS", "v3StatsName", "v3health_checks"),
 )
-"""Whose absence nobody notices: upgrades to WebSocket always work."""
+"""Fields whose loss has no effect: upgrades to WebSocket always work."""
 
 
 class Placed(NamedTuple):
@@ -114,7 +114,7 @@ class MappingReader:
         return found
 
     def _not_served(self, matched: Matched, takers: Sequence[EmissaryHost]) -> None:
-        """Lists a Mapping that no Host served. Without the Hosts in the input nobody can know that."""
+        """Lists a Mapping that no Host served, if the Hosts are in the input."""
         spec, asked, front = matched.spec, matched.asked, self._front
         spec.ignore(*spec.value)
         near = [host for host in front.hosts if asked.named and host.takes(asked, host.selector or {})]

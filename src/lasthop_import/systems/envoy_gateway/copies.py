@@ -169,7 +169,7 @@ class Copies:
         return self._sets.get(name, name) if parent.get("kind") == "ListenerSet" else name
 
     def _passes_through(self, document: Document, parents: list[Json]) -> bool:
-        """Returns whether the listeners of a TLSRoute pass TLS through; so do those that nobody knows."""
+        """Returns whether the listeners of a TLSRoute pass TLS through; unknown listeners count as such."""
         return not any(
             _terminates(listener, parent.get("sectionName"))
             for parent in parents
@@ -316,7 +316,7 @@ class Copies:
             found = self._references(document, [reference], auth.source, (), False, single=True)
             self.hops[before:] = [_of_route(each, document) for each in self.hops[before:]]
         if not found:
-            text = f"{document.name} cannot ask the authorization server; nobody is asked now"
+            text = f"{document.name} cannot have an authorization server; requests are not authorized now"
             self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "extAuth", text, auth.source))
             return []
         backend = {key: value for key, value in found[0].items() if key != "weight"}

@@ -125,7 +125,7 @@ def _duration(reader: FieldReader, key: str) -> str:
     text = reader.text(key)
     found = milliseconds(text) if text else None
     if text and found is None:
-        reader.note(Category.CANNOT, "not-a-duration", "is no duration", key)
+        reader.note(Category.CANNOT, "not-a-duration", "is not a duration", key)
     return duration(found) if found else ""
 
 
@@ -206,7 +206,7 @@ def _external_auth(reader: FieldReader) -> SecurityPolicyAuth | None:
         text = "requests were let in when the authorization server failed; they are refused now"
         reader.note(Category.TIGHTENED, "fail-open", text, "failOpen")
     if len(references) != 1 or not isinstance(references[0], dict):
-        text = "exactly one authorization server can be asked; nobody is now"
+        text = "a filter names exactly one authorization server; requests are not authorized now"
         reader.note(Category.ACCESS_CONTROL, "extAuth", text, None)
         return None
     external: Json = {"protocol": protocol.upper(), protocol: settings}

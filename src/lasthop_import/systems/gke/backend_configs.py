@@ -46,7 +46,7 @@ class BackendConfigs:
             return BackendConfig()
         name = self._name(text, backend)
         if name is None:
-            message = f"annotation {ANNOTATIONS[0]} of Service {backend.namespace}/{backend.name} is no JSON that GKE reads"
+            message = f"annotation {ANNOTATIONS[0]} of Service {backend.namespace}/{backend.name} is not JSON that GKE reads"
             self._inputs.notes.append(Note(Category.CANNOT, "backend-config", message, source))
             return BackendConfig()
         found = self._read.get((backend.namespace, name))

@@ -36,7 +36,7 @@ def _annotated(text: str, where: str, name: str, number: str) -> HopTLS | None:
     """Returns the TLS that an annotation gives the port of this name; by its number it gives none."""
     protocols = _protocols(text)
     if protocols is None:
-        why = f"{where} is no JSON of names and HTTP, HTTPS or HTTP2, so the load balancer was not set up"
+        why = f"{where} is not JSON of names and HTTP, HTTPS or HTTP2, so the load balancer was not set up"
         return HopTLS(OldLevel.BROKEN, why)
     found = protocols.get(name) if name else None
     if found in ("HTTPS", "HTTP2"):

@@ -162,7 +162,7 @@ class _Copier:
         kind, name = ref.get("kind", "Service"), str(ref.get("name"))
         namespace = str(ref.get("namespace") or document.namespace)
         if kind != "Service" or ref.get("group"):
-            text = f"a {kind} is no backend of the new gateway; its share of the requests gets 500"
+            text = f"the new gateway has no backends of kind {kind}; its share of the requests gets 500"
             self._inputs.notes.append(Note(Category.CANNOT, "backend-kind", text, source, severity=NoteSeverity.HIGH))
             return
         if namespace != document.namespace and not self._is_granted(document, namespace, name):

@@ -66,7 +66,7 @@ class GKEPolicies:
         return None
 
     def timeout(self, namespace: str, service: str) -> int:
-        """Returns the seconds of a GCPBackendPolicy; 0: none is said."""
+        """Returns the timeout of a GCPBackendPolicy in seconds; 0: not set."""
         return self._timeouts.get((namespace, service), 0)
 
     def _client_tls(self, spec: FieldReader, document: Document) -> None:
@@ -126,7 +126,7 @@ def _trust(validation: FieldReader) -> tuple[Trust, ...]:
         if kind in ("ConfigMap", "Secret", "ClusterTrustBundle"):
             found.append(TrustRef(kind, "" if kind == "ClusterTrustBundle" else validation.namespace, name))
         else:
-            found.append(MissingTrust(f"{kind} {name} is no kind of CA certificates"))
+            found.append(MissingTrust(f"{kind} {name} is not a kind of CA certificates"))
     if validation.text("wellKnownCACertificates") == "System":
         found.append(SystemTrust())
     return tuple(found)

@@ -157,7 +157,7 @@ def external_auth(annotations: Annotations) -> Auth | None:
         return None
     place = service_url(annotations.text("auth-url"))
     if place is None:
-        text = "only a Service of the cluster can authorize requests; nobody is asked now"
+        text = "only a Service of the cluster can authorize requests; no server authorizes them now"
         annotations.note(Category.ACCESS_CONTROL, "auth-url", text, "auth-url")
         return None
     if place.path not in ("", "/"):

@@ -31,7 +31,7 @@ class IngressHost(msgspec.Struct, frozen=True):
     """What the whole host inherits."""
     aliases: tuple[str, ...]
     secret: tuple[str, str, SourceRef] | None
-    """Namespace and name of its certificate (the name may be empty), and where that is said; None: no TLS."""
+    """Namespace and name of its certificate (the name may be empty), and its source; None: no TLS."""
 
 
 def hosts(inputs: Inputs, ingresses: list[Ingress], config: ControllerConfig) -> tuple[list[IngressHost], dict[str, Asked]]:

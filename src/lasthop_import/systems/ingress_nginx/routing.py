@@ -142,7 +142,7 @@ class _IngressImporter:
                 text = "how long the chain of a client's certificate may be is not limited any more"
                 annotations.note(Category.LOOSENED, "depth-dropped", text, depth)
             if mode in ("optional", "optional_no_ca"):
-                text = f"{mode}: clients without a valid certificate are let in, and the backend is not told which they are"
+                text = f"{mode}: clients without a valid certificate are let in, and the backend cannot tell which they are"
                 annotations.note(Category.CHANGED, "client-validation-optional", text, "auth-tls-verify-client")
             return ClientValidation((TrustRef("Secret", namespace, name),), mode != "on")
         return None

@@ -12,7 +12,7 @@ ACCESS_CONTROL: Final = {
     "whitelist-source-range": "only these addresses were let in, and Gateway API has no IP lists",
     "allowlist-source-range": "only these addresses were let in, and Gateway API has no IP lists",
     "denylist-source-range": "these addresses were refused, and Gateway API has no IP lists",
-    "auth-type": "users had to log in; nobody is asked now",
+    "auth-type": "users had to log in; no login is required now",
     "auth-secret": "held the users of basic or digest authentication, which is gone",
     "auth-secret-type": "belongs to basic authentication, which is gone",
     "auth-realm": "belongs to basic authentication, which is gone",
@@ -102,7 +102,7 @@ CANNOT: Final = {
     "canary-weight-total": "weights are relative",
 }
 IGNORED: Final = ("service-upstream", "session-cookie-expires")
-"""Whose absence nobody notices: Envoy always connects to Pods; max-age beats expires."""
+"""Annotations whose loss has no effect: Envoy always connects to Pods; max-age beats expires."""
 BEHIND: Final = {"canary-weight-total": "canary-weight"}
 
 

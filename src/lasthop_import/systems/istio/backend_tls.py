@@ -56,7 +56,7 @@ def hop_tls(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) -
 
 
 def _without(inputs: Inputs, found: Effective, context: HopContext, mesh: Mesh) -> HopTLS | None:
-    """Returns what is to be said where the gateway starts no TLS of its own."""
+    """Returns the TLS of a hop on which the gateway starts none."""
     tls = found.tls
     if tls is not None and not tls.mode and _says_more(tls):
         seems = _verified(inputs, msgspec.structs.replace(tls, mode="SIMPLE"), context, mesh)

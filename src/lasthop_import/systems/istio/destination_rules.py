@@ -139,7 +139,7 @@ class DestinationRules:
         return [each for each in rules if exported(each.export_to, each.namespace, gateway)]
 
     def _hidden(self, host: str, port: int, gateway: str) -> Effective:
-        """Returns a `tls` that somebody has written for the host, where the gateway does not see it."""
+        """Returns a `tls` for the host in a rule that the gateway does not see."""
         for each in sorted(self._rules, key=lambda rule: (specificity_of(rule.host), rule.document.age)):
             policy = each.policy.of(port)[0] if each.policy and _covers(each.host, host) else None
             if policy and policy.tls and policy.tls.starts:
@@ -254,7 +254,7 @@ def _budget(reader: FieldReader) -> ImportedRetryBudget:
     percent, at_least = reader.raw("percent"), reader.integer("minRetryConcurrency", 3)
     known = isinstance(percent, int | float) and not isinstance(percent, bool) and 0 <= percent <= 100
     if percent is not None and not known:
-        reader.note(Category.CANNOT, "retry-budget", "is no percentage; 20 is taken", "percent")
+        reader.note(Category.CANNOT, "retry-budget", "is not a percentage; 20 is used", "percent")
     return ImportedRetryBudget(int(percent) if known else 20, min(max(at_least or 0, 0), 1_000_000))
 
 

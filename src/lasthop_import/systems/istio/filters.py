@@ -161,5 +161,5 @@ def _duration(reader: FieldReader, key: str) -> str:
     text = reader.text(key)
     found = milliseconds(text) if text else None
     if text and found is None:
-        reader.note(Category.CANNOT, "duration", "is no duration, and is left out", key)
+        reader.note(Category.CANNOT, "duration", "is not a duration, and is left out", key)
     return "" if found is None else duration(found)

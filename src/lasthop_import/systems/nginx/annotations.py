@@ -9,17 +9,17 @@ from lasthop_import.notes import Category
 
 _LIMITS: Final = ("rate", "key", "zone-size", "delay", "no-delay", "burst", "dry-run", "log-level", "reject-code", "scale")
 ACCESS_CONTROL: Final = {
-    "basic-auth-secret": "users had to log in; nobody is asked now",
+    "basic-auth-secret": "users had to log in; no login is required now",
     "basic-auth-realm": "belongs to basic authentication, which is gone",
     "location-snippets": "nginx configuration, which may restrict access",
     "server-snippets": "nginx configuration, which may restrict access",
     **{f"limit-req-{each}": "requests of one client were limited" for each in _LIMITS},
 }
 ACCESS_CONTROL_OF_PLUS: Final = {
-    "nginx.com/jwt-key": "requests needed a JSON Web Token; nobody is asked now",
-    "nginx.com/jwt-realm": "belongs to the JSON Web Token, which nobody is asked for",
-    "nginx.com/jwt-token": "belongs to the JSON Web Token, which nobody is asked for",
-    "nginx.com/jwt-login-url": "belongs to the JSON Web Token, which nobody is asked for",
+    "nginx.com/jwt-key": "requests needed a JSON Web Token; none is required now",
+    "nginx.com/jwt-realm": "belongs to the JSON Web Token, which is not required now",
+    "nginx.com/jwt-token": "belongs to the JSON Web Token, which is not required now",
+    "nginx.com/jwt-login-url": "belongs to the JSON Web Token, which is not required now",
     **{
         f"appprotect.f5.com/app-protect-{each}": "a web application firewall looked at requests"
         for each in ("enable", "policy", "security-log", "security-log-destination", "security-log-enable")
@@ -57,7 +57,7 @@ IGNORED: Final = (
     *("client-body-buffer-size", "keepalive", "proxy-buffer-size", "proxy-buffers", "proxy-busy-buffers-size"),
     *("proxy-max-temp-file-size", "upstream-zone-size", "use-cluster-ip", "websocket-services", "add-header-inherit"),
 )
-"""Whose absence nobody notices."""
+"""Fields whose loss has no effect."""
 EVERYWHERE: Final = (
     *("listen-ports", "listen-ports-ssl", "redirect-to-https", "ssl-redirect", "http-redirect-code", "app-root", "hsts"),
     *("hsts-max-age", "hsts-include-subdomains", "hsts-behind-proxy", "path-regex", "rewrite-target", "proxy-set-headers"),

@@ -99,7 +99,7 @@ class Ingresses:
                 rewrites[match["service"]] = match["path"]
             else:
                 annotations.note(
-                    Category.CANNOT, "rewrites", f"{entry.strip()!r} is no rewrite of the controller's", "rewrites"
+                    Category.CANNOT, "rewrites", f"{entry.strip()!r} is not a rewrite that the controller reads", "rewrites"
                 )
         return _Ingress(
             found,
@@ -171,7 +171,7 @@ class Ingresses:
                 clients = server.policies.clients
                 return [ImportedListener(source, port, "HTTPS", host, (certificate,), clients=clients) for port in ports]
         if server.policies.clients:
-            text = "verifies clients, but the host has no TLS, so nobody was verified"
+            text = "verifies clients, but the host has no TLS, so no client was verified"
             server.annotations.note(Category.ACCESS_CONTROL, "client-validation-without-tls", text, "policies")
         return []
 

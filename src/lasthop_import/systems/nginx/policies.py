@@ -40,11 +40,11 @@ PROTOCOLS: Final = "TLSv1 TLSv1.1 TLSv1.2"
 ACCESS_CONTROL: Final = {
     "accessControl": "only some addresses were let in, and Gateway API has no IP lists",
     "rateLimit": "requests were limited",
-    "jwt": "requests needed a JSON Web Token; nobody is asked now",
-    "basicAuth": "users had to log in; nobody is asked now",
-    "oidc": "users had to log in; nobody is asked now",
+    "jwt": "requests needed a JSON Web Token; none is required now",
+    "basicAuth": "users had to log in; no login is required now",
+    "oidc": "users had to log in; no login is required now",
     "waf": "a web application firewall looked at requests",
-    "apiKey": "requests needed an API key; nobody is asked now",
+    "apiKey": "requests needed an API key; none is required now",
 }
 
 
@@ -180,7 +180,7 @@ class PolicyBook:
         text = f"chains of more than {depth} intermediate certificate(s) were refused; their length is not limited now"
         reader.note(Category.LOOSENED, "depth-dropped", text, "verifyDepth", severity=NoteSeverity.WARNING)
         if mode != "on":
-            text = f"{mode}: clients without a valid certificate are let in, and the backend is not told which they are"
+            text = f"{mode}: clients without a valid certificate are let in, and the backend cannot tell which they are"
             reader.note(Category.CHANGED, "client-validation-optional", text, "verifyClient")
         revocation = (FileTrust(file),) if file else ()
         return ClientValidation((TrustRef("Secret", document.namespace, secret),), mode != "on", revocation)
@@ -196,7 +196,7 @@ class PolicyBook:
         namespace, _, name = service.rpartition("/")
         number = ports[0] if isinstance(ports, list) and ports and isinstance(ports[0], int) else 443 if encrypted else 80
         if not name:
-            text = "names no Service, so nobody would be asked"
+            text = "names no Service, so no server would authorize requests"
             reader.note(Category.ACCESS_CONTROL, "externalAuth", text, None)
             return None
         path = uri if uri.startswith("/") and uri != "/" else ""

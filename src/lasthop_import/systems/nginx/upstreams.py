@@ -33,7 +33,7 @@ CANNOT: Final = {
     "backupPort": "belongs to backup",
 }
 IGNORED: Final = ("keepalive", "buffers", "buffer-size", "busy-buffers-size", "client-body-buffer-size", "use-cluster-ip")
-"""Whose absence nobody notices."""
+"""Fields whose loss has no effect."""
 
 
 class Upstream(msgspec.Struct, frozen=True):

@@ -107,7 +107,7 @@ class VirtualServers:
         https = self._named.port(given, "https", 443) if "https" in given or not custom else 0
         plain = ImportedListener(spec.source("host"), http, "HTTP") if http else None
         if server.clients and "tls" not in spec:
-            text = "verifies clients, but the server has no TLS, so nobody was verified"
+            text = "verifies clients, but the server has no TLS, so no client was verified"
             spec.note(Category.ACCESS_CONTROL, "client-validation-without-tls", text, "policies")
         tls = spec.child("tls")
         if "tls" not in spec or not https:

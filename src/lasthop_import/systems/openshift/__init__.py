@@ -32,6 +32,11 @@ SYSTEM: Final = System(
     kinds=(ROUTE, INGRESS),
     read=read,
     claims=_claims,
-    flags=(Flag(f"--{NO_DEFAULT_CA}", "The router has no DEFAULT_DESTINATION_CA_PATH: nobody's operator set it up."),),
+    flags=(
+        Flag(
+            f"--{NO_DEFAULT_CA}",
+            "The router runs without DEFAULT_DESTINATION_CA_PATH: the OpenShift operator did not set it up.",
+        ),
+    ),
     controllers=(CONTROLLER,),
 )

@@ -69,7 +69,7 @@ def _hsts(route: RouteOf) -> list[HTTPRouteFilter]:
     if not value or not route.tls:
         return []
     if not _HSTS.fullmatch(value):
-        text = "is no valid header, so the router did not send it"
+        text = "is not a valid header, so the router did not send it"
         route.annotations.note(Category.CHANGED, "hsts-ignored", text, f"{PREFIX}hsts_header")
         return []
     edit = HTTPHeaderFilter(set=(HTTPHeader("Strict-Transport-Security", value),))
@@ -103,7 +103,7 @@ def _timeouts(annotations: FieldReader) -> HTTPRouteTimeouts:
     days = re.fullmatch(r"([0-9]{1,5})d", value)
     found = int(days[1]) * 86_400_000 if days else milliseconds(f"{value}ms" if value.isdigit() else value)
     if not found:
-        annotations.note(Category.CANNOT, "timeout", "is no time that can be written", key)
+        annotations.note(Category.CANNOT, "timeout", "is not a time that can be written", key)
         return HTTPRouteTimeouts()
     text = f"{value} was the longest wait for the backend between two reads; it is for the whole request now"
     annotations.note(Category.CHANGED, "timeout-of-the-whole-request", text, key)

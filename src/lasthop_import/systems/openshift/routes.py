@@ -87,7 +87,7 @@ def _ingresses(inputs: Inputs, settings: ImportSettings) -> Iterator[Document]:
 
 
 def _not_admitted(document: Document) -> str:
-    """Returns why no router serves a Route; empty if one does, or nobody says."""
+    """Returns why no router serves a Route; empty if one does, or the status is missing."""
     admissions = [
         condition
         for router in _routers(document)

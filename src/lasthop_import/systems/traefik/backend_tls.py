@@ -185,7 +185,7 @@ def _cipher_suites(tls: FieldReader) -> tuple[str, ...]:
     """Returns the ciphers as Envoy names them; none if Traefik or Envoy does not know one of them."""
     wanted = tls.texts("cipherSuites")
     if strange := [each for each in wanted if not _CIPHER.fullmatch(each)]:
-        text = f"{strange[0]} is no cipher that Traefik knows, so it used its own; the new gateway does, too"
+        text = f"Traefik does not know the cipher {strange[0]}, so it used its own; the new gateway does, too"
         tls.note(Category.CHANGED, "ciphers", text, "cipherSuites")
         return ()
     names = {each: openssl_name(each) for each in wanted}
@@ -199,7 +199,7 @@ def _cipher_suites(tls: FieldReader) -> tuple[str, ...]:
 def _version(tls: FieldReader, key: str) -> str:
     text = tls.text(key)
     if text and text not in VERSIONS:
-        tls.note(Category.CANNOT, "tls-version", "is no version that Traefik knows, and was ignored", key)
+        tls.note(Category.CANNOT, "tls-version", "is not a version that Traefik knows, and was ignored", key)
     return VERSIONS.get(text, "")
 
 

@@ -57,7 +57,7 @@ class EntryPointListeners:
     # --- entry points ------------------------------------------------------------------------------------------------
 
     def points(self, reader: FieldReader, names: tuple[str, ...], key: str, *, tls: bool) -> tuple[EntryPoint, ...]:
-        """Returns the entry points of a route. One that nobody knows is listed, and left out."""
+        """Returns the entry points of a route. An unknown one is listed and left out."""
         if not names:
             return self._default_points(reader, tls=tls)
         return self._named_points(reader, names, key)
@@ -93,7 +93,7 @@ class EntryPointListeners:
             return tuple(each for each in found if each.tls) or found
         kept = tuple(each for each in found if not each.tls or each.known)
         if kept != found:
-            text = "is served on all default entry points; the one with TLS is left out, because nobody says that it is one"
+            text = "is served on all default entry points; the input does not show that one has TLS, so that one is left out"
             remedy = "Give --traefik-static or --traefik-entrypoint."
             reader.note(Category.CHANGED, "default-entrypoints", text, None, remedy=remedy)
         return kept
@@ -173,7 +173,7 @@ class EntryPointListeners:
         return self._validation(found) if found else None
 
     def default_certificate(self) -> Certificate:
-        """Returns the certificate of the TLSStore `default`, or Traefik's own, which nobody trusts."""
+        """Returns the certificate of the TLSStore `default`, or Traefik's own, which clients do not trust."""
         if self._default is None:
             self._default = ForeignCertificate("Traefik used its default certificate")
             for document in self._objects.of("TLSStore"):
@@ -194,12 +194,12 @@ class EntryPointListeners:
         if mode == "NoClientCert":
             return None
         if mode not in ("RequireAndVerifyClientCert", "VerifyClientCertIfGiven"):
-            text = "clients had to show a certificate that nobody verified; they are not asked now"
+            text = "clients had to show a certificate that Traefik did not verify; the new gateway does not request one"
             auth.note(Category.ACCESS_CONTROL, "clientAuth", text, "clientAuthType")
             return None
         trust = self._client_cas(auth, secrets)
         if not trust:
-            text = "no CA is named, so nothing says which clients are accepted; they are not asked now"
+            text = "no CA is named, so which clients are accepted is unknown; the new gateway does not request a certificate"
             auth.note(Category.ACCESS_CONTROL, "clientAuth", text, None)
             return None
         if mode == "VerifyClientCertIfGiven":

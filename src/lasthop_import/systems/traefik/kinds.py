@@ -67,7 +67,7 @@ class TraefikObjects:
         return None
 
     def find_normalized(self, kind: str, name: str) -> FieldReader | None:
-        """Opens the object that `namespace-name` means, of which nobody knows where the namespace ends."""
+        """Opens the object called `namespace-name`, in which the namespace may contain dashes."""
         for document in self.of(kind):
             if f"{document.namespace}-{document.bare_name}" == name:
                 return self._inputs.open(document)

@@ -21,8 +21,8 @@ DEEPEST: Final = 10
 ACCESS_CONTROL: Final = {
     "ipAllowList": "only these addresses were let in, and Gateway API has no IP lists",
     "ipWhiteList": "only these addresses were let in, and Gateway API has no IP lists",
-    "basicAuth": "users had to log in; nobody is asked now",
-    "digestAuth": "users had to log in; nobody is asked now",
+    "basicAuth": "users had to log in; no login is required now",
+    "digestAuth": "users had to log in; no login is required now",
     "rateLimit": "requests were limited",
     "inFlightReq": "requests at the same time were limited",
     "plugin": "a plugin, which may restrict access, has no equivalent",
@@ -33,7 +33,7 @@ CANNOT: Final = {
     "circuitBreaker": "requests are sent to failing backends, too",
     "contentType": "the Content-Type is the backend's own",
     "grpcWeb": "gRPC-Web is not translated",
-    "passTLSClientCert": "the backend is not told the client's certificate",
+    "passTLSClientCert": "the backend does not get the client's certificate",
     "encodedCharacters": "encoded characters in paths are treated in the gateway's own way",
 }
 
@@ -243,7 +243,7 @@ def _retry(reader: FieldReader) -> HTTPRouteRetry | None:
         if each.isascii() and each.isdigit() and 400 <= int(each) <= 599:
             codes.append(int(each))
         else:
-            reader.note(Category.CANNOT, "retry-status", f"{each[:40]} is no single status that can be retried", "status")
+            reader.note(Category.CANNOT, "retry-status", f"{each[:40]} is not a single status that can be retried", "status")
     if attempts < 2:
         return None
     found = milliseconds(interval) if isinstance(interval, str) else None

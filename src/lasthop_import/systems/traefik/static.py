@@ -34,7 +34,7 @@ class EntryPoint(msgspec.Struct, frozen=True):
     default: bool = True
     """Routes that name no entry point are served here."""
     known: bool = True
-    """Somebody has said so; otherwise it is a convention."""
+    """From the static configuration or an option; otherwise Traefik's convention."""
     redirect: str = ""
     """The scheme that all of its requests are redirected to."""
 
@@ -42,7 +42,7 @@ class EntryPoint(msgspec.Struct, frozen=True):
 class Static(msgspec.Struct, frozen=True):
     entry_points: dict[str, EntryPoint]
     known: bool = False
-    """There is a static configuration; without it nobody knows what the default transport verifies."""
+    """The static configuration is known; without it, what the default transport verifies is unknown."""
     skip_verify: bool = False
     root_cas: tuple[str, ...] = ()
     cross_namespace: bool = False
@@ -101,7 +101,7 @@ def _static_file(inputs: Inputs, content: object) -> dict[str, Any]:
     found = parsed.documents[0] if parsed.documents and not parsed.mistakes else None
     if isinstance(found, dict):
         return found
-    text = "the file of --traefik-static is no YAML mapping, and is not used"
+    text = "the file of --traefik-static is not a YAML mapping, and is not used"
     remedy = "Give the traefik.yml of the old gateway."
     inputs.notes.append(Note(Category.TODO, "traefik-static", text, remedy=remedy, severity=NoteSeverity.HIGH))
     return {}

@@ -71,7 +71,7 @@ def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
         return bad(f"{named}: no effect, ", object=service, why=problem)
     assert service is not None
     udp, never = exceptions(g, key, target)
-    others = (*_ruled_by_others(g, key, service, target), *([warning(udp)] if udp else []))
+    others = (*_ruled_by_others(g, key, service, target), *map(warning, filter(None, [udp])))
     uses = tuple(_uses(g, key, service, target))
     if never:
         return warning(f"{named}: never used", plain(never), *others, object=service)

@@ -55,6 +55,6 @@ def serves_nothing(g: Graph, key: Key) -> Problem | None:
     ports = sorted({(listener.port, listener.transport) for listener in owner.listeners if listener.served})
     if not ports:
         return Problem(reason, f"{key} has no listener that can be served", about=(key,))
-    problems = [port_problem(g, key, *port) for port in ports]
-    blocked = [problem for problem in problems if problem and problem.reason != reasons.PENDING]
+    problems = filter(None, (port_problem(g, key, *port) for port in ports))
+    blocked = [problem for problem in problems if problem.reason != reasons.PENDING]
     return joined(blocked).within(f"{key} serves no port", key, reason=reason) if len(blocked) == len(ports) else None

@@ -277,8 +277,7 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     found.append(true(reasons.RESOLVED_REFS))
     if hop := collector_hop(g, policy, gateway):
         seen = connected(g, [hop], tls=isinstance(hop_tls(g, *hop), BackendTLS))
-        weaker = weakening(g, hop)
-        found += [*([seen] if seen else ()), *weakened((weaker,) if weaker else ())]
+        found += [*filter(None, [seen]), *weakened(tuple(filter(None, [weakening(g, hop)])))]
     return tuple(found)
 
 

@@ -88,11 +88,11 @@ def _shadowed(g: Graph, policy: Key, key: Key, service: AnyService) -> str:
     """Reports that every port of a Service has a more specific policy, so that this one is never used."""
     if targets.WINNERS.of(g, key).keys() <= {targets.WHOLE}:
         return ""
-    winners = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"]
-    others = dict.fromkeys(winner.policy.path for winner in winners if winner and winner.policy != policy)
-    if not winners or any(winner is None or winner.policy == policy for winner in winners):
+    found = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"]
+    others = dict.fromkeys(winner.policy if winner else policy for winner in found)
+    if not others or policy in others:
         return ""
-    return f"no port of {key} uses it: other policies name each port ({', '.join(others)})"
+    return f"no port of {key} uses it: other policies name each port ({', '.join(other.path for other in others)})"
 
 
 class TargetsAtGateway(msgspec.Struct, frozen=True):

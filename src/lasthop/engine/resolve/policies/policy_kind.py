@@ -6,7 +6,7 @@ it shares only `Ancestors` and the status."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from lasthop.base.api.meta import Key
@@ -60,7 +60,7 @@ class PolicyKind(Generic[P]):
         index_claims.__name__ = f"index_{kind}_claims"
         self.index_claims = indexer(kind)(index_claims)
         self.ancestors = ancestors
-        self._first = claims.summary("winner", _oldest)
+        self._first = claims.summary("winner", lambda claims: min(claims, default=None))
 
     def targets(self, policy: Key, obj: P) -> tuple[Key, ...]:
         """Returns the distinct objects that a policy names."""
@@ -93,7 +93,3 @@ class PolicyKind(Generic[P]):
         rule = rule_of(first.age, obj.age if obj else first.age)
         message = f"{target} is already targeted by {self.kind} {first.policy.path}, which {rule}"
         return Problem(reasons.CONFLICTED, message, about=(target, first.policy))
-
-
-def _oldest(claims: Collection[AgedPolicy]) -> AgedPolicy | None:
-    return min(claims, default=None)

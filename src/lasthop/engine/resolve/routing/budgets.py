@@ -38,16 +38,20 @@ def left_out(g: Graph, gateway: Key, table: str, hostname: str) -> frozenset[tup
     """Returns (route, exceeded limit) under one hostname. It is mostly empty, and then only the sums are computed."""
     allowed = limits(g, gateway)
     there = [cost for cost in VIRTUAL_HOSTS.of(g, gateway, table, hostname) if isinstance(cost, RouteCost)]
-    if not _over(allowed, sum(cost.matches for cost in there), sum(cost.regex_size for cost in there)):
+    if not _over(allowed, *_sums(there)):
         return frozenset()
     taken: dict[str, list[RouteCost]] = {}
     for cost in there:
         taken.setdefault(cost.route.namespace, []).append(cost)
     found: set[tuple[Key, str]] = set()
     for costs in taken.values():
-        if _over(allowed, sum(cost.matches for cost in costs), sum(cost.regex_size for cost in costs)):
+        if _over(allowed, *_sums(costs)):
             found |= _youngest(g, costs, allowed)
     return frozenset(found)
+
+
+def _sums(costs: list[RouteCost]) -> tuple[int, int]:
+    return sum(cost.matches for cost in costs), sum(cost.regex_size for cost in costs)
 
 
 def _over(allowed: Limits, matches: int, regex_size: int) -> str:

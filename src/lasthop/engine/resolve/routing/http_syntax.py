@@ -60,6 +60,10 @@ def seconds(duration: str) -> float:
     return sum(int(number) * _MILLISECONDS[unit] for number, unit in re.findall(r"(\d+)(ms|h|m|s)", duration)) / 1_000
 
 
+def seconds_if_set(duration: str | None) -> float | None:
+    return seconds(duration) if duration else None
+
+
 def grpc_path_regex(service: str, method: str) -> str:
     """Returns a pattern for the path of a gRPC call, `/service/method`. Names without a pattern contain no special
     characters."""

@@ -25,7 +25,7 @@ from lasthop.engine.resolve.hops.hops import hop_tls
 from lasthop.engine.resolve.routing.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 from lasthop.engine.resolve.routing.external_auth import external_auth
 from lasthop.engine.resolve.routing.filters import fold, merged_edits
-from lasthop.engine.resolve.routing.http_syntax import grpc_path_regex, seconds
+from lasthop.engine.resolve.routing.http_syntax import grpc_path_regex, seconds, seconds_if_set
 from lasthop.engine.resolve.routing.refusals import RouteJudgement, judge
 from lasthop.engine.resolve.routing.route_references import mirrored, references
 from lasthop.engine.store.graph import Graph, query
@@ -207,14 +207,13 @@ def _route(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match
         backends = tuple(replace(b, headers=merged_edits(headers, b.headers)) for b in backends)
         headers = routing.NO_EDITS
     timeouts, retry = (rule.timeouts, rule.retry) if isinstance(rule, api.HTTPRouteRule) else (api.HTTPRouteTimeouts(), None)
-    request, backend = timeouts.request, timeouts.backend_request
     action = routing.Forward(
         backends=backends,
         mirrors=tuple(_mirrors(g, route, gateway, rule)),
         rewrite=filters.rewrite,
-        timeout=seconds(request) if request else None,
-        try_timeout=seconds(backend) if backend else None,
-        retry=routing.Retry(retry.attempts, retry.codes, seconds(retry.backoff) if retry.backoff else None) if retry else None,
+        timeout=seconds_if_set(timeouts.request),
+        try_timeout=seconds_if_set(timeouts.backend_request),
+        retry=routing.Retry(retry.attempts, retry.codes, seconds_if_set(retry.backoff)) if retry else None,
         session=_session(g, route, rule, backends),
     )
     return routing.Route(match, action, str(route), headers, filters.cors, auth)
