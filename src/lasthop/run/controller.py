@@ -124,7 +124,7 @@ class Controller:
             sink.objects_changed(batch.changes)
         self.log.debug("objects read", objects_changed=len(batch.changes), files_not_applied=len(batch.not_applied))
         self.source_findings, self.not_applied = batch.findings, batch.not_applied
-        self._read.say("source", batch.findings)
+        self._read.replace("source", batch.findings)
         self._tell(self._read.changes())
         self._all_read = batch.complete
         self.arrived.set()
@@ -353,7 +353,7 @@ class Controller:
                     for sink in self._sinks:
                         sink.proxies_changed()
         if withheld:
-            self._withheld.say("fleet", tuple(self.fleet.findings()))
+            self._withheld.replace("fleet", tuple(self.fleet.findings()))
             self._found(self._withheld.changes())
             self.dirty.set()
 

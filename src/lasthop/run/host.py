@@ -287,7 +287,7 @@ def with_reason(g: Graph, statuses: StatusCache, entry: AccessLogEntry) -> Acces
     if route is None or not (asking or "NC" in (entry.flags or "").split(",")):
         return entry
     verdict = _with_problems(g, route, entry.gateway)
-    if verdict is None or (asking and not verdict.cannot_ask):
+    if verdict is None or (asking and not verdict.unauthorized):
         return entry
     return msgspec.structs.replace(entry, why=limited(joined(verdict.refs, fields=True).text))
 

@@ -18,7 +18,7 @@ from lasthop.edge.probe.result import ProbeResult
 from lasthop.edge.slices import in_slices, step_by_step
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.audit.audit import Audit, each_input, inputs, placed
-from lasthop.engine.outputs.audit.certificates import CertificateReport, each_once
+from lasthop.engine.outputs.audit.certificates import CertificateReport, distinct_certificates
 from lasthop.engine.outputs.audit.hops import HopReport, joined
 from lasthop.engine.outputs.explain.explain import request_answers, tree
 from lasthop.engine.plan.finding import Finding
@@ -68,7 +68,7 @@ class EngineView:
         return joined(await in_slices(self.engine.each_hop()))
 
     async def certificates(self) -> list[CertificateReport]:
-        return each_once(await in_slices(self.engine.each_holder()))
+        return distinct_certificates(await in_slices(self.engine.each_holder()))
 
     async def audit(self) -> Audit:
         place = functools.cache(self.locate)

@@ -102,7 +102,7 @@ def test_warnings_alone_exit_with_0(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "warning: no Gateway reaches its targets" in result.stdout
     assert result.stdout.splitlines()[-1] == "0 errors, 2 warnings in 3 files; 8 objects"
-    assert "port 443 uses plaintext: its name is https, and no BackendTLSPolicy names it" in result.stdout
+    assert "port 443 uses plaintext: its name is https, but no BackendTLSPolicy names it" in result.stdout
 
 
 def test_a_server_s_own_certificate_as_ca_is_a_warning(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_an_empty_folder_serves_nothing_and_that_is_an_error(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("written", "mistyped", "said"),
     [
-        ("service-name: api}", "service-name: apy}", "that of EndpointSlice shop/api-1 is apy, of which there is no Service"),
+        ("service-name: api}", "service-name: apy}", "EndpointSlice shop/api-1 has the label apy, but no such Service exists"),
         ("service-name: api}", "other: api}", "has the label kubernetes.io/service-name: api."),
         ("{name: https, port: 8443}", "{name: web, port: 8443}", "have no TCP port named 'https' (they have 'plain', 'web')"),
         ("[{addresses: [10.0.0.1]}]", "[{addresses: [10.0.0.1], conditions: {ready: false}}]", "endpoints (1) is ready"),

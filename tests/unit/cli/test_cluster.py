@@ -171,7 +171,7 @@ async def test_a_policy_that_cannot_be_read_whole_is_not_ready(api: FakeApi) -> 
     assert ready == "False"
     assert "mode" in why
     assert (await run("status", "--exit-code")).exit_code == 1
-    assert "could not be fully read" in (await run("explain", "backendtlspolicy", "newer")).stdout
+    assert "could not be read completely" in (await run("explain", "backendtlspolicy", "newer")).stdout
 
 
 async def test_one_by_name_comes_whole_and_without_managed_fields(api: FakeApi) -> None:

@@ -33,7 +33,7 @@ from lasthop.engine.engine import Engine
 from lasthop.engine.memory.record import Record
 from lasthop.engine.outputs.audit.hops import HopReport
 from lasthop.engine.outputs.findings.foreign import class_finding
-from lasthop.engine.outputs.findings.guesses import guessed
+from lasthop.engine.outputs.findings.guesses import with_suggestion
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding
 from lasthop.engine.plan.knowledge import Unknown
@@ -178,7 +178,7 @@ class ClusterView(EngineView):
 
     async def findings(self) -> list[Finding]:
         resolved = [*self.engine.findings(), *filter(None, map(self._without_class, self.engine.store.keys("Gateway")))]
-        return [*self._source_findings, *(guessed(finding, self.engine.store) for finding in resolved)]
+        return [*self._source_findings, *(with_suggestion(finding, self.engine.store) for finding in resolved)]
 
     def _without_class(self, key: Key) -> Finding | None:
         """Returns the finding for a Gateway whose class does not exist: controllers ignore it, `check` does not."""

@@ -29,7 +29,7 @@ from lasthop.edge.sources.source import Batch
 from lasthop.engine.dry_run import serve_all
 from lasthop.engine.engine import Engine
 from lasthop.engine.outputs.comparison import NotCompared
-from lasthop.engine.outputs.findings.guesses import guessed
+from lasthop.engine.outputs.findings.guesses import with_suggestion
 from lasthop.engine.outputs.status.crashed import query_name
 from lasthop.engine.plan import reasons
 from lasthop.engine.plan.finding import Finding, Severity, make_finding
@@ -104,7 +104,7 @@ class FolderView(EngineView):
         return self._broken
 
     async def findings(self) -> list[Finding]:
-        resolved = [guessed(finding, self.engine.store) for finding in self._known(self.engine.findings())]
+        resolved = [with_suggestion(finding, self.engine.store) for finding in self._known(self.engine.findings())]
         found = [*self.source_findings, *(placed(finding, self.locate, self.where) for finding in resolved)]
         if not self.engine.store.keys("Gateway"):
             message = "there is no Gateway, so nothing is served."
