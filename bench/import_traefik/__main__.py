@@ -16,7 +16,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from bench.import_traefik.rows import LISTENER_AUTH_INDEX, ROWS, accepted_before, accepted_now, documents
+from bench.import_traefik.rows import ASKING, ROWS, accepted_before, accepted_now, documents
 from bench.import_traefik.traefik import traefik
 from conformance.build import Program, build_one
 from tests.backends import backend, until
@@ -61,7 +61,7 @@ def _compared(program: Path, static: dict[str, Any]) -> tuple[dict[str, tuple[st
         until(lambda: status(old, "verified") == 200, "Traefik serves")
         lasthop = stack.enter_context(contextlib.closing(Lasthop(roots[1])))
         (roots[1] / "static.yaml").write_text(yaml.safe_dump({"entryPoints": {"web": {"address": ":80"}}, **static}))
-        hops = imported("traefik", objects, LISTENER_AUTH_INDEX, lasthop, "--traefik-static", roots[1] / "static.yaml")
+        hops = imported("traefik", objects, ASKING, lasthop, "--traefik-static", roots[1] / "static.yaml")
         lasthop.start(ready=False)
         until(lasthop.ready, "lasthop is ready")
         before: Seen = {}

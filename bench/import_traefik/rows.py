@@ -39,7 +39,7 @@ ACCEPTED: Final = {
 """What is accepted by each level, if the row's own CA is trusted."""
 SYSTEM: Final = ("no-ca", "missing-ca", DEFAULT)
 """Rows that Traefik has no CA for, and so uses the system's, which none of the certificates is of."""
-LISTENER_AUTH_INDEX: Final = ("min-version-alone", "versions-equal", "cipher-unknown", "no-server-name", "skip", "ca-under-no-key", DEFAULT)
+ASKING: Final = ("min-version-alone", "versions-equal", "cipher-unknown", "no-server-name", "skip", "ca-under-no-key", DEFAULT)
 """Rows that the import has a question about; it is answered with the CA and the name."""
 
 
@@ -50,7 +50,7 @@ def accepted_before(row: str, level: str) -> set[str]:
 
 def accepted_now(row: str, level: str) -> set[str]:
     """Returns what Lasthop accepts, if the report is right about the row's new level."""
-    return ACCEPTED[level] if row in LISTENER_AUTH_INDEX or row not in SYSTEM else set()
+    return ACCEPTED[level] if row in ASKING or row not in SYSTEM else set()
 
 
 def documents() -> list[Json]:
