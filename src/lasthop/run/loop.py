@@ -19,8 +19,8 @@ URGENT_SLICE: Final = 100
 """The same limit for the clusters that names refer to: a CA that a hundred policies share is sent in one turn, unless it takes
 longer than a turn may (`controller.TURN`)."""
 REST_SLICE: Final = 10
-"""The same limit for everything else while clusters wait for their turn: a shared CA is in force before the last of its statuses is written.
-Owners take turns in these few as well, so a neighbour's edit does not wait for them."""
+"""The same limit for everything else while clusters wait for their turn: a shared CA is in force before the last of its
+statuses is written. Owners take turns in these few as well, so a neighbour's edit does not wait for them."""
 SENT_POLL_SECONDS: Final = 0.002
 MAX_SENT_POLLS: Final = 500
 PROOF: Final = 0.02
